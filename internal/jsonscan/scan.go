@@ -1,0 +1,279 @@
+package jsonscan
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// fewKeys is up to how many keys of one object are compared one by one, without an allocation; more are sorted once.
+const fewKeys = 16
+
+// Scan checks the one value that starts at data[at], after white space, and returns the offset just past it.
+//
+// The error is a [*SyntaxError]. When it is [*SyntaxError.WellFormed], end is still the end of the value; otherwise
+// end is where the fault was noticed.
+func Scan(data []byte, at int, lim Limits) (end int, err error) {
+	s := scanner{data: data, lim: lim.orDefault()}
+	end, _ = s.value(s.space(at), 0, nil)
+	return end, s.err()
+}
+
+// Valid checks that data is one value and nothing but white space around it. The error is a [*SyntaxError].
+func Valid(data []byte, lim Limits) error {
+	return Visit(data, lim, nil)
+}
+
+// Visit is [Valid] that also hands over, in the same pass, each member of the outermost value when that is an object:
+// the decoded key and the raw value, which alias data unless the key was written with escapes. Members come as they
+// are read, so each is called also for text that is refused later on, and for both of two duplicates. For the member
+// in whose value the grammar broke, value is nil.
+func Visit(data []byte, lim Limits, each func(key, value []byte)) error {
+	s := scanner{data: data, lim: lim.orDefault()}
+	if end, ok := s.value(s.space(0), 0, each); ok {
+		if end = s.space(end); end < len(data) {
+			s.fail(end, TrailingData)
+		}
+	}
+	return s.err()
+}
+
+// scanner walks over data once. Its methods take the offset of a token and return the offset just past it; ok is
+// false when the grammar broke and the walk has to end.
+type scanner struct {
+	data  []byte
+	lim   Limits
+	fault SyntaxError
+}
+
+func (s *scanner) err() error {
+	if s.fault.Reason == 0 {
+		return nil
+	}
+	fault := s.fault
+	return &fault
+}
+
+// fail ends the walk. It outranks a fault that was only noted: text that is not JSON is that before anything else.
+func (s *scanner) fail(at int, reason Reason) (int, bool) {
+	s.fault = SyntaxError{Offset: at, Reason: reason}
+	return at, false
+}
+
+// note refuses the text but lets the walk go on.
+func (s *scanner) note(at int, reason Reason) {
+	if s.fault.Reason == 0 {
+		s.fault = SyntaxError{Offset: at, Reason: reason}
+	}
+}
+
+func (s *scanner) space(at int) int {
+	for at < len(s.data) && isSpace(s.data[at]) {
+		at++
+	}
+	return at
+}
+
+func isSpace(c byte) bool {
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r'
+}
+
+// peek returns the byte at an offset, and 0, which begins no token, past the end.
+func (s *scanner) peek(at int) byte {
+	if at < len(s.data) {
+		return s.data[at]
+	}
+	return 0
+}
+
+// value takes the number of containers that are open around it.
+func (s *scanner) value(at, depth int, each func(key, value []byte)) (end int, ok bool) {
+	switch c := s.peek(at); c {
+	case '"':
+		end, _, ok = s.text(at)
+		return end, ok
+	case '{', '[':
+		if depth == s.lim.Depth {
+			return s.tooDeep(at)
+		}
+		if c == '{' {
+			return s.object(at, depth+1, each)
+		}
+		return s.array(at, depth+1)
+	case 't':
+		return s.literal(at, "true")
+	case 'f':
+		return s.literal(at, "false")
+	case 'n':
+		return s.literal(at, "null")
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return s.number(at)
+	}
+	if at == 0 && bytes.HasPrefix(s.data, []byte("\uFEFF")) {
+		return s.fail(at, ByteOrderMark)
+	}
+	return s.fail(at, Malformed)
+}
+
+// tooDeep passes over a container by its brackets, without recursion and without memory.
+func (s *scanner) tooDeep(at int) (int, bool) {
+	s.note(at, TooDeep)
+	end := skip(s.data, at)
+	if end < 0 {
+		return s.fail(len(s.data), Malformed)
+	}
+	return end, true
+}
+
+func (s *scanner) object(at, depth int, each func(key, value []byte)) (int, bool) {
+	at = s.space(at + 1)
+	if s.peek(at) == '}' {
+		return at + 1, true
+	}
+	var room [fewKeys][]byte
+	keys := room[:0]
+	for {
+		if s.peek(at) != '"' {
+			return s.fail(at, Malformed)
+		}
+		end, escaped, ok := s.text(at)
+		if !ok {
+			return end, false
+		}
+		key := s.data[at+1 : end-1]
+		if escaped {
+			key = unescape(key)
+		}
+		keys = s.addKey(keys, key, at)
+
+		colon := s.space(end)
+		if s.peek(colon) != ':' {
+			return s.fail(colon, Malformed)
+		}
+		start := s.space(colon + 1)
+		end, ok = s.value(start, depth, nil)
+		if each != nil {
+			var value []byte
+			if ok {
+				value = s.data[start:end:end]
+			}
+			each(key, value)
+		}
+		if !ok {
+			return end, false
+		}
+
+		at = s.space(end)
+		switch s.peek(at) {
+		case ',':
+			at = s.space(at + 1)
+		case '}':
+			s.checkKeys(keys, at)
+			return at + 1, true
+		default:
+			return s.fail(at, Malformed)
+		}
+	}
+}
+
+// addKey adds a decoded key to those of its object. A few keys are compared at once; checkKeys compares many.
+func (s *scanner) addKey(keys [][]byte, key []byte, at int) [][]byte {
+	if len(keys) == s.lim.Keys {
+		s.note(at, TooManyKeys)
+		return keys
+	}
+	if len(keys) < fewKeys {
+		for _, k := range keys {
+			if string(k) == string(key) {
+				s.note(at, DuplicateKey)
+			}
+		}
+	}
+	return append(keys, key)
+}
+
+func (s *scanner) checkKeys(keys [][]byte, at int) {
+	if len(keys) <= fewKeys {
+		return
+	}
+	// Sorted and not hashed: the cost does not depend on keys that an attacker chose, and no memory is needed.
+	slices.SortFunc(keys, func(a, b []byte) int {
+		if len(a) != len(b) {
+			return cmp.Compare(len(a), len(b))
+		}
+		return bytes.Compare(a, b)
+	})
+	for i := 1; i < len(keys); i++ {
+		if string(keys[i-1]) == string(keys[i]) {
+			s.note(at, DuplicateKey)
+			return
+		}
+	}
+}
+
+func (s *scanner) array(at, depth int) (int, bool) {
+	at = s.space(at + 1)
+	if s.peek(at) == ']' {
+		return at + 1, true
+	}
+	for {
+		end, ok := s.value(at, depth, nil)
+		if !ok {
+			return end, false
+		}
+		at = s.space(end)
+		switch s.peek(at) {
+		case ',':
+			at = s.space(at + 1)
+		case ']':
+			return at + 1, true
+		default:
+			return s.fail(at, Malformed)
+		}
+	}
+}
+
+func (s *scanner) literal(at int, word string) (int, bool) {
+	end := at + len(word)
+	if end > len(s.data) || string(s.data[at:end]) != word {
+		return s.fail(at, Malformed)
+	}
+	return end, true
+}
+
+func (s *scanner) number(at int) (int, bool) {
+	if s.data[at] == '-' {
+		at++
+	}
+	var ok bool
+	if s.peek(at) == '0' {
+		at++
+	} else if at, ok = s.digits(at); !ok {
+		return at, false
+	}
+	if s.peek(at) == '.' {
+		if at, ok = s.digits(at + 1); !ok {
+			return at, false
+		}
+	}
+	if c := s.peek(at); c == 'e' || c == 'E' {
+		at++
+		if c := s.peek(at); c == '+' || c == '-' {
+			at++
+		}
+		return s.digits(at)
+	}
+	return at, true
+}
+
+// digits passes over one digit or more.
+func (s *scanner) digits(at int) (int, bool) {
+	start := at
+	for at < len(s.data) && '0' <= s.data[at] && s.data[at] <= '9' {
+		at++
+	}
+	if at == start {
+		return s.fail(at, Malformed)
+	}
+	return at, true
+}

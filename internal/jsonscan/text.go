@@ -1,0 +1,227 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+const (
+	lowBits  = 0x0101010101010101 // the lowest bit of each of eight bytes
+	highBits = 0x8080808080808080 // the highest bit of each of eight bytes
+)
+
+// plain passes over bytes that mean themselves inside a string: all but the quote, the backslash and control
+// characters. high has one of highBits set when some of the bytes are not ASCII.
+func plain(data []byte, at int) (end int, high uint64) {
+	for ; at+8 <= len(data); at += 8 {
+		x := binary.LittleEndian.Uint64(data[at:])
+		// Each difference borrows into the high bit of exactly the bytes that end the run. A borrow can spoil only
+		// bytes after the first such one, and only the first is used.
+		control := x - ' '*lowBits
+		quote := (x ^ '"'*lowBits) - lowBits
+		backslash := (x ^ '\\'*lowBits) - lowBits
+		if stop := (control | quote | backslash) &^ x & highBits; stop != 0 {
+			first := stop & -stop
+			return at + bits.TrailingZeros64(first)/8, (high | x&(first-1)) & highBits
+		}
+		high |= x
+	}
+	for ; at < len(data); at++ {
+		c := data[at]
+		if c < ' ' || c == '"' || c == '\\' {
+			break
+		}
+		high |= uint64(c)
+	}
+	return at, high & highBits
+}
+
+// text checks the string whose opening quote is at data[at].
+func (s *scanner) text(at int) (end int, escaped, ok bool) {
+	var high uint64
+	for i := at + 1; ; {
+		var h uint64
+		i, h = plain(s.data, i)
+		high |= h
+		switch s.peek(i) {
+		case '"':
+			if high != 0 && !utf8.Valid(s.data[at+1:i]) {
+				end, ok = s.fail(at, InvalidUTF8)
+				return end, escaped, ok
+			}
+			return i + 1, escaped, true
+		case '\\':
+			escaped = true
+			if i, ok = s.escape(i); !ok {
+				return i, escaped, false
+			}
+		default:
+			end, ok = s.fail(i, Malformed)
+			return end, escaped, ok
+		}
+	}
+}
+
+// escape checks the escape whose backslash is at data[at]. A surrogate pair is one escape.
+func (s *scanner) escape(at int) (int, bool) {
+	switch s.peek(at + 1) {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return at + 2, true
+	case 'u':
+		r, ok := hexRune(s.data, at)
+		if !ok {
+			return s.fail(at, Malformed)
+		}
+		if !utf16.IsSurrogate(r) {
+			return at + 6, true
+		}
+		low, ok := hexRune(s.data, at+6)
+		if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+			return s.fail(at, LoneSurrogate)
+		}
+		return at + 12, true
+	}
+	return s.fail(at, Malformed)
+}
+
+// hexRune reads \uXXXX at data[at].
+func hexRune(data []byte, at int) (rune, bool) {
+	if at+6 > len(data) || data[at] != '\\' || data[at+1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range data[at+2 : at+6] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// unescape decodes what stands between the quotes of a string that was checked.
+func unescape(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || i+1 == len(text) {
+			return append(out, text...)
+		}
+		out = append(out, text[:i]...)
+		c := text[i+1]
+		size := 2
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			r, _ := hexRune(text, i)
+			size = 6
+			if utf16.IsSurrogate(r) {
+				low, _ := hexRune(text, i+6)
+				r = utf16.DecodeRune(r, low)
+				size = 12
+			}
+			out = utf8.AppendRune(out, r)
+			text = text[min(i+size, len(text)):]
+			continue
+		}
+		out = append(out, c)
+		text = text[i+size:]
+	}
+}
+
+var errNotString = errors.New("not a JSON string")
+
+// Unquote decodes a JSON string, quotes included. It checks it first, so raw may be any bytes; anything but exactly
+// one valid string is an error.
+func Unquote(raw []byte) (string, error) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", errNotString
+	}
+	s := scanner{data: raw}
+	end, escaped, ok := s.text(0)
+	if !ok {
+		return "", s.err()
+	}
+	if end != len(raw) {
+		return "", &SyntaxError{Offset: end, Reason: TrailingData}
+	}
+	text := raw[1 : end-1]
+	if escaped {
+		text = unescape(text)
+	}
+	return string(text), nil
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendQuote appends s to dst as a JSON string. Bytes that are not UTF-8 become U+FFFD. Only what must be escaped is,
+// and U+2028 and U+2029, which end a line for some readers.
+func AppendQuote(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	done := 0 // s[:done] is written
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			dst = append(dst, s[done:i]...)
+			dst = appendEscape(dst, c)
+			i++
+			done = i
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			dst = append(append(dst, s[done:i]...), "\uFFFD"...)
+			done = i + size
+		case r == '\u2028' || r == '\u2029':
+			dst = append(append(dst, s[done:i]...), `\u202`...)
+			dst = append(dst, hexDigits[r&0xF])
+			done = i + size
+		}
+		i += size
+	}
+	dst = append(dst, s[done:]...)
+	return append(dst, '"')
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xF])
+}
