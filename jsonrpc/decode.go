@@ -1,0 +1,275 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// maxBatch is how many messages one batch may hold. A batch is answered as a whole, so its messages are all kept at
+// once; more of them can be sent as more batches.
+const maxBatch = 100
+
+// Decode reads one message, or one batch, with nothing but white space around it.
+//
+// The error is a [*DecodeError]. Text that is not JSON is refused with [CodeParseError], also for invalid UTF-8, lone
+// surrogates, a byte order mark and trailing bytes. With [CodeInvalidRequest] it refuses what is JSON and no message:
+// keys that stand twice at any depth, more than 64 levels or 10,000 keys in one object, a version other than "2.0", an
+// id that is not a string or an integer, a mixture of the kinds, and a key that is like one of JSON-RPC's but for case
+// or a NUL at its end. Other keys beside JSON-RPC's are ignored. A batch is refused as a whole when it is not JSON,
+// empty, or holds more than 100 messages; else its faulty elements are refused one by one.
+//
+// The message aliases data, which must not change afterwards.
+func Decode(data []byte) (*Message, error) {
+	decode := decodeOne
+	if jsonscan.Kind(data) == '[' {
+		decode = decodeBatch
+	}
+	m, refused := decode(data)
+	if refused != nil {
+		return nil, refused
+	}
+	return m, nil
+}
+
+func decodeBatch(data []byte) (*Message, *DecodeError) {
+	// One level more than a message may have, for the array. Faults that leave the text JSON belong to one element,
+	// and are found again in it.
+	err := jsonscan.Valid(data, jsonscan.Limits{Depth: jsonscan.DefaultDepth + 1})
+	if err != nil && !isJSON(err) {
+		return nil, &DecodeError{Err: syntaxError(err)}
+	}
+	batch := &Message{}
+	for raw := range jsonscan.Elements(data) {
+		if len(batch.Batch) == maxBatch {
+			return nil, &DecodeError{Kind: Batch, Err: invalid("batch of more than 100 messages")}
+		}
+		m, refused := decodeOne(raw)
+		if refused != nil {
+			m = &Message{Refused: refused}
+		}
+		batch.Batch = append(batch.Batch, m)
+	}
+	if len(batch.Batch) == 0 {
+		return nil, &DecodeError{Kind: Batch, Err: invalid("empty batch")}
+	}
+	return batch, nil
+}
+
+func decodeOne(data []byte) (*Message, *DecodeError) {
+	var e envelope
+	if err := jsonscan.Visit(data, jsonscan.Limits{}, e.add); err != nil {
+		e.broken = !isJSON(err)
+		return nil, e.refusal(syntaxError(err))
+	}
+	m, fault := e.message(jsonscan.Kind(data))
+	if fault != "" {
+		return nil, e.refusal(invalid(fault))
+	}
+	return m, nil
+}
+
+// syntaxError says what is wrong with text. The scanner's own words hold an offset and nothing of the text.
+func syntaxError(err error) *Error {
+	if isJSON(err) {
+		return invalid(err.Error())
+	}
+	return &Error{Code: CodeParseError, Message: "parse error: " + err.Error()}
+}
+
+// isJSON reports whether the text that err refuses is JSON all the same.
+func isJSON(err error) bool {
+	fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
+	return ok && fault.WellFormed()
+}
+
+func invalid(what string) *Error {
+	return &Error{Code: CodeInvalidRequest, Message: "invalid request: " + what}
+}
+
+// field is one of the keys of a message.
+type field uint8
+
+const (
+	fieldVersion field = iota
+	fieldID
+	fieldMethod
+	fieldParams
+	fieldResult
+	fieldError
+	fields
+)
+
+var fieldNames = [fields]string{"jsonrpc", "id", "method", "params", "result", "error"}
+
+// envelope is what the one pass over a message collects: the spans of its fields.
+type envelope struct {
+	values    [fields][]byte // nil also for a field in whose value the text broke
+	seen      [fields]bool
+	twice     [fields]bool
+	lookalike bool
+	broken    bool // the text could not be read to its end
+}
+
+// add takes one member of the message.
+func (e *envelope) add(key, value []byte) {
+	for f, name := range fieldNames {
+		if string(key) != name {
+			continue
+		}
+		e.twice[f] = e.seen[f]
+		e.seen[f] = true
+		e.values[f] = value
+		return
+	}
+	e.lookalike = e.lookalike || isLookalike(key)
+}
+
+// isLookalike reports whether a reader less strict than this one would take key for a key of JSON-RPC. Folding is
+// Unicode's: the long s and the Kelvin sign count as s and k.
+func isLookalike(key []byte) bool {
+	key = bytes.TrimRight(key, "\x00")
+	for _, name := range fieldNames {
+		if bytes.EqualFold(key, []byte(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal makes the error for this message, with as much of the message as is certain.
+func (e *envelope) refusal(err *Error) *DecodeError {
+	refused := &DecodeError{Kind: e.kind(), Err: err}
+	if id := e.values[fieldID]; !e.twice[fieldID] && isID(id) {
+		refused.ID = ID{string(id)}
+	}
+	return refused
+}
+
+// kind tells what a message that is refused was meant to be. It is Notification only when that is certain, since a
+// notification gets no answer: a method, the right version, and to the very end nothing like an id.
+func (e *envelope) kind() Kind {
+	call := e.seen[fieldMethod]
+	reply := e.seen[fieldResult] || e.seen[fieldError]
+	switch {
+	case call == reply:
+		return Invalid
+	case reply:
+		return Response
+	case e.seen[fieldID]:
+		return Request
+	case e.broken || e.lookalike || !e.isVersion2() || jsonscan.Kind(e.values[fieldMethod]) != '"':
+		return Invalid
+	}
+	return Notification
+}
+
+func (e *envelope) isVersion2() bool {
+	raw := e.values[fieldVersion]
+	if string(raw) == `"2.0"` {
+		return true
+	}
+	version, err := jsonscan.Unquote(raw)
+	return err == nil && version == "2.0"
+}
+
+// message makes the message of an envelope whose text was checked, or says what is wrong with it.
+func (e *envelope) message(kind byte) (m *Message, fault string) {
+	switch {
+	case kind != '{':
+		return nil, "not an object"
+	case e.lookalike:
+		return nil, "key that differs from one of JSON-RPC's in case or by a NUL"
+	case !e.isVersion2():
+		return nil, `"jsonrpc" is not "2.0"`
+	case e.seen[fieldMethod] && (e.seen[fieldResult] || e.seen[fieldError]):
+		return nil, "both a call and a response"
+	case e.seen[fieldMethod]:
+		return e.call()
+	case e.seen[fieldResult] && e.seen[fieldError]:
+		return nil, `both "result" and "error"`
+	case e.seen[fieldParams]:
+		return nil, `"params" without "method"`
+	case e.seen[fieldResult], e.seen[fieldError]:
+		return e.response()
+	}
+	return nil, `none of "method", "result" and "error"`
+}
+
+const badID = `"id" is not a string of at most 256 bytes or an integer of at most 20 digits`
+
+func (e *envelope) call() (m *Message, fault string) {
+	if e.seen[fieldID] && !isID(e.values[fieldID]) {
+		return nil, badID
+	}
+	method := e.values[fieldMethod]
+	if jsonscan.Kind(method) != '"' || len(method) == len(`""`) {
+		return nil, `"method" is not a string, or is empty`
+	}
+	if e.seen[fieldParams] {
+		if k := jsonscan.Kind(e.values[fieldParams]); k != '{' && k != '[' {
+			return nil, `"params" is not an object or array`
+		}
+	}
+	m = &Message{Params: e.values[fieldParams]}
+	m.ID, m.Method = idAndMethod(e.values[fieldID], method)
+	return m, ""
+}
+
+// idAndMethod makes both strings in one allocation.
+func idAndMethod(id, method []byte) (ID, string) {
+	if bytes.IndexByte(method, '\\') >= 0 {
+		name, _ := jsonscan.Unquote(method) // checked before
+		return ID{string(id)}, name
+	}
+	var room [maxIDBytes + 128]byte
+	both := append(append(room[:0], id...), method[1:len(method)-1]...)
+	text := string(both)
+	return ID{text[:len(id)]}, text[len(id):]
+}
+
+func (e *envelope) response() (m *Message, fault string) {
+	m = &Message{Result: e.values[fieldResult]}
+	if e.seen[fieldError] {
+		if m.Error, fault = decodeError(e.values[fieldError]); fault != "" {
+			return nil, fault
+		}
+	}
+	switch id := e.values[fieldID]; {
+	case isID(id):
+		m.ID = ID{string(id)}
+	case e.seen[fieldError] && (id == nil || string(id) == "null"):
+		// Spec: schema#jsonrpcerrorresponse. The request's id could not be read; older peers say so with null.
+	case id == nil:
+		return nil, `"result" without "id"`
+	default:
+		return nil, badID
+	}
+	return m, ""
+}
+
+// decodeError takes a value of any kind: what is not an object has no members, and so no code.
+func decodeError(raw []byte) (err *Error, fault string) {
+	var code, message []byte
+	err = &Error{remote: true}
+	for key, value := range jsonscan.Members(raw) {
+		switch string(key) {
+		case "code":
+			code = value
+		case "message":
+			message = value
+		case "data":
+			err.Data = value
+		}
+	}
+	var bad error
+	if err.Code, bad = strconv.Atoi(string(code)); bad != nil {
+		return nil, `"error.code" is not an integer`
+	}
+	if err.Message, bad = jsonscan.Unquote(message); bad != nil {
+		return nil, `"error.message" is not a string`
+	}
+	return err, ""
+}

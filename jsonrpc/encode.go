@@ -1,0 +1,81 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// Append appends the JSON text of m to dst: one line, without a line break at its end or within it. Raw parts are
+// taken as they are, but for line breaks between their tokens, which become spaces; they have to be valid JSON.
+//
+// m is of any kind but Invalid, and so is each message of a batch. Fields that are not set are left out, "id" too: an
+// error that answers no known request has none.
+// Spec: schema#jsonrpcerrorresponse.
+func Append(dst []byte, m *Message) []byte {
+	if m.Batch != nil {
+		return appendBatch(dst, m.Batch)
+	}
+	dst = append(dst, `{"jsonrpc":"2.0"`...)
+	if !m.ID.IsZero() {
+		dst = append(dst, `,"id":`...)
+		dst = m.ID.Append(dst)
+	}
+	if m.Method != "" {
+		dst = append(dst, `,"method":`...)
+		dst = jsonscan.AppendQuote(dst, m.Method)
+	}
+	if m.Params != nil {
+		dst = append(dst, `,"params":`...)
+		dst = appendLine(dst, m.Params)
+	}
+	if m.Result != nil {
+		dst = append(dst, `,"result":`...)
+		dst = appendLine(dst, m.Result)
+	}
+	if m.Error != nil {
+		dst = append(dst, `,"error":`...)
+		dst = appendError(dst, m.Error)
+	}
+	return append(dst, '}')
+}
+
+func appendBatch(dst []byte, batch []*Message) []byte {
+	dst = append(dst, '[')
+	for i, m := range batch {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = Append(dst, m)
+	}
+	return append(dst, ']')
+}
+
+func appendError(dst []byte, err *Error) []byte {
+	dst = append(dst, `{"code":`...)
+	dst = strconv.AppendInt(dst, int64(err.Code), 10)
+	dst = append(dst, `,"message":`...)
+	dst = jsonscan.AppendQuote(dst, err.Message)
+	if err.Data != nil {
+		dst = append(dst, `,"data":`...)
+		dst = appendLine(dst, err.Data)
+	}
+	return append(dst, '}')
+}
+
+// appendLine appends JSON text as one line. Inside strings line breaks are always escaped, so those that are found
+// are white space.
+func appendLine(dst, raw []byte) []byte {
+	start := len(dst)
+	dst = append(dst, raw...)
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return dst
+	}
+	for i := start; i < len(dst); i++ {
+		if dst[i] == '\n' || dst[i] == '\r' {
+			dst[i] = ' '
+		}
+	}
+	return dst
+}
