@@ -1,0 +1,59 @@
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of [Append] about events that a stream cannot carry.
+var (
+	ErrBadID    = errors.New("event id holds a NUL or a line break")
+	ErrBadType  = errors.New("event type holds a NUL or a line break")
+	ErrBadData  = errors.New("event data holds a carriage return")
+	ErrBadRetry = errors.New("reconnection time is negative")
+)
+
+// Append appends the bytes of e to dst, the blank line at its end included. It refuses what would come back as
+// something else: a NUL or line break in the id or type, a carriage return in the data, a negative retry. dst is
+// returned as it was then.
+func Append(dst []byte, e Event) ([]byte, error) {
+	switch {
+	case e.HasID && strings.ContainsAny(e.ID, "\x00\r\n"):
+		return dst, ErrBadID
+	case strings.ContainsAny(e.Type, "\x00\r\n"):
+		return dst, ErrBadType
+	case bytes.IndexByte(e.Data, '\r') >= 0:
+		return dst, ErrBadData
+	case e.HasRetry && e.Retry < 0:
+		return dst, ErrBadRetry
+	}
+	if e.HasID {
+		dst = append(append(append(dst, "id: "...), e.ID...), '\n')
+	}
+	if e.Type != "" {
+		dst = append(append(append(dst, "event: "...), e.Type...), '\n')
+	}
+	if e.HasRetry {
+		dst = append(dst, "retry: "...)
+		dst = append(strconv.AppendInt(dst, int64(e.Retry/time.Millisecond), 10), '\n')
+	}
+	if e.Data != nil {
+		for line := range bytes.SplitSeq(e.Data, []byte{'\n'}) {
+			dst = append(append(append(dst, "data: "...), line...), '\n')
+		}
+	}
+	return append(dst, '\n'), nil
+}
+
+// AppendComment appends text to dst as a comment, which readers pass over: something to send when there is nothing to
+// say, so that the connection stays open. Every line of text becomes a comment line.
+func AppendComment(dst []byte, text string) []byte {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	for line := range strings.SplitSeq(text, "\n") {
+		dst = append(append(append(dst, ": "...), line...), '\n')
+	}
+	return append(dst, '\n')
+}
