@@ -1,0 +1,239 @@
+package wire_test
+
+import (
+	stdjson "encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const fullParams = `{"name":"echo","arguments":{"message":"hi","_meta":{"progressToken":true}},"_meta":{
+	"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+	"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},
+	"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},
+	"io.modelcontextprotocol/logLevel":"warning",
+	"progressToken":7,
+	"com.example/x":[1,2]}}`
+
+func TestOpen(t *testing.T) {
+	e, err := wire.Open(stdjson.RawMessage(fullParams))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, _ := jsonscan.Get([]byte(fullParams), "_meta")
+	want := wire.Envelope{
+		VersionText: "2026-07-28", HasVersion: true, Revision: wire.July2026,
+		ClientInfo:    stdjson.RawMessage(`{"name":"c","version":"1"}`),
+		Capabilities:  stdjson.RawMessage(`{"elicitation":{}}`),
+		LogLevel:      "warning",
+		ProgressToken: stdjson.RawMessage("7"),
+		Meta:          meta,
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Error(diff)
+	}
+	if err := e.Complete(); err != nil {
+		t.Errorf("Complete: %v", err)
+	}
+}
+
+func TestOpenReadsVersions(t *testing.T) {
+	for text, want := range map[string]wire.Revision{
+		"2026-07-28":                 wire.July2026,
+		`2026-07-2\u0038`:            wire.July2026,
+		"2024-11-05":                 wire.November2024,
+		"1900-01-01":                 0,
+		"":                           0,
+		`\u00e9`:                     0,
+		strings.Repeat("9", 62):      0,
+		`2026-07-28\u0000`:           0,
+		strings.Repeat(`\u0039`, 10): 0,
+	} {
+		e, err := wire.Open(stdjson.RawMessage(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + text + `"}}`))
+		if err != nil || e.Revision != want || !e.HasVersion {
+			t.Errorf("%q: revision %v, has %v, error %v", text, e.Revision, e.HasVersion, err)
+		}
+		var unquoted string
+		if json := stdjson.Unmarshal([]byte(`"`+text+`"`), &unquoted); json != nil || e.VersionText != unquoted {
+			t.Errorf("%q: text %q", text, e.VersionText)
+		}
+	}
+}
+
+// META-10, META-18: what is of the wrong kind is an invalid parameter, and the message names it.
+func TestMETA10_WrongTypes(t *testing.T) {
+	const prefix = "io.modelcontextprotocol/"
+	long := `"` + strings.Repeat("x", 257) + `"`
+	cases := []struct{ params, names string }{
+		{`[]`, "params"},
+		{`{"_meta":null}`, "_meta"},
+		{`{"_meta":[]}`, "_meta"},
+		{`{"_meta":{"` + prefix + `protocolVersion":20260728}}`, "protocolVersion"},
+		{`{"_meta":{"` + prefix + `protocolVersion":null}}`, "protocolVersion"},
+		{`{"_meta":{"` + prefix + `protocolVersion":` + long + `}}`, "protocolVersion"},
+		{`{"_meta":{"` + prefix + `clientInfo":"me"}}`, "clientInfo"},
+		{`{"_meta":{"` + prefix + `clientCapabilities":[]}}`, "clientCapabilities"},
+		{`{"_meta":{"` + prefix + `clientCapabilities":null}}`, "clientCapabilities"},
+		{`{"_meta":{"` + prefix + `logLevel":3}}`, "logLevel"},
+		{`{"_meta":{"` + prefix + `logLevel":"WARNING"}}`, "logLevel"},
+		{`{"_meta":{"` + prefix + `logLevel":"verbose"}}`, "debug, info, notice"},
+		{`{"_meta":{"` + prefix + `logLevel":""}}`, "logLevel"},
+		{`{"_meta":{"progressToken":null}}`, "progressToken"},
+		{`{"_meta":{"progressToken":1.5}}`, "progressToken"},
+		{`{"_meta":{"progressToken":1e3}}`, "progressToken"},
+		{`{"_meta":{"progressToken":true}}`, "progressToken"},
+		{`{"_meta":{"progressToken":{}}}`, "progressToken"},
+		{`{"_meta":{"progressToken":` + long + `}}`, "progressToken"},
+		{`{"_meta":{"progressToken":` + strings.Repeat("1", 21) + `}}`, "progressToken"},
+	}
+	for _, c := range cases {
+		if _, err := wire.Open(stdjson.RawMessage(c.params)); err == nil || err.Code != jsonrpc.CodeInvalidParams || !strings.Contains(err.Message, c.names) {
+			t.Errorf("%.90s: error %v, want one that names %s", c.params, err, c.names)
+		}
+	}
+}
+
+func TestOpenAtTheLimits(t *testing.T) {
+	for _, token := range []string{`""`, `"` + strings.Repeat("x", 256) + `"`, "0", "-1", strings.Repeat("1", 20), "-" + strings.Repeat("1", 20), "9007199254740993"} {
+		e, err := wire.Open(stdjson.RawMessage(`{"_meta":{"progressToken":` + token + `}}`))
+		if err != nil || string(e.ProgressToken) != token {
+			t.Errorf("%s: token %s, error %v", token, e.ProgressToken, err)
+		}
+	}
+}
+
+func TestMETA07_META08_Missing(t *testing.T) {
+	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":"x"`, `"io.modelcontextprotocol/clientCapabilities":{}`
+	cases := []struct{ params, names string }{
+		{``, "_meta"},
+		{`{}`, "_meta"},
+		{`{"arguments":{"_meta":{}}}`, "_meta"},
+		{`{"_meta":{}}`, "protocolVersion"},
+		{`{"_meta":{` + capabilities + `}}`, "protocolVersion"},
+		{`{"_meta":{` + version + `}}`, "clientCapabilities"},
+		{`{"_meta":{` + version + `,` + capabilities + `}}`, ""}, // META-11: clientInfo is not demanded
+	}
+	for _, c := range cases {
+		e, err := wire.Open(stdjson.RawMessage(c.params))
+		if err != nil {
+			t.Errorf("%s: %v", c.params, err)
+			continue
+		}
+		err = e.Complete()
+		switch {
+		case c.names == "" && err != nil:
+			t.Errorf("%s: %v", c.params, err)
+		case c.names != "" && (err == nil || err.Code != jsonrpc.CodeInvalidParams || !strings.Contains(err.Message, c.names)):
+			t.Errorf("%s: error %v, want one that names %s", c.params, err, c.names)
+		}
+	}
+}
+
+func TestVER04_UnsupportedVersion(t *testing.T) {
+	err := wire.UnsupportedVersion(`1900"`)
+	if err.Code != -32022 || string(err.Data) != `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}` {
+		t.Errorf("got %d %s", err.Code, err.Data)
+	}
+	err = wire.UnsupportedVersion("", wire.November2025, wire.July2026)
+	if string(err.Data) != `{"supported":["2026-07-28","2025-11-25"],"requested":""}` {
+		t.Errorf("got %s", err.Data)
+	}
+}
+
+func TestLOG10_Levels(t *testing.T) {
+	for want, level := range []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
+		if got, ok := wire.LogSeverity(level); !ok || got != want {
+			t.Errorf("LogSeverity(%q) = %d, %v", level, got, ok)
+		}
+	}
+	if _, ok := wire.LogSeverity("Debug"); ok {
+		t.Error("Debug is a level")
+	}
+}
+
+func TestOpenDoesNotAllocate(t *testing.T) {
+	params := stdjson.RawMessage(fullParams)
+	if n := testing.AllocsPerRun(100, func() { _, _ = wire.Open(params) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	params := stdjson.RawMessage(fullParams)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := wire.Open(params); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMethod(b *testing.B) {
+	for b.Loop() {
+		if _, ok := wire.July2026.Method(wire.MethodToolsCall); !ok {
+			b.Fatal("no such method")
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	for _, seed := range []string{fullParams, `{}`, `[]`, `{"_meta":{}}`, `{"_meta":null}`, `{"_meta":{"progressToken":-}}`,
+		`{"_meta":{"progressToken":"\ud800"}}`, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-2\u0038"}}`,
+		`{"\u005fmeta":{"progressToken":"a"}}`, `{"_meta":{"io.modelcontextprotocol/logLevel":"debug"}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, params []byte) {
+		if jsonscan.Valid(params, jsonscan.Limits{}) != nil {
+			return
+		}
+		e, err := wire.Open(params)
+		checkAgainstMap(t, params, e, err)
+	})
+}
+
+// checkAgainstMap compares an envelope with what a plain decoding into maps gives.
+func checkAgainstMap(t *testing.T, params []byte, e wire.Envelope, err *jsonrpc.Error) {
+	var top map[string]stdjson.RawMessage
+	var meta map[string]stdjson.RawMessage
+	if stdjson.Unmarshal(params, &top) != nil || top == nil {
+		if err == nil {
+			t.Fatal("params that are no object were accepted")
+		}
+		return
+	}
+	raw, hasMeta := top["_meta"]
+	if hasMeta && (stdjson.Unmarshal(raw, &meta) != nil || meta == nil) {
+		if err == nil {
+			t.Fatal("a _meta that is no object was accepted")
+		}
+		return
+	}
+	if err != nil {
+		if err.Code != jsonrpc.CodeInvalidParams || err.Message == "" {
+			t.Fatalf("error %d %q", err.Code, err.Message)
+		}
+		return
+	}
+	var version string
+	if raw, ok := meta[wire.MetaProtocolVersion]; ok != e.HasVersion || ok && (stdjson.Unmarshal(raw, &version) != nil || version != e.VersionText) {
+		t.Fatalf("version %q, want %s", e.VersionText, raw)
+	}
+	if r, _ := wire.ParseRevision(version); r != e.Revision {
+		t.Fatalf("revision %v for version %q", e.Revision, version)
+	}
+	for key, got := range map[string]stdjson.RawMessage{
+		wire.MetaClientInfo: e.ClientInfo, wire.MetaClientCapabilities: e.Capabilities, wire.MetaProgressToken: e.ProgressToken,
+	} {
+		if string(got) != string(meta[key]) {
+			t.Fatalf("%s is %s, want %s", key, got, meta[key])
+		}
+	}
+	if missing := e.Complete(); (missing == nil) != (hasMeta && meta[wire.MetaProtocolVersion] != nil && meta[wire.MetaClientCapabilities] != nil) {
+		t.Fatalf("Complete: %v", missing)
+	}
+}

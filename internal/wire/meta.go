@@ -1,0 +1,120 @@
+package wire
+
+import "strings"
+
+// The `_meta` keys that a revision gives a meaning. Which revision has which is [Revision.HasMeta]'s to say.
+const (
+	// MetaProgressToken asks for progress notifications that carry this token.
+	MetaProgressToken = "progressToken"
+	// MetaProtocolVersion is the revision of a request, as a version string.
+	MetaProtocolVersion = "io.modelcontextprotocol/protocolVersion"
+	// MetaClientInfo is the client's name and version.
+	MetaClientInfo = "io.modelcontextprotocol/clientInfo"
+	// MetaClientCapabilities is what the client can do for this request.
+	MetaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	// MetaServerInfo is the server's name and version, on results.
+	MetaServerInfo = "io.modelcontextprotocol/serverInfo"
+	// MetaLogLevel asks for log messages of this level and above while the request runs.
+	MetaLogLevel = "io.modelcontextprotocol/logLevel"
+	// MetaSubscriptionID names the listen request that a notification belongs to.
+	MetaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
+	// MetaRelatedTask names the task that a message belongs to.
+	MetaRelatedTask = "io.modelcontextprotocol/related-task"
+	// MetaImmediateResponse is what a model may be told while a task runs.
+	MetaImmediateResponse = "io.modelcontextprotocol/model-immediate-response"
+	// MetaTraceParent is the W3C trace context of the sender.
+	MetaTraceParent = "traceparent"
+	// MetaTraceState is the vendor part of the W3C trace context.
+	MetaTraceState = "tracestate"
+	// MetaBaggage is W3C baggage.
+	MetaBaggage = "baggage"
+)
+
+// ValidMetaKey reports whether key follows the grammar of `_meta` keys: an optional prefix of dot-separated labels and
+// a slash, then a name. The name may be empty after a prefix.
+//
+// Spec: basic/index#meta (since 2025-06-18)
+func ValidMetaKey(key string) bool {
+	prefix, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return key != "" && validMetaName(key)
+	}
+	for label := range strings.SplitSeq(prefix, ".") {
+		if !validMetaLabel(label) {
+			return false
+		}
+	}
+	return name == "" || validMetaName(name)
+}
+
+// ValidExtensionID reports whether id can identify a protocol extension: a `_meta` key with prefix and name.
+//
+// Spec: basic/versioning#extension-negotiation (2026-07-28)
+func ValidExtensionID(id string) bool {
+	i := strings.IndexByte(id, '/')
+	return i > 0 && i < len(id)-1 && ValidMetaKey(id)
+}
+
+// ReservedMetaKey reports whether the protocol keeps key for itself under the rule of any revision. Applications mint no
+// such keys. The rules differ: before 2025-11-25 any label but the last could reserve a prefix, since then only the
+// second can.
+func ReservedMetaKey(key string) bool {
+	switch key {
+	case MetaProgressToken, MetaTraceParent, MetaTraceState, MetaBaggage:
+		return true
+	}
+	return June2025.ReservesMeta(key) || Latest().ReservesMeta(key)
+}
+
+// ReservesMeta reports whether the revision's rule keeps the prefix of key for the protocol.
+//
+// Spec: basic/index#meta
+func (r Revision) ReservesMeta(key string) bool {
+	prefix, _, ok := strings.Cut(key, "/")
+	if !ok || !r.Has(MetaKeyGrammar) {
+		return false
+	}
+	labels := strings.Split(prefix, ".")
+	if r.Has(MetaSecondLabel) {
+		return len(labels) > 1 && protocolLabel(labels[1])
+	}
+	for _, label := range labels[:len(labels)-1] {
+		if protocolLabel(label) {
+			return true
+		}
+	}
+	return false
+}
+
+func protocolLabel(label string) bool { return label == "mcp" || label == "modelcontextprotocol" }
+
+// validMetaLabel: a letter first, a letter or digit last, letters, digits and hyphens between.
+func validMetaLabel(label string) bool {
+	if label == "" || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
+		return false
+	}
+	for i := range len(label) {
+		if !isAlphanumeric(label[i]) && label[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// validMetaName: letters and digits at both ends, also hyphens, underscores and dots between.
+func validMetaName(name string) bool {
+	if !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1]) {
+		return false
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case isAlphanumeric(c), c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func isLetter(c byte) bool       { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isAlphanumeric(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }

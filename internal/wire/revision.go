@@ -1,0 +1,158 @@
+// Package wire knows what differs between the revisions of the Model Context Protocol. It decides nothing.
+//
+// It has four kinds of thing. A [Revision] is a dated version of the protocol. A [Feature] is a named difference, asked
+// for with [Revision.Has]. A [Method] is one request or notification, looked up with [Revision.Method]. An [Envelope]
+// is what one request says about itself in its `_meta`.
+//
+// Each revision is one file, v2024_11_05.go to v2026_07_28.go, written as what it adds to and removes from the one
+// before: reading a file is reading that revision's changelog. A method, error code or `_meta` key that a revision does
+// not have is simply not in its tables.
+//
+// Everything here is fixed at start and safe for concurrent use.
+package wire
+
+import (
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+//go:generate go test -run ^TestSupportDocument$ . -update
+
+// Revision is a version of the protocol. Later revisions compare greater; the zero Revision is none and has nothing.
+type Revision uint8
+
+// The revisions, oldest first. The first four are the legacy era, which opens a session with initialize; from July2026
+// on every request is complete in itself.
+const (
+	November2024 Revision = iota + 1
+	March2025
+	June2025
+	November2025
+	July2026
+)
+
+// A delta is what one revision changes in the one before it. A method that was there already is replaced.
+type delta struct {
+	version string // as it travels: a date
+
+	adds, removes []Feature
+	deprecates    []Feature
+
+	methods        []Method
+	removesMethods []string
+
+	codes        []int
+	removesCodes []int
+
+	meta        []string
+	removesMeta []string
+}
+
+// A table is the sum of all deltas up to one revision.
+type table struct {
+	version    string
+	features   featureSet
+	deprecated featureSet
+	methods    map[string]Method
+	codes      []int
+	meta       []string
+}
+
+// tables is indexed by Revision. It is written once, here.
+var tables = buildTables(november2024, march2025, june2025, november2025, july2026)
+
+func buildTables(deltas ...delta) (all [July2026 + 1]table) {
+	for i, d := range deltas {
+		before := &all[i]
+		now := &all[i+1]
+		*now = table{
+			version:    d.version,
+			features:   before.features.with(d.adds).without(d.removes),
+			deprecated: before.deprecated.with(d.deprecates).without(d.removes),
+			methods:    make(map[string]Method, len(before.methods)+len(d.methods)),
+			codes:      append(without(before.codes, d.removesCodes), d.codes...),
+			meta:       append(without(before.meta, d.removesMeta), d.meta...),
+		}
+		for name, m := range before.methods {
+			if !slices.Contains(d.removesMethods, name) {
+				now.methods[name] = m
+			}
+		}
+		for _, m := range d.methods {
+			now.methods[m.Name] = m
+		}
+	}
+	return all
+}
+
+// without returns a copy of list that lacks the elements of removed.
+func without[T comparable](list, removed []T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return slices.Contains(removed, e) })
+}
+
+// Revisions returns every known revision, oldest first. The caller may keep and change the slice.
+func Revisions() []Revision {
+	return []Revision{November2024, March2025, June2025, November2025, July2026}
+}
+
+// Latest returns the newest revision.
+func Latest() Revision { return July2026 }
+
+// LatestLegacy returns the newest revision that opens a session with initialize: what a client offers there.
+func LatestLegacy() Revision { return November2025 }
+
+// ParseRevision returns the revision that a version string names, and whether it is a known one. Version strings are
+// opaque: nothing but an exact match counts.
+//
+// Spec: basic/versioning#protocol-version-negotiation
+func ParseRevision(version string) (Revision, bool) {
+	for r := Latest(); r != 0; r-- { // newest first: the common case
+		if tables[r].version == version {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+func (r Revision) known() bool { return int(r) < len(tables) }
+
+// String returns the version string as it travels, a date, or "" for the zero Revision.
+func (r Revision) String() string {
+	if !r.known() {
+		return ""
+	}
+	return tables[r].version
+}
+
+// Modern reports whether requests of this revision carry their own envelope instead of belonging to a session.
+func (r Revision) Modern() bool { return r.Has(RequestEnvelope) }
+
+// Has reports whether the revision has the feature, deprecated or not.
+func (r Revision) Has(f Feature) bool { return r.known() && tables[r].features.has(f) }
+
+// Deprecated reports whether the revision has the feature and advises against new uses of it.
+func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].deprecated.has(f) }
+
+// Method returns what the revision says about the method, and whether it has it at all. A method that is not there is
+// answered with [jsonrpc.CodeMethodNotFound].
+func (r Revision) Method(name string) (Method, bool) {
+	if !r.known() {
+		return Method{}, false
+	}
+	m, ok := tables[r].methods[name]
+	return m, ok
+}
+
+// HasCode reports whether the revision gives the error code a meaning. The codes of JSON-RPC itself are in every one.
+func (r Revision) HasCode(code int) bool {
+	switch code {
+	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound,
+		jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError:
+		return true
+	}
+	return r.known() && slices.Contains(tables[r].codes, code)
+}
+
+// HasMeta reports whether the revision itself gives the `_meta` key a meaning.
+func (r Revision) HasMeta(key string) bool { return r.known() && slices.Contains(tables[r].meta, key) }

@@ -1,0 +1,19 @@
+package wire
+
+// Streamable HTTP takes the place of HTTP with two endpoints, and OAuth arrives. Batches come, to go again with the next
+// revision.
+//
+// Spec: https://modelcontextprotocol.io/specification/2025-03-26/changelog
+var march2025 = delta{
+	version: "2025-03-26",
+	adds: []Feature{
+		Batches,
+		ProgressMessage,
+		AudioContent,
+		ToolAnnotations,
+		CompletionsCapability,
+		StreamableHTTP, SessionHTTP, SSEResumption,
+		Authorization, AuthorizationAtServer, DynamicRegistration,
+	},
+	deprecates: []Feature{HTTPSSE},
+}

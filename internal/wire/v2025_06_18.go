@@ -1,0 +1,22 @@
+package wire
+
+// Tools return structured content, servers ask users with elicitation, and become OAuth resource servers.
+//
+// Spec: https://modelcontextprotocol.io/specification/2025-06-18/changelog
+var june2025 = delta{
+	version: "2025-06-18",
+	adds: []Feature{
+		DataMeta, MetaKeyGrammar,
+		Titles,
+		ResourceLinks, LastModified,
+		StructuredContent,
+		CompletionContext,
+		Elicitation, ElicitationEnumNames,
+		ProtocolVersionHeader,
+		ProtectedResourceMetadata, ResourceIndicators,
+	},
+	removes: []Feature{Batches, AuthorizationAtServer},
+	methods: []Method{
+		{Name: MethodElicitationCreate, Direction: ServerToClient},
+	},
+}
