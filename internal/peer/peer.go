@@ -1,0 +1,138 @@
+// Package peer keeps track of what is in flight on one stream or session.
+//
+// A [Table] holds the calls of the other side that are being worked on, and the questions that were put to the other side
+// and wait for an answer. It finds them by id, which is how cancellations and answers arrive. It knows ids and nothing of
+// methods, starts no goroutines, and changes only under its one lock.
+package peer
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Bounds of a table whose own are zero.
+const (
+	// DefaultMaxCalls is the number of calls at once. Each holds a goroutine and the handler's resources, and no client
+	// that people use comes near it.
+	DefaultMaxCalls = 256
+	// DefaultMaxQuestions is the number of questions that wait at once. Most of them wait for a person, who can look at
+	// a few.
+	DefaultMaxQuestions = 64
+)
+
+// ErrTooManyQuestions says that [Table.MaxQuestions] questions wait already.
+var ErrTooManyQuestions = errors.New("too many questions wait for an answer")
+
+// codeBusy is the code for a call that may succeed a little later. retryAfter, its data, is a guess: a table cannot know
+// how long handlers take.
+const codeBusy = -32000
+
+var retryAfter = stdjson.RawMessage(`{"retryAfterMs":1000}`)
+
+// A Table is what is in flight. The zero Table is empty and ready; its bounds are not changed once it is in use. All
+// methods are safe for concurrent use, and none waits for anything.
+type Table struct {
+	MaxCalls     int // zero means DefaultMaxCalls
+	MaxQuestions int // zero means DefaultMaxQuestions
+
+	mu        sync.Mutex // guards the fields below
+	calls     map[jsonrpc.ID]*Call
+	running   int // calls that have not ended: those in the map and the cancelled ones
+	questions map[jsonrpc.ID]*Question
+	closed    error // why no call may begin
+	hungUp    error // why no question may be asked
+}
+
+// A Call is a request of the other side, from [Table.Begin] to [Call.End].
+type Call struct {
+	table     *Table
+	id        jsonrpc.ID
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	cancelled bool // by its id; guarded by table.mu
+}
+
+// Begin enters a call under its id. The error is one to answer with: the id is in use already, too many calls are
+// running, or the table is closed. Whoever begins a call ends it.
+func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed != nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
+	case t.calls[id] != nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
+	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
+		return nil, &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
+	}
+	c := &Call{table: t, id: id}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	if t.calls == nil {
+		t.calls = map[jsonrpc.ID]*Call{}
+	}
+	t.calls[id] = c
+	t.running++
+	return c, nil
+}
+
+// Context is what the call is served under. It ends when the call is cancelled, with the cause given there, and when it
+// has ended.
+func (c *Call) Context() context.Context { return c.ctx }
+
+// Cancelled reports whether the other side has cancelled the call, so that it wants to hear nothing more of it.
+func (c *Call) Cancelled() bool {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	return c.cancelled
+}
+
+// End takes the call out of the table, once it is done and before it is answered. It reports whether to answer: not if
+// the other side has cancelled it.
+func (c *Call) End() (answer bool) {
+	t := c.table
+	t.mu.Lock()
+	t.running--
+	answer = !c.cancelled
+	if answer {
+		delete(t.calls, c.id)
+	}
+	t.mu.Unlock()
+	c.cancel(nil)
+	return answer
+}
+
+// Cancel ends the context of a call with a cause, because the other side asked for it. It reports whether there is such
+// a call. A cancelled call no longer uses up its id, but counts until it ends.
+func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
+	t.mu.Lock()
+	c := t.calls[id]
+	if c != nil {
+		c.cancelled = true
+		delete(t.calls, id)
+	}
+	t.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.cancel(cause)
+	return true
+}
+
+// Close ends the context of every call, and hangs up. Calls end and are answered as ever, but none begins any more.
+func (t *Table) Close(cause error) {
+	t.Hangup(cause)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed != nil {
+		return
+	}
+	t.closed = cause
+	for _, c := range t.calls {
+		c.cancel(cause)
+	}
+}
