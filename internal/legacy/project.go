@@ -1,0 +1,204 @@
+package legacy
+
+import (
+	stdjson "encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// The core speaks the newest revision to everyone. Projection is what makes that safe: it takes out of each message what
+// the client's revision does not have, or puts it in a form that the revision does have. The shapes below say what there
+// is to do; they are compiled once per revision, so that what a revision has costs nothing.
+
+// modern is the mark of what no revision with sessions has.
+const modern = wire.RequestEnvelope
+
+// metaShape is `_meta`: the keys by which modern messages say what a session knows already.
+var metaShape = shape{fields: []field{
+	{key: wire.MetaServerInfo, needs: modern},
+	{key: wire.MetaSubscriptionID, needs: wire.Subscriptions},
+}}
+
+// meta is the `_meta` of results and notifications, dataMeta that of the things in them.
+var (
+	meta     = field{key: "_meta", shape: &metaShape, omitEmpty: true}
+	dataMeta = field{key: "_meta", needs: wire.DataMeta}
+)
+
+var (
+	title       = field{key: "title", needs: wire.Titles}
+	icons       = field{key: "icons", needs: wire.Icons}
+	annotations = field{key: "annotations", omitEmpty: true, shape: &shape{fields: []field{
+		{key: "lastModified", needs: wire.LastModified},
+	}}}
+)
+
+var implementationShape = shape{fields: []field{
+	title, icons,
+	{key: "description", needs: wire.ImplementationDetails},
+	{key: "websiteUrl", needs: wire.ImplementationDetails},
+}}
+
+var toolShape = shape{fields: []field{
+	title, icons, dataMeta,
+	{key: "annotations", needs: wire.ToolAnnotations},
+	{key: "execution", needs: wire.ToolExecution},
+	{key: "inputSchema", needs: wire.OpenSchemas, as: closedSchema},
+	{key: "outputSchema", needs: wire.StructuredContent},
+	{key: "outputSchema", needs: wire.OpenSchemas, as: objectSchema},
+}}
+
+var promptShape = shape{fields: []field{
+	title, icons, dataMeta,
+	{key: "arguments", shape: &shape{fields: []field{title}}},
+}}
+
+// resourceShape is a resource, a resource template or a link to a resource.
+var resourceShape = shape{fields: []field{title, icons, dataMeta, annotations}}
+
+var resourceContentsShape = shape{fields: []field{dataMeta}}
+
+// contentShape is a block of content.
+var contentShape = shape{
+	fields: []field{
+		dataMeta, annotations, icons,
+		{key: "resource", shape: &resourceContentsShape},
+	},
+	variants: []variant{
+		{typ: "audio", needs: wire.AudioContent, as: audioAsText},
+		{typ: "resource_link", needs: wire.ResourceLinks, as: linkAsText},
+	},
+}
+
+// toolOutput are the members of a tool's result, also of one that a sampling message quotes.
+var toolOutput = []field{
+	{key: "content", shape: &contentShape},
+	{key: "structuredContent", needs: wire.StructuredContent, instead: addText},
+	{key: "structuredContent", needs: wire.NonObjectStructuredContent, as: ifObject, instead: addText},
+}
+
+// resultFields are the members that any result may have.
+var resultFields = []field{
+	meta,
+	{key: "resultType", needs: wire.ResultType},
+}
+
+// cacheFields are the members of results that may be cached.
+var cacheFields = []field{
+	{key: "ttlMs", needs: wire.CacheHints},
+	{key: "cacheScope", needs: wire.CacheHints},
+}
+
+// inputFields are the members of results that ask for input. A session asks otherwise.
+var inputFields = []field{
+	{key: "inputRequests", needs: wire.InputRequired},
+	{key: "requestState", needs: wire.InputRequired},
+}
+
+// resultShapes are the results by method, apart from what [projectResults] adds to all.
+var resultShapes = map[string][]field{
+	wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
+	wire.MethodToolsCall:              toolOutput,
+	wire.MethodPromptsList:            {{key: "prompts", shape: &promptShape}},
+	wire.MethodPromptsGet:             {{key: "messages", shape: &shape{fields: []field{{key: "content", shape: &contentShape}}}}},
+	wire.MethodResourcesList:          {{key: "resources", shape: &resourceShape}},
+	wire.MethodResourcesTemplatesList: {{key: "resourceTemplates", shape: &resourceShape}},
+	wire.MethodResourcesRead:          {{key: "contents", shape: &resourceContentsShape}},
+}
+
+var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.ProgressMessage}}}
+
+// A revisionProjection is everything that is compiled for one revision.
+type revisionProjection struct {
+	results        map[string]*projection // by method
+	anyResult      *projection            // of a method that is not in results
+	progress       *projection
+	metaOnly       *projection // of messages that differ in nothing else
+	implementation *projection
+	capabilities   *projection
+	elicitation    *projection
+	sampling       *projection
+}
+
+// projections is indexed by revision. It is written once, here.
+var projections = compileProjections()
+
+func compileProjections() (all [wire.July2026 + 1]revisionProjection) {
+	for _, rev := range wire.Revisions() {
+		if rev.Modern() {
+			continue
+		}
+		all[rev] = revisionProjection{
+			results:        projectResults(rev),
+			anyResult:      project(rev, &shape{fields: resultFields}),
+			progress:       project(rev, &progressShape),
+			metaOnly:       project(rev, &shape{fields: []field{meta}}),
+			implementation: project(rev, &implementationShape),
+			capabilities:   project(rev, &capabilitiesShape),
+			elicitation:    project(rev, &formElicitShape),
+			sampling:       project(rev, &samplingShape),
+		}
+	}
+	return all
+}
+
+func projectResults(rev wire.Revision) map[string]*projection {
+	results := map[string]*projection{}
+	for method, fields := range resultShapes {
+		m, _ := wire.Latest().Method(method)
+		s := shape{fields: append(fields[:len(fields):len(fields)], resultFields...)}
+		if m.Cacheable {
+			s.fields = append(s.fields, cacheFields...)
+		}
+		if m.MayAskInput {
+			s.fields = append(s.fields, inputFields...)
+		}
+		results[method] = project(rev, &s)
+	}
+	return results
+}
+
+func projectionOf(rev wire.Revision) *revisionProjection {
+	if int(rev) >= len(projections) {
+		return &projections[0]
+	}
+	return &projections[rev]
+}
+
+// projectResult returns what a client of rev gets as the result of method. The result is checked JSON; it is not changed,
+// and what is returned may alias it.
+func projectResult(rev wire.Revision, method string, result stdjson.RawMessage) stdjson.RawMessage {
+	of := projectionOf(rev)
+	p, ok := of.results[method]
+	if !ok {
+		p = of.anyResult
+	}
+	return p.apply(result)
+}
+
+// projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
+// notification. Notifications that no revision knows belong to extensions, and pass. The message m is not changed.
+func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
+	if _, ok := rev.Method(m.Method); !ok {
+		if _, ok := wire.Latest().Method(m.Method); ok {
+			return nil
+		}
+	}
+	p := projectionOf(rev).metaOnly
+	if m.Method == wire.NotificationProgress {
+		p = projectionOf(rev).progress
+	}
+	if p == nil || jsonscan.Kind(m.Params) != '{' {
+		return m
+	}
+	projected := *m
+	projected.Params = p.apply(m.Params)
+	return &projected
+}
+
+// projectImplementation returns how a client of rev is told who the server is.
+func projectImplementation(rev wire.Revision, implementation stdjson.RawMessage) stdjson.RawMessage {
+	return projectionOf(rev).implementation.apply(implementation)
+}

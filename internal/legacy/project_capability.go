@@ -1,0 +1,80 @@
+package legacy
+
+import (
+	stdjson "encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// tasksExtension is the one extension that a session never has: its revisions had tasks of their own, which are not
+// compatible.
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// capabilitiesShape is what a server can do. Extensions pass: capability sets are open.
+var capabilitiesShape = shape{fields: []field{
+	{key: "completions", needs: wire.CompletionsCapability},
+	{key: "tasks", needs: modern},
+	{key: "extensions", omitEmpty: true, shape: &shape{fields: []field{{key: tasksExtension, needs: modern}}}},
+}}
+
+// projectCapabilities turns the capabilities of a discover result into those of an initialize result of rev.
+func projectCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) stdjson.RawMessage {
+	if jsonscan.Kind(capabilities) != '{' {
+		return stdjson.RawMessage("{}")
+	}
+	return projectionOf(rev).capabilities.apply(capabilities)
+}
+
+// clientCapabilities turns the capabilities that a client of rev sent with initialize into those of the modern envelope:
+// an object of objects. What is not an object counts as not declared, null above all.
+func clientCapabilities(rev wire.Revision, declared stdjson.RawMessage) stdjson.RawMessage {
+	if jsonscan.Kind(declared) != '{' {
+		return stdjson.RawMessage("{}")
+	}
+	dst := append(make([]byte, 0, len(declared)), '{')
+	for key, value := range jsonscan.Members(declared) {
+		if jsonscan.Kind(value) != '{' {
+			continue
+		}
+		before := len(dst)
+		dst = appendMember(dst, key, nil)
+		if dst = appendCapability(dst, rev, string(key), value); dst[len(dst)-1] == ':' {
+			dst = dst[:before]
+			continue
+		}
+		dst = append(dst, ',')
+	}
+	return closeWith(dst, '}')
+}
+
+// appendCapability appends what one capability of a client means today, or nothing.
+func appendCapability(dst []byte, rev wire.Revision, name string, value []byte) []byte {
+	switch name {
+	case "roots":
+		return append(dst, `{}`...) // listChanged is the session's business
+	case "sampling":
+		if !rev.Has(wire.SamplingTools) {
+			return append(dst, `{}`...)
+		}
+	case "elicitation":
+		if !rev.Has(wire.Elicitation) {
+			return dst
+		}
+		if !rev.Has(wire.ElicitationURL) {
+			return append(dst, `{}`...) // forms only
+		}
+	case "extensions", "experimental":
+	case "tasks":
+		return dst
+	default:
+		return append(dst, value...)
+	}
+	dst = append(dst, '{')
+	for key, value := range jsonscan.Members(value) {
+		if jsonscan.Kind(value) == '{' && string(key) != tasksExtension {
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	return closeWith(dst, '}')
+}

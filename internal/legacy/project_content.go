@@ -1,0 +1,127 @@
+package legacy
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// audioAsText appends a text block in place of an audio block.
+func audioAsText(dst, block []byte) []byte {
+	data, _ := jsonscan.Get(block, "data")
+	size := max(0, len(data)-2) / 4 * 3 // base64, within quotes
+	kind := text(block, "mimeType")
+	if kind == "" {
+		kind = "unknown type"
+	}
+	return appendTextBlock(dst, fmt.Sprintf("[audio that this client cannot take: %s, about %d bytes]", kind, size), block)
+}
+
+// linkAsText appends a text block in place of a link to a resource.
+func linkAsText(dst, block []byte) []byte {
+	name := text(block, "title")
+	if name == "" {
+		name = text(block, "name")
+	}
+	line := "[resource " + name + ": " + text(block, "uri") + "]"
+	if description := text(block, "description"); description != "" {
+		line += " " + description
+	}
+	return appendTextBlock(dst, line, block)
+}
+
+// appendTextBlock appends a text block for the same audience as the block that it stands for.
+func appendTextBlock(dst []byte, s string, block []byte) []byte {
+	dst = append(dst, `{"type":"text","text":`...)
+	dst = append(jsonscan.AppendQuote(dst, s), ',')
+	if value, _ := jsonscan.Get(block, annotations.key); jsonscan.Kind(value) == '{' {
+		dst = firstAnnotations.append(dst, value)
+	}
+	return closeWith(dst, '}')
+}
+
+// firstAnnotations are annotations as every revision has them.
+var firstAnnotations = project(wire.November2024, &shape{fields: []field{annotations}}).find([]byte(annotations.key))
+
+// addText gives a tool result that lost its structured content a text block with that content as JSON, unless it has
+// text already: servers are asked to say everything in text too.
+//
+// Spec: server/tools#structured-content
+func addText(dst []byte, start int, structured []byte) []byte {
+	result := bytes.Clone(dst[start:])
+	content, ok := jsonscan.Get(result, "content")
+	if ok && jsonscan.Kind(content) != '[' || hasText(content) {
+		return dst
+	}
+	dst = append(dst[:start], `{"content":[`...)
+	for block := range jsonscan.Elements(content) {
+		dst = append(append(dst, block...), ',')
+	}
+	dst = append(dst, `{"type":"text","text":`...)
+	dst = jsonscan.AppendQuote(dst, string(structured))
+	dst = append(dst, `}],`...)
+	for key, value := range jsonscan.Members(result) {
+		if string(key) != "content" {
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	return closeWith(dst, '}')
+}
+
+func hasText(content []byte) bool {
+	for block := range objects(content) {
+		if typ, _ := jsonscan.Get(block, "type"); isString(typ, "text") {
+			return true
+		}
+	}
+	return false
+}
+
+// ifObject keeps a member whose value is an object.
+func ifObject(dst []byte, key string, value []byte) []byte {
+	if jsonscan.Kind(value) != '{' {
+		return dst
+	}
+	return appendMember(dst, []byte(key), value)
+}
+
+// objectSchema keeps a schema that describes objects and says so, in the form of [closedSchema].
+func objectSchema(dst []byte, key string, schema []byte) []byte {
+	if typ, _ := jsonscan.Get(schema, "type"); !isString(typ, "object") {
+		return dst
+	}
+	return closedSchema(dst, key, schema)
+}
+
+// closedSchema writes a schema so that each of its properties is described by an object: older revisions know no boolean
+// schemas there, and a client that checks would refuse the whole list of tools.
+func closedSchema(dst []byte, key string, schema []byte) []byte {
+	dst = appendMember(dst, []byte(key), nil)
+	if jsonscan.Kind(schema) != '{' {
+		return append(dst, schema...)
+	}
+	dst = append(dst, '{')
+	for key, value := range jsonscan.Members(schema) {
+		if string(key) == "properties" && jsonscan.Kind(value) == '{' {
+			dst = appendMember(dst, key, nil)
+			dst = appendMembers(dst, value, objectForm)
+		} else {
+			dst = appendMember(dst, key, value)
+		}
+		dst = append(dst, ',')
+	}
+	return closeWith(dst, '}')
+}
+
+// objectForm appends a boolean schema as an object, and any other as it is.
+func objectForm(dst, schema []byte) []byte {
+	switch jsonscan.Kind(schema) {
+	case 't':
+		return append(dst, `{}`...)
+	case 'f':
+		return append(dst, `{"not":{}}`...)
+	}
+	return append(dst, schema...)
+}

@@ -1,0 +1,172 @@
+package legacy
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// formElicitShape is an elicitation of a form.
+var formElicitShape = shape{fields: []field{
+	meta,
+	{key: "mode", needs: wire.ElicitationURL},
+	{key: "requestedSchema", shape: &shape{fields: []field{
+		{key: "$schema", needs: wire.SchemaDialect},
+		{key: "properties", byName: true, shape: &shape{fields: []field{
+			{key: "oneOf", needs: wire.ElicitationEnumTitled, instead: enumWithNames},
+			{key: "default", needs: wire.ElicitationDefaults, as: ifBoolean},
+		}}},
+	}}},
+}}
+
+// projectInputRequest returns the params of the request that asks a client of rev what an input request asks for, or why
+// a client of that revision cannot be asked. The elicitationID is for revisions that give URL elicitations one; the
+// caller makes it, and may leave it empty where it knows that none is needed.
+func projectInputRequest(rev wire.Revision, method string, params stdjson.RawMessage, elicitationID string) (stdjson.RawMessage, *jsonrpc.Error) {
+	if m, ok := rev.Method(method); !ok || m.Direction == wire.ClientToServer || m.Notification {
+		return nil, cannotAsk("its protocol revision has no %s", method)
+	}
+	if len(params) == 0 {
+		return nil, nil
+	}
+	if jsonscan.Kind(params) != '{' {
+		return nil, cannotAsk("params of %s are not an object", method)
+	}
+	switch method {
+	case wire.MethodElicitationCreate:
+		return projectElicitation(rev, params, elicitationID)
+	case wire.MethodSamplingCreateMessage:
+		return projectSampling(rev, params)
+	}
+	return projectionOf(rev).metaOnly.apply(params), nil
+}
+
+func cannotAsk(format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeInvalidRequest,
+		Message: "this client cannot be asked for input: " + fmt.Sprintf(format, args...),
+	}
+}
+
+// Spec: client/elicitation#elicitation-requests
+func projectElicitation(rev wire.Revision, params []byte, id string) (stdjson.RawMessage, *jsonrpc.Error) {
+	mode, hasMode := jsonscan.Get(params, "mode")
+	if hasMode && !isString(mode, "form") {
+		return projectURLElicitation(rev, params, mode, id)
+	}
+	if !rev.Has(wire.ElicitationMultiSelect) {
+		if name, ok := multiSelect(params); ok {
+			return nil, cannotAsk("its protocol revision has no multiple choice, and field %q is one", name)
+		}
+	}
+	projected := projectionOf(rev).elicitation.apply(params)
+	if rev.Has(wire.ElicitationURL) && !hasMode {
+		projected = withMember(projected, "mode", "form") // absent means form, but not every client knows
+	}
+	return projected, nil
+}
+
+func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (stdjson.RawMessage, *jsonrpc.Error) {
+	if !rev.Has(wire.ElicitationURL) || !isString(mode, "url") {
+		return nil, cannotAsk("its protocol revision has no elicitation of mode %s", mode)
+	}
+	projected := projectionOf(rev).metaOnly.apply(params)
+	if _, has := jsonscan.Get(params, "elicitationId"); !has && rev.Has(wire.ElicitationIDs) {
+		projected = withMember(projected, "elicitationId", id)
+	}
+	return projected, nil
+}
+
+// withMember returns obj with one more string member in front.
+func withMember(obj []byte, key, value string) []byte {
+	dst := make([]byte, 0, len(obj)+len(key)+len(value)+8)
+	dst = append(dst, '{')
+	dst = appendMember(dst, []byte(key), nil)
+	dst = append(jsonscan.AppendQuote(dst, value), ',')
+	for key, value := range jsonscan.Members(obj) {
+		dst = append(appendMember(dst, key, value), ',')
+	}
+	return closeWith(dst, '}')
+}
+
+// multiSelect returns the name of a form's first field with several values.
+func multiSelect(params []byte) (name string, ok bool) {
+	schema, _ := jsonscan.Get(params, "requestedSchema")
+	properties, _ := jsonscan.Get(schema, "properties")
+	for name, property := range jsonscan.Members(properties) {
+		if typ, _ := jsonscan.Get(property, "type"); isString(typ, "array") {
+			return string(name), true
+		}
+	}
+	return "", false
+}
+
+// enumWithNames repairs a field that lost its titled choices: they become values and, in the same order, names.
+func enumWithNames(dst []byte, start int, choices []byte) []byte {
+	for _, key := range []string{"enum", "enumNames"} {
+		if _, has := jsonscan.Get(dst[start:], key); has {
+			return dst
+		}
+	}
+	values, names := []byte(`"enum":[`), []byte(`"enumNames":[`)
+	for choice := range objects(choices) {
+		value, ok := jsonscan.Get(choice, "const")
+		if !ok {
+			continue
+		}
+		name, ok := jsonscan.Get(choice, "title")
+		if !ok {
+			name = value
+		}
+		values = append(append(values, value...), ',')
+		names = append(append(names, name...), ',')
+	}
+	dst = dst[:len(dst)-1]
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	dst = append(append(dst, closeWith(values, ']')...), ',')
+	return append(append(dst, closeWith(names, ']')...), '}')
+}
+
+// ifBoolean keeps a member whose value is a boolean.
+func ifBoolean(dst []byte, key string, value []byte) []byte {
+	switch jsonscan.Kind(value) {
+	case 't', 'f':
+		return appendMember(dst, []byte(key), value)
+	}
+	return dst
+}
+
+// projectInputResponse returns what a client of rev answered, as the answer to an input request: without what only a
+// session's messages carry. Whether it answers the question is not looked at.
+//
+// Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
+func projectInputResponse(rev wire.Revision, method string, result stdjson.RawMessage) stdjson.RawMessage {
+	if rev.Modern() || jsonscan.Kind(result) != '{' {
+		return result
+	}
+	dst := append(make([]byte, 0, len(result)), '{')
+	for key, value := range jsonscan.Members(result) {
+		if answers(method, string(key)) && jsonscan.Kind(value) != 'n' {
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	return closeWith(dst, '}')
+}
+
+// answers reports whether the answer to an input request has a member of that name.
+func answers(method, member string) bool {
+	switch method {
+	case wire.MethodElicitationCreate:
+		return member == "action" || member == "content"
+	case wire.MethodRootsList:
+		return member == "roots"
+	case wire.MethodSamplingCreateMessage:
+		return member == "role" || member == "content" || member == "model" || member == "stopReason" || member == "_meta"
+	}
+	return true
+}

@@ -1,0 +1,267 @@
+package legacy
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A shape says what of a JSON object depends on the revision. Whatever it does not name is copied as it is.
+type shape struct {
+	fields   []field
+	variants []variant
+}
+
+// A field is a member of an object. Where several fields have one key, the first that changes something counts.
+type field struct {
+	key string
+	// needs is the feature that the member belongs to; zero is none. A revision without it gets what as makes of the
+	// member, or no such member if as is nil.
+	needs wire.Feature
+	as    rewrite
+	// instead repairs the finished object when the member was left out of it.
+	instead repair
+	// shape is that of the value, or of the elements of an array, in revisions that have the member. If byName, it is that
+	// of the values of the object's members.
+	shape  *shape
+	byName bool
+	// omitEmpty leaves the member out when its value became {}.
+	omitEmpty bool
+}
+
+// A variant is a kind of object, told by its member "type", that a revision without the feature gets as something else.
+type variant struct {
+	typ   string
+	needs wire.Feature
+	as    func(dst, obj []byte) []byte // appends what stands for obj
+}
+
+// A rewrite appends what stands for a member, key and all, without a comma. Appending nothing leaves the member out.
+type rewrite func(dst []byte, key string, value []byte) []byte
+
+// A repair changes the object at the end of dst, which begins at start and lost a member with the given value.
+type repair func(dst []byte, start int, value []byte) []byte
+
+// A projection is a shape for one revision: only what changes in it. The nil projection changes nothing.
+type projection struct {
+	fields   []projectedField
+	variants []variant
+}
+
+type projectedField struct {
+	key       string
+	as        rewrite // not nil, or else the member has gone or has a nested projection
+	nested    *projection
+	byName    bool
+	instead   repair
+	omitEmpty bool
+}
+
+// project compiles a shape for a revision.
+func project(rev wire.Revision, s *shape) *projection {
+	if s == nil {
+		return nil
+	}
+	var p projection
+	for _, f := range s.fields {
+		switch {
+		case p.find([]byte(f.key)) != nil:
+		case f.needs != 0 && !rev.Has(f.needs):
+			p.fields = append(p.fields, projectedField{key: f.key, as: f.as, instead: f.instead})
+		default:
+			if nested := project(rev, f.shape); nested != nil {
+				p.fields = append(p.fields, projectedField{key: f.key, nested: nested, byName: f.byName, omitEmpty: f.omitEmpty})
+			}
+		}
+	}
+	for _, v := range s.variants {
+		if !rev.Has(v.needs) {
+			p.variants = append(p.variants, v)
+		}
+	}
+	if p.fields == nil && p.variants == nil {
+		return nil
+	}
+	return &p
+}
+
+func (p *projection) find(key []byte) *projectedField {
+	for i := range p.fields {
+		if string(key) == p.fields[i].key {
+			return &p.fields[i]
+		}
+	}
+	return nil
+}
+
+// apply returns the projection of an object in memory of its own. Anything else than an object is returned as it is.
+func (p *projection) apply(obj []byte) []byte {
+	if p == nil || jsonscan.Kind(obj) != '{' {
+		return obj
+	}
+	return p.appendObject(make([]byte, 0, len(obj)), obj)
+}
+
+// appendValue appends the projection of a value: of the object, or of the objects in the array.
+func (p *projection) appendValue(dst, value []byte) []byte {
+	switch jsonscan.Kind(value) {
+	case '{':
+		return p.appendObject(dst, value)
+	case '[':
+		dst = append(dst, '[')
+		for element := range jsonscan.Elements(value) {
+			if jsonscan.Kind(element) == '{' {
+				dst = p.appendObject(dst, element)
+			} else {
+				dst = append(dst, element...)
+			}
+			dst = append(dst, ',')
+		}
+		return closeWith(dst, ']')
+	}
+	return append(dst, value...)
+}
+
+func (p *projection) appendObject(dst, obj []byte) []byte {
+	if v := p.variant(obj); v != nil {
+		return v.as(dst, obj)
+	}
+	start := len(dst)
+	var lost *projectedField
+	var lostValue []byte
+	dst = append(dst, '{')
+	for key, value := range jsonscan.Members(obj) {
+		f := p.find(key)
+		if f == nil {
+			dst = appendMember(dst, key, value)
+			dst = append(dst, ',')
+			continue
+		}
+		before := len(dst)
+		if dst = f.append(dst, value); len(dst) > before {
+			dst = append(dst, ',')
+		} else if f.instead != nil {
+			lost, lostValue = f, value
+		}
+	}
+	dst = closeWith(dst, '}')
+	if lost != nil {
+		dst = lost.instead(dst, start, lostValue)
+	}
+	return dst
+}
+
+// append appends what the member becomes, without a comma, or nothing.
+func (f *projectedField) append(dst, value []byte) []byte {
+	switch {
+	case f.as != nil:
+		return f.as(dst, f.key, value)
+	case f.nested == nil:
+		return dst
+	}
+	before := len(dst)
+	dst = appendMember(dst, []byte(f.key), nil)
+	from := len(dst)
+	if f.byName && jsonscan.Kind(value) == '{' {
+		dst = appendMembers(dst, value, f.nested.appendValue)
+	} else {
+		dst = f.nested.appendValue(dst, value)
+	}
+	if f.omitEmpty && string(dst[from:]) == "{}" {
+		return dst[:before]
+	}
+	return dst
+}
+
+func (p *projection) variant(obj []byte) *variant {
+	if len(p.variants) == 0 {
+		return nil
+	}
+	typ, _ := jsonscan.Get(obj, "type")
+	for i := range p.variants {
+		if isString(typ, p.variants[i].typ) {
+			return &p.variants[i]
+		}
+	}
+	return nil
+}
+
+// objects yields value if it is an object, or the objects in it if it is an array.
+func objects(value []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		switch jsonscan.Kind(value) {
+		case '{':
+			yield(value)
+		case '[':
+			for element := range jsonscan.Elements(value) {
+				if jsonscan.Kind(element) == '{' && !yield(element) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// appendMembers appends obj with each value rewritten.
+func appendMembers(dst, obj []byte, rewritten func(dst, value []byte) []byte) []byte {
+	dst = append(dst, '{')
+	for key, value := range jsonscan.Members(obj) {
+		dst = appendMember(dst, key, nil)
+		dst = append(rewritten(dst, value), ',')
+	}
+	return closeWith(dst, '}')
+}
+
+// appendMember appends a key and its value.
+func appendMember(dst, key, value []byte) []byte {
+	dst = appendKey(dst, key)
+	dst = append(dst, ':')
+	return append(dst, value...)
+}
+
+// appendKey quotes a key. It spares ordinary ones the detour by a string.
+func appendKey(dst, key []byte) []byte {
+	for _, c := range key {
+		if c < ' ' || c == '"' || c == '\\' || c > '~' {
+			return jsonscan.AppendQuote(dst, string(key))
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, key...)
+	return append(dst, '"')
+}
+
+// closeWith ends an object or array whose elements each left a comma behind.
+func closeWith(dst []byte, bracket byte) []byte {
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return append(dst, bracket)
+}
+
+// isString reports whether value is the JSON string s, in whatever spelling.
+func isString(value []byte, s string) bool {
+	if jsonscan.Kind(value) != '"' {
+		return false
+	}
+	if bytes.IndexByte(value, '\\') < 0 {
+		return string(value[1:len(value)-1]) == s
+	}
+	text, err := jsonscan.Unquote(value)
+	return err == nil && text == s
+}
+
+// text returns the string that obj has under key, or "".
+func text(obj []byte, key string) string {
+	value, _ := jsonscan.Get(obj, key)
+	if jsonscan.Kind(value) != '"' {
+		return ""
+	}
+	s, err := jsonscan.Unquote(value)
+	if err != nil {
+		return ""
+	}
+	return s
+}

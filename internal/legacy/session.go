@@ -1,0 +1,259 @@
+// Package legacy translates between the session era of the protocol and the modern form that the core speaks.
+//
+// A [Session] is one client that opened with initialize. What it sends is rewritten into requests that each carry their
+// envelope; what the core answers is projected onto the client's revision. What a session has and the modern era has
+// not, is here: questions that travel as requests of the server, pushed changes, subscriptions to one resource, a log
+// level for all requests, pings and batches.
+package legacy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A Stream writes one message. It blocks while the peer is slow, and fails when ctx has ended or the peer is gone. It is
+// called from several goroutines.
+type Stream func(ctx context.Context, m *jsonrpc.Message) error
+
+// A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
+// Its methods are called from several goroutines.
+type Core interface {
+	// Serve answers one request; the notifications that belong to it go to out before Serve returns. The response is
+	// never nil.
+	Serve(ctx context.Context, req *jsonrpc.Message, out Stream) *jsonrpc.Message
+	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to out until
+	// stop is called or ctx ends. Stop does not wait, and may be called twice.
+	Listen(ctx context.Context, req *jsonrpc.Message, out Stream) (stop func(), err error)
+}
+
+// A Config is what sessions have in common. It is not changed once it is in use.
+type Config struct {
+	// Core answers the requests.
+	Core Core
+	// Logger takes what goes wrong. Default: slog.Default().
+	Logger *slog.Logger
+	// MaxInFlight is the number of requests of one session that are worked on at once. Default:
+	// [peer.DefaultMaxCalls].
+	MaxInFlight int
+	// Calls is for a stream that carries more than the one session: what is in flight on it. Ids and bounds are then
+	// those of the whole stream. Default: each session has a table of its own.
+	Calls *peer.Table
+	// Cancelled makes the cause of a context whose request the client has cancelled. Default: an error that gives the
+	// reason.
+	Cancelled func(reason string) error
+}
+
+func (c *Config) logger() *slog.Logger {
+	if c.Logger == nil {
+		return slog.Default()
+	}
+	return c.Logger
+}
+
+func (c *Config) cancelled(reason string) error {
+	if c.Cancelled == nil {
+		return errors.New("cancelled by the client: " + reason)
+	}
+	return c.Cancelled(reason)
+}
+
+// A Session is one client of the session era, from its initialize request on. While nothing happens it costs its memory
+// and nothing else. It is safe for concurrent use.
+type Session struct {
+	cfg      *Config
+	rev      wire.Revision
+	envelope []byte          // the members of every request's `_meta`, the log level aside
+	calls    *peer.Table     // what is in flight, both ways
+	ctx      context.Context // of subscriptions: ends with the session
+	cancel   context.CancelCauseFunc
+
+	described chan struct{} // closed once offers is known
+	offers    offers
+
+	changing sync.Mutex // held while the subscription changes; guards stop and uris
+	stop     func()     // ends the subscription; nil when there is none
+	uris     []string   // resources that the client subscribed to
+
+	mu          sync.Mutex // guards the fields below
+	logLevel    string
+	initialized bool   // the client is ready for what it did not ask for
+	changes     Stream // where changes go; nil for nowhere
+}
+
+// Revision is the revision that the session has settled on.
+func (s *Session) Revision() wire.Revision { return s.rev }
+
+// Handle takes one message of the client. It serves a request: it writes the request's notifications and questions and
+// then the one response to out, nothing after the client has cancelled it, and returns when done. Any other message takes
+// effect at once. The responses to a batch are one batch.
+//
+// What ends ctx ends the request. A request that may outlive its connection needs a context that does.
+func (s *Session) Handle(ctx context.Context, m *jsonrpc.Message, out Stream) {
+	reply, work := s.Accept(ctx, m, out)
+	if work != nil {
+		reply = work()
+	}
+	if reply == nil {
+		return
+	}
+	if err := out(ctx, reply); err != nil {
+		s.cfg.logger().DebugContext(ctx, "mcp: response not delivered", "id", reply.ID, "error", err)
+	}
+}
+
+// Accept is the first half of [Session.Handle], for a reader that must not wait. Messages are accepted in the order of
+// their arrival. It returns what is left to do: a reply to write, or work to do on another goroutine, whose result is
+// the reply to write. Every one of them may be nil.
+func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (reply *jsonrpc.Message, work func() *jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		return s.acceptRequest(ctx, m, out)
+	case jsonrpc.Notification:
+		return nil, s.acceptNotification(m)
+	case jsonrpc.Response:
+		if !s.calls.Answer(m) {
+			s.cfg.logger().DebugContext(ctx, "mcp: answer to no question", "id", m.ID)
+		}
+		return nil, nil
+	case jsonrpc.Batch:
+		return s.acceptBatch(ctx, m.Batch, out)
+	}
+	if m.Refused == nil {
+		return nil, nil
+	}
+	return m.Refused.Response(), nil
+}
+
+func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
+	switch {
+	case m.Method == wire.MethodPing:
+		return jsonrpc.NewResponse(m.ID, emptyResult), nil
+	case m.Method == wire.MethodInitialize:
+		return refuse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already"), nil
+	case !s.serves(m.Method):
+		return refuse(m.ID, jsonrpc.CodeMethodNotFound, "method not found"), nil
+	}
+	call, err := s.calls.Begin(ctx, m.ID)
+	if err != nil {
+		return jsonrpc.NewErrorResponse(m.ID, err), nil
+	}
+	return nil, func() *jsonrpc.Message {
+		result, err := s.serve(call, m, out)
+		if !call.End() {
+			return nil
+		}
+		if err != nil {
+			return jsonrpc.NewErrorResponse(m.ID, err)
+		}
+		return jsonrpc.NewResponse(m.ID, result)
+	}
+}
+
+// serves reports whether clients of this revision may send the method as a request. Methods that no revision knows belong
+// to extensions: they are the core's to judge. Methods that only older revisions know are answered here or not at all.
+func (s *Session) serves(name string) bool {
+	switch name {
+	case wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
+		return true
+	}
+	if m, ok := s.rev.Method(name); ok {
+		_, inCore := wire.Latest().Method(name)
+		return inCore && !m.Notification && m.Direction == wire.ClientToServer
+	}
+	for _, rev := range wire.Revisions() {
+		if _, ok := rev.Method(name); ok {
+			return false
+		}
+	}
+	return true
+}
+
+// acceptNotification lets a notification take effect. Of the others there are progress, which nobody waits for, and
+// changed roots, of which nothing is kept.
+func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.Message) {
+	switch m.Method {
+	case wire.NotificationCancelled:
+		if id, reason, ok := peer.ParseCancelled(m.Params); ok {
+			s.calls.Cancel(id, s.cfg.cancelled(reason))
+		}
+	case wire.NotificationInitialized:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.initialized {
+			return nil
+		}
+		s.initialized = true
+		return func() *jsonrpc.Message {
+			s.resume()
+			return nil
+		}
+	}
+	return nil
+}
+
+// acceptBatch accepts each message of a batch. Its requests are served side by side and answered together.
+//
+// Spec: basic#batching (2025-03-26)
+func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
+	if !s.rev.Has(wire.Batches) {
+		return refuse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
+	}
+	var replies []*jsonrpc.Message
+	var works []func() *jsonrpc.Message
+	for _, m := range batch {
+		reply, work := s.Accept(ctx, m, out)
+		if reply != nil {
+			replies = append(replies, reply)
+		}
+		if work != nil {
+			works = append(works, work)
+		}
+	}
+	if len(works) == 0 {
+		return batchOf(replies), nil
+	}
+	return nil, func() *jsonrpc.Message {
+		done := make([]*jsonrpc.Message, len(works))
+		var wg sync.WaitGroup
+		for i, work := range works {
+			wg.Go(func() { done[i] = work() })
+		}
+		wg.Wait()
+		return batchOf(append(replies, done...))
+	}
+}
+
+// batchOf gives one message of the responses that are not nil, or nil.
+func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
+	batch := &jsonrpc.Message{}
+	for _, m := range responses {
+		if m != nil {
+			batch.Batch = append(batch.Batch, m)
+		}
+	}
+	if batch.Batch == nil {
+		return nil
+	}
+	return batch
+}
+
+// Close ends the session: everything in flight and every waiting question, with the cause. What is in flight is still
+// answered.
+func (s *Session) Close(cause error) {
+	s.calls.Close(cause)
+	s.cancel(cause)
+	s.resume()
+}
+
+// emptyResult says that a request was carried out.
+var emptyResult = []byte(`{}`)
+
+func refuse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {
+	return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: code, Message: message})
+}

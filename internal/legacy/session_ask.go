@@ -1,0 +1,138 @@
+package legacy
+
+import (
+	"context"
+	"crypto/rand"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// dismissed is the answer of a client that fails to put a question to its user: to the server it is as if the user had
+// closed the dialog.
+const dismissed = `{"action":"cancel"}`
+
+// A question is one input request on its way to the client and back.
+type question struct {
+	*peer.Question
+	key    string // of the input request
+	method string
+	params stdjson.RawMessage
+}
+
+// ask puts the input requests of a result to the client and waits for all answers. It returns the members that the
+// retried request has in addition: the answers, and the request state as it was.
+//
+// Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
+func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *jsonrpc.Error) {
+	questions, err := s.questions(ctx, result)
+	defer func() {
+		for _, q := range questions {
+			q.Withdraw() // those that nobody waits for any more; nothing happens to the others
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range questions {
+		if err := out(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+			return nil, s.failure(ctx, "question not delivered", err)
+		}
+	}
+	var further []byte
+	if len(questions) > 0 {
+		further = append(further, `"inputResponses":{`...)
+		for i, q := range questions {
+			answer, err := s.await(ctx, q)
+			if err != nil {
+				s.takeBack(ctx, questions[i+1:], out)
+				return nil, err
+			}
+			further = append(appendMember(further, []byte(q.key), answer), ',')
+		}
+		further = append(closeWith(further, '}'), ',')
+	}
+	if state, ok := jsonscan.Get(result, "requestState"); ok {
+		further = append(appendMember(further, []byte("requestState"), state), ',')
+	}
+	return further, nil
+}
+
+// questions makes the requests that a result asks for, all or none. The caller withdraws those that it gets, with an error
+// too.
+func (s *Session) questions(ctx context.Context, result []byte) (all []question, err *jsonrpc.Error) {
+	requests, _ := jsonscan.Get(result, "inputRequests")
+	for key, request := range jsonscan.Members(requests) {
+		q := question{key: string(key), method: text(request, "method")}
+		params, _ := jsonscan.Get(request, "params")
+		elicitationID := ""
+		if q.method == wire.MethodElicitationCreate && s.rev.Has(wire.ElicitationIDs) {
+			elicitationID = rand.Text()
+		}
+		if q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID); err != nil {
+			return all, err
+		}
+		asked, askErr := s.calls.Ask(jsonrpc.StringID(rand.Text()))
+		if askErr != nil {
+			return all, s.unasked(ctx, askErr)
+		}
+		q.Question = asked
+		all = append(all, q)
+	}
+	return all, nil
+}
+
+func (s *Session) unasked(ctx context.Context, err error) *jsonrpc.Error {
+	if errors.Is(err, peer.ErrTooManyQuestions) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many requests wait for the client's input"}
+	}
+	return s.failure(ctx, "question not asked", err)
+}
+
+// await waits for one answer and gives it in the modern form.
+func (s *Session) await(ctx context.Context, q question) (stdjson.RawMessage, *jsonrpc.Error) {
+	response, err := q.Wait(ctx)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "no answer to " + q.method + " can come any more"}
+	}
+	switch {
+	case response.Error == nil && jsonscan.Kind(response.Result) == '{':
+		return projectInputResponse(s.rev, q.method, response.Result), nil
+	case q.method == wire.MethodElicitationCreate:
+		return stdjson.RawMessage(dismissed), nil
+	case response.Error == nil:
+		return nil, refused(q.method, "its result is not an object")
+	}
+	return nil, refused(q.method, response.Error.Message)
+}
+
+// refused is the answer to a request that cannot go on because the client did not do its part. The modern era has no way
+// to tell the handler: there a client that refuses does not come back.
+func refused(method, why string) *jsonrpc.Error {
+	const shown = 256 // bytes; it is the client's own text
+	return &jsonrpc.Error{
+		Code:    wire.CodeUserRejected,
+		Message: fmt.Sprintf("the client refused %s: %s", method, why[:min(len(why), shown)]),
+	}
+}
+
+// takeBack tells the client that questions need no answer any more. A request that the client has cancelled says nothing
+// more.
+//
+// Spec: basic/utilities/cancellation
+func (s *Session) takeBack(ctx context.Context, questions []question, out Stream) {
+	for _, q := range questions {
+		if ctx.Err() != nil {
+			return
+		}
+		params := append(appendMember([]byte{'{'}, []byte("requestId"), []byte(q.ID.String())), '}')
+		if out(ctx, jsonrpc.NewNotification(wire.NotificationCancelled, params)) != nil {
+			return
+		}
+	}
+}

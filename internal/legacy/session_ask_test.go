@@ -1,0 +1,249 @@
+package legacy_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// rounds answers the first requests with the given results, and any further one with a complete result.
+func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
+	var n atomic.Int32
+	return func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+		if i := int(n.Add(1)); i <= len(results) {
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(results[i-1]))
+		}
+		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[]}`))
+	}
+}
+
+func asking(members string) string { return `{"resultType":"input_required",` + members + `}` }
+
+const (
+	elicit = `{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
+	sample = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
+	roots  = `{"method":"roots/list"}`
+	visit  = `{"method":"elicitation/create","params":{"mode":"url","message":"Go","url":"https://s.example"}}`
+)
+
+// call begins a tools/call with id 1 and waits until the session waits.
+func (c *client) call() {
+	go c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`), c.out.write)
+	synctest.Wait()
+}
+
+// questions takes what was written, which has to be requests of these methods.
+func (c *client) questions(methods ...string) []*jsonrpc.Message {
+	c.Helper()
+	messages := c.out.takeMessages()
+	var got []string
+	for _, m := range messages {
+		if m.Kind() != jsonrpc.Request {
+			c.Errorf("wrote %s, want a request", jsonrpc.Append(nil, m))
+		}
+		got = append(got, m.Method)
+	}
+	if diff := cmp.Diff(methods, got); diff != "" {
+		c.Fatalf("asked (-want +got):\n%s", diff)
+	}
+	return messages
+}
+
+func (c *client) reply(q *jsonrpc.Message, members string) {
+	c.Helper()
+	c.want(c.handle(`{"jsonrpc":"2.0","id":` + q.ID.String() + `,` + members + `}`))
+	synctest.Wait()
+}
+
+func TestMRTR_QuestionsAreAskedAndTheRequestGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &fakeCore{handle: rounds(
+			asking(`"inputRequests":{"a":`+elicit+`,"b\"c":`+sample+`},"requestState":"st\u0041te"`),
+			asking(`"inputRequests":{"r":`+roots+`}`),
+		)}
+		c := connect(t, "2025-06-18", core)
+		c.call()
+		q := c.questions("elicitation/create", "sampling/createMessage")
+		c.reply(q[1], `"result":{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`)
+		c.want(c.out.take())
+		c.reply(q[0], `"result":{"action":"accept","content":{"n":1.50}}`)
+		again := string(core.last().Params)
+		want := `{"name":"t","inputResponses":{"a":{"action":"accept","content":{"n":1.50}},` +
+			`"b\"c":{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}},"requestState":"st\u0041te","_meta":{"progressToken":"p",`
+		if !strings.HasPrefix(again, want) {
+			t.Errorf("retried with %s\nwant             %s…", again, want)
+		}
+		c.reply(c.questions("roots/list")[0], `"result":{"roots":[]}`)
+		again = string(core.last().Params)
+		if want := `{"name":"t","inputResponses":{"r":{"roots":[]}},"_meta":{`; !strings.HasPrefix(again, want) { // MRTR-08: no state given, none sent
+			t.Errorf("retried with %s\nwant             %s…", again, want)
+		}
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+func TestRequestStateAloneIsRetriedAtOnce(t *testing.T) {
+	core := &fakeCore{handle: rounds(asking(`"requestState":"later"`))}
+	c := connect(t, "2024-11-05", core)
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	if got := member(core.last().Params, "requestState"); got != `"later"` {
+		t.Errorf("state %s", got)
+	}
+}
+
+func TestELI27_URLElicitationHasAnID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, "2025-11-25", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + visit + `}`))})
+		c.call()
+		q := c.questions("elicitation/create")[0]
+		if id := member(q.Params, "elicitationId"); len(id) < 20 {
+			t.Errorf("elicitationId is %s", id)
+		}
+		c.reply(q, `"result":{"action":"accept"}`)
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+func TestQuestionThatTheRevisionLacksFailsTheRequest(t *testing.T) {
+	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + visit + `}`))})
+	got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
+	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // and neither was asked
+		t.Errorf("wrote %q", got)
+	}
+}
+
+func TestELI10_FailedElicitationCountsAsDismissed(t *testing.T) {
+	for _, answer := range []string{`"error":{"code":-32603,"message":"no screen"}`, `"result":[]`} {
+		synctest.Test(t, func(t *testing.T) {
+			core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
+			c := connect(t, "2025-06-18", core)
+			c.call()
+			c.reply(c.questions("elicitation/create")[0], answer)
+			if got := member(core.last().Params, "inputResponses"); got != `{"a":{"action":"cancel"}}` {
+				t.Errorf("answered %s", got)
+			}
+		})
+	}
+}
+
+func TestSAMP09_RefusalEndsTheRequestAndItsOtherQuestions(t *testing.T) {
+	for _, tc := range []struct{ method, request, answer, want string }{
+		{"sampling/createMessage", sample, `"error":{"code":-1,"message":"User rejected"}`, "the client refused sampling/createMessage: User rejected"},
+		{"sampling/createMessage", sample, `"error":{"code":-32603,"message":"broken"}`, "the client refused sampling/createMessage: broken"},
+		{"roots/list", roots, `"error":{"code":-32601,"message":"no such method"}`, "the client refused roots/list: no such method"},
+		{"roots/list", roots, `"result":[]`, "the client refused roots/list: its result is not an object"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + tc.request + `,"b":` + elicit + `}`))})
+			c.call()
+			q := c.questions(tc.method, "elicitation/create")
+			c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":`+q[0].ID.String()+`,`+tc.answer+`}`), c.out.write)
+			synctest.Wait()
+			c.want(c.out.take(),
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
+				`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"`+tc.want+`"}}`)
+			c.reply(q[1], `"result":{"action":"accept"}`) // a race that hurts nobody
+			c.want(c.out.take())
+		})
+	}
+}
+
+func TestCancelWhileAskingSaysNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
+		c := connect(t, "2025-06-18", core)
+		c.call()
+		q := c.questions("elicitation/create")[0]
+		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		c.reply(q, `"result":{"action":"accept"}`)
+		c.want(c.out.take())
+		if len(core.requests) != 1 {
+			t.Error("the handler went on after the cancel")
+		}
+	})
+}
+
+func TestCloseEndsWaitingQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))})
+		c.call()
+		c.questions("elicitation/create")
+		c.session.Close(errors.New("over"))
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no answer to elicitation/create can come any more"}}`)
+	})
+}
+
+func TestT8_AnswersBelongToTheSessionThatAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask := asking(`"inputRequests":{"a":` + elicit + `}`)
+		victim := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
+		other := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
+		victim.call()
+		other.call()
+		q, theirs := victim.questions("elicitation/create")[0], other.questions("elicitation/create")[0]
+		if q.ID == theirs.ID || len(q.ID.String()) < 26 {
+			t.Errorf("ids %s and %s can be guessed", q.ID, theirs.ID)
+		}
+		other.reply(q, `"result":{"action":"accept"}`)
+		victim.want(victim.out.take())
+		other.want(other.out.take())
+		victim.reply(q, `"result":{"action":"accept"}`)
+		victim.want(victim.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		other.session.Close(errors.New("over"))
+	})
+}
+
+func TestHandlerThatAsksForEverIsStopped(t *testing.T) {
+	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"requestState":"more"`)))
+	}}
+	c := connect(t, "2025-06-18", core)
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`)
+	if len(core.requests) != 32 {
+		t.Errorf("%d rounds, want 32", len(core.requests))
+	}
+}
+
+func TestTooManyQuestionsAreRefused(t *testing.T) {
+	var many []string
+	for i := range 65 {
+		many = append(many, fmt.Sprintf(`"%d":%s`, i, roots))
+	}
+	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{` + strings.Join(many, ",") + `}`))})
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many requests wait for the client's input"}}`)
+}
+
+func TestPROG03_ProgressRisesOverAllRounds(t *testing.T) {
+	round := 0
+	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+		round++
+		for i := range round + 1 {
+			_ = out(ctx, jsonrpc.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"p","progress":%d}`, i)))
+		}
+		if round < 3 {
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"requestState":"s"`)))
+		}
+		return jsonrpc.NewResponse(req.ID, nil)
+	}}
+	c := connect(t, "2025-06-18", core)
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`),
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":0}}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":2}}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":3}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{}}`)
+}

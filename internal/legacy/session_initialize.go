@@ -1,0 +1,202 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// maxDeclared bounds the client's capabilities and its description of itself, each: a session keeps them, and every
+// request of it carries them.
+const maxDeclared = 16 << 10
+
+// logLevelUnlessSet is the lowest level of log messages for clients that never chose one: what a person who watches wants
+// to see.
+const logLevelUnlessSet = "info"
+
+// unnamedServer stands for a server that does not say what it is; a session's client has to be told something.
+const unnamedServer = `{"name":"unnamed","version":"0"}`
+
+// offers is what the server offered the client when the session began.
+type offers struct {
+	logging   bool
+	subscribe bool // to one resource
+	tools     bool // changes of the list, as the next two
+	prompts   bool
+	resources bool
+}
+
+// Initialize answers an initialize request, and gives the session to use from then on. The session is nil when the answer
+// is an error. It is [Open] and [Session.Welcome] in one.
+func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Message) {
+	s, err := Open(ctx, cfg, req)
+	if err != nil {
+		return nil, jsonrpc.NewErrorResponse(req.ID, err)
+	}
+	answer := s.Welcome(ctx, req.ID)
+	if answer.Error != nil {
+		return nil, answer
+	}
+	return s, answer
+}
+
+// Open begins a session by an initialize request, without waiting for anything. A revision that is unknown, or has no
+// sessions, is answered with one that is known. The session is ready; [Session.Welcome] makes the answer. The context's
+// values last as long as the session, its end does not matter.
+//
+// Spec: basic/lifecycle#version-negotiation
+func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Error) {
+	p, err := parseInitialize(req.Params)
+	if err != nil {
+		return nil, err
+	}
+	rev, known := wire.ParseRevision(p.version)
+	if !known || rev.Modern() {
+		rev = wire.LatestLegacy()
+	}
+	s := &Session{
+		cfg: cfg, rev: rev, calls: cfg.Calls, logLevel: logLevelUnlessSet,
+		envelope:  appendEnvelope(nil, rev, p.clientInfo, clientCapabilities(rev, p.capabilities)),
+		described: make(chan struct{}),
+	}
+	if s.calls == nil {
+		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return s, nil
+}
+
+func appendEnvelope(dst []byte, rev wire.Revision, clientInfo, capabilities []byte) []byte {
+	dst = appendMember(dst, []byte(wire.MetaProtocolVersion), jsonscan.AppendQuote(nil, rev.String()))
+	dst = append(dst, ',')
+	dst = appendMember(dst, []byte(wire.MetaClientInfo), clientInfo)
+	dst = append(dst, ',')
+	return appendMember(dst, []byte(wire.MetaClientCapabilities), capabilities)
+}
+
+// initializeParams are the params of initialize. The spans alias the request.
+type initializeParams struct {
+	version                  string
+	capabilities, clientInfo []byte
+}
+
+func parseInitialize(params []byte) (p initializeParams, err *jsonrpc.Error) {
+	if jsonscan.Kind(params) != '{' {
+		return p, invalidParams("params: want an object")
+	}
+	version, _ := jsonscan.Get(params, "protocolVersion")
+	p.capabilities, _ = jsonscan.Get(params, "capabilities")
+	p.clientInfo, _ = jsonscan.Get(params, "clientInfo")
+	switch {
+	case jsonscan.Kind(version) != '"':
+		return p, invalidParams("params.protocolVersion: want a string")
+	case jsonscan.Kind(p.capabilities) != '{':
+		return p, invalidParams("params.capabilities: want an object")
+	case len(p.capabilities) > maxDeclared:
+		return p, invalidParams("params.capabilities: at most %d bytes are taken", maxDeclared)
+	case jsonscan.Kind(p.clientInfo) != '{':
+		return p, invalidParams("params.clientInfo: want an object")
+	}
+	p.version = text(params, "protocolVersion") // a version that cannot be read is one that is unknown
+	p.clientInfo, err = boundedInfo(p.clientInfo)
+	return p, err
+}
+
+// boundedInfo checks what the client calls itself. Of a description that is too long, with icons most likely, the required
+// part is kept.
+func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
+	name, _ := jsonscan.Get(info, "name")
+	version, _ := jsonscan.Get(info, "version")
+	if jsonscan.Kind(name) != '"' || jsonscan.Kind(version) != '"' {
+		return nil, invalidParams("params.clientInfo: want name and version, which are strings")
+	}
+	if len(info) <= maxDeclared {
+		return info, nil
+	}
+	short := appendMember([]byte{'{'}, []byte("name"), name)
+	short = append(appendMember(append(short, ','), []byte("version"), version), '}')
+	if len(short) > maxDeclared {
+		return nil, invalidParams("params.clientInfo: at most %d bytes are taken", maxDeclared)
+	}
+	return short, nil
+}
+
+// Welcome asks the core what the server is and offers, and makes of that the response to the initialize request with the
+// given id. It is called once.
+//
+// Spec: basic/lifecycle#initialization
+func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
+	defer close(s.described)
+	params, err := s.modernParams(nil, nil)
+	if err != nil {
+		return jsonrpc.NewErrorResponse(id, err)
+	}
+	discovered := s.cfg.Core.Serve(ctx, jsonrpc.NewRequest(id, wire.MethodDiscover, params), discard)
+	if discovered.Error != nil {
+		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, discovered.Error))
+	}
+	capabilities, _ := jsonscan.Get(discovered.Result, "capabilities")
+	capabilities = projectCapabilities(s.rev, capabilities)
+	s.offers = parseOffers(capabilities)
+
+	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
+	result = appendMember(append(result, ','), []byte("capabilities"), capabilities)
+	result = appendMember(append(result, ','), []byte("serverInfo"), projectImplementation(s.rev, serverInfo(discovered.Result)))
+	if instructions, ok := jsonscan.Get(discovered.Result, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
+		result = appendMember(append(result, ','), []byte("instructions"), instructions)
+	}
+	return jsonrpc.NewResponse(id, append(result, '}'))
+}
+
+func serverInfo(discovered []byte) stdjson.RawMessage {
+	meta, _ := jsonscan.Get(discovered, "_meta")
+	if jsonscan.Kind(meta) == '{' {
+		if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok && jsonscan.Kind(info) == '{' {
+			return info
+		}
+	}
+	return stdjson.RawMessage(unnamedServer)
+}
+
+func parseOffers(capabilities []byte) offers {
+	_, logging := jsonscan.Get(capabilities, "logging")
+	return offers{
+		logging:   logging,
+		subscribe: declares(capabilities, "resources", "subscribe"),
+		tools:     declares(capabilities, "tools", "listChanged"),
+		prompts:   declares(capabilities, "prompts", "listChanged"),
+		resources: declares(capabilities, "resources", "listChanged"),
+	}
+}
+
+// declares reports whether a capability has a flag that is true.
+func declares(capabilities []byte, name, flag string) bool {
+	capability, _ := jsonscan.Get(capabilities, name)
+	if jsonscan.Kind(capability) != '{' {
+		return false
+	}
+	value, _ := jsonscan.Get(capability, flag)
+	return jsonscan.Kind(value) == 't'
+}
+
+// offered waits for what the server offers. It fails when ctx ends first.
+func (s *Session) offered(ctx context.Context) (offers, error) {
+	select {
+	case <-s.described:
+		return s.offers, nil
+	case <-ctx.Done():
+		return offers{}, context.Cause(ctx)
+	}
+}
+
+// discard is a stream to nowhere.
+func discard(context.Context, *jsonrpc.Message) error { return nil }
+
+func invalidParams(format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
+}

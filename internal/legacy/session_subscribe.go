@@ -1,0 +1,172 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Bounds of the resources that one session subscribes to: they are kept as long as it lives.
+const (
+	maxSubscribed = 1000
+	// maxSubscribedURI bounds one URI, in bytes. Web servers take no longer ones either.
+	maxSubscribedURI = 8 << 10
+	// maxSubscribedBytes bounds all URIs together.
+	maxSubscribedBytes = 256 << 10
+)
+
+// subscriptionID is the id of the session's one subscription. It is never seen outside.
+var subscriptionID = jsonrpc.StringID("session")
+
+// Attach gives the session a place for messages that belong to no request: changed lists and resources. It takes the
+// place of the one before; nil is none. Changes come on whichever goroutine the core tells them from, and only once the
+// client has said that it is initialized. Without a place the session listens to no changes, and they are not told later.
+func (s *Session) Attach(out Stream) {
+	s.mu.Lock()
+	s.changes = out
+	initialized := s.initialized
+	s.mu.Unlock()
+	if initialized {
+		s.resume()
+	}
+}
+
+// resume makes the subscription fit what is wanted of it now: none if the session has ended.
+func (s *Session) resume() {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	has, _ := s.offered(s.ctx)
+	if err := s.relisten(has); err != nil {
+		s.cfg.logger().WarnContext(s.ctx, "mcp: changes cannot be listened to", "error", err)
+	}
+}
+
+// relisten opens a subscription to what is wanted now and only then ends the one before: a change between the two must not
+// be missed. If it fails, the one before stays. The caller holds s.changing.
+func (s *Session) relisten(has offers) error {
+	s.mu.Lock()
+	wanted := s.changes != nil && s.initialized && s.ctx.Err() == nil
+	s.mu.Unlock()
+	var stop func()
+	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
+		params, invalid := s.modernParams(filter(has, s.uris), nil)
+		if invalid != nil {
+			return invalid
+		}
+		var err error
+		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.push); err != nil {
+			return err
+		}
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	s.stop = stop
+	return nil
+}
+
+// filter gives the params of a subscription.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28)
+func filter(has offers, uris []string) []byte {
+	b := []byte(`{"notifications":{`)
+	for _, list := range []struct {
+		wanted bool
+		member string
+	}{
+		{has.tools, `"toolsListChanged":true,`},
+		{has.prompts, `"promptsListChanged":true,`},
+		{has.resources, `"resourcesListChanged":true,`},
+	} {
+		if list.wanted {
+			b = append(b, list.member...)
+		}
+	}
+	if len(uris) > 0 {
+		b = append(b, `"resourceSubscriptions":[`...)
+		for _, uri := range uris {
+			b = append(jsonscan.AppendQuote(b, uri), ',')
+		}
+		b = closeWith(b, ']')
+	}
+	return append(closeWith(b, '}'), '}')
+}
+
+// push is the stream of the subscription.
+func (s *Session) push(ctx context.Context, m *jsonrpc.Message) error {
+	s.mu.Lock()
+	out := s.changes
+	s.mu.Unlock()
+	m = projectNotification(s.rev, m)
+	if m == nil || out == nil {
+		return nil
+	}
+	return out(ctx, m)
+}
+
+// subscribe adds a resource to the subscription.
+//
+// Spec: server/resources#subscriptions
+func (s *Session) subscribe(ctx context.Context, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
+		bytes := len(uri)
+		for _, u := range s.uris {
+			bytes += len(u)
+		}
+		switch {
+		case slices.Contains(s.uris, uri):
+			return s.uris, nil
+		case len(uri) > maxSubscribedURI:
+			return nil, invalidParams("params.uri: at most %d bytes are taken", maxSubscribedURI)
+		case len(s.uris) == maxSubscribed, bytes > maxSubscribedBytes:
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many resources are subscribed to"}
+		}
+		return append(slices.Clip(s.uris), uri), nil
+	})
+}
+
+// unsubscribe takes a resource out of the subscription. One that is not in it is no mistake.
+func (s *Session) unsubscribe(ctx context.Context, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
+		return slices.DeleteFunc(slices.Clone(s.uris), func(u string) bool { return u == uri }), nil
+	})
+}
+
+// changeURIs replaces the resources of the subscription by what changed makes of them, all or nothing.
+func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (stdjson.RawMessage, *jsonrpc.Error) {
+	has, err := s.offered(ctx)
+	if err != nil {
+		return nil, errInternal
+	}
+	if !has.subscribe {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server has no subscriptions to resources"}
+	}
+	if jsonscan.Kind(params) != '{' {
+		return nil, invalidParams("params: want an object")
+	}
+	raw, _ := jsonscan.Get(params, "uri")
+	uri, err := jsonscan.Unquote(raw)
+	if err != nil || uri == "" {
+		return nil, invalidParams("params.uri: want a string")
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	before := s.uris
+	after, refusal := changed(uri)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if len(after) == len(before) {
+		return emptyResult, nil
+	}
+	s.uris = after
+	if err := s.relisten(has); err != nil {
+		s.uris = before
+		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, s.failure(ctx, "resource not subscribed to", err))
+	}
+	return emptyResult, nil
+}

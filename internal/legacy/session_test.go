@@ -1,0 +1,533 @@
+package legacy_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A fakeCore is a core that is told what to do, and remembers what it was asked.
+type fakeCore struct {
+	discovered string // the result of server/discover; an error when empty
+	handle     func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message
+	refusal    error // of Listen
+
+	mu       sync.Mutex // guards the fields below
+	requests []*jsonrpc.Message
+	open     []*listening // in the order they were opened, the stopped ones left out
+}
+
+type listening struct {
+	filter string
+	tell   func(method, params string)
+}
+
+const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"ttlMs":0,"cacheScope":"private",
+	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
+	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
+
+func (c *fakeCore) Serve(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+	if req.Method == wire.MethodDiscover {
+		if c.discovered == "" {
+			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no"})
+		}
+		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(c.discovered))
+	}
+	c.mu.Lock()
+	c.requests = append(c.requests, req)
+	c.mu.Unlock()
+	if c.handle == nil {
+		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete"}`))
+	}
+	return c.handle(ctx, req, out)
+}
+
+func (c *fakeCore) Listen(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) (func(), error) {
+	if c.refusal != nil {
+		return nil, c.refusal
+	}
+	l := &listening{filter: member(req.Params, "notifications")}
+	l.tell = func(method, params string) {
+		_ = out(ctx, jsonrpc.NewNotification(method, stdjson.RawMessage(params)))
+	}
+	l.tell(wire.NotificationSubscriptionsAcknowledged, `{"notifications":{}}`)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = append(c.open, l)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open = slices.DeleteFunc(c.open, func(o *listening) bool { return o == l })
+	}, nil
+}
+
+func (c *fakeCore) last() *jsonrpc.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests[len(c.requests)-1]
+}
+
+func (c *fakeCore) filters() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.open {
+		all = append(all, l.filter)
+	}
+	return all
+}
+
+func (c *fakeCore) tell(method, params string) {
+	c.mu.Lock()
+	open := slices.Clone(c.open)
+	c.mu.Unlock()
+	for _, l := range open {
+		l.tell(method, params)
+	}
+}
+
+// member gives one member of a JSON object, compact.
+func member(object []byte, key string) string {
+	var m map[string]stdjson.RawMessage
+	if err := stdjson.Unmarshal(object, &m); err != nil {
+		return "not an object: " + err.Error()
+	}
+	return string(m[key])
+}
+
+// An outbox is a client's end: it keeps what was written.
+type outbox struct {
+	mu       sync.Mutex
+	messages []*jsonrpc.Message
+}
+
+func (o *outbox) write(ctx context.Context, m *jsonrpc.Message) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.messages = append(o.messages, m)
+	return nil
+}
+
+// take gives what was written since the last time, one line each.
+func (o *outbox) take() (lines []string) {
+	for _, m := range o.takeMessages() {
+		lines = append(lines, string(jsonrpc.Append(nil, m)))
+	}
+	return lines
+}
+
+func (o *outbox) takeMessages() []*jsonrpc.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	messages := o.messages
+	o.messages = nil
+	return messages
+}
+
+// A client is a session with its other end.
+type client struct {
+	*testing.T
+	core    *fakeCore
+	session *legacy.Session
+	out     outbox
+}
+
+var errCancelled = errors.New("cancelled")
+
+func config(core legacy.Core) *legacy.Config {
+	return &legacy.Config{
+		Core: core, Logger: slog.New(slog.DiscardHandler),
+		Cancelled: func(reason string) error { return fmt.Errorf("%w: %s", errCancelled, reason) },
+	}
+}
+
+func initialize(version string) *jsonrpc.Message {
+	return message(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + version + `",
+		"capabilities":{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}},"clientInfo":{"name":"c","version":"1"}}}`)
+}
+
+func message(text string) *jsonrpc.Message {
+	m, err := jsonrpc.Decode([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// connect opens a session, up to and with the client's initialized.
+func connect(t *testing.T, version string, core *fakeCore) *client {
+	t.Helper()
+	if core.discovered == "" {
+		core.discovered = discovered
+	}
+	c := &client{T: t, core: core}
+	session, answer := legacy.Initialize(t.Context(), config(core), initialize(version))
+	if session == nil {
+		t.Fatalf("initialize: %v", answer.Error)
+	}
+	c.session = session
+	c.handle(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return c
+}
+
+// handle has the session handle one message, and gives what it wrote.
+func (c *client) handle(text string) []string {
+	c.Helper()
+	c.session.Handle(c.Context(), message(text), c.out.write)
+	return c.out.take()
+}
+
+func (c *client) want(got []string, want ...string) {
+	c.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.Errorf("wrote (-want +got):\n%s", diff)
+	}
+}
+
+func TestLIFE08_LIFE09_RevisionIsAgreedOrCounterOffered(t *testing.T) {
+	for offered, want := range map[string]string{
+		"2024-11-05": "2024-11-05",
+		"2025-03-26": "2025-03-26",
+		"2025-06-18": "2025-06-18",
+		"2025-11-25": "2025-11-25",
+		"2026-07-28": "2025-11-25", // has no sessions, T-12
+		"2099-01-01": "2025-11-25", // T-36: never an error
+		"":           "2025-11-25",
+	} {
+		s, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: discovered}), initialize(offered))
+		if s == nil {
+			t.Errorf("%q: %v", offered, answer.Error)
+			continue
+		}
+		if got := member(answer.Result, "protocolVersion"); got != `"`+want+`"` || s.Revision().String() != want {
+			t.Errorf("%q: answered %s, session of %s, want %s", offered, got, s.Revision(), want)
+		}
+	}
+}
+
+func TestLIFE03_InitializeResult(t *testing.T) {
+	for version, want := range map[string]string{
+		"2024-11-05": `{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{}},` +
+			`"serverInfo":{"name":"s","version":"1"},"instructions":"Be kind."}`,
+		"2025-11-25": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},` +
+			`"serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"},"instructions":"Be kind."}`,
+	} {
+		_, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: discovered}), initialize(version))
+		if diff := cmp.Diff(want, string(answer.Result)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", version, diff)
+		}
+	}
+	_, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: `{"resultType":"complete"}`}), initialize("2025-06-18"))
+	want := `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"unnamed","version":"0"}}`
+	if diff := cmp.Diff(want, string(answer.Result)); diff != "" {
+		t.Errorf("a server that says nothing (-want +got):\n%s", diff)
+	}
+}
+
+func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
+	big := strings.Repeat("x", 20<<10)
+	for _, params := range []string{
+		`null`, `[]`, `{}`,
+		`{"capabilities":{},"clientInfo":{"name":"c","version":"1"}}`,
+		`{"protocolVersion":1,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}`,
+		`{"protocolVersion":"2025-06-18","clientInfo":{"name":"c","version":"1"}}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{}}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c"}}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{"x":{"y":"` + big + `"}},"clientInfo":{"name":"c","version":"1"}}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"` + big + `","version":"1"}}`,
+	} {
+		req := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", stdjson.RawMessage(params))
+		s, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: discovered}), req)
+		if s != nil || answer.Error == nil || answer.Error.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("%.100s: %+v, want %d", params, answer.Error, jsonrpc.CodeInvalidParams)
+		}
+	}
+}
+
+func TestClientWithLargeIconsIsTaken(t *testing.T) {
+	core := &fakeCore{discovered: discovered}
+	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","icons":[{"src":"data:` + strings.Repeat("x", 20<<10) + `"}],"version":"1"}}`
+	s, answer := legacy.Initialize(t.Context(), config(core), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", stdjson.RawMessage(params)))
+	if s == nil {
+		t.Fatal(answer.Error)
+	}
+	s.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), new(outbox).write)
+	env, _ := wire.Open(core.last().Params)
+	if got := string(env.ClientInfo); got != `{"name":"c","version":"1"}` {
+		t.Errorf("client info is %.100s", got)
+	}
+}
+
+func TestInitializeFailsWithTheCore(t *testing.T) {
+	s, answer := legacy.Initialize(t.Context(), config(&fakeCore{}), initialize("2025-06-18"))
+	if s != nil || answer.Error == nil || answer.ID != jsonrpc.IntID(0) {
+		t.Errorf("got %v, %+v", s, answer)
+	}
+}
+
+func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
+	core := &fakeCore{}
+	c := connect(t, "2025-06-18", core)
+	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
+		"_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{"tasks":{}},"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+		"io.modelcontextprotocol/logLevel":"debug","com.example/k":[1]},"arguments":{"a":1.0}}}`)
+	want := `{"name":"t","arguments":{"a":1.0},"_meta":{"progressToken":7,"com.example/k":[1],` +
+		`"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}}`
+	if diff := cmp.Diff(want, string(core.last().Params)); diff != "" {
+		t.Errorf("params (-want +got):\n%s", diff)
+	}
+	for _, params := range []string{`{"_meta":[]}`, `[1]`} {
+		c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`),
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"params`+map[bool]string{true: "._meta", false: ""}[params[0] == '{']+`: want an object"}}`)
+	}
+}
+
+func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
+	cases := []struct {
+		version, method string
+		served          bool
+	}{
+		{"2025-11-25", "server/discover", false},
+		{"2025-11-25", "subscriptions/listen", false},
+		{"2025-11-25", "tasks/get", false}, // T-46
+		{"2025-11-25", "roots/list", false},
+		{"2025-11-25", "notifications/progress", false},
+		{"2025-11-25", "com.example/method", true},
+		{"2024-11-05", "completion/complete", true}, // LIFE-25
+		{"2025-06-18", "resources/templates/list", true},
+	}
+	for _, tc := range cases {
+		core := &fakeCore{}
+		c := connect(t, tc.version, core)
+		got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"` + tc.method + `","params":{}}`)
+		if tc.served {
+			c.want(got, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		} else {
+			c.want(got, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found"}}`)
+		}
+		if served := len(core.requests) > 0; served != tc.served {
+			t.Errorf("%s of %s reached the core: %v", tc.method, tc.version, served)
+		}
+	}
+}
+
+func TestEdgeAnswers(t *testing.T) {
+	c := connect(t, "2025-03-26", &fakeCore{})
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`) // PING-01
+	c.want(c.handle(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}`),
+		`{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"the session is initialized already"}}`)
+	for _, m := range []string{ // RPC-14
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`,
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled"}`,
+		`{"jsonrpc":"2.0","method":"tools/list"}`,
+		`{"jsonrpc":"2.0","id":"nobody asked","result":{}}`,
+		`{"jsonrpc":"2.0","error":{"code":1,"message":"?"}}`,
+	} {
+		c.want(c.handle(m))
+	}
+}
+
+func TestErrorsAreProjected(t *testing.T) {
+	c := connect(t, "2025-06-18", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "resource not found", Data: []byte(`{"uri":"x:y"}`)})
+	}})
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"x:y"}}`),
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"resource not found","data":{"uri":"x:y"}}}`)
+}
+
+func TestNotificationsOfARequestComeBeforeItsResponse(t *testing.T) {
+	c := connect(t, "2024-11-05", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+		for _, n := range []string{
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"new"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`,
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`,
+		} {
+			_ = out(ctx, message(n))
+		}
+		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[]}`))
+	}})
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`,
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+}
+
+func TestLOG_SetLevel(t *testing.T) {
+	core := &fakeCore{}
+	c := connect(t, "2025-06-18", core)
+	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	for _, params := range []string{`{"level":"loud"}`, `{"level":3}`, `{}`} { // LOG-04
+		got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":` + params + `}`)
+		if len(got) != 1 || !strings.Contains(got[0], `"code":-32602`) {
+			t.Errorf("%s: %q", params, got)
+		}
+	}
+	c.handle(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	env, err := wire.Open(core.last().Params)
+	if err != nil || env.LogLevel != "warning" {
+		t.Errorf("level is %q, %v", env.LogLevel, err)
+	}
+
+	c = connect(t, "2025-06-18", &fakeCore{discovered: `{"capabilities":{}}`})
+	got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`)
+	if len(got) != 1 || !strings.Contains(got[0], `"code":-32601`) {
+		t.Errorf("without the capability: %q", got)
+	}
+}
+
+func TestRPC15_Batches(t *testing.T) {
+	c := connect(t, "2025-03-26", &fakeCore{})
+	got := c.handle(`[
+		{"jsonrpc":"2.0","id":1,"method":"ping"},
+		{"jsonrpc":"2.0","method":"notifications/progress","params":{}},
+		{"jsonrpc":"2.0","id":2,"method":"tools/list"},
+		{"jsonrpc":"2.0","id":3,"method":"initialize","params":{}},
+		{"jsonrpc":"1.0","id":4,"method":"ping"},
+		{"jsonrpc":"2.0","id":5,"method":"com.example/x"}]`)
+	c.want(got, `[{"jsonrpc":"2.0","id":1,"result":{}},`+
+		`{"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"the session is initialized already"}},`+ // RPC-17
+		`{"jsonrpc":"2.0","id":4,"error":{"code":-32600,"message":"invalid request: \"jsonrpc\" is not \"2.0\""}},`+
+		`{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":5,"result":{}}]`)
+	c.want(c.handle(`[{"jsonrpc":"2.0","method":"notifications/progress"},{"jsonrpc":"2.0","id":"x","result":{}}]`))
+	c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`), `[{"jsonrpc":"2.0","id":1,"result":{}}]`)
+}
+
+func TestRPC18_BatchesOfOtherRevisionsAreRefused(t *testing.T) {
+	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
+		c := connect(t, version, &fakeCore{})
+		c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`),
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"this protocol revision has no batches"}}`)
+	}
+}
+
+// blocking is a handler that waits for its context, after it has said so.
+func blocking(started chan<- jsonrpc.ID) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
+	return func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+		started <- req.ID
+		<-ctx.Done()
+		_ = out(context.Background(), jsonrpc.NewNotification("notifications/message", stdjson.RawMessage(`{"level":"info","data":"late"}`)))
+		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: context.Cause(ctx).Error()})
+	}
+}
+
+func TestCAN04_NothingFollowsACancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := make(chan jsonrpc.ID)
+		core := &fakeCore{handle: blocking(started)}
+		c := connect(t, "2025-06-18", core)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"t"}}`), c.out.write)
+		}()
+		<-started
+		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // another id: RPC-06
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("cancelled by another id")
+		default:
+		}
+		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"enough"}}`)
+		<-done
+		c.want(c.out.take())
+	})
+}
+
+func TestCancelThatFollowsAtOnceIsHeard(t *testing.T) {
+	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+		if !errors.Is(context.Cause(ctx), errCancelled) || !strings.Contains(context.Cause(ctx).Error(), "enough") {
+			t.Errorf("cause is %v", context.Cause(ctx))
+		}
+		return jsonrpc.NewResponse(req.ID, nil)
+	}}
+	c := connect(t, "2025-06-18", core)
+	_, work := c.session.Accept(t.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), c.out.write)
+	c.session.Accept(t.Context(), message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`), c.out.write)
+	if reply := work(); reply != nil {
+		t.Errorf("a cancelled request is answered: %+v", reply)
+	}
+}
+
+func TestDuplicatesAndTooManyAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := make(chan jsonrpc.ID, 300)
+		c := connect(t, "2025-06-18", &fakeCore{handle: blocking(started)})
+		var wg sync.WaitGroup
+		for i := range 256 {
+			wg.Go(func() {
+				c.session.Handle(t.Context(), message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, i)), c.out.write)
+			})
+		}
+		synctest.Wait()
+		c.want(c.handle(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`),
+			`{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"a request with this id is in progress"}}`)
+		c.want(c.handle(`{"jsonrpc":"2.0","id":256,"method":"tools/list"}`),
+			`{"jsonrpc":"2.0","id":256,"error":{"code":-32000,"message":"too many requests in progress","data":{"retryAfterMs":1000}}}`)
+		c.want(c.handle(`{"jsonrpc":"2.0","id":257,"method":"ping"}`), `{"jsonrpc":"2.0","id":257,"result":{}}`)
+		c.session.Close(errors.New("over"))
+		wg.Wait()
+		answered := 0
+		for _, m := range c.out.takeMessages() {
+			if m.Kind() == jsonrpc.Response && m.Error != nil && m.Error.Message == "over" {
+				answered++
+			}
+		}
+		if answered != 256 {
+			t.Errorf("%d of 256 requests were answered after the session was closed", answered)
+		}
+	})
+}
+
+func TestIdleSessionIsSmall(t *testing.T) {
+	const sessions = 1000
+	cfg, req := config(&fakeCore{discovered: discovered}), initialize("2025-06-18")
+	kept := make([]*legacy.Session, sessions)
+	goroutines := runtime.NumGoroutine()
+	before := heap()
+	for i := range kept {
+		s, _ := legacy.Initialize(t.Context(), cfg, req)
+		s.Handle(t.Context(), message(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), new(outbox).write)
+		s.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), new(outbox).write)
+		kept[i] = s
+	}
+	cfg.Core.(*fakeCore).requests = nil
+	size := (heap() - before) / sessions
+	t.Logf("%d bytes per idle session", size)
+	if size > 2048 {
+		t.Errorf("an idle session costs %d bytes, want at most 2048", size)
+	}
+	if got := runtime.NumGoroutine(); got > goroutines {
+		t.Errorf("%d goroutines more", got-goroutines)
+	}
+	runtime.KeepAlive(kept)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
