@@ -184,20 +184,26 @@ func skipContainer(data []byte, at int) int {
 
 // skipString takes the offset behind the opening quote.
 func skipString(data []byte, at int) int {
-	for {
-		at, _ = plain(data, at)
-		if at >= len(data) {
-			return -1
-		}
+	if at > len(data) {
+		return -1
+	}
+	first := bytes.IndexByte(data[at:], '"')
+	if first < 0 {
+		return -1
+	}
+	if end := at + first; first == 0 || data[end-1] != '\\' {
+		return end + 1 // most strings hold no quote
+	}
+	for at < len(data) {
 		switch data[at] {
 		case '"':
 			return at + 1
 		case '\\':
-			at += 2
-		default:
 			at++
 		}
+		at++
 	}
+	return -1
 }
 
 func endsScalar(c byte) bool {

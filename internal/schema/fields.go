@@ -1,0 +1,114 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A field is one JSON member of a struct, embedded structs flattened.
+type field struct {
+	reflect.StructField
+	owner    reflect.Type // the struct that declares it
+	path     []int
+	name     string
+	tagged   bool
+	optional bool
+	quoted   bool // by the `string` option
+}
+
+// fieldsOf gives the members that encoding/json would write for a struct, in the order of its fields: of several with
+// one name the shallowest wins, then the one that a tag names, else none.
+func fieldsOf(root reflect.Type) ([]field, error) {
+	type level struct {
+		typ      reflect.Type
+		path     []int
+		optional bool
+	}
+	var all []field
+	seen := map[reflect.Type]bool{root: true}
+	for queue := []level{{typ: root}}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		for i := range at.typ.NumField() {
+			f := field{StructField: at.typ.Field(i), owner: at.typ, optional: at.optional}
+			f.path = append(slices.Clip(at.path), i)
+			keep, err := f.readTag()
+			if err != nil {
+				return nil, fmt.Errorf("%s.%s: %w", at.typ, f.Name, err)
+			}
+			inner := f.Type
+			if inner.Kind() == reflect.Pointer && inner.Name() == "" {
+				inner = inner.Elem()
+			}
+			switch {
+			case !keep:
+			case f.Anonymous && !f.tagged && inner.Kind() == reflect.Struct:
+				if f.Type != inner && !f.IsExported() {
+					return nil, fmt.Errorf("%s.%s: a pointer to an unexported struct cannot be filled: embed the struct itself", at.typ, f.Name)
+				}
+				if !seen[inner] {
+					seen[inner] = true
+					queue = append(queue, level{inner, f.path, f.optional || f.Type.Kind() == reflect.Pointer})
+				}
+			case f.IsExported():
+				all = append(all, f)
+			}
+		}
+	}
+	return dominant(all), nil
+}
+
+// readTag takes the field's name and options from its `json` tag, and tells whether it is a member at all.
+func (f *field) readTag() (keep bool, err error) {
+	tag := f.Tag.Get("json")
+	if tag == "-" || !f.IsExported() && !f.Anonymous {
+		return false, nil
+	}
+	name, options, _ := strings.Cut(tag, ",")
+	if strings.ContainsAny(name, "'\"\\`") {
+		return false, fmt.Errorf("json tag %q: a name holds no quotes or backslashes", tag)
+	}
+	f.name, f.tagged = cmp.Or(name, f.Name), name != ""
+	f.optional = f.optional || f.Type.Kind() == reflect.Pointer
+	for o := range strings.SplitSeq(options, ",") {
+		switch o {
+		case "omitempty", "omitzero":
+			f.optional = true
+		case "string":
+			f.quoted = true
+		case "":
+		default:
+			return false, fmt.Errorf("json tag %q: option %q, want omitempty, omitzero or string", tag, o)
+		}
+	}
+	return true, nil
+}
+
+// dominant drops the fields that others hide.
+func dominant(all []field) []field {
+	byName := map[string][]field{}
+	for _, f := range all {
+		byName[f.name] = append(byName[f.name], f)
+	}
+	hides := func(a, b field) int {
+		tagged := 0
+		if a.tagged != b.tagged {
+			tagged = 1
+			if a.tagged {
+				tagged = -1
+			}
+		}
+		return cmp.Or(cmp.Compare(len(a.path), len(b.path)), tagged)
+	}
+	var kept []field
+	for _, same := range byName {
+		slices.SortFunc(same, hides)
+		if len(same) == 1 || hides(same[0], same[1]) < 0 {
+			kept = append(kept, same[0])
+		}
+	}
+	slices.SortFunc(kept, func(a, b field) int { return slices.Compare(a.path, b.path) })
+	return kept
+}

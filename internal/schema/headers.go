@@ -1,0 +1,89 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const headerKeyword = "x-mcp-header"
+
+// A HeaderParam is a property whose value clients mirror into an HTTP header.
+type HeaderParam struct {
+	Path []string // names from the root down
+	Name string   // of the header, after Mcp-Param-
+	Type string   // string, integer or boolean
+}
+
+// Headers gives the properties with an x-mcp-header annotation, in the order of the schema. The error names the
+// annotation that breaks a rule: it is no header name, stands twice but for case, is on a property that is not of one
+// type string, integer or boolean (null beside it does no harm), or is not reached by properties alone.
+//
+// Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026-07-28).
+func (s *Schema) Headers() ([]HeaderParam, error) {
+	var params []HeaderParam
+	reached := map[*node]bool{}
+	var visit func(n *node, path []string) error
+	visit = func(n *node, path []string) error {
+		reached[n] = true
+		if n.header != nil {
+			p, err := headerParam(n, path)
+			if err != nil {
+				return err
+			}
+			for _, other := range params {
+				if strings.EqualFold(other.Name, p.Name) {
+					return fmt.Errorf("%s: %s %q stands twice", strings.Join(path, "."), headerKeyword, p.Name)
+				}
+			}
+			params = append(params, p)
+		}
+		if n.object == nil {
+			return nil
+		}
+		for _, p := range n.object.properties {
+			if p.node == nil {
+				continue
+			}
+			if err := visit(p.node, append(slices.Clip(path), p.name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := visit(s.root, nil); err != nil {
+		return nil, err
+	}
+	for _, n := range s.all {
+		if n.header != nil && !reached[n] {
+			return nil, fmt.Errorf("%s %s is not on a property that is reached from the root by properties alone", headerKeyword, n.header)
+		}
+	}
+	return params, nil
+}
+
+func headerParam(n *node, path []string) (HeaderParam, error) {
+	fail := func(want string) (HeaderParam, error) {
+		return HeaderParam{}, fmt.Errorf("%s: %s %s: %s", strings.Join(path, "."), headerKeyword, shown(n.header), want)
+	}
+	name, err := stringValue(n.header)
+	if err != nil || !isToken(name) {
+		return fail("want a header name: letters, digits and !#$%&'*+-.^_`|~")
+	}
+	types := (n.types &^ typeNull).names()
+	if len(path) == 0 || len(types) != 1 || !slices.Contains([]string{"string", "integer", "boolean"}, types[0]) {
+		return fail("want a property whose type is string, integer or boolean")
+	}
+	return HeaderParam{Path: path, Name: name, Type: types[0]}, nil
+}
+
+// isToken tells whether text is a token of HTTP.
+func isToken(text string) bool {
+	const marks = "!#$%&'*+-.^_`|~"
+	for _, c := range []byte(text) {
+		if letter := c | 0x20; ('a' > letter || letter > 'z') && (c < '0' || '9' < c) && strings.IndexByte(marks, c) < 0 {
+			return false
+		}
+	}
+	return text != ""
+}

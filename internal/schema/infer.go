@@ -1,0 +1,415 @@
+package schema
+
+import (
+	"encoding"
+	stdjson "encoding/json"
+	"fmt"
+	"math/big"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// For gives the schema of a Go type, for encoding/json's view of it. It is computed once per type.
+//
+// A struct is an object of its fields, embedded structs flattened, and of nothing else. A field is required unless it is
+// a pointer, says omitempty or omitzero, or has a default: what is optional may be absent, never null. A slice is an
+// array, a map an object, []byte a base64 string, time.Time a date-time, a type with a text method a string, a type with
+// a JSON method of its own anything at all, and so are any and json.RawMessage. Small and unsigned integers carry their
+// range. A method Enum() []T on a type lists its values. Types that contain themselves are referred to; everything
+// else is written out in place.
+//
+// A `jsonschema` tag holds the field's description and, after it, options: title, enum=a|b, titles=A|B (what people
+// read for each value), default, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength,
+// pattern, format, minItems, maxItems, uniqueItems=true, and header (the x-mcp-header annotation). A comma that a known
+// key and = do not follow is part of the text before it:
+//
+//	Size string `json:"size,omitempty" jsonschema:"the size, in Swiss measure,enum=small|medium|large,default=medium"`
+//
+// On a slice, options that do not fit an array hold for its items; a default of a|b has two.
+//
+// The error names the field and what is allowed there.
+func For(t reflect.Type) (*Schema, error) { return cached(t, false) }
+
+// ForElicitation gives the schema of a struct as a form for a person: a flat object of strings, numbers, integers,
+// booleans, enums and lists of enum values. Everything else is an error.
+//
+// Spec: client/elicitation, Requested Schema.
+func ForElicitation(t reflect.Type) (*Schema, error) { return cached(t, true) }
+
+// inferred holds the schemas of types; a program has finitely many, so nothing leaves it.
+var inferred sync.Map // of cacheKey to func() (*Schema, error)
+
+type cacheKey struct {
+	typ  reflect.Type
+	form bool
+}
+
+func cached(t reflect.Type, form bool) (*Schema, error) {
+	f, ok := inferred.Load(cacheKey{t, form})
+	if !ok {
+		f, _ = inferred.LoadOrStore(cacheKey{t, form}, sync.OnceValues(func() (*Schema, error) { return infer(t, form) }))
+	}
+	return f.(func() (*Schema, error))()
+}
+
+func infer(t reflect.Type, form bool) (*Schema, error) {
+	if t == nil {
+		return nil, fmt.Errorf("a nil type has no schema")
+	}
+	root := deref(t)
+	in := &inference{root: root, form: form, recursive: map[reflect.Type]string{}}
+	k, err := in.typeOf(root)
+	if err != nil {
+		return nil, fmt.Errorf("type %s: %w", t, err)
+	}
+	if form && root.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("type %s: a form is a struct of strings, numbers, booleans and enums", t)
+	}
+	if len(in.defs) > 0 {
+		k.set("$defs", in.defs.append(nil))
+	}
+	s, err := Compile(k.append(nil))
+	if err != nil {
+		return nil, fmt.Errorf("type %s: %w", t, err)
+	}
+	if _, err := s.Headers(); err != nil {
+		return nil, fmt.Errorf("type %s: %w", t, err)
+	}
+	return s, nil
+}
+
+// keywords are the members of a schema, in the order in which they are published.
+type keywords []keyword
+
+type keyword struct {
+	name string
+	raw  []byte
+}
+
+func (k keywords) get(name string) []byte {
+	if i := slices.IndexFunc(k, func(w keyword) bool { return w.name == name }); i >= 0 {
+		return k[i].raw
+	}
+	return nil
+}
+
+func (k *keywords) set(name string, raw []byte) {
+	if i := slices.IndexFunc(*k, func(w keyword) bool { return w.name == name }); i >= 0 {
+		(*k)[i].raw = raw
+		return
+	}
+	*k = append(*k, keyword{name, raw})
+}
+
+func (k keywords) append(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i, w := range k {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(jsonscan.AppendQuote(dst, w.name), ':'), w.raw...)
+	}
+	return append(dst, '}')
+}
+
+// typ is the schema's JSON type, "" when it allows several.
+func (k keywords) typ() string { return strings.Trim(string(k.get("type")), `"`) }
+
+func ofType(name string) keywords { return keywords{{"type", quote(name)}} }
+
+func quote(s string) []byte { return jsonscan.AppendQuote(nil, s) }
+
+// An inference derives the schema of one root type.
+type inference struct {
+	root      reflect.Type
+	form      bool
+	open      []reflect.Type          // the types around the one at hand
+	recursive map[reflect.Type]string // those that contain themselves, with their reference
+	defs      keywords
+	nodes     int
+}
+
+func (in *inference) typeOf(t reflect.Type) (keywords, error) {
+	t = deref(t)
+	if ref, ok := in.recursive[t]; ok {
+		return keywords{{"$ref", quote(ref)}}, nil
+	}
+	if slices.Contains(in.open, t) {
+		in.recursive[t] = "#"
+		if t != in.root {
+			in.recursive[t] = "#/$defs/" + in.defName(t)
+		}
+		return in.typeOf(t)
+	}
+	if in.nodes++; in.nodes > MaxNodes {
+		return nil, fmt.Errorf("its schema has more than %d parts", MaxNodes)
+	}
+	in.open = append(in.open, t)
+	k, err := in.build(t)
+	in.open = in.open[:len(in.open)-1]
+	if err != nil {
+		return nil, err
+	}
+	if ref, ok := in.recursive[t]; ok && t != in.root {
+		in.defs.set(strings.TrimPrefix(ref, "#/$defs/"), k.append(nil))
+		return in.typeOf(t)
+	}
+	return k, nil
+}
+
+// defName gives a recursive type a name of its own that needs no escapes in a reference.
+func (in *inference) defName(t reflect.Type) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r == '_' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z') {
+			return r
+		}
+		return '_'
+	}, t.Name())
+	taken := func(name string) bool {
+		for _, ref := range in.recursive {
+			if ref == "#/$defs/"+name {
+				return true
+			}
+		}
+		return false
+	}
+	unique := name
+	for n := 2; taken(unique); n++ {
+		unique = name + strconv.Itoa(n)
+	}
+	return unique
+}
+
+func (in *inference) build(t reflect.Type) (keywords, error) {
+	k, err := in.shape(t)
+	if err != nil {
+		return nil, err
+	}
+	if values, err := enumOf(t); err != nil {
+		return nil, err
+	} else if values != nil {
+		k.set("enum", values)
+	}
+	return k, nil
+}
+
+// shape is the schema of a type without its enum.
+func (in *inference) shape(t reflect.Type) (keywords, error) {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return keywords{{"type", quote("string")}, {"format", quote("date-time")}}, nil
+	case t == reflect.TypeFor[big.Int]():
+		return ofType("integer"), nil
+	case t == reflect.TypeFor[stdjson.Number]():
+		return nil, fmt.Errorf("json.Number has no schema, want int64, float64 or json.RawMessage")
+	case isJSON(t):
+		return nil, nil
+	case isText(t):
+		return ofType("string"), nil
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return ofType("string"), nil
+	case reflect.Bool:
+		return ofType("boolean"), nil
+	case reflect.Float32, reflect.Float64:
+		return ofType("number"), nil
+	case reflect.Slice, reflect.Array:
+		return in.list(t)
+	case reflect.Map:
+		return in.mapping(t)
+	case reflect.Struct:
+		return in.object(t)
+	case reflect.Interface:
+		if t.NumMethod() == 0 {
+			return nil, nil
+		}
+	}
+	low, high, ok := integerRange(t.Kind())
+	if !ok {
+		return nil, fmt.Errorf("%s has no schema, want structs, slices, maps with text or integer keys, strings, numbers, booleans, any or json.RawMessage", t)
+	}
+	k := ofType("integer")
+	if low != "" {
+		k.set("minimum", []byte(low))
+	}
+	if high != "" {
+		k.set("maximum", []byte(high))
+	}
+	return k, nil
+}
+
+func (in *inference) list(t reflect.Type) (keywords, error) {
+	if isBytes(t) {
+		return keywords{{"type", quote("string")}, {"contentEncoding", quote("base64")}}, nil
+	}
+	items, err := in.typeOf(t.Elem())
+	if err != nil {
+		return nil, fmt.Errorf("items: %w", err)
+	}
+	k := ofType("array")
+	k.set("items", items.append(nil))
+	if t.Kind() == reflect.Array {
+		n := strconv.AppendInt(nil, int64(t.Len()), 10)
+		k.set("minItems", n)
+		k.set("maxItems", n)
+	}
+	return k, nil
+}
+
+func (in *inference) mapping(t reflect.Type) (keywords, error) {
+	if _, _, ok := integerRange(t.Key().Kind()); !ok && t.Key().Kind() != reflect.String && !isText(t.Key()) {
+		return nil, fmt.Errorf("%s has no schema, want text or integer keys", t)
+	}
+	values, err := in.typeOf(t.Elem())
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	k := ofType("object")
+	if len(values) > 0 {
+		k.set("additionalProperties", values.append(nil))
+	}
+	return k, nil
+}
+
+func (in *inference) object(t reflect.Type) (keywords, error) {
+	if in.form && t != in.root {
+		return nil, checkForm(ofType("object"))
+	}
+	fields, err := fieldsOf(t)
+	if err != nil {
+		return nil, err
+	}
+	// The decoder has opinions on tags and embedding: hear them now, not at the first call.
+	if err := json.Unmarshal([]byte("{}"), reflect.New(t).Interface(), goJSON); err != nil {
+		return nil, fmt.Errorf("%s", reason(err))
+	}
+	var properties keywords
+	var required []string
+	for _, f := range fields {
+		k, err := in.member(&f)
+		if err != nil {
+			return nil, fmt.Errorf("field %s: %w", f.Name, err)
+		}
+		properties.set(f.name, k.append(nil))
+		if !f.optional && k.get("default") == nil {
+			required = append(required, f.name)
+		}
+	}
+	k := ofType("object")
+	k.set("properties", properties.append(nil))
+	if len(required) > 0 {
+		raw, err := Encode(required)
+		if err != nil {
+			return nil, err
+		}
+		k.set("required", raw)
+	}
+	if !in.form {
+		k.set("additionalProperties", []byte("false"))
+	}
+	return k, nil
+}
+
+// member is the schema of a field, with its tag.
+func (in *inference) member(f *field) (keywords, error) {
+	k, err := in.typeOf(f.Type)
+	if err != nil {
+		return nil, err
+	}
+	if f.quoted {
+		switch k.typ() {
+		case "integer", "number", "boolean", "string":
+			k = ofType("string")
+		}
+	}
+	options, err := parseTag(f.Tag.Get("jsonschema"))
+	if err != nil {
+		return nil, fmt.Errorf("jsonschema tag: %w", err)
+	}
+	k, err = annotate(k, options, f.accepts)
+	if err != nil {
+		return nil, fmt.Errorf("jsonschema tag: %w", err)
+	}
+	if in.form {
+		return k, checkForm(k)
+	}
+	return k, nil
+}
+
+// accepts tells whether the field's Go type takes a JSON value.
+func (f *field) accepts(raw []byte) error {
+	return Decode(keywords{{f.name, raw}}.append(nil), reflect.New(f.owner).Interface())
+}
+
+// enumOf calls a type's Enum method, if it has one, for the values of the type.
+func enumOf(t reflect.Type) ([]byte, error) {
+	m := reflect.New(t).MethodByName("Enum")
+	if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 || m.Type().Out(0) != reflect.SliceOf(t) {
+		return nil, nil
+	}
+	values := m.Call(nil)[0]
+	if values.Len() == 0 {
+		return nil, fmt.Errorf("%s.Enum gives no values", t)
+	}
+	return Encode(values.Interface())
+}
+
+// deref gives what a pointer leads to, if it leads to anything but pointers.
+func deref(t reflect.Type) reflect.Type {
+	const most = 10
+	for i := 0; i < most && t.Kind() == reflect.Pointer; i++ {
+		t = t.Elem()
+	}
+	return t
+}
+
+// isBytes reports whether a type is a slice that JSON has as base64.
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !isJSON(t.Elem()) && !isText(t.Elem())
+}
+
+func isJSON(t reflect.Type) bool {
+	return implements[json.Marshaler](t) || implements[json.Unmarshaler](t) ||
+		implements[json.MarshalerTo](t) || implements[json.UnmarshalerFrom](t) || t == reflect.TypeFor[jsontext.Value]()
+}
+
+func isText(t reflect.Type) bool {
+	return implements[encoding.TextMarshaler](t) || implements[encoding.TextUnmarshaler](t) || implements[encoding.TextAppender](t)
+}
+
+func implements[I any](t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[I]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[I]())
+}
+
+// integerRange gives the bounds of an integer kind that a JSON number can reach without losing precision.
+func integerRange(k reflect.Kind) (low, high string, ok bool) {
+	switch k {
+	case reflect.Int, reflect.Int64:
+		return "", "", true
+	case reflect.Int8:
+		return "-128", "127", true
+	case reflect.Int16:
+		return "-32768", "32767", true
+	case reflect.Int32:
+		return "-2147483648", "2147483647", true
+	case reflect.Uint, reflect.Uint64:
+		return "0", "", true
+	case reflect.Uint8:
+		return "0", "255", true
+	case reflect.Uint16:
+		return "0", "65535", true
+	case reflect.Uint32:
+		return "0", "4294967295", true
+	}
+	return "", "", false
+}

@@ -1,0 +1,170 @@
+package schema
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// A decimal is a JSON number, exact: 0.DIGITS × 10^exp, where the digits neither begin nor end with a zero and zero has
+// none. Comparing them costs their length, whatever the exponent.
+type decimal struct {
+	negative bool
+	digits   []byte
+	exp      int
+}
+
+// parseDecimal reads a number that was checked. The digits are appended to scratch, which may be nil.
+func parseDecimal(scratch, raw []byte) decimal {
+	d := decimal{digits: scratch[:0]}
+	i := 0
+	if i < len(raw) && raw[i] == '-' {
+		d.negative = true
+		i++
+	}
+	point := false
+	for ; i < len(raw) && raw[i]|0x20 != 'e'; i++ {
+		if raw[i] == '.' {
+			point = true
+			continue
+		}
+		if !point {
+			d.exp++
+		}
+		if len(d.digits) == 0 && raw[i] == '0' {
+			d.exp--
+			continue
+		}
+		d.digits = append(d.digits, raw[i])
+	}
+	d.digits = bytes.TrimRight(d.digits, "0")
+	if len(d.digits) == 0 {
+		return decimal{}
+	}
+	if i < len(raw) {
+		d.exp += clippedInt(raw[i+1:])
+	}
+	return d
+}
+
+// clippedInt reads an exponent; those that no two numbers of any use differ by are all the same.
+func clippedInt(text []byte) int {
+	const most = 1 << 60
+	n, err := strconv.Atoi(string(bytes.TrimPrefix(text, []byte("+"))))
+	if err != nil && len(text) > 0 && text[0] == '-' {
+		return -most
+	}
+	if err != nil {
+		return most
+	}
+	return max(-most, min(n, most))
+}
+
+func (d decimal) compare(o decimal) int {
+	if s := cmp.Compare(d.sign(), o.sign()); s != 0 || d.sign() == 0 {
+		return s
+	}
+	return d.sign() * cmp.Or(cmp.Compare(d.exp, o.exp), bytes.Compare(d.digits, o.digits))
+}
+
+func (d decimal) sign() int {
+	switch {
+	case len(d.digits) == 0:
+		return 0
+	case d.negative:
+		return -1
+	}
+	return 1
+}
+
+func (d decimal) isInteger() bool { return len(d.digits) <= max(d.exp, 0) }
+
+// append writes the number in the one form that it shares with its equals. Integers of ordinary size look as in JSON.
+func (d decimal) append(dst []byte) []byte {
+	if len(d.digits) == 0 {
+		return append(dst, '0')
+	}
+	if d.negative {
+		dst = append(dst, '-')
+	}
+	dst = append(dst, d.digits...)
+	if zeros := d.exp - len(d.digits); 0 <= zeros && zeros <= 20 {
+		return append(dst, "00000000000000000000"[:zeros]...)
+	}
+	return appendInt(append(dst, 'e'), d.exp)
+}
+
+// A divisor is the value of multipleOf.
+type divisor struct {
+	digits uint64
+	exp    int // of the last digit
+	text   string
+}
+
+// parseDivisor refuses what 64 bits do not hold: nobody means it, and it keeps division cheap.
+func parseDivisor(raw []byte) (divisor, error) {
+	const most = 18
+	d := parseDecimal(nil, raw)
+	if jsonscan.Kind(raw) != '0' || d.sign() <= 0 || len(d.digits) > most {
+		return divisor{}, fmt.Errorf("want a number above 0 with at most %d digits", most)
+	}
+	n, err := strconv.ParseUint(string(d.digits), 10, 64)
+	return divisor{n, d.exp - len(d.digits), string(raw)}, err
+}
+
+// divides computes exactly: the remainder digit by digit, then times the power of ten that is left.
+func (v divisor) divides(d decimal) bool {
+	if len(d.digits) == 0 {
+		return true
+	}
+	power := d.exp - len(d.digits) - v.exp
+	if power < 0 {
+		return false // the value's last digit is not zero, as it would be in a multiple
+	}
+	var rest uint64
+	for _, c := range d.digits {
+		rest = (rest*10 + uint64(c-'0')) % v.digits
+	}
+	for factor := uint64(10) % v.digits; power > 0; power >>= 1 {
+		if power&1 == 1 {
+			rest = mulMod(rest, factor, v.digits)
+		}
+		factor = mulMod(factor, factor, v.digits)
+	}
+	return rest == 0
+}
+
+func mulMod(a, b, m uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	return bits.Rem64(high, low, m)
+}
+
+func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
+
+// plainIntegers rewrites numbers such as 5.0 and 1e3 to 5 and 1000, as far as an integer of Go can hold them.
+func plainIntegers(data []byte) (plain []byte, changed bool) {
+	const longest = 20 // digits of the largest uint64
+	for i := 0; i < len(data); {
+		end := i + 1
+		switch jsonscan.Kind(data[i : i+1]) {
+		case '"':
+			end = skipString(data, i)
+		case '0':
+			end = skipScalar(data, i)
+			if bytes.ContainsAny(data[i:end], ".eE") {
+				if d := parseDecimal(nil, data[i:end]); d.isInteger() && d.exp <= longest {
+					plain, changed = d.append(plain), true
+					i = end
+					continue
+				}
+			}
+		}
+		plain = append(plain, data[i:end]...)
+		i = end
+	}
+	return plain, changed
+}

@@ -1,0 +1,183 @@
+package schema
+
+import (
+	"bytes"
+	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// maxProblems is how many problems one error tells: enough to mend a value in one go, few enough to be read.
+const maxProblems = 5
+
+// A ValidationError says what is wrong with a JSON value. Its text is written for a model that is to try again.
+type ValidationError struct {
+	Problems []Problem // at least one, at most five
+}
+
+// A Problem is one thing that is wrong.
+type Problem struct {
+	Path string // JSON pointer to the value at fault, "" for the whole
+	Text string // what was got and what is allowed
+}
+
+// Error gives all problems, with their paths.
+func (e *ValidationError) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if p.Path != "" {
+			b.WriteString(p.Path)
+			b.WriteString(": ")
+		}
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+// shown gives a value for a problem's text: short values as they are, long ones by their kind and beginning.
+func shown(raw []byte) string {
+	const longest = 60
+	switch jsonscan.Kind(raw) {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "the string " + string(quote(cut(string(unquote(raw)), longest)))
+	case '0':
+		return "the number " + cut(string(raw), longest)
+	}
+	return string(raw)
+}
+
+// cut shortens text to so many bytes, and says so with an ellipsis.
+func cut(text string, longest int) string {
+	if len(text) <= longest {
+		return text
+	}
+	for longest > 0 && !utf8.RuneStart(text[longest]) {
+		longest--
+	}
+	return text[:longest] + "…"
+}
+
+// shortList gives the first values of a list.
+func shortList(values []string) string {
+	const most, longest = 20, 60
+	var b strings.Builder
+	for i, v := range values {
+		if i == most {
+			b.WriteString(" and " + strconv.Itoa(len(values)-most) + " more")
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(cut(v, longest))
+	}
+	return b.String()
+}
+
+// nearest gives the candidate that a misspelt name most likely means, "" if none is near.
+func nearest(name string, candidates []string) string {
+	const longest, most = 64, 1000 // a longer name is no slip of the pen, and a longer list takes too much time
+	if len(name) < 2 || len(name) > longest {
+		return ""
+	}
+	best, bestDistance := "", max(1, len(name)/3)+1
+	for _, c := range candidates[:min(len(candidates), most)] {
+		if len(c) > longest {
+			continue
+		}
+		if d := distance(simplified(name), simplified(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// simplified drops what people and models vary in names: case, underscores, hyphens.
+func simplified(name string) string {
+	return nameMarks.Replace(strings.ToLower(name))
+}
+
+var nameMarks = strings.NewReplacer("_", "", "-", "", " ", "")
+
+// distance counts the single bytes to insert, drop, replace or swap between two names.
+func distance(a, b string) int {
+	before := make([]int, len(b)+1)
+	last := make([]int, len(b)+1)
+	row := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			d := min(last[j+1]+1, row[j]+1)
+			if a[i] == b[j] {
+				d = min(d, last[j])
+			} else {
+				d = min(d, last[j]+1)
+			}
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				d = min(d, before[j-1]+1)
+			}
+			row[j+1] = d
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// lookup gives the value that a JSON pointer names.
+func lookup(doc []byte, pointer string) ([]byte, bool) {
+	at := bytes.TrimSpace(doc)
+	if pointer == "" {
+		return at, len(at) > 0
+	}
+	for step := range pointerSteps(pointer) {
+		var ok bool
+		if at, ok = child(at, step); !ok {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
+
+// pointerSteps gives the steps of a JSON pointer, unescaped.
+func pointerSteps(pointer string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for step := range strings.SplitSeq(pointer[1:], "/") {
+			if !yield(pointerUnescapes.Replace(step)) {
+				return
+			}
+		}
+	}
+}
+
+// child gives the member or the item of a container that one step of a JSON pointer names.
+func child(raw []byte, step string) ([]byte, bool) {
+	if jsonscan.Kind(raw) == '{' {
+		return jsonscan.Get(raw, step)
+	}
+	index, err := strconv.Atoi(step)
+	if err != nil {
+		return nil, false
+	}
+	for item := range jsonscan.Elements(raw) {
+		if index == 0 {
+			return item, true
+		}
+		index--
+	}
+	return nil, false
+}

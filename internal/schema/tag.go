@@ -1,0 +1,88 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An option is one key=value of a `jsonschema` tag.
+type option struct{ key, value string }
+
+// tagOptions are the keys that a tag may hold.
+var tagOptions = []string{
+	"title", "description", "enum", "titles", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+	"multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "header",
+}
+
+// parseTag splits a `jsonschema` tag. Its free text is the description; a comma before a known key and = begins an
+// option, and any other comma belongs to the text or to the value before it. A key that looks like a known one is
+// an error, so that a slip of the pen does not end up in the description.
+func parseTag(tag string) (options []option, err error) {
+	key, start := "description", 0
+	if k, rest, known := keyAt(tag, 0); known {
+		key, start = k, rest
+	} else if like := likeOption(k); like != "" {
+		return nil, fmt.Errorf("unknown option %q, did you mean %q?", k, like)
+	}
+	add := func(end int) error {
+		value := strings.TrimSpace(tag[start:end])
+		if key == "description" && value == "" {
+			return nil
+		}
+		for _, o := range options {
+			if o.key == key {
+				return fmt.Errorf("%s stands twice", key)
+			}
+		}
+		options = append(options, option{key, value})
+		return nil
+	}
+	for i := start; i < len(tag); i++ {
+		if tag[i] != ',' {
+			continue
+		}
+		next, rest, known := keyAt(tag, i+1)
+		if !known {
+			if like := likeOption(next); like != "" {
+				return nil, fmt.Errorf("unknown option %q, did you mean %q?", next, like)
+			}
+			continue
+		}
+		if err := add(i); err != nil {
+			return nil, err
+		}
+		key, start, i = next, rest, rest-1
+	}
+	return options, add(len(tag))
+}
+
+// keyAt reads `key=` at an index of a tag: the key, where its value starts, and whether tags have such a key.
+func keyAt(tag string, at int) (key string, value int, known bool) {
+	text, _, ok := strings.Cut(tag[at:], "=")
+	key = strings.TrimSpace(text)
+	if !ok || strings.ContainsAny(key, " ,") {
+		return "", 0, false
+	}
+	return key, at + len(text) + 1, slices.Contains(tagOptions, key)
+}
+
+// likeOption gives the option that a key misspells or abbreviates, "" for a word of the text.
+func likeOption(key string) string {
+	const shortest = 3
+	for _, o := range tagOptions {
+		if len(key) >= shortest && strings.HasPrefix(o, key) {
+			return o
+		}
+	}
+	return nearest(key, tagOptions)
+}
+
+// splitList gives the items of a value such as small|medium|large, without the space around them.
+func splitList(value string) []string {
+	items := strings.Split(value, "|")
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+	}
+	return items
+}

@@ -1,0 +1,285 @@
+package schema
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// explain goes over a value that does not fit once more, for what is wrong with it.
+func (e *evaluation) explain(root *node, at int) error {
+	if !e.spent() {
+		e.telling = true
+		e.frames, e.scope = 0, e.scope[:0]
+		e.value(root, at, nil)
+	}
+	if len(e.problems) == 0 {
+		text := "does not fit the schema"
+		if e.spent() {
+			text = "takes more than " + strconv.Itoa(MaxSteps) + " steps to check, want a smaller or simpler value"
+		}
+		e.problems = []Problem{{Text: text}}
+	}
+	return &ValidationError{Problems: e.problems}
+}
+
+// tell notes what is wrong with the value at an offset. With the last problem that fits, the telling ends.
+func (e *evaluation) tell(at int, text string) {
+	const longestPath, longestText = 256, 1024
+	if !e.telling || !e.afford(1+at/bytesPerStep) {
+		return
+	}
+	p := Problem{Path: cut(pointerTo(e.doc, at), longestPath), Text: cut(text, longestText)}
+	if !slices.Contains(e.problems, p) {
+		e.problems = append(e.problems, p)
+	}
+	e.telling = len(e.problems) < maxProblems
+}
+
+// got shows the value at an offset.
+func (e *evaluation) got(at int) string {
+	end := skipValue(e.doc, at)
+	e.spend((end - at) / bytesPerStep)
+	return "got " + shown(e.doc[at:end])
+}
+
+func (e *evaluation) tellGot(at int, want, what string) {
+	if e.telling {
+		e.tell(at, e.got(at)+", want "+want+what)
+	}
+}
+
+func (e *evaluation) tellCount(at, got, want int, relation, noun string) {
+	if !e.telling {
+		return
+	}
+	if got != 1 {
+		noun = plural(noun)
+	}
+	e.tell(at, "got "+strconv.Itoa(got)+" "+noun+", want "+relation+" "+strconv.Itoa(want))
+}
+
+func plural(noun string) string {
+	first, rest, more := strings.Cut(noun, " ")
+	if stem, ok := strings.CutSuffix(first, "y"); ok {
+		first = stem + "ie"
+	}
+	if first += "s"; more {
+		return first + " " + rest
+	}
+	return first
+}
+
+func (e *evaluation) tellType(n *node, at int) {
+	if !e.telling {
+		return
+	}
+	text := e.got(at) + ", want " + typeWords(n.types)
+	if plain := inner(e.doc[at:skipString(e.doc, at)]); e.doc[at] == '"' && n.types.takes(plain) {
+		text += ": write it without quotes"
+	}
+	e.tell(at, text)
+}
+
+// takes tells whether text is JSON of one of the types.
+func (t typeSet) takes(text []byte) bool {
+	e := evaluation{doc: text, steps: MaxSteps}
+	_, ok := e.value(&node{types: t}, 0, nil)
+	return ok && jsonscan.Valid(text, jsonscan.Limits{}) == nil
+}
+
+// typeWords lists types as in "a string, a number or null".
+func typeWords(t typeSet) string {
+	names := t.names()
+	for i, name := range names {
+		if name != "null" {
+			names[i] = describeType(name)
+		}
+	}
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+func (e *evaluation) tellEnum(n *node, at int) {
+	if e.telling {
+		e.tell(at, e.got(at)+", want "+e.oneOf(n.enum.values, at))
+	}
+}
+
+// oneOf lists values as they are written, with the one that a string most likely means.
+func (e *evaluation) oneOf(values []string, at int) string {
+	if len(values) == 1 {
+		return values[0]
+	}
+	text := "one of " + shortList(values)
+	if e.doc[at] != '"' {
+		return text
+	}
+	var words []string
+	for _, v := range values {
+		if v[0] == '"' {
+			words = append(words, string(unquote([]byte(v))))
+		}
+	}
+	if like := nearest(string(unquote(e.doc[at:skipString(e.doc, at)])), words); like != "" {
+		text += " (did you mean " + string(quote(like)) + "?)"
+	}
+	return text
+}
+
+func (e *evaluation) tellRequired(n *node, at int) {
+	if !e.telling {
+		return
+	}
+	for _, p := range n.object.properties {
+		if !p.required || e.has(at, p.name) {
+			continue
+		}
+		text := "missing required property " + string(quote(p.name))
+		if p.node != nil && p.node.types != 0 {
+			text += " (" + typeWords(p.node.types) + ")"
+		}
+		e.tell(at, text)
+	}
+}
+
+// tellUnknown tells of the member whose name stands at an offset that it is none of the object's properties.
+func (e *evaluation) tellUnknown(r *objectRules, at, nameEnd int) {
+	if !e.telling {
+		return
+	}
+	name := string(unquote(e.doc[at:nameEnd]))
+	text := "unknown property " + string(quote(cut(name, 60)))
+	var known []string
+	for _, p := range r.properties {
+		known = append(known, p.name)
+	}
+	e.spend(len(known))
+	if like := nearest(name, known); like != "" {
+		text += " (did you mean " + string(quote(like)) + "?)"
+	}
+	switch {
+	case len(known) == 0:
+		text += ", want no properties"
+	case e.listed != r: // once is enough
+		text += ", known are " + shortList(known)
+		e.listed = r
+	}
+	e.tell(at, text)
+}
+
+// tellChoice tells why a value fits none of the alternatives, or too many. If one of them was clearly meant its problems
+// are told, otherwise what they would take.
+func (e *evaluation) tellChoice(branches []*node, at, fitting int) {
+	if !e.telling {
+		return
+	}
+	if fitting > 0 {
+		e.tell(at, e.got(at)+", which fits more than one of "+strconv.Itoa(len(branches))+" alternatives, want exactly one")
+		return
+	}
+	if values := allEnums(branches); values != nil {
+		e.tell(at, e.got(at)+", want "+e.oneOf(values, at))
+		return
+	}
+	var fit []*node // by their kind
+	var types typeSet
+	for _, b := range branches {
+		b = b.target()
+		types |= b.types
+		if e.quietly(&node{types: b.types, enum: b.enum}, at, nil) {
+			fit = append(fit, b)
+		}
+	}
+	if e.tellTag(fit, at) {
+		return
+	}
+	if best := e.fewest(fit, at); best != nil {
+		e.problems = append(e.problems, best[:min(len(best), maxProblems-len(e.problems))]...)
+		e.telling = len(e.problems) < maxProblems
+		return
+	}
+	text := e.got(at) + ", which fits none of " + strconv.Itoa(len(branches)) + " alternatives"
+	if len(fit) == 0 && types != 0 {
+		text = e.got(at) + ", want " + typeWords(types)
+	}
+	e.tell(at, text)
+}
+
+// allEnums gives the values of alternatives that are enums all.
+func allEnums(branches []*node) []string {
+	var values []string
+	for _, b := range branches {
+		b = b.target()
+		if b.enum == nil {
+			return nil
+		}
+		values = append(values, b.enum.values...)
+	}
+	return values
+}
+
+// tellTag looks for a property by whose value all alternatives are told apart. If the object has it with a value that one
+// of them knows, the problems of that one are told; otherwise the values that there are.
+func (e *evaluation) tellTag(branches []*node, at int) bool {
+	if len(branches) < 2 || e.doc[at] != '{' || branches[0].object == nil {
+		return false
+	}
+	for _, p := range branches[0].object.properties {
+		if !e.afford(len(branches)) {
+			return false
+		}
+		tags := make([]*node, 0, len(branches))
+		for _, b := range branches {
+			if tag := b.tag(p.name); tag != nil {
+				tags = append(tags, tag)
+			}
+		}
+		values := allEnums(tags)
+		valueAt, present := e.find(at, p.name)
+		if len(tags) < len(branches) || values == nil || !present {
+			continue
+		}
+		for i, tag := range tags {
+			if e.quietly(tag, valueAt, nil) {
+				e.value(branches[i], at, nil)
+				return true
+			}
+		}
+		e.tell(valueAt, e.got(valueAt)+", want "+e.oneOf(values, valueAt))
+		return true
+	}
+	return false
+}
+
+// tag gives the schema of a property when it is an enum.
+func (n *node) tag(name string) *node {
+	if n.object == nil {
+		return nil
+	}
+	i, ok := n.object.index[name]
+	if !ok || n.object.properties[i].node == nil || n.object.properties[i].node.target().enum == nil {
+		return nil
+	}
+	return n.object.properties[i].node.target()
+}
+
+// fewest gives the problems of the alternative that has the fewest.
+func (e *evaluation) fewest(branches []*node, at int) []Problem {
+	outer := e.problems
+	defer func() { e.problems, e.telling = outer, true }()
+	var best []Problem
+	for _, b := range branches {
+		e.problems, e.telling = nil, true
+		e.value(b, at, nil)
+		if len(e.problems) > 0 && (best == nil || len(e.problems) < len(best)) {
+			best = e.problems
+		}
+	}
+	return best
+}

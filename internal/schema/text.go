@@ -1,0 +1,187 @@
+package schema
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// The functions here walk JSON that was checked before. On anything else they stop at the end of the text: they may say
+// nonsense, but do not panic.
+
+// skipSpace gives the index of the first byte from i on that is not white space.
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && b[i] <= ' ' {
+		i++
+	}
+	return i
+}
+
+// skipString gives the index after the string whose opening quote is at i.
+func skipString(b []byte, i int) int {
+	i++
+	if i < len(b) {
+		// Most strings hold no quote.
+		if n := bytes.IndexByte(b[i:], '"'); n == 0 || n > 0 && b[i+n-1] != '\\' {
+			return i + n + 1
+		}
+	}
+	for ; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+	return len(b)
+}
+
+// skipScalar gives the index after the number or literal that starts at i.
+func skipScalar(b []byte, i int) int {
+	for i < len(b) {
+		switch b[i] {
+		case ',', ']', '}', ' ', '\t', '\n', '\r':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// skipValue gives the index after the value that starts at i.
+func skipValue(b []byte, i int) int {
+	for depth := 0; i < len(b); {
+		switch b[i] {
+		case '"':
+			i = skipString(b, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			i++
+			continue
+		default:
+			i = skipScalar(b, i)
+		}
+		if depth <= 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// inner gives the text of a string token between its quotes, escapes left as they are.
+func inner(token []byte) []byte {
+	if len(token) < 2 {
+		return nil
+	}
+	return token[1 : len(token)-1]
+}
+
+// unquote gives the text of a string token; it copies only where there are escapes.
+func unquote(token []byte) []byte {
+	text := inner(token)
+	if bytes.IndexByte(text, '\\') < 0 {
+		return text
+	}
+	s, err := jsonscan.Unquote(token)
+	if err != nil {
+		return text
+	}
+	return []byte(s)
+}
+
+// runes counts the characters of a string token.
+func runes(token []byte) int {
+	text := inner(token)
+	if bytes.IndexByte(text, '\\') >= 0 {
+		text = unquote(token)
+	}
+	return utf8.RuneCount(text)
+}
+
+// appendCanonical appends a form of a value that two values have in common exactly when they are equal to JSON Schema:
+// numbers by value, objects without regard to order. It is not JSON.
+func appendCanonical(dst, raw []byte) []byte {
+	switch jsonscan.Kind(raw) {
+	case '"':
+		if bytes.IndexByte(raw, '\\') < 0 {
+			return append(dst, raw...)
+		}
+		dst = append(dst, '"')
+		for _, c := range unquote(raw) {
+			if c == '"' || c == '\\' {
+				dst = append(dst, '\\')
+			}
+			dst = append(dst, c)
+		}
+		return append(dst, '"')
+	case '0':
+		return parseDecimal(nil, raw).append(dst)
+	case '[':
+		dst = append(dst, '[')
+		for item := range jsonscan.Elements(raw) {
+			dst = append(appendCanonical(dst, item), ',')
+		}
+		return append(dst, ']')
+	case '{':
+		var members []string
+		for key, value := range jsonscan.Members(raw) {
+			m := appendCanonical(nil, jsonscan.AppendQuote(nil, string(key)))
+			members = append(members, string(appendCanonical(append(m, ':'), value)))
+		}
+		slices.Sort(members)
+		return append(append(append(dst, '{'), strings.Join(members, ",")...), '}')
+	}
+	return append(dst, raw...)
+}
+
+// pointerTo gives the JSON pointer of the value, or of the member whose name, starts at an offset.
+func pointerTo(doc []byte, offset int) string {
+	var path []byte
+	at := skipSpace(doc, 0)
+	for at < offset && at < len(doc) {
+		object := doc[at] == '{'
+		index := 0
+		for at = skipSpace(doc, at+1); at < len(doc) && doc[at] != '}' && doc[at] != ']'; index++ {
+			start, name := at, []byte(nil)
+			if object {
+				at = skipString(doc, at)
+				name = doc[start:at]
+				at = skipSpace(doc, skipSpace(doc, at)+1)
+			}
+			end := skipValue(doc, at)
+			if offset < end {
+				path = appendStep(path, name, index)
+				if offset <= at {
+					return string(path)
+				}
+				break
+			}
+			at = skipSpace(doc, end)
+			if at < len(doc) && doc[at] == ',' {
+				at = skipSpace(doc, at+1)
+			}
+		}
+	}
+	return string(path)
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// appendStep appends to a JSON pointer a member's name, or an index where there is no name.
+func appendStep(path, name []byte, index int) []byte {
+	path = append(path, '/')
+	if name == nil {
+		return appendInt(path, index)
+	}
+	return append(path, pointerEscapes.Replace(string(unquote(name)))...)
+}
