@@ -25,7 +25,7 @@ type Stream func(ctx context.Context, m *jsonrpc.Message) error
 // Its methods are called from several goroutines.
 type Core interface {
 	// Serve answers one request; the notifications that belong to it go to out before Serve returns. The response is
-	// never nil.
+	// never nil, has the id of the request, and is the caller's.
 	Serve(ctx context.Context, req *jsonrpc.Message, out Stream) *jsonrpc.Message
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to out until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
@@ -143,16 +143,8 @@ func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Str
 	if err != nil {
 		return jsonrpc.NewErrorResponse(m.ID, err), nil
 	}
-	return nil, func() *jsonrpc.Message {
-		result, err := s.serve(call, m, out)
-		if !call.End() {
-			return nil
-		}
-		if err != nil {
-			return jsonrpc.NewErrorResponse(m.ID, err)
-		}
-		return jsonrpc.NewResponse(m.ID, result)
-	}
+	x := &exchange{session: s, call: call, request: m, out: out}
+	return nil, x.serve
 }
 
 // serves reports whether clients of this revision may send the method as a request. Methods that no revision knows belong

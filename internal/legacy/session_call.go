@@ -20,41 +20,88 @@ const maxRounds = 32
 // errInternal is what a client sees of a mistake on this side; the log says more.
 var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
-// serve answers one request that has begun.
-func (s *Session) serve(call *peer.Call, m *jsonrpc.Message, out Stream) (stdjson.RawMessage, *jsonrpc.Error) {
-	ctx := call.Context()
-	switch m.Method {
-	case wire.MethodLoggingSetLevel:
-		return s.setLevel(ctx, m.Params)
-	case wire.MethodResourcesSubscribe:
-		return s.subscribe(ctx, m.Params)
-	case wire.MethodResourcesUnsubscribe:
-		return s.unsubscribe(ctx, m.Params)
+// An exchange is one request of the client on its way to its response. It is a [Stream] for the notifications of the
+// request: [exchange.notify].
+type exchange struct {
+	session *Session
+	call    *peer.Call
+	request *jsonrpc.Message // as the client sent it
+	out     Stream
+	told    progress
+}
+
+// serve gives the response, or nil for none.
+func (x *exchange) serve() *jsonrpc.Message {
+	response, err := x.respond()
+	switch {
+	case !x.call.End():
+		return nil
+	case err != nil:
+		return jsonrpc.NewErrorResponse(x.request.ID, err)
 	}
-	return s.relay(ctx, m, s.notificationsOf(call, m.Method, out), out)
+	return response
+}
+
+func (x *exchange) respond() (response *jsonrpc.Message, err *jsonrpc.Error) {
+	ctx, params := x.call.Context(), x.request.Params
+	var result stdjson.RawMessage
+	switch x.request.Method {
+	case wire.MethodLoggingSetLevel:
+		result, err = x.session.setLevel(ctx, params)
+	case wire.MethodResourcesSubscribe:
+		result, err = x.session.subscribe(ctx, params)
+	case wire.MethodResourcesUnsubscribe:
+		result, err = x.session.unsubscribe(ctx, params)
+	default:
+		return x.relay(ctx)
+	}
+	return jsonrpc.NewResponse(x.request.ID, result), err
 }
 
 // relay has the core answer the request, as often as it needs answers from the client.
-func (s *Session) relay(ctx context.Context, m *jsonrpc.Message, notifications, questions Stream) (stdjson.RawMessage, *jsonrpc.Error) {
+func (x *exchange) relay(ctx context.Context) (*jsonrpc.Message, *jsonrpc.Error) {
+	s, id, method := x.session, x.request.ID, x.request.Method
 	var answers []byte // members that the retried request has in addition, each with a comma behind
 	for range maxRounds {
-		params, err := s.modernParams(m.Params, answers)
+		params, err := s.modernParams(x.request.Params, answers)
 		if err != nil {
 			return nil, err
 		}
-		response := s.cfg.Core.Serve(ctx, jsonrpc.NewRequest(m.ID, m.Method, params), notifications)
+		response := s.cfg.Core.Serve(ctx, jsonrpc.NewRequest(id, method, params), x.notify)
 		if response.Error != nil {
-			return nil, projectError(s.rev, m.Method, response.Error)
+			return nil, projectError(s.rev, method, response.Error)
 		}
 		if !asksForInput(response.Result) {
-			return projectResult(s.rev, m.Method, response.Result), nil
+			response.Result = projectResult(s.rev, method, response.Result)
+			return response, nil
 		}
-		if answers, err = s.ask(ctx, response.Result, questions); err != nil {
+		if answers, err = s.ask(ctx, response.Result, x.out); err != nil {
 			return nil, err
 		}
 	}
-	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", m.Method, "rounds", maxRounds)
+	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", method, "rounds", maxRounds)
 	return nil, errInternal
+}
+
+// notify writes a notification of the request. It keeps silent once the client has cancelled the request.
+func (x *exchange) notify(ctx context.Context, m *jsonrpc.Message) error {
+	if x.call.Cancelled() {
+		return context.Cause(x.call.Context())
+	}
+	if m.Method == wire.NotificationProgress && x.mayAskInput() && !x.told.rises(m) {
+		return nil
+	}
+	projected := projectNotification(x.session.rev, m)
+	if projected == nil {
+		return nil
+	}
+	return x.out(ctx, projected)
+}
+
+// mayAskInput reports whether the core may be asked more than once.
+func (x *exchange) mayAskInput() bool {
+	m, _ := wire.Latest().Method(x.request.Method)
+	return m.MayAskInput
 }
 
 func asksForInput(result []byte) bool {
@@ -96,30 +143,8 @@ func (s *Session) modernParams(params, further []byte) (stdjson.RawMessage, *jso
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
-	dst = append(append(dst, s.envelope...), ',')
-	dst = appendMember(dst, []byte(wire.MetaLogLevel), jsonscan.AppendQuote(nil, logLevel))
-	return append(dst, "}}"...), nil
-}
-
-// notificationsOf is the stream of a request's notifications. It keeps silent once the client has cancelled the request.
-func (s *Session) notificationsOf(call *peer.Call, method string, out Stream) Stream {
-	rising := func(*jsonrpc.Message) bool { return true }
-	if m, _ := wire.Latest().Method(method); m.MayAskInput {
-		rising = new(progress).rises
-	}
-	return func(ctx context.Context, m *jsonrpc.Message) error {
-		if call.Cancelled() {
-			return context.Cause(call.Context())
-		}
-		if m.Method == wire.NotificationProgress && !rising(m) {
-			return nil
-		}
-		projected := projectNotification(s.rev, m)
-		if projected == nil {
-			return nil
-		}
-		return out(ctx, projected)
-	}
+	dst = append(append(dst, s.envelope...), `,"`+wire.MetaLogLevel+`":`...)
+	return append(jsonscan.AppendQuote(dst, logLevel), "}}"...), nil
 }
 
 // progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are
