@@ -1,0 +1,84 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Answer serves one request with h and gives the response to send. It is for transports: whatever happens in h, the
+// peer gets one answer that says no more than it should. A panic or an error that is not an [*Error] is logged in full
+// and answered "internal error".
+func Answer(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
+	const room = 256 // for small results, which would grow to it in steps
+	body, err := appendServed(make([]byte, 0, room), ctx, h, req)
+	if err != nil {
+		return jsonrpc.NewErrorResponse(req.ID, err)
+	}
+	return jsonrpc.NewResponse(req.ID, body)
+}
+
+// AppendAnswer is [Answer] for transports that write bytes: it appends the whole response message to dst. The error is
+// the one within the response, if the response is an error.
+func AppendAnswer(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
+	mark := len(dst)
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, req.ID.String()...)
+	dst = append(dst, `,"result":`...)
+	out, err := appendServed(dst, ctx, h, req)
+	if err != nil {
+		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(req.ID, err)), err
+	}
+	return append(out, '}'), nil
+}
+
+// appendServed appends the result of one contained call to dst.
+func appendServed(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
+	if req.env.Revision == 0 {
+		return nil, wire.UnsupportedVersion(req.env.VersionText)
+	}
+	res, err := contain(ctx, req.logger(), req, h)
+	if err != nil {
+		return nil, publicError(ctx, req.logger(), req, err)
+	}
+	dst, err = appendContained(dst, ctx, req, res)
+	if err == nil {
+		return dst, nil
+	}
+	if e := asError(err); e != nil {
+		return nil, e
+	}
+	req.logger().ErrorContext(ctx, "mcp: result cannot be encoded", "method", req.Method, "error", err)
+	return nil, errInternal
+}
+
+// appendContained appends a result whose methods, and those of the values within it, may be the user's.
+func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
+	defer recovered(ctx, req.logger(), req.Method, &err)
+	return req.AppendResult(dst, res)
+}
+
+// contain calls h and turns a panic into an error: one handler's mistake is one failed request.
+func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (res Result, err error) {
+	defer recovered(ctx, log, req.Method, &err)
+	res, err = h.ServeMCP(ctx, req)
+	if err == nil && res == nil {
+		log.ErrorContext(ctx, "mcp: handler returned neither result nor error", "method", req.Method)
+		return nil, errInternal
+	}
+	return res, err
+}
+
+// publicError gives what the peer may see of err, and logs the rest.
+func publicError(ctx context.Context, log *slog.Logger, req *Request, err error) *Error {
+	if e := asError(err); e != nil {
+		return e
+	}
+	if cancelled(ctx, err) {
+		return &Error{Code: CodeInternalError, Message: "request cancelled"}
+	}
+	log.ErrorContext(ctx, "mcp: request failed", "method", req.Method, "id", req.ID, "error", err)
+	return errInternal
+}

@@ -1,0 +1,183 @@
+package mcp
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+)
+
+// textArguments are what a typed function takes of a peer that can only send text: the arguments of a prompt, the
+// variables of a URI template. Texts become JSON by the types that the function's schema gives them, and are then
+// checked and decoded as a tool's arguments are.
+type textArguments struct {
+	schema *schema.Schema
+	list   []textArgument
+}
+
+// A textArgument is one of them.
+type textArgument struct {
+	name, title, description string
+	required                 bool
+	kind                     string   // its JSON type: string, integer, number, boolean, or array for a list of strings
+	values                   []string // all that it can be, if that is known
+}
+
+// textArgumentsOf gives the arguments that a struct declares.
+func textArgumentsOf(t reflect.Type) (*textArguments, error) {
+	s, err := schema.For(t)
+	if err != nil {
+		return nil, err
+	}
+	a := &textArguments{schema: s}
+	required := map[string]bool{}
+	if raw, ok := jsonscan.Get(s.JSON(), "required"); ok {
+		for name := range jsonscan.Elements(raw) {
+			required[unquoted(name)] = true
+		}
+	}
+	properties, _ := jsonscan.Get(s.JSON(), "properties")
+	for name, property := range jsonscan.Members(properties) {
+		arg := textArgument{
+			name:        string(name),
+			title:       member(property, "title"),
+			description: member(property, "description"),
+			required:    required[string(name)],
+			kind:        member(property, "type"),
+		}
+		if err := arg.check(property); err != nil {
+			return nil, fmt.Errorf("field %q: %w", name, err)
+		}
+		a.list = append(a.list, arg)
+	}
+	return a, nil
+}
+
+// check refuses what text cannot say, and finds out what values there are.
+func (g *textArgument) check(property []byte) error {
+	switch g.kind {
+	case "string", "integer", "number":
+		enum, _ := jsonscan.Get(property, "enum")
+		for value := range jsonscan.Elements(enum) {
+			g.values = append(g.values, unquoted(value))
+		}
+		return nil
+	case "boolean":
+		g.values = []string{"true", "false"}
+		return nil
+	case "array":
+		if items, _ := jsonscan.Get(property, "items"); member(items, "type") == "string" {
+			return nil
+		}
+	}
+	return fmt.Errorf("its schema is %s, want a string, a number, a boolean or a list of strings", property)
+}
+
+// member gives a string member of an object, "" if it has none.
+func member(object []byte, key string) string {
+	raw, _ := jsonscan.Get(object, key)
+	return unquoted(raw)
+}
+
+// unquoted gives the text of a string, and any other value as it stands.
+func unquoted(raw []byte) string {
+	if s, err := jsonscan.Unquote(raw); err == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// names gives the arguments' names, in the order of their declaration.
+func (a *textArguments) names() []string {
+	names := make([]string, len(a.list))
+	for i, arg := range a.list {
+		names[i] = arg.name
+	}
+	return names
+}
+
+// find gives an argument by its name, or nil.
+func (a *textArguments) find(name string) *textArgument {
+	if i := slices.IndexFunc(a.list, func(g textArgument) bool { return g.name == name }); i >= 0 {
+		return &a.list[i]
+	}
+	return nil
+}
+
+// completers gives the completion of those arguments whose values are known.
+func (a *textArguments) completers() map[string]CompleteFunc {
+	funcs := map[string]CompleteFunc{}
+	for _, arg := range a.list {
+		if arg.values != nil {
+			funcs[arg.name] = completeFrom(arg.values)
+		}
+	}
+	return funcs
+}
+
+// appendMember appends an argument as a member of an object: a string or, for a list, []string. What is not of the
+// argument's type stays a string, which the schema then refuses in its own words. An empty text for an optional number
+// or boolean is a form's field that was left empty, and no value.
+func (a *textArguments) appendMember(dst []byte, name string, value any) []byte {
+	arg := a.find(name)
+	text, isText := value.(string)
+	if isText && text == "" && arg != nil && arg.kind != "string" && !arg.required {
+		return dst
+	}
+	if len(dst) > 1 {
+		dst = append(dst, ',')
+	}
+	dst = append(jsonscan.AppendQuote(dst, name), ':')
+	switch {
+	case !isText:
+		return appendTexts(dst, value.([]string))
+	case arg != nil && isLiteral(arg.kind, text):
+		return append(dst, text...)
+	}
+	return jsonscan.AppendQuote(dst, text)
+}
+
+// isLiteral reports whether a text is the JSON of a type that is written without quotes.
+func isLiteral(kind, text string) bool {
+	switch kind {
+	case "integer", "number":
+		return text == strings.TrimSpace(text) && jsonscan.Kind([]byte(text)) == '0' && jsonscan.Valid([]byte(text), jsonscan.Limits{}) == nil
+	case "boolean":
+		return text == "true" || text == "false"
+	}
+	return false
+}
+
+func appendTexts(dst []byte, texts []string) []byte {
+	dst = append(dst, '[')
+	for i, text := range texts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsonscan.AppendQuote(dst, text)
+	}
+	return append(dst, ']')
+}
+
+// check gives the arguments of a request, an object of strings or nil, as JSON of their types.
+func (a *textArguments) check(texts stdjson.RawMessage) (stdjson.RawMessage, error) {
+	object := []byte{'{'}
+	for name, value := range jsonscan.Members(texts) {
+		text, err := jsonscan.Unquote(value)
+		if err != nil {
+			return nil, fmt.Errorf("want strings, %.128q is none", name)
+		}
+		object = a.appendMember(object, string(name), text)
+	}
+	return a.settle(append(object, '}'))
+}
+
+// settle gives the arguments their defaults, and checks them.
+func (a *textArguments) settle(object stdjson.RawMessage) (stdjson.RawMessage, error) {
+	object = a.schema.ApplyDefaults(object)
+	return object, a.schema.Validate(object)
+}

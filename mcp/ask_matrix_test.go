@@ -1,0 +1,542 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// An answering client keeps what it was asked and answers each question with what comes next.
+type answering struct {
+	asked   []string // the params, with the method in front
+	answers []any    // the last one again and again; an error is a refusal
+}
+
+func (a *answering) answer(method string, params json.RawMessage) (any, error) {
+	next := a.answers[min(len(a.asked), len(a.answers)-1)]
+	a.asked = append(a.asked, method+" "+string(params))
+	if err, ok := next.(error); ok {
+		return nil, err
+	}
+	return next, nil
+}
+
+// answers makes a client answer with the given results.
+func answers(c *mcptest.Client, results ...any) *answering {
+	a := &answering{answers: results}
+	c.Options.Answer = a.answer
+	return a
+}
+
+func filled(content object) object { return object{"action": "accept", "content": content} }
+
+// outcome calls a tool and gives its text, or the error in short.
+func outcome(t *testing.T, c *mcptest.Client, tool string) string {
+	t.Helper()
+	raw, err := c.Try("tools/call", object{"name": tool})
+	if err != nil {
+		return fmt.Sprintf("%d %s %s", err.Code, err.Message, err.Data)
+	}
+	return decode[toolResult](t, raw).text()
+}
+
+// addAsk adds a tool that asks for a T and says what came of it.
+func addAsk[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
+	addTool(s, name, func(ctx context.Context) (string, error) {
+		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
+		if err != nil {
+			return "", err
+		}
+		b, err := json.Marshal(v)
+		return string(b), err
+	})
+}
+
+// ELI-08, ELI-09, T-43: each form in the words of each revision that has it. The client of the test holds them against
+// the schema.
+func TestELI08_FormsInEveryRevision(t *testing.T) {
+	type everything struct {
+		Text  string   `json:"text" jsonschema:"some text,minLength=1,default=hello"`
+		Mail  string   `json:"mail,omitempty" jsonschema:"format=email"`
+		Count int      `json:"count" jsonschema:"minimum=1,maximum=9,default=3"`
+		Score float64  `json:"score,omitempty"`
+		Sure  bool     `json:"sure" jsonschema:"default=true"`
+		Color color    `json:"color" jsonschema:"default=red"`
+		Size  string   `json:"size" jsonschema:"enum=s|l,titles=Small|Large"`
+		_     struct{} // a form has named fields only
+	}
+	type several struct {
+		Colors []color  `json:"colors" jsonschema:"minItems=1"`
+		Sizes  []string `json:"sizes,omitempty" jsonschema:"enum=s|l,titles=Small|Large"`
+	}
+	s := newServer(t, nil)
+	addAsk[bool](s, "one", nil)
+	addAsk[everything](s, "struct", nil)
+	addAsk[several](s, "several", nil)
+	addAsk[map[string]string](s, "named", &mcp.AskOptions{Schema: json.RawMessage(
+		`{"type":"object","properties":{"n":{"type":"string","enum":["a","b"],"enumNames":["A","B"]}}}`)})
+	one := `"requestedSchema":{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`
+	enumOld := `"size":{"type":"string","enum":["s","l"],"enumNames":["Small","Large"]}`
+	enumNew := `"size":{"type":"string","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]}`
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		if !c.Since("2025-06-18") {
+			for _, tool := range []string{"one", "struct", "several", "named"} {
+				if got := outcome(t, c, tool); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "elicitation") {
+					t.Errorf("%s: got %s", tool, got)
+				}
+			}
+			return
+		}
+		asks := func(tool string, answer object, want string, forms ...string) {
+			t.Helper()
+			a := answers(c, filled(answer))
+			if got := outcome(t, c, tool); got != want {
+				t.Errorf("%s: got %s, want %s", tool, got, want)
+			}
+			for _, form := range forms {
+				if len(a.asked) != 1 || !strings.Contains(a.asked[0], form) {
+					t.Errorf("%s: asked %s, want %s", tool, a.asked, form)
+				}
+			}
+			if mode := c.Since("2025-11-25"); len(a.asked) != 1 || strings.Contains(a.asked[0], `"mode":"form"`) != mode {
+				t.Errorf("T-08: %s: asked %s", tool, a.asked)
+			}
+		}
+		enum, defaults := enumNew, []string{`"default":"hello"`, `"default":3`, `"default":"red"`}
+		if !c.Since("2025-11-25") {
+			enum, defaults = enumOld, nil
+		}
+		asks("one", object{"value": true}, "true", one)
+		asks("struct", object{"size": "l", "text": "x"},
+			`{"text":"x","count":3,"sure":true,"color":"red","size":"l"}`, append(defaults, enum, `"default":true`)...)
+		asks("named", object{"n": "b"}, `{"n":"b"}`, `"enum":["a","b"],"enumNames":["A","B"]`)
+		if c.Since("2025-11-25") {
+			asks("several", object{"colors": []string{"red", "blue"}, "sizes": []string{"s"}}, `{"colors":["red","blue"],"sizes":["s"]}`,
+				`{"type":"string","enum":["red","green","blue"]}`, `"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
+			return
+		}
+		a := answers(c, filled(nil))
+		if got := outcome(t, c, "several"); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
+			t.Errorf("several: got %s, asked %s", got, a.asked)
+		}
+	})
+}
+
+func TestELI10_WhatUsersDo(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "ask", func(ctx context.Context) (string, error) {
+		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
+		return fmt.Sprint(errors.Is(err, mcp.ErrDeclined), errors.Is(err, mcp.ErrCancelled), err == nil), nil
+	})
+	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), nil, func(t *testing.T, c *mcptest.Client) {
+		for _, test := range []struct {
+			want   string
+			answer []any
+		}{
+			{"true false false", []any{object{"action": "decline"}}},
+			{"false true false", []any{object{"action": "cancel", "content": nil}}},
+			{"false false true", []any{filled(object{"value": true})}},
+			// ELI-25: what does not fit is asked again.
+			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}), filled(object{"value": true})}},
+		} {
+			a := answers(c, test.answer...)
+			if got := outcome(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
+				t.Errorf("%v: got %s after %d questions, want %s", test.answer, got, len(a.asked), test.want)
+			}
+		}
+		answers(c, object{"action": "maybe"}) // MRTR-17
+		if got := outcome(t, c, "ask"); !strings.HasPrefix(got, "-32602 ") {
+			t.Errorf("malformed: got %s", got)
+		}
+		answers(c, errors.New("the dialog is broken"))
+		want := "false true false"
+		if c.Modern() { // it does not come back
+			want = "-32603 the dialog is broken "
+		}
+		if got := outcome(t, c, "ask"); got != want {
+			t.Errorf("failure of the client: got %s, want %s", got, want)
+		}
+	})
+}
+
+func TestELI33_PagesInEveryRevision(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "page", func(ctx context.Context) (string, error) {
+		err := mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
+		if errors.Is(err, mcp.ErrUnsupported) {
+			return "pay by phone", nil
+		}
+		return fmt.Sprint(err), nil
+	})
+	addTool(s, "only_page", func(ctx context.Context) (string, error) {
+		return "", mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		a := answers(c, object{"action": "accept"})
+		got, unhandled := outcome(t, c, "page"), outcome(t, c, "only_page")
+		if !c.Since("2025-11-25") {
+			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") || !strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
+				t.Errorf("got %s, %s, asked %s", got, unhandled, a.asked)
+			}
+			return
+		}
+		if got != "<nil>" || unhandled != "" || len(a.asked) != 2 {
+			t.Fatalf("got %s, %s, asked %s", got, unhandled, a.asked)
+		}
+		p := decode[mcp.ElicitParams](t, json.RawMessage(strings.TrimPrefix(a.asked[0], "elicitation/create ")))
+		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." || (p.ElicitationID != "") == c.Modern() {
+			t.Errorf("asked %s", a.asked[0])
+		}
+		answers(c, object{"action": "decline"})
+		if got := outcome(t, c, "page"); !strings.Contains(got, "declined") {
+			t.Errorf("declined: got %s", got)
+		}
+	})
+}
+
+// ELI-04, MRTR-05: what the client did not declare is not asked, and can be told from a refusal.
+func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
+	s := newServer(t, nil)
+	ask := func(name string, q func() mcp.Question) {
+		addTool(s, name, func(ctx context.Context) (string, error) {
+			err := mcp.AskAll(ctx, q())
+			if !errors.Is(err, mcp.ErrUnsupported) {
+				return "", fmt.Errorf("asked: %w", err)
+			}
+			return "", err
+		})
+	}
+	hello := []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("hello"))}
+	sample := func(p *mcp.SampleParams) func() mcp.Question {
+		return func() mcp.Question { return mcp.SampleQuestion("a", p, new(*mcp.SampleResult)) }
+	}
+	ask("form", func() mcp.Question { return mcp.FormQuestion("a", "?", new(bool), nil) })
+	ask("url", func() mcp.Question { return mcp.URLQuestion("a", "https://example.com", "?") })
+	ask("roots", func() mcp.Question { return mcp.RootsQuestion("a", new([]mcp.Root)) })
+	ask("sample", sample(&mcp.SampleParams{Messages: hello, MaxTokens: 1}))
+	ask("tools", sample(&mcp.SampleParams{Messages: hello, MaxTokens: 1, Tools: []*mcp.Tool{{Name: "x"}}}))
+	ask("context", sample(&mcp.SampleParams{Messages: hello, MaxTokens: 1, IncludeContext: "allServers"}))
+	for _, client := range []struct {
+		caps  object
+		lacks map[string]string // tool → required capabilities
+	}{
+		{object{}, map[string]string{
+			"form": `{"elicitation":{}}`, "url": `{"elicitation":{"url":{}}}`, "roots": `{"roots":{}}`,
+			"sample": `{"sampling":{}}`, "tools": `{"sampling":{}}`, "context": `{"sampling":{}}`,
+		}},
+		{object{"elicitation": object{}, "sampling": object{}}, map[string]string{
+			"url": `{"elicitation":{"url":{}}}`, "tools": `{"sampling":{"tools":{}}}`, "context": `{"sampling":{"context":{}}}`,
+		}},
+		{object{"elicitation": object{"url": object{}}}, map[string]string{"form": `{"elicitation":{"form":{}}}`}},
+	} {
+		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps}, func(t *testing.T, c *mcptest.Client) {
+			a := answers(c, errors.New("nothing may be asked"))
+			for tool, required := range client.lacks {
+				_, err := c.Try("tools/call", object{"name": tool})
+				code := mcp.CodeInvalidRequest
+				if c.Modern() {
+					code = mcp.CodeMissingCapability // META-12
+				}
+				wantCode(t, tool, err, code)
+				if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
+					t.Errorf("%s: got %s, want %s", tool, err.Data, required)
+				}
+			}
+			if len(a.asked) > 0 {
+				t.Errorf("asked %s", a.asked)
+			}
+		})
+	}
+}
+
+func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
+	s := newServer(t, nil)
+	add := func(name string, p mcp.SampleParams) {
+		p.MaxTokens = 10
+		addTool(s, name, func(ctx context.Context) (string, error) {
+			res, err := mcp.Sample(ctx, "a", &p)
+			if errors.Is(err, mcp.ErrUnsupported) {
+				return "unsupported", nil
+			}
+			if err != nil {
+				return "", err
+			}
+			return res.Model + ": " + res.Text(), nil
+		})
+	}
+	parts := []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("one"), &mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
+	add("plain", mcp.SampleParams{Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("hello"))}, SystemPrompt: "Be kind.",
+		ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "m"}}}})
+	add("parts", mcp.SampleParams{Messages: parts})
+	add("audio", mcp.SampleParams{Messages: []mcp.SampleMessage{says(mcp.RoleUser, &mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
+	add("tools", mcp.SampleParams{
+		Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"))},
+		Tools:    []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		sampled := object{"role": "assistant", "model": "test", "stopReason": "endTurn", "content": object{"type": "text", "text": "hi"}}
+		for tool, since := range map[string]string{"plain": "2024-11-05", "parts": "2024-11-05", "audio": "2025-03-26", "tools": "2025-11-25"} {
+			a := answers(c, sampled)
+			want := "test: hi"
+			if !c.Since(since) {
+				want = "unsupported"
+			}
+			if got := outcome(t, c, tool); got != want || (len(a.asked) == 1) != c.Since(since) {
+				t.Errorf("%s: got %s, want %s, asked %s", tool, got, want, a.asked)
+			}
+			if tool == "parts" { // SAMP-16, SAMP-17
+				messages := strings.Count(a.asked[0], `"role"`)
+				if split := !c.Since("2025-11-25"); split != (messages == 2) {
+					t.Errorf("asked %s", a.asked[0])
+				}
+			}
+		}
+		if c.Since("2025-11-25") {
+			answers(c, object{"role": "assistant", "model": "test", "content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
+			if got := outcome(t, c, "plain"); got != "test: hi" {
+				t.Errorf("content in parts: got %s", got)
+			}
+		}
+		answers(c, object{"role": "assistant", "model": "test"}) // no content
+		if got := outcome(t, c, "plain"); !strings.HasPrefix(got, "-32602 ") {
+			t.Errorf("malformed: got %s", got)
+		}
+		answers(c, &mcp.Error{Code: -1, Message: "User rejected sampling request"}) // SAMP-09, SAMP-21
+		if got := outcome(t, c, "plain"); !strings.HasPrefix(got, "-1 ") || !strings.Contains(got, "User rejected") {
+			t.Errorf("refused: got %s", got)
+		}
+	})
+}
+
+func TestROOT_RootsInEveryRevision(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "roots", func(ctx context.Context) (string, error) {
+		roots, err := mcp.Roots(ctx)
+		return fmt.Sprint(roots), err
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		a := answers(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
+		if got := outcome(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" || !slices.Equal(a.asked, []string{"roots/list "}) {
+			t.Errorf("got %s, asked %q", got, a.asked)
+		}
+		for _, wrong := range []any{object{}, object{"roots": []any{object{"uri": "https://example.com"}}}} {
+			answers(c, wrong)
+			if got := outcome(t, c, "roots"); !strings.HasPrefix(got, "-32602 ") {
+				t.Errorf("%v: got %s", wrong, got)
+			}
+		}
+		answers(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"}) // ROOT-05, ROOT-06
+		if got := outcome(t, c, "roots"); !strings.Contains(got, "no roots") {
+			t.Errorf("refused: got %s", got)
+		}
+	})
+}
+
+func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "all", func(ctx context.Context) (string, error) {
+		var name string
+		var roots []mcp.Root
+		var thought *mcp.SampleResult
+		err := mcp.AskAll(ctx,
+			mcp.FormQuestion("name", "Who?", &name, nil),
+			mcp.RootsQuestion("roots", &roots),
+			mcp.SampleQuestion("thought", &mcp.SampleParams{MaxTokens: 1, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
+		)
+		if errors.Is(err, mcp.ErrUnsupported) {
+			return "unsupported", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		return name + " " + roots[0].Name + " " + thought.Text(), nil
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		asked := 0
+		answer := c.Options.Answer
+		c.Options.Answer = func(method string, params json.RawMessage) (any, error) {
+			asked++
+			if method == "elicitation/create" {
+				return filled(object{"value": "Ada"}), nil
+			}
+			return answer(method, params)
+		}
+		want, questions := "Ada work sampled", 3
+		if !c.Since("2025-06-18") {
+			want, questions = "unsupported", 0 // one that cannot be asked keeps the others back
+		}
+		if got := outcome(t, c, "all"); got != want || asked != questions {
+			t.Errorf("got %s after %d questions, want %s after %d", got, asked, want, questions)
+		}
+		if rounds := strings.Count(c.Transcript(), `"tools/call"`); c.Modern() && rounds != 2 {
+			t.Errorf("%d round trips, want one of questions", rounds)
+		}
+	})
+}
+
+// MRTR-16: many rounds, in which effects happen once and progress rises.
+func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
+	const rounds = 10
+	s := newServer(t, nil)
+	effects := 0
+	addTool(s, "many", func(ctx context.Context) (string, error) {
+		var all []string
+		for i := range rounds {
+			mcp.Progress(ctx, float64(i+1), rounds, "")
+			_, err := mcp.Once(ctx, fmt.Sprint("once", i), func(context.Context) (int, error) { effects++; return effects, nil })
+			if err != nil {
+				return "", err
+			}
+			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.SampleParams{MaxTokens: 1, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("?"))}})
+			if err != nil {
+				return "", err
+			}
+			all = append(all, answer.Text())
+		}
+		return strings.Join(all, " "), nil
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		effects = 0
+		n := 0
+		c.Options.Answer = func(string, json.RawMessage) (any, error) {
+			n++
+			return object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": fmt.Sprint(n)}}, nil
+		}
+		notes := following(t, c, "many", 1)
+		if text := decode[toolResult](t, lastResult(t, c)).text(); text != "1 2 3 4 5 6 7 8 9 10" || effects != rounds {
+			t.Errorf("got %s, %d effects", text, effects)
+		}
+		for i, p := range notes {
+			if *p.Progress != float64(i+1) {
+				t.Errorf("note %d is of %v", i, *p.Progress)
+			}
+		}
+		if len(notes) != rounds {
+			t.Errorf("%d notes, want %d", len(notes), rounds)
+		}
+	})
+}
+
+// lastResult gives the last result that the server sent.
+func lastResult(t *testing.T, c *mcptest.Client) json.RawMessage {
+	t.Helper()
+	text := c.Transcript()
+	line, _, _ := strings.Cut(text[strings.LastIndex(text, "-- server --\n")+len("-- server --\n"):], "\n")
+	return decode[struct{ Result json.RawMessage }](t, json.RawMessage(line)).Result
+}
+
+// T8, MRTR-11: answers to calls that ask at the same time, on one connection, reach each its own.
+func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
+	s := newServer(t, nil)
+	type echoIn struct {
+		Word string `json:"word"`
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in echoIn) (string, error) {
+		res, err := mcp.Sample(ctx, "same key", &mcp.SampleParams{MaxTokens: 1, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
+		if err != nil {
+			return "", err
+		}
+		return res.Text(), nil
+	})
+	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		c.Options.Answer = func(_ string, params json.RawMessage) (any, error) {
+			p := decode[mcp.SampleParams](t, params)
+			return mcp.SampleResult{Role: mcp.RoleAssistant, Model: "m", Content: p.Messages[0].Content}, nil
+		}
+		calls := map[string]*mcptest.Pending{}
+		for i := range 20 {
+			word := fmt.Sprint("word", i)
+			calls[word] = c.Send("tools/call", object{"name": "echo", "arguments": object{"word": word}})
+		}
+		for word, p := range calls {
+			if m := p.Wait(); m.Error != nil || decode[toolResult](t, m.Result).text() != word {
+				t.Errorf("%s: got %s, %v", word, m.Result, m.Error)
+			}
+		}
+	})
+}
+
+// MRTR-24: nothing waits at the server for a modern client. In a session a question may be cancelled with its request.
+func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
+	s := newServer(t, nil)
+	runs := 0
+	addTool(s, "ask", func(ctx context.Context) (string, error) {
+		runs++
+		_, err := mcp.Roots(ctx)
+		return "done", err
+	})
+	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		runs = 0
+		asked, release := make(chan bool), make(chan bool)
+		c.Options.Answer = func(string, json.RawMessage) (any, error) {
+			asked <- true
+			<-release
+			return object{"roots": []any{}}, nil
+		}
+		p := c.Send("tools/call", object{"name": "ask"})
+		<-asked
+		p.Cancel("too slow")
+		synctest.Wait()
+		close(release) // the answer comes too late
+		synctest.Wait()
+		if p.Answered() || runs != 1 {
+			t.Errorf("answered: %v, %d runs", p.Answered(), runs)
+		}
+		c.Options.Answer = func(string, json.RawMessage) (any, error) { return object{"roots": []any{}}, nil }
+		if got := outcome(t, c, "ask"); got != "done" {
+			t.Errorf("afterwards: got %s", got)
+		}
+	})
+}
+
+func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
+	s := newServer(t, nil)
+	rounds := 0
+	addTool(s, "endless", func(ctx context.Context) (string, error) {
+		for i := range rounds + 1 {
+			if _, err := mcp.Ask[string](ctx, fmt.Sprint(i), "And then?", nil); err != nil {
+				rounds++
+				return "", err
+			}
+		}
+		return "", nil
+	})
+	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		if !c.Since("2025-06-18") {
+			return
+		}
+		rounds = 0
+		answers(c, filled(object{"value": "x"}))
+		if got := outcome(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
+			t.Errorf("got %s after %d rounds", got, rounds)
+		}
+	})
+}
+
+// The questions of both eras are the same but for what the revisions call differently.
+func TestELI06_BothErasAskTheSame(t *testing.T) {
+	s := newServer(t, nil)
+	addAsk[color](s, "ask", &mcp.AskOptions{Default: "green"})
+	var asked []string
+	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"}, {Transport: mcptest.InMemory, Revision: mcptest.Modern}}
+	mcptest.RunOn(t, s, on, nil, func(t *testing.T, c *mcptest.Client) {
+		a := answers(c, filled(object{}))
+		if got := outcome(t, c, "ask"); got != `"green"` {
+			t.Errorf("got %s", got)
+		}
+		asked = append(asked, a.asked...)
+	})
+	if len(asked) != 2 || asked[0] != asked[1] {
+		t.Errorf("asked %s", cmp.Diff(asked[0], asked[1]))
+	}
+}

@@ -1,0 +1,675 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// everything is what a client declares that can answer any question.
+const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
+
+// A peer is a client that sends requests by hand, straight to a handler.
+type peer struct {
+	testing.TB
+	handler   mcp.Handler
+	revision  string // default: the newest
+	caps      string // default: everything
+	principal *mcp.Principal
+	notify    func(method string, params json.RawMessage)
+}
+
+// A reply is what a peer gets.
+type reply struct {
+	ResultType    string
+	InputRequests map[string]mcp.InputRequest
+	RequestState  string
+	Content       []struct{ Type, Text string }
+	IsError       bool
+	Err           *jsonrpc.Error `json:"-"`
+}
+
+// text is the text of a finished tool call.
+func (r reply) text() string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+func (r reply) keys() (keys []string) {
+	for _, k := range []string{"a", "b", "c", "d", "roots"} {
+		if _, ok := r.InputRequests[k]; ok {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// send sends one request; members are name, value, name, value.
+func (p *peer) send(method string, members ...any) reply {
+	p.Helper()
+	revision, caps := p.revision, p.caps
+	if revision == "" {
+		revision = "2026-07-28"
+	}
+	if caps == "" {
+		caps = everything
+	}
+	params := map[string]any{"_meta": map[string]any{
+		"io.modelcontextprotocol/protocolVersion":    revision,
+		"io.modelcontextprotocol/clientCapabilities": json.RawMessage(caps),
+		"progressToken": 7,
+	}}
+	for i := 0; i < len(members); i += 2 {
+		if members[i+1] != nil && members[i+1] != "" {
+			params[members[i].(string)] = members[i+1]
+		}
+	}
+	raw, err := json.Marshal(params)
+	if err != nil {
+		p.Fatal(err)
+	}
+	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, raw))
+	if err != nil {
+		p.Fatal(err)
+	}
+	req.Principal = p.principal
+	req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
+		if p.notify != nil {
+			p.notify(method, params)
+		}
+		return nil
+	}
+	msg := mcp.Answer(p.Context(), p.handler, req)
+	if msg.Error != nil {
+		return reply{Err: msg.Error}
+	}
+	var r reply
+	if err := json.Unmarshal(msg.Result, &r); err != nil {
+		p.Fatalf("%v: %s", err, msg.Result)
+	}
+	return r
+}
+
+// call calls a tool. Args and answers are JSON objects, state is what the last reply brought; all may be empty.
+func (p *peer) call(tool, args, answers, state string) reply {
+	p.Helper()
+	raw := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return json.RawMessage(s)
+	}
+	return p.send("tools/call", "name", tool, "arguments", raw(args), "inputResponses", raw(answers), "requestState", state)
+}
+
+// handle gives a peer of a server with the single tool "t".
+func handle(t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error)) *peer {
+	s := mcp.NewServer("test", "1", opts)
+	mcp.AddTool(s, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}, f)
+	return &peer{TB: t, handler: s}
+}
+
+// quiet is a log that nobody reads.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// accept is the answer of a user who filled in a form.
+func accept(content string) string { return `{"action":"accept","content":` + content + `}` }
+
+type named struct {
+	Name string `json:"name" jsonschema:"your name,minLength=1"`
+}
+
+func TestMRTR01_AQuestionEndsTheRunAndTheAnswerStartsItAgain(t *testing.T) {
+	runs := 0
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		runs++
+		who, err := mcp.Ask[named](ctx, "a", "Who are you?", nil)
+		if err != nil {
+			return "", err
+		}
+		return "Hello, " + who.Name, nil
+	})
+	r := p.call("t", "", "", "")
+	if r.Err != nil || r.ResultType != "input_required" || r.RequestState == "" || len(r.Content) != 0 {
+		t.Fatalf("first round: got %+v", r)
+	}
+	want := map[string]mcp.InputRequest{"a": {Method: "elicitation/create", Params: json.RawMessage(`{"mode":"form","message":"Who are you?",` +
+		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string","description":"your name","minLength":1}},"required":["name"]}}`)}}
+	if diff := cmp.Diff(want, r.InputRequests, cmp.Transformer("text", func(m json.RawMessage) string { return string(m) })); diff != "" {
+		t.Errorf("question (-want +got):\n%s", diff)
+	}
+	r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
+	if r.ResultType != "complete" || r.text() != "Hello, Ada" || runs != 2 {
+		t.Errorf("second round: got %+v after %d runs", r, runs)
+	}
+}
+
+func TestMRTR16_EarlierAnswersTravelInTheState(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		sum := 0
+		for _, key := range []string{"a", "b", "c"} {
+			n, err := mcp.Ask[int](ctx, key, "How many "+key+"?", nil)
+			if err != nil {
+				return "", err
+			}
+			sum += n
+		}
+		return fmt.Sprint(sum), nil
+	})
+	states := map[string]bool{}
+	r := p.call("t", `{"x":1}`, "", "")
+	for i, key := range []string{"a", "b", "c"} {
+		if diff := cmp.Diff([]string{key}, r.keys()); diff != "" {
+			t.Fatalf("round %d asks (-want +got):\n%s", i, diff)
+		}
+		states[r.RequestState] = true
+		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, accept(fmt.Sprintf(`{"value":%d}`, i+1))), r.RequestState)
+	}
+	if r.text() != "6" || len(states) != 3 {
+		t.Errorf("got %+v and %d different states", r, len(states))
+	}
+}
+
+func TestMRTR_QuestionsWinOverWhateverAHandlerReturns(t *testing.T) {
+	for name, f := range map[string]func(ctx context.Context) (string, error){
+		"swallowed error": func(ctx context.Context) (string, error) {
+			_, _ = mcp.Ask[bool](ctx, "a", "Go on?", nil)
+			return "done", nil
+		},
+		"another error": func(ctx context.Context) (string, error) {
+			_, _ = mcp.Ask[bool](ctx, "a", "Go on?", nil)
+			return "", errors.New("broken")
+		},
+		"protocol error": func(ctx context.Context) (string, error) {
+			_, _ = mcp.Ask[bool](ctx, "a", "Go on?", nil)
+			return "", mcp.Errorf(mcp.CodeInvalidParams, "no")
+		},
+		"wrapped error": func(ctx context.Context) (string, error) {
+			_, err := mcp.Ask[bool](ctx, "a", "Go on?", nil)
+			return "", fmt.Errorf("deploy: %w", err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) { return f(ctx) })
+			if r := p.call("t", "", "", ""); r.ResultType != "input_required" {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestMRTR_AToolWithStructuredResultsAsks(t *testing.T) {
+	type out struct {
+		Name color `json:"name"`
+	}
+	s := mcp.NewServer("test", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "typed"}, func(ctx context.Context, _ struct{}) (out, error) {
+		_, _ = mcp.Ask[named](ctx, "a", "Who?", nil)
+		return out{}, nil // a color that its schema refuses
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "raw", OutputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(ctx context.Context, _ struct{}) (*mcp.ToolResult, error) {
+			_, _ = mcp.Ask[named](ctx, "a", "Who?", nil)
+			return &mcp.ToolResult{}, nil
+		})
+	p := &peer{TB: t, handler: s}
+	for _, tool := range []string{"typed", "raw"} {
+		if r := p.call(tool, "", "", ""); r.ResultType != "input_required" {
+			t.Errorf("%s: got %+v", tool, r)
+		}
+	}
+}
+
+func TestMRTR_MiddlewareMayRunAHandlerTwice(t *testing.T) {
+	twice := func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if _, err := next.ServeMCP(ctx, req); err != nil {
+				return nil, err
+			}
+			return next.ServeMCP(ctx, req)
+		})
+	}
+	n := 0
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		n++
+		if _, err := mcp.Once(ctx, "once", func(context.Context) (int, error) { return n, nil }); err != nil {
+			return "", err
+		}
+		_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Run %d?", n), nil)
+		return "done", err
+	})
+	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || !strings.Contains(string(r.InputRequests["a"].Params), "Run 2?") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
+	form := func(ctx context.Context) error { _, err := mcp.Ask[bool](ctx, "a", "Sure?", nil); return err }
+	page := func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") }
+	sample := func(p mcp.SampleParams) func(ctx context.Context) error {
+		p.MaxTokens = 10
+		if p.Messages == nil {
+			p.Messages = []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("hi")}}}
+		}
+		return func(ctx context.Context) error { _, err := mcp.Sample(ctx, "a", &p); return err }
+	}
+	roots := func(ctx context.Context) error { _, err := mcp.Roots(ctx); return err }
+	several := func(ctx context.Context) error {
+		var colors []color
+		return mcp.AskAll(ctx, mcp.FormQuestion("a", "Which?", &colors, nil))
+	}
+	audio := []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
+	for _, test := range []struct {
+		name, revision, caps string
+		ask                  func(context.Context) error
+		required             string // of the capabilities, or the message if there are none
+	}{
+		{"form", "", `{}`, form, `{"elicitation":{}}`},
+		{"form, only URL", "", `{"elicitation":{"url":{}}}`, form, `{"elicitation":{"form":{}}}`},
+		{"form, before elicitation", "2025-03-26", everything, form, `{"elicitation":{}}`},
+		{"URL", "", `{"elicitation":{}}`, page, `{"elicitation":{"url":{}}}`},
+		{"URL, before its revision", "2025-06-18", everything, page, `{"elicitation":{"url":{}}}`},
+		{"multiple choice, before its revision", "2025-06-18", everything, several, "protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
+		{"sampling", "", `{"elicitation":{}}`, sample(mcp.SampleParams{}), `{"sampling":{}}`},
+		{"sampling with tools", "", `{"sampling":{}}`, sample(mcp.SampleParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with a tool choice", "", `{"sampling":{}}`, sample(mcp.SampleParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with context", "", `{"sampling":{}}`, sample(mcp.SampleParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
+		{"sampling of audio, before its revision", "2024-11-05", everything, sample(mcp.SampleParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
+		{"roots", "", `{}`, roots, `{"roots":{}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			handled := false
+			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+				err := test.ask(ctx)
+				if !errors.Is(err, mcp.ErrUnsupported) {
+					t.Errorf("got error %v", err)
+				}
+				if handled {
+					return "without", nil
+				}
+				return "", err
+			})
+			p.revision, p.caps = test.revision, test.caps
+			r := p.call("t", "", "", "")
+			if r.Err == nil {
+				t.Fatalf("got %+v", r)
+			}
+			want, code := test.required, mcp.CodeInvalidRequest
+			got := r.Err.Message
+			if strings.HasPrefix(want, "{") {
+				want, got, code = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data), mcp.CodeMissingCapability
+			}
+			if got != want || r.Err.Code != code {
+				t.Errorf("got %d %s, want %d %s", r.Err.Code, got, code, want)
+			}
+			handled = true
+			if r := p.call("t", "", "", ""); r.text() != "without" {
+				t.Errorf("a handler that does without: got %+v", r)
+			}
+		})
+	}
+}
+
+func TestMRTR05_OneThatCannotBeAskedKeepsTheOthersBack(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		var ok bool
+		var roots []mcp.Root
+		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Sure?", &ok, nil), mcp.RootsQuestion("b", &roots))
+		return fmt.Sprint(errors.Is(err, mcp.ErrUnsupported)), nil
+	})
+	p.caps = `{"elicitation":{}}`
+	if r := p.call("t", "", "", ""); r.text() != "true" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
+	swallow := func(ask func(ctx context.Context) error) *peer {
+		return handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+			_ = ask(ctx)
+			return "swallowed", nil
+		})
+	}
+	form := swallow(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
+	page := swallow(func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") })
+	sample := swallow(func(ctx context.Context) error {
+		_, err := mcp.Sample(ctx, "a", &mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("hi")}}}})
+		return err
+	})
+	roots := swallow(func(ctx context.Context) error {
+		var r []mcp.Root
+		return mcp.AskAll(ctx, mcp.RootsQuestion("a", &r))
+	})
+	for _, test := range []struct {
+		name   string
+		peer   *peer
+		answer string
+	}{
+		{"form, number", form, `12345`},
+		{"form, null", form, `null`},
+		{"form, no action", form, `{"content":{"name":"x"}}`},
+		{"form, unknown action", form, `{"action":"maybe"}`},
+		{"form, action in capitals", form, `{"Action":"accept"}`},
+		{"form, content of a list", form, `{"action":"accept","content":[]}`},
+		{"URL, string", page, `"accept"`},
+		{"sampling, no role", sample, `{"model":"m","content":{"type":"text","text":"x"}}`},
+		{"sampling, unknown role", sample, `{"role":"system","model":"m","content":{"type":"text","text":"x"}}`},
+		{"sampling, no model", sample, `{"role":"assistant","content":{"type":"text","text":"x"}}`},
+		{"sampling, no content", sample, `{"role":"assistant","model":"m"}`},
+		{"sampling, content of null", sample, `{"role":"assistant","model":"m","content":null}`},
+		{"sampling, content of a link", sample, `{"role":"assistant","model":"m","content":{"type":"resource_link","uri":"a:b","name":"n"}}`},
+		{"sampling, unknown content", sample, `{"role":"assistant","model":"m","content":[{"type":"smell"}]}`},
+		{"sampling, tool use without input", sample, `{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"n"}}`},
+		{"roots, none", roots, `{}`},
+		{"roots, string", roots, `{"roots":"file:///"}`},
+		{"roots, another scheme", roots, `{"roots":[{"uri":"https://example.com/"}]}`},
+		{"roots, not a URI", roots, `{"roots":[{"uri":"file://%zz"}]}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			first := test.peer.call("t", "", "", "")
+			for _, state := range []string{first.RequestState, ""} {
+				r := test.peer.call("t", "", `{"a":`+test.answer+`}`, state)
+				if r.Err == nil || r.Err.Code != mcp.CodeInvalidParams || !strings.HasPrefix(r.Err.Message, "params.inputResponses: ") {
+					t.Errorf("got %+v", r)
+				}
+			}
+		})
+	}
+}
+
+func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
+	p := handle(t, nil, greet)
+	r := p.call("t", "", "", "")
+	answers := `{"zzz":12345,"a":` + accept(`{"name":"Ada"}`) + `,"b":` + accept(`{"name":"Bob"}`) + `}`
+	for _, state := range []string{r.RequestState, ""} {
+		if r := p.call("t", "", answers, state); r.text() != "Ada" {
+			t.Errorf("got %+v", r)
+		}
+	}
+}
+
+func greet(ctx context.Context, _ json.RawMessage) (string, error) {
+	who, err := mcp.Ask[named](ctx, "a", "Who?", nil)
+	return who.Name, err
+}
+
+func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
+	p := handle(t, nil, greet)
+	first := p.call("t", "", "", "")
+	for name, answers := range map[string]string{
+		"none":              "",
+		"empty":             `{}`,
+		"another key":       `{"b":` + accept(`{"name":"Ada"}`) + `}`,
+		"no content":        `{"a":{"action":"accept"}}`,
+		"a field missing":   `{"a":` + accept(`{}`) + `}`,
+		"of the wrong type": `{"a":` + accept(`{"name":5}`) + `}`,
+		"against a bound":   `{"a":` + accept(`{"name":""}`) + `}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			again := p.call("t", "", answers, first.RequestState)
+			if again.ResultType != "input_required" || len(again.keys()) != 1 {
+				t.Fatalf("got %+v", again)
+			}
+			if r := p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, again.RequestState); r.text() != "Ada" {
+				t.Errorf("then: got %+v", r)
+			}
+		})
+	}
+}
+
+func TestMRTR_AnAnswerToAnotherQuestionDoesNotCount(t *testing.T) {
+	price := 10
+	log := &bytes.Buffer{}
+	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Buy for %d?", price), nil)
+			if err != nil {
+				return "", err
+			}
+			_, err = mcp.Ask[bool](ctx, "b", "Really?", nil)
+			return fmt.Sprint("bought for ", price), err
+		})
+	yes := accept(`{"value":true}`)
+	r := p.call("t", "", "", "")
+	price = 11 // while the user thinks about 10
+	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
+	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
+		t.Fatalf("an answer of this round: asked (-want +got):\n%s", diff)
+	}
+	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
+	price = 12
+	r = p.call("t", "", `{"b":`+yes+`}`, r.RequestState)
+	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
+		t.Fatalf("an answer of an earlier round: asked (-want +got):\n%s", diff)
+	}
+	if n := strings.Count(log.String(), "asked anew"); n != 2 {
+		t.Errorf("got %d warnings, want 2:\n%s", n, log)
+	}
+}
+
+func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
+	log := &bytes.Buffer{}
+	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			_, _ = mcp.Ask[bool](ctx, "a", "This?", nil)
+			_, _ = mcp.Ask[bool](ctx, "a", "That?", nil)
+			return "done", nil
+		})
+	r := p.call("t", "", "", "")
+	if r.Err == nil || r.Err.Code != mcp.CodeInternalError || r.Err.Message != "internal error" {
+		t.Errorf("got %+v", r)
+	}
+	if !strings.Contains(log.String(), `two questions of one handler have the key`) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestMRTR04_OneQuestionMayBeAskedTwice(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
+		if _, err := greet(ctx, args); err != nil {
+			return "", err
+		}
+		return greet(ctx, args)
+	})
+	r := p.call("t", "", "", "")
+	if r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState); r.text() != "Ada" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestMRTR_GoroutinesOfAHandlerMayAsk(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		var wg sync.WaitGroup
+		var answers [4]int
+		var errs [4]error
+		for i, key := range []string{"a", "b", "c", "d"} {
+			wg.Go(func() {
+				answers[i], errs[i] = mcp.Ask[int](ctx, key, "How many?", nil)
+				_, _ = mcp.Once(ctx, key, func(context.Context) (int, error) { return i, nil })
+			})
+		}
+		wg.Wait()
+		return fmt.Sprint(answers), errors.Join(errs[:]...)
+	})
+	r := p.call("t", "", "", "")
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, r.keys()); diff != "" {
+		t.Fatalf("asked (-want +got):\n%s", diff)
+	}
+	one := accept(`{"value":1}`)
+	r = p.call("t", "", `{"a":`+one+`,"b":`+one+`,"c":`+one+`,"d":`+one+`}`, r.RequestState)
+	if r.text() != "[1 1 1 1]" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		var who named
+		var greeting *mcp.SampleResult
+		var roots []mcp.Root
+		err := mcp.AskAll(ctx,
+			mcp.FormQuestion("a", "Who?", &who, nil),
+			mcp.SampleQuestion("b", &mcp.SampleParams{MaxTokens: 9, Messages: []mcp.SampleMessage{
+				{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("Greet.")}}}}, &greeting),
+			mcp.RootsQuestion("c", &roots),
+			mcp.URLQuestion("d", "https://example.com/", "Visit?"),
+		)
+		if err != nil {
+			return "", err
+		}
+		return who.Name + greeting.Text() + roots[0].Name, nil
+	})
+	r := p.call("t", "", "", "")
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, r.keys()); diff != "" {
+		t.Fatalf("asked (-want +got):\n%s", diff)
+	}
+	part := p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`,"d":{"action":"accept"}}`, r.RequestState)
+	if diff := cmp.Diff([]string{"b", "c"}, part.keys()); diff != "" {
+		t.Fatalf("after two answers (-want +got):\n%s", diff)
+	}
+	r = p.call("t", "", `{"b":{"role":"assistant","model":"m","content":{"type":"text","text":", hello from "}},`+
+		`"c":{"roots":[{"uri":"file:///src","name":"src"}]}}`, part.RequestState)
+	if r.text() != "Ada, hello from src" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestELI10_RefusalsAreErrorsOfTheHandler(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		var a, b, c bool
+		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "A?", &a, nil), mcp.FormQuestion("b", "B?", &b, nil),
+			mcp.FormQuestion("c", "C?", &c, nil))
+		return fmt.Sprint(errors.Is(err, mcp.ErrDeclined), errors.Is(err, mcp.ErrCancelled), a, b, c), nil
+	})
+	answer := func(a, b, c string) string {
+		return fmt.Sprintf(`{"a":{"action":%q},"b":{"action":%q},"c":%s}`, a, b, c)
+	}
+	yes := accept(`{"value":true}`)
+	for answers, want := range map[string]string{
+		answer("decline", "decline", yes):                 "true false false false true",
+		answer("cancel", "decline", yes):                  "true true false false true",
+		answer("cancel", "cancel", `{"action":"cancel"}`): "false true false false false",
+	} {
+		r := p.call("t", "", "", "")
+		if r = p.call("t", "", answers, r.RequestState); r.text() != want {
+			t.Errorf("%s: got %+v, want %s", answers, r, want)
+		}
+	}
+}
+
+func TestELI32_AnUnhandledRefusalTellsTheModel(t *testing.T) {
+	p := handle(t, nil, greet)
+	r := p.call("t", "", "", "")
+	r = p.call("t", "", `{"a":{"action":"decline","content":null}}`, r.RequestState)
+	if !r.IsError || r.text() != `question "a": mcp: declined by the user` {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
+	if _, err := mcp.Ask[bool](t.Context(), "a", "Sure?", nil); err == nil {
+		t.Error("outside a handler: no error")
+	}
+	s := mcp.NewServer("test", "1", nil)
+	s.HandleMethod("com.example/ask", mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
+		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
+		return mcp.RawResult(fmt.Sprintf(`{"resultType":"complete","content":[{"text":%q}]}`, err)), nil
+	}))
+	p := &peer{TB: t, handler: s}
+	r := p.send("com.example/ask", "inputResponses", json.RawMessage(`{"a":`+accept(`{"value":true}`)+`}`))
+	if !strings.Contains(r.text(), "com.example/ask cannot ask the client") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestMRTR02_AHandlerThatHasReturnedAsksNoMore(t *testing.T) {
+	var kept context.Context
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		kept = ctx
+		return "done", nil
+	})
+	p.call("t", "", "", "")
+	if _, err := mcp.Ask[bool](kept, "a", "Sure?", nil); err == nil || !strings.Contains(err.Error(), "has returned") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestMRTR_PromptsAndResourcesAskToo(t *testing.T) {
+	s := mcp.NewServer("test", "1", nil)
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "p"}, func(ctx context.Context, _ struct{}) (string, error) {
+		return greet(ctx, nil)
+	})
+	mcp.AddResource(s, &mcp.Resource{URI: "test://r", Name: "r"}, func(ctx context.Context, _ string) (string, error) {
+		return greet(ctx, nil)
+	})
+	p := &peer{TB: t, handler: s}
+	for _, target := range [][]any{{"prompts/get", "name", "p"}, {"resources/read", "uri", "test://r"}} {
+		method := target[0].(string)
+		t.Run(method, func(t *testing.T) {
+			r := p.send(method, target[1:]...)
+			if r.ResultType != "input_required" || len(r.keys()) != 1 {
+				t.Fatalf("got %+v", r)
+			}
+			r = p.send(method, append(target[1:], "requestState", r.RequestState,
+				"inputResponses", json.RawMessage(`{"a":`+accept(`{"name":"Ada"}`)+`}`))...)
+			if r.ResultType != "complete" {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestPROG_ProgressIsNotToldTwice(t *testing.T) {
+	var told []float64
+	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
+		mcp.Progress(ctx, 1, 3, "begun")
+		if _, err := greet(ctx, args); err != nil {
+			return "", err
+		}
+		mcp.Progress(ctx, 2, 3, "asked")
+		return "done", nil
+	})
+	p.notify = func(method string, params json.RawMessage) {
+		var note struct{ Progress float64 }
+		if err := json.Unmarshal(params, &note); err != nil || method != "notifications/progress" {
+			t.Errorf("got %s %s", method, params)
+		}
+		told = append(told, note.Progress)
+	}
+	r := p.call("t", "", "", "")
+	p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
+	if diff := cmp.Diff([]float64{1, 2}, told); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+}
+
+func TestMRTR03_AnInputRequiredByHandHoldsSomething(t *testing.T) {
+	var res mcp.Result
+	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })}
+	res = &mcp.InputRequired{}
+	if r := p.call("t", "", "", ""); r.Err == nil || r.Err.Code != mcp.CodeInternalError {
+		t.Errorf("empty: got %+v", r)
+	}
+	res = &mcp.InputRequired{RequestState: "later"}
+	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || r.RequestState != "later" {
+		t.Errorf("only a state: got %+v", r)
+	}
+	res = &mcp.InputRequired{InputRequests: map[string]mcp.InputRequest{"roots": {Method: "roots/list"}}}
+	if r := p.call("t", "", "", ""); r.InputRequests["roots"].Method != "roots/list" {
+		t.Errorf("only a question: got %+v", r)
+	}
+}

@@ -1,0 +1,87 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// A call is one request while a server works on it. It is a context, so that handing it to a handler costs nothing
+// more than itself.
+type call struct {
+	context.Context
+	server   *Server
+	req      *Request
+	input    input
+	progress progress
+}
+
+type callKey struct{}
+
+func newCall(ctx context.Context, s *Server, req *Request) *call {
+	return &call{Context: ctx, server: s, req: req}
+}
+
+// Value gives the call itself to whoever asks for it.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// callFrom gives the call that ctx belongs to, or nil.
+func callFrom(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+// RequestFrom gives the request that ctx belongs to: revision, client, capabilities, principal, header and meta. It is
+// nil outside a handler.
+func RequestFrom(ctx context.Context) *Request {
+	if c := callFrom(ctx); c != nil {
+		return c.req
+	}
+	return nil
+}
+
+// targetParams are the params of the methods that use one feature. All spans alias the request.
+type targetParams struct {
+	target         string             // the feature's name or uri
+	arguments      stdjson.RawMessage // nil when absent
+	inputResponses stdjson.RawMessage
+	requestState   stdjson.RawMessage // a JSON string, nil when absent
+}
+
+func parseTarget(params stdjson.RawMessage, key string) (p targetParams, err error) {
+	found := false
+	for k, v := range jsonscan.Members(params) {
+		switch string(k) {
+		case key:
+			if p.target, err = jsonscan.Unquote(v); err != nil {
+				return p, Errorf(CodeInvalidParams, "params.%s: want a string", key)
+			}
+			found = true
+		case "arguments":
+			if jsonscan.Kind(v) != '{' {
+				return p, Errorf(CodeInvalidParams, "params.arguments: want an object")
+			}
+			p.arguments = v
+		case "inputResponses":
+			if jsonscan.Kind(v) != '{' {
+				return p, Errorf(CodeInvalidParams, "params.inputResponses: want an object")
+			}
+			p.inputResponses = v
+		case "requestState":
+			if jsonscan.Kind(v) != '"' {
+				return p, Errorf(CodeInvalidParams, "params.requestState: want a string")
+			}
+			p.requestState = v
+		}
+	}
+	if !found {
+		return p, Errorf(CodeInvalidParams, "params.%s is missing", key)
+	}
+	return p, nil
+}

@@ -1,0 +1,205 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// Bounds of completion.
+const (
+	// maxCompletions is the number of values in one answer, by the specification.
+	maxCompletions = 100
+	// maxCompletedValue bounds the text that is to be completed: nobody types more before asking for help.
+	maxCompletedValue = 8 << 10
+)
+
+// A CompleteFunc suggests values for an argument of a prompt or a variable of a URI template, of which value has been
+// typed so far: the best first. args holds the arguments that were chosen before; clients of revisions
+// before 2025-06-18 do not send them. Of more than 100 values the client gets the first 100 and learns how many there
+// are. What it suggests is seen by everyone who may use the feature. An error is logged and not shown, except
+// an [*Error].
+//
+// Spec: server/utilities/completion.
+type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
+
+// A CompleteResult is the answer to a completion request.
+//
+// Spec: server/utilities/completion; schema CompleteResult.
+type CompleteResult struct {
+	Completion Completion `json:"completion"`
+	Meta       Meta       `json:"-"`
+}
+
+// ResultType is "complete".
+func (*CompleteResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r *CompleteResult) ResultMeta() Meta { return r.Meta }
+
+// A Completion is the values that are suggested for an argument.
+type Completion struct {
+	Values  []string `json:"values"`         // the best first, at most 100
+	Total   *int64   `json:"total,omitzero"` // how many there are in all; nil when unknown
+	HasMore bool     `json:"hasMore"`        // there are more than Values
+}
+
+// completions is what a feature has to complete.
+type completions struct {
+	of    string   // the feature, for messages
+	names []string // its arguments
+	funcs map[string]CompleteFunc
+}
+
+// newCompletions adds the completions that were given by hand to those that come of the types, and that they win over.
+func newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
+	c := completions{of: of, names: names, funcs: derived}
+	for name, f := range given {
+		switch {
+		case !slices.Contains(names, name):
+			return c, fmt.Errorf("Complete[%q]: it has no such argument, want one of %q", name, names)
+		case f == nil:
+			return c, fmt.Errorf("Complete[%q] is nil", name)
+		}
+		put(&c.funcs, name, f)
+	}
+	return c, nil
+}
+
+// noteCompletions makes the server offer completion once something can be completed.
+func (s *Server) noteCompletions(c completions) {
+	if len(c.funcs) > 0 {
+		s.completes.Store(true)
+	}
+}
+
+// completeFrom completes an argument that has few values: those that begin with what was typed, then those that
+// hold it, without regard to case.
+func completeFrom(values []string) CompleteFunc {
+	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
+		typed = strings.ToLower(typed)
+		place := func(value string) int { return strings.Index(strings.ToLower(value), typed) }
+		found := slices.DeleteFunc(slices.Clone(values), func(value string) bool { return place(value) < 0 })
+		slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(min(place(a), 1), min(place(b), 1)) })
+		return found, nil
+	}
+}
+
+// completeParams are the params of completion/complete.
+type completeParams struct {
+	kind   string // ref/prompt or ref/resource
+	target string // a prompt's name, a URI or a URI template
+	name   string
+	value  string
+	args   map[string]string
+}
+
+// complete serves completion/complete.
+func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
+	if !s.completes.Load() {
+		return nil, methodNotFound(req.Method)
+	}
+	p, err := parseComplete(req.Params)
+	if err != nil {
+		return nil, err
+	}
+	target, err := s.completionsOf(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(target.names, p.name) {
+		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q", target.of, p.name, target.names)
+	}
+	var values []string
+	if f, ok := target.funcs[p.name]; ok {
+		if values, err = f(ctx, p.value, p.args); err != nil {
+			return nil, err
+		}
+	}
+	total := int64(len(values))
+	shown := values[:min(len(values), maxCompletions)]
+	return &CompleteResult{Completion: Completion{Values: shown, Total: &total, HasMore: len(shown) < len(values)}}, nil
+}
+
+// completionsOf finds the feature whose argument is to be completed, among those that the caller may see.
+func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completions, error) {
+	switch p.kind {
+	case "ref/prompt":
+		e, err := s.findPrompt(ctx, p.target)
+		if err != nil {
+			return nil, err
+		}
+		return &e.extra.completions, nil
+	case "ref/resource":
+		if e, ok := s.templates.lookup(p.target); ok && s.visible(ctx, Feature{Template: e.value}) {
+			return &e.extra.completions, nil
+		}
+		if e, ok := s.resources.lookup(p.target); ok {
+			if s.visible(ctx, Feature{Resource: e.value}) {
+				return &completions{of: fmt.Sprintf("resource %.128q", p.target)}, nil
+			}
+		} else if e, _ := s.findTemplate(ctx, p.target); e != nil {
+			return &e.extra.completions, nil
+		}
+		return nil, Errorf(CodeInvalidParams, "params.ref.uri: unknown resource or template %.128q", p.target)
+	}
+	return nil, Errorf(CodeInvalidParams, `params.ref.type: got %.128q, want "ref/prompt" or "ref/resource"`, p.kind)
+}
+
+func parseComplete(params stdjson.RawMessage) (p completeParams, err error) {
+	ref, _ := jsonscan.Get(params, "ref")
+	if p.kind, err = textMember(ref, "params.ref", "type"); err != nil {
+		return p, err
+	}
+	key := "name"
+	if p.kind == "ref/resource" {
+		key = "uri"
+	}
+	if p.target, err = textMember(ref, "params.ref", key); err != nil {
+		return p, err
+	}
+	argument, _ := jsonscan.Get(params, "argument")
+	if p.name, err = textMember(argument, "params.argument", "name"); err != nil {
+		return p, err
+	}
+	if p.value, err = textMember(argument, "params.argument", "value"); err != nil {
+		return p, err
+	}
+	if len(p.value) > maxCompletedValue {
+		return p, Errorf(CodeInvalidParams, "params.argument.value: %d bytes, at most %d are taken", len(p.value), maxCompletedValue)
+	}
+	chosen, ok := jsonscan.Get(params, "context")
+	if ok && jsonscan.Kind(chosen) != '{' {
+		return p, Errorf(CodeInvalidParams, "params.context: want an object")
+	}
+	args, ok := jsonscan.Get(chosen, "arguments")
+	if ok && jsonscan.Kind(args) != '{' {
+		return p, Errorf(CodeInvalidParams, "params.context.arguments: want an object")
+	}
+	for name, value := range jsonscan.Members(args) {
+		text, err := jsonscan.Unquote(value)
+		if err != nil {
+			return p, Errorf(CodeInvalidParams, "params.context.arguments: want strings, argument %.128q is none", name)
+		}
+		put(&p.args, string(name), text)
+	}
+	return p, nil
+}
+
+// textMember gives a member of params that must be there and a string.
+func textMember(object []byte, path, key string) (string, error) {
+	raw, ok := jsonscan.Get(object, key)
+	if !ok {
+		return "", Errorf(CodeInvalidParams, "%s.%s is missing", path, key)
+	}
+	text, err := jsonscan.Unquote(raw)
+	if err != nil {
+		return "", Errorf(CodeInvalidParams, "%s.%s: want a string", path, key)
+	}
+	return text, nil
+}

@@ -1,0 +1,184 @@
+package mcp
+
+import (
+	"encoding/base64"
+	stdjson "encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// Content is one piece of what a tool gives, a prompt says or a model answers: [*TextContent], [*ImageContent],
+// [*AudioContent], [*ResourceLink], [*EmbeddedResource] and, in sampling, [*ToolUse] and [*ToolUseResult].
+//
+// Spec: server/tools, Tool Result; schema ContentBlock.
+type Content interface {
+	// contentType is the value of the member "type".
+	contentType() string
+}
+
+// Text gives a piece of text.
+func Text(text string) *TextContent { return &TextContent{Text: text} }
+
+// TextContent is text.
+type TextContent struct {
+	Text        string       `json:"text"`
+	Annotations *Annotations `json:"annotations,omitzero"`
+	Meta        Meta         `json:"_meta,omitzero"`
+}
+
+// ImageContent is a picture.
+type ImageContent struct {
+	Data        []byte       `json:"data"`     // the file's bytes; base64 on the wire
+	MIMEType    string       `json:"mimeType"` // such as "image/png"
+	Annotations *Annotations `json:"annotations,omitzero"`
+	Meta        Meta         `json:"_meta,omitzero"`
+}
+
+// AudioContent is sound. Clients of the oldest revision get a line of text in its place.
+type AudioContent struct {
+	Data        []byte       `json:"data"`     // the file's bytes; base64 on the wire
+	MIMEType    string       `json:"mimeType"` // such as "audio/wav"
+	Annotations *Annotations `json:"annotations,omitzero"`
+	Meta        Meta         `json:"_meta,omitzero"`
+}
+
+// A ResourceLink names a resource that the client can read. It need not be in the list of resources. Clients of
+// revisions before 2025-06-18 get its URI as text.
+type ResourceLink struct {
+	URI         string       `json:"uri"`
+	Name        string       `json:"name"`
+	Title       string       `json:"title,omitzero"`
+	Description string       `json:"description,omitzero"`
+	MIMEType    string       `json:"mimeType,omitzero"`
+	Size        *int64       `json:"size,omitzero"` // in bytes
+	Icons       []Icon       `json:"icons,omitempty"`
+	Annotations *Annotations `json:"annotations,omitzero"`
+	Meta        Meta         `json:"_meta,omitzero"`
+}
+
+// An EmbeddedResource is a resource's content in place.
+type EmbeddedResource struct {
+	Resource    *ResourceContents `json:"resource"`
+	Annotations *Annotations      `json:"annotations,omitzero"`
+	Meta        Meta              `json:"_meta,omitzero"`
+}
+
+// Annotations are hints about a piece of content or a resource.
+//
+// Spec: server/resources, Annotations.
+type Annotations struct {
+	Audience     []Role     `json:"audience,omitempty"`    // for whom it is
+	Priority     *float64   `json:"priority,omitzero"`     // 0, least, to 1, required
+	LastModified *time.Time `json:"lastModified,omitzero"` // when it was changed last
+}
+
+// A Role is who speaks or is spoken to.
+type Role string
+
+// Roles.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+)
+
+func (*TextContent) contentType() string      { return "text" }
+func (*ImageContent) contentType() string     { return "image" }
+func (*AudioContent) contentType() string     { return "audio" }
+func (*ResourceLink) contentType() string     { return "resource_link" }
+func (*EmbeddedResource) contentType() string { return "resource" }
+
+// appendContent appends the JSON of one piece of content.
+func appendContent(dst []byte, c Content) ([]byte, error) {
+	switch c := c.(type) {
+	case nil:
+		return nil, fmt.Errorf("content is nil")
+	case *TextContent:
+		if c.Annotations == nil && c.Meta == nil {
+			dst = append(dst, `{"type":"text","text":`...)
+			return append(jsonscan.AppendQuote(dst, c.Text), '}'), nil
+		}
+	case *ImageContent:
+		if c.Annotations == nil && c.Meta == nil {
+			return appendBinary(dst, "image", c.MIMEType, c.Data), nil
+		}
+	case *AudioContent:
+		if c.Annotations == nil && c.Meta == nil {
+			return appendBinary(dst, "audio", c.MIMEType, c.Data), nil
+		}
+	case *EmbeddedResource:
+		if c.Resource == nil {
+			return nil, fmt.Errorf("an embedded resource is nil")
+		}
+	}
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, c.contentType()...)
+	dst = append(dst, `",`...)
+	dst, err := appendMembers(dst, c)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, '}'), nil
+}
+
+func appendBinary(dst []byte, kind, mimeType string, data []byte) []byte {
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, kind...)
+	dst = append(dst, `","data":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, data)
+	dst = append(dst, `","mimeType":`...)
+	return append(jsonscan.AppendQuote(dst, mimeType), '}')
+}
+
+// contents is a list of content that encodes as the protocol wants it.
+type contents []Content
+
+// MarshalJSON encodes the list.
+func (c contents) MarshalJSON() ([]byte, error) {
+	dst := []byte{'['}
+	var err error
+	for i, piece := range c {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = appendContent(dst, piece); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+// decodeContent reads one piece of content that a peer sent.
+func decodeContent(raw stdjson.RawMessage) (Content, error) {
+	kind, _ := jsonscan.Get(raw, "type")
+	name, err := jsonscan.Unquote(kind)
+	if err != nil {
+		return nil, fmt.Errorf("content has no type")
+	}
+	var c Content
+	switch name {
+	case "text":
+		c = &TextContent{}
+	case "image":
+		c = &ImageContent{}
+	case "audio":
+		c = &AudioContent{}
+	case "resource_link":
+		c = &ResourceLink{}
+	case "resource":
+		c = &EmbeddedResource{}
+	case "tool_use":
+		c = &ToolUse{}
+	case "tool_result":
+		c = &ToolUseResult{}
+	default:
+		return nil, fmt.Errorf("content type %q is not known", name)
+	}
+	if err := json.Unmarshal(raw, c); err != nil {
+		return nil, fmt.Errorf("%s content: %w", name, err)
+	}
+	return c, nil
+}

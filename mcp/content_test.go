@@ -1,0 +1,134 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func pointer[T any](v T) *T { return &v }
+
+// everyContent is a piece of each type, with all that it can have.
+func everyContent() []mcp.Content {
+	annotations := &mcp.Annotations{
+		Audience: []mcp.Role{mcp.RoleUser, mcp.RoleAssistant}, Priority: pointer(0.5),
+		LastModified: pointer(time.Date(2025, 1, 12, 15, 0, 58, 0, time.UTC)),
+	}
+	meta := mcp.Meta{"com.example/x": 1.0}
+	return []mcp.Content{
+		mcp.Text("plain \u2028 <b> \xff"),
+		&mcp.TextContent{Text: "text", Annotations: annotations, Meta: meta},
+		&mcp.ImageContent{Data: []byte{1, 2, 3, 4}, MIMEType: "image/png"},
+		&mcp.ImageContent{Data: []byte{}, MIMEType: "image/png", Annotations: annotations, Meta: meta},
+		&mcp.AudioContent{Data: []byte{255}, MIMEType: "audio/wav"},
+		&mcp.AudioContent{Data: []byte{255}, MIMEType: "audio/wav", Annotations: annotations, Meta: meta},
+		&mcp.ResourceLink{URI: "x://link", Name: "link"},
+		&mcp.ResourceLink{
+			URI: "x://link", Name: "link", Title: "A Link", Description: "to somewhere", MIMEType: "text/plain", Size: pointer(int64(7)),
+			Icons: []mcp.Icon{{Src: "https://example.com/i.png"}}, Annotations: annotations, Meta: meta,
+		},
+		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://text", MIMEType: "text/plain", Text: ""}},
+		&mcp.EmbeddedResource{
+			Resource:    &mcp.ResourceContents{URI: "x://blob", MIMEType: "a/b", Blob: []byte("blob"), Meta: meta},
+			Annotations: annotations, Meta: meta,
+		},
+	}
+}
+
+// TOOL-18, TOOL-29, RES-19: the client of the test holds each piece against the schema of its revision.
+func TestTOOL29_EveryContentReachesEveryRevision(t *testing.T) {
+	s := newServer(t, nil)
+	give(s, "all", everyContent())
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "all"}, func(context.Context, struct{}) ([]mcp.PromptMessage, error) {
+		var messages []mcp.PromptMessage
+		for _, c := range everyContent() {
+			messages = append(messages, mcp.PromptMessage{Role: mcp.RoleAssistant, Content: c})
+		}
+		return messages, nil
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		tool := decode[struct{ Content []json.RawMessage }](t, c.Call("tools/call", object{"name": "all"})).Content
+		prompt := decode[struct {
+			Messages []struct{ Content json.RawMessage }
+		}](t, c.Call("prompts/get", object{"name": "all"})).Messages
+		var types []string
+		for i, raw := range tool {
+			if i < len(prompt) && string(prompt[i].Content) != string(raw) {
+				t.Errorf("a prompt has %s, a tool %s", prompt[i].Content, raw)
+			}
+			piece := decode[struct{ Type, Text, URI string }](t, raw)
+			types = append(types, piece.Type)
+			switch {
+			case piece.Type == "text" && piece.Text != "text" && !strings.HasPrefix(piece.Text, "plain \u2028 <b> \ufffd") &&
+				!strings.Contains(piece.Text, "audio/wav") && !strings.Contains(piece.Text, "x://link"):
+				t.Errorf("text: got %s", raw)
+			case strings.Contains(string(raw), "lastModified") && !c.Since("2025-06-18"),
+				strings.Contains(string(raw), "com.example/x") && !c.Since("2025-06-18"),
+				strings.Contains(string(raw), "icons") && !c.Since("2025-11-25"):
+				t.Errorf("newer than the revision: %s", raw)
+			}
+		}
+		want := []string{"text", "text", "image", "image", "audio", "audio", "resource_link", "resource_link", "resource", "resource"}
+		if !c.Since("2025-06-18") {
+			want[6], want[7] = "text", "text"
+		}
+		if !c.Since("2025-03-26") {
+			want[4], want[5] = "text", "text"
+		}
+		if !slices.Equal(types, want) {
+			t.Errorf("got %q, want %q", types, want)
+		}
+	})
+}
+
+// What was encoded is decoded to the same, with what a prompt's message holds as the way to it.
+func TestTOOL29_ContentDecodesToWhatItWasEncodedFrom(t *testing.T) {
+	for _, c := range everyContent()[1:] {
+		raw, err := json.Marshal(mcp.PromptMessage{Role: mcp.RoleUser, Content: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got mcp.PromptMessage
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+		if diff := cmp.Diff(c, got.Content); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", raw, diff)
+		}
+	}
+}
+
+func TestTOOL29_ContentThatIsNone(t *testing.T) {
+	for _, raw := range []string{
+		`{"role":"user"}`, `{"role":"user","content":{}}`, `{"role":"user","content":{"type":7}}`,
+		`{"role":"user","content":{"type":"video"}}`, `{"role":"user","content":{"type":"image","data":"!"}}`,
+	} {
+		var m mcp.PromptMessage
+		if err := json.Unmarshal([]byte(raw), &m); err == nil {
+			t.Errorf("%s was taken for %+v", raw, m.Content)
+		}
+	}
+}
+
+func TestR7_1_7_ContentThatCannotBeSent(t *testing.T) {
+	s := newServer(t, nil)
+	give(s, "nil", []mcp.Content{nil})
+	give(s, "no_resource", []mcp.Content{&mcp.EmbeddedResource{}})
+	give(s, "meta", []mcp.Content{&mcp.TextContent{Meta: mcp.Meta{"f": func() {}}}})
+	give[mcp.Content](s, "none", nil)
+	give(s, "no_result", (*mcp.ToolResult)(nil))
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		for _, name := range []string{"nil", "no_resource", "meta", "none", "no_result"} {
+			_, err := c.Try("tools/call", object{"name": name})
+			wantCode(t, name, err, mcp.CodeInternalError)
+		}
+	})
+}

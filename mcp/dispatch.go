@@ -1,0 +1,73 @@
+package mcp
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// dispatch is the innermost handler: the method table of the modern era. What the other revisions call differently is
+// translated before it gets here.
+func (s *Server) dispatch(ctx context.Context, req *Request) (Result, error) {
+	c := callFrom(ctx)
+	switch req.Method {
+	case wire.MethodToolsCall:
+		return s.answer(ctx, c, "name", s.callTool)
+	case wire.MethodToolsList:
+		return s.listTools(ctx, req)
+	case wire.MethodPromptsGet:
+		return s.answer(ctx, c, "name", s.getPrompt)
+	case wire.MethodPromptsList:
+		return s.listPrompts(ctx, req)
+	case wire.MethodResourcesRead:
+		return s.answer(ctx, c, "uri", s.readResource)
+	case wire.MethodResourcesList:
+		return s.listResources(ctx, req)
+	case wire.MethodResourcesTemplatesList:
+		return s.listTemplates(ctx, req)
+	case wire.MethodCompletionComplete:
+		return s.complete(ctx, req)
+	case wire.MethodSubscriptionsListen:
+		return s.listen(ctx, req)
+	case wire.MethodDiscover:
+		return s.discover(ctx)
+	}
+	if h, ok := (*s.methods.Load())[req.Method]; ok {
+		return h.ServeMCP(ctx, req)
+	}
+	return nil, methodNotFound(req.Method)
+}
+
+// coreMethod reports whether any revision of the protocol defines the method.
+func coreMethod(method string) bool {
+	for _, r := range wire.Revisions() {
+		if _, ok := r.Method(method); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// answer serves one of the three methods that may ask the client for input. Questions that the handler recorded win
+// over whatever it returned.
+//
+// Spec: basic/patterns/mrtr (2026-07-28).
+func (s *Server) answer(ctx context.Context, c *call, key string,
+	serve func(context.Context, *call, targetParams) (Result, error)) (Result, error) {
+	p, err := parseTarget(c.req.Params, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.resume(p); err != nil {
+		return nil, err
+	}
+	res, err := serve(ctx, c, p)
+	asked, askErr := c.inputRequired()
+	switch {
+	case askErr != nil:
+		return nil, askErr
+	case asked != nil:
+		return asked, nil
+	}
+	return res, err
+}

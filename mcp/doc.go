@@ -1,0 +1,49 @@
+// Package mcp is the Model Context Protocol: servers that offer tools, resources and prompts to AI applications.
+//
+// # Servers
+//
+// A tool is an ordinary function. Its schemas come from its types, and its arguments are checked before it runs:
+//
+//	s := mcp.NewServer("calc", "1.0.0", nil)
+//	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."},
+//		func(ctx context.Context, in Sum) (int, error) { return in.A + in.B, nil })
+//	err := s.Run(ctx, mcp.Stdio())
+//
+// An error of the function is a failed call that the model reads and may mend. An [*Error] is a protocol error. A panic
+// costs one call. [AddResource], [AddResourceTemplate], [AddFS] and [AddPrompt] offer the rest; each gives a
+// [Registration] that changes or removes the feature while clients are connected.
+//
+// Inside a handler the context is the call: [RequestFrom] says who calls, [Progress] tells how far it is, [Logger] logs
+// to the client. The context ends when the client cancels ([ErrCancelled]), goes away ([ErrDisconnected]) or the server
+// shuts down ([ErrShutdown]).
+//
+// # Asking the client
+//
+// [Ask], [AskURL], [Sample] and [Roots] put a question to the client's user, its model, or the client itself, and give
+// the answer; [AskAll] asks several at once. A handler reads like a function that waits:
+//
+//	ok, err := mcp.Ask[bool](ctx, "confirm", "Deploy to production?", nil)
+//
+// It does not wait. The first time, Ask returns an error, the handler returns, and the client is told what is asked. It
+// sends its request again with the answer, and the handler runs from its start, this time with the answer at hand. So
+// the code before a question runs again: it has no effects, or stands in [Once]. The key names the question and is the
+// same in each run. What was answered travels with the client, sealed, so any replica of the server can go on.
+//
+// # Transports
+//
+// [Stdio] serves a client that started this process, [Pipe] connects within it, [NewStream] speaks over any stream of
+// bytes. HTTP is in package mcphttp, so that a server on stdio does not link it. A [Conn] is all that a further
+// transport on streams needs; one that is not a stream calls a [Handler] itself, through [NewRequest] and [Answer].
+//
+// # Revisions
+//
+// A server answers clients of every published revision and need not know which: whatever a client's revision lacks is
+// translated or left out on the way. [Request.Revision] tells it all the same. What cannot be translated, such as a
+// form that an old client cannot show, is an error of the call that says so.
+//
+// # Security
+//
+// Everything from a peer is checked and bounded. Errors that are not meant for the peer are logged and leave as
+// "internal error". [ServerOptions.Visible] hides features from callers who may not use them. What travels with the
+// client is encrypted and bound to the caller, the method and the arguments.
+package mcp

@@ -1,0 +1,175 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// ElicitParams is a question to the user of a client.
+//
+// Spec: client/elicitation; schema ElicitRequestParams.
+type ElicitParams struct {
+	// Mode is "form" or "url"; empty means "form".
+	Mode string `json:"mode,omitzero"`
+	// Message tells the user what is wanted and why.
+	Message string `json:"message"`
+	// RequestedSchema describes the form: a JSON Schema of a flat object.
+	RequestedSchema stdjson.RawMessage `json:"requestedSchema,omitzero"`
+	// URL is the page to visit.
+	URL string `json:"url,omitzero"`
+	// ElicitationID names a visit in revision 2025-11-25, the only one that has it.
+	ElicitationID string `json:"elicitationId,omitzero"`
+	Meta          Meta   `json:"_meta,omitzero"`
+}
+
+// Modes of elicitation.
+const (
+	modeForm = "form"
+	modeURL  = "url"
+)
+
+// ElicitResult is what a user did about a question.
+//
+// Spec: client/elicitation, Response Actions; schema ElicitResult.
+type ElicitResult struct {
+	Action ElicitAction `json:"action"`
+	// Content is the filled-in form, a JSON object. Only an accepted form has it.
+	Content stdjson.RawMessage `json:"content,omitzero"`
+}
+
+// An ElicitAction is what a user chose to do.
+type ElicitAction string
+
+// Actions of a user.
+const (
+	ElicitAccept  ElicitAction = "accept"  // filled in the form, or agreed to visit the page
+	ElicitDecline ElicitAction = "decline" // said no
+	ElicitCancel  ElicitAction = "cancel"  // closed the question without an answer
+)
+
+// decodeElicitResult reads a client's answer. The error is a protocol error if it is malformed, and [ErrDeclined] or
+// [ErrCancelled] if the user did not accept.
+func decodeElicitResult(raw stdjson.RawMessage) (*ElicitResult, error) {
+	var r ElicitResult
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, malformed("an elicitation result is an object with an action")
+	}
+	switch r.Action {
+	case ElicitAccept:
+	case ElicitDecline:
+		return nil, ErrDeclined
+	case ElicitCancel:
+		return nil, ErrCancelled
+	default:
+		return nil, malformed("the action of an elicitation result is accept, decline or cancel")
+	}
+	switch jsonscan.Kind(r.Content) {
+	case '{':
+	case 0, 'n':
+		r.Content = stdjson.RawMessage("{}")
+	default:
+		return nil, malformed("the content of an elicitation result is an object")
+	}
+	return &r, nil
+}
+
+// elicitation gives the request for a question to the user.
+func elicitation(p *ElicitParams) (InputRequest, error) {
+	if p.Message == "" {
+		return InputRequest{}, errors.New("it has no message")
+	}
+	raw, err := json.Marshal(p, deterministic)
+	return InputRequest{Method: wire.MethodElicitationCreate, Params: raw}, err
+}
+
+// URLQuestion asks the user to visit a page: [AskURL] as a question for [AskAll].
+func URLQuestion(key, url, message string) Question {
+	q := Question{key: key, lacks: lacksURL, take: func(raw stdjson.RawMessage) error {
+		_, err := decodeElicitResult(raw)
+		return err
+	}}
+	if q.err = checkPage(url); q.err == nil {
+		q.request, q.err = elicitation(&ElicitParams{Mode: modeURL, Message: message, URL: url})
+	}
+	return q
+}
+
+// AskURL asks the user to visit a page, for what must not pass through the client: passwords, payment, signing in
+// elsewhere. It behaves as [Ask] does. A nil error says that the user agreed to go there, not that anything has happened
+// there; whether it has is for the server to know.
+//
+// The URL is https, or http on this machine. It holds nothing secret and gives no access by itself, and the page
+// makes sure that its visitor is the user who was asked: a link can be passed on.
+//
+// Spec: client/elicitation (2025-11-25, 2026-07-28), URL Mode; Safe URL Handling.
+func AskURL(ctx context.Context, key, url, message string) error {
+	return AskAll(ctx, URLQuestion(key, url, message))
+}
+
+// checkPage holds a URL to what a client may open.
+func checkPage(page string) error {
+	if len(page) > maxURI {
+		return fmt.Errorf("the URL has %d bytes, want at most %d", len(page), maxURI)
+	}
+	u, err := url.Parse(page)
+	switch {
+	case err != nil:
+		return errors.New("the URL cannot be parsed")
+	case u.Hostname() == "":
+		return errors.New("the URL has no host")
+	case u.User != nil:
+		return errors.New("the URL holds credentials")
+	case u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
+		return fmt.Errorf("the URL has scheme %q, want https", u.Scheme)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// lacksForm says what keeps a client from showing a form.
+func lacksForm(r *Request) error {
+	caps := r.Capabilities()
+	switch {
+	case caps.Elicitation == nil || !r.has(wire.Elicitation):
+		return lacking("elicitation", `{"elicitation":{}}`)
+	case !caps.asksForm():
+		return lacking("elicitation with forms", `{"elicitation":{"form":{}}}`)
+	}
+	return nil
+}
+
+// lacksMultiSelect is lacksForm for a form in which several values of a field can be chosen.
+func lacksMultiSelect(r *Request) error {
+	if err := lacksForm(r); err != nil {
+		return err
+	}
+	if !r.has(wire.ElicitationMultiSelect) {
+		return inexpressible(r, "forms with multiple choice")
+	}
+	return nil
+}
+
+// lacksURL says what keeps a client from sending its user to a page.
+func lacksURL(r *Request) error {
+	if !r.Capabilities().asksURL() || !r.has(wire.ElicitationURL) {
+		return lacking("elicitation with URLs", `{"elicitation":{"url":{}}}`)
+	}
+	return nil
+}

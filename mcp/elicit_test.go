@@ -1,0 +1,311 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+type color string
+
+func (color) Enum() []color { return []color{"red", "green", "blue"} }
+
+// form is what a client is asked to show for the question "a".
+func askedForm(t *testing.T, r reply) string {
+	t.Helper()
+	var p mcp.ElicitParams
+	if err := json.Unmarshal(r.InputRequests["a"].Params, &p); err != nil || p.Mode != "form" {
+		t.Fatalf("got %+v: %v", r, err)
+	}
+	return string(p.RequestedSchema)
+}
+
+// formTest asks for a T and gives what the handler got, as text.
+func formTest[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMessage) (string, error) {
+	return func(ctx context.Context, _ json.RawMessage) (string, error) {
+		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
+		if err != nil {
+			return "", err
+		}
+		b, err := json.Marshal(v)
+		return string(b), err
+	}
+}
+
+func TestELI07_TypesBecomeForms(t *testing.T) {
+	type everyField struct {
+		Text   string   `json:"text" jsonschema:"some text,title=Text,minLength=2,maxLength=9"`
+		Mail   string   `json:"mail,omitempty" jsonschema:"where to write,format=email,default=a@example.com"`
+		Count  int      `json:"count" jsonschema:"how many,minimum=1,maximum=9,default=3"`
+		Score  float64  `json:"score" jsonschema:"how good,default=95.5"`
+		Sure   bool     `json:"sure" jsonschema:"is it so,default=true"`
+		Color  color    `json:"color" jsonschema:"which,default=red"`
+		Size   string   `json:"size" jsonschema:"how large,enum=s|l,titles=Small|Large,default=s"`
+		Colors []color  `json:"colors" jsonschema:"which ones,minItems=1,maxItems=2,default=red|blue"`
+		Sizes  []string `json:"sizes,omitempty" jsonschema:"which sizes,enum=s|l,titles=Small|Large"`
+	}
+	for _, test := range []struct {
+		name         string
+		ask          func(ctx context.Context, _ json.RawMessage) (string, error)
+		form, answer string
+		want         string
+	}{
+		{"string", formTest[string](nil), `{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
+			`{"value":"x"}`, `"x"`},
+		{"bool", formTest[bool](nil), `{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`,
+			`{"value":true}`, `true`},
+		{"int", formTest[int](nil), `{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}`,
+			`{"value":5.0}`, `5`},
+		{"float", formTest[float64](nil), `{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
+			`{"value":2.5}`, `2.5`},
+		{"optional", formTest[*string](nil), `{"type":"object","properties":{"value":{"type":"string"}}}`,
+			`{}`, `null`},
+		{"time", formTest[time.Time](nil), `{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},"required":["value"]}`,
+			`{"value":"2026-07-28T00:00:00Z"}`, `"2026-07-28T00:00:00Z"`},
+		{"enum", formTest[color](nil), `{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},"required":["value"]}`,
+			`{"value":"green"}`, `"green"`},
+		{"enums", formTest[[]color](nil), `{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red","green","blue"]}}},"required":["value"]}`,
+			`{"value":["green","red"]}`, `["green","red"]`},
+		{"struct", formTest[everyField](nil), `{"type":"object","properties":{` +
+			`"text":{"type":"string","description":"some text","title":"Text","minLength":2,"maxLength":9},` +
+			`"mail":{"type":"string","description":"where to write","format":"email","default":"a@example.com"},` +
+			`"count":{"type":"integer","description":"how many","minimum":1,"maximum":9,"default":3},` +
+			`"score":{"type":"number","description":"how good","default":95.5},` +
+			`"sure":{"type":"boolean","description":"is it so","default":true},` +
+			`"color":{"type":"string","description":"which","enum":["red","green","blue"],"default":"red"},` +
+			`"size":{"type":"string","description":"how large","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}],"default":"s"},` +
+			`"colors":{"type":"array","description":"which ones","items":{"type":"string","enum":["red","green","blue"]},"minItems":1,"maxItems":2,"default":["red","blue"]},` +
+			`"sizes":{"type":"array","description":"which sizes","items":{"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]}}` +
+			`},"required":["text"]}`,
+			`{"text":"ok","mail":null}`,
+			`{"text":"ok","mail":"a@example.com","count":3,"score":95.5,"sure":true,"color":"red","size":"s","colors":["red","blue"]}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := handle(t, nil, test.ask)
+			r := p.call("t", "", "", "")
+			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
+				t.Errorf("form (-want +got):\n%s", diff)
+			}
+			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
+				t.Errorf("answer: got %+v, want %s", r, test.want)
+			}
+		})
+	}
+}
+
+func TestELI08_EveryFormCanBeGivenByHand(t *testing.T) {
+	const whole = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{` +
+		`"untitled":{"type":"string","enum":["a","b"],"default":"a"},` +
+		`"titled":{"type":"string","oneOf":[{"const":"a","title":"A"}]},` +
+		`"named":{"type":"string","enum":["a","b"],"enumNames":["A","B"]},` +
+		`"several":{"type":"array","items":{"type":"string","enum":["a","b"]}},` +
+		`"severalTitled":{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}},"required":["titled"]}`
+	const one = `{"type":"string","title":"Stage","oneOf":[{"const":"p","title":"Production"}]}`
+	for _, test := range []struct {
+		name         string
+		ask          func(ctx context.Context, _ json.RawMessage) (string, error)
+		form, answer string
+		want         string
+	}{
+		{"for a map", formTest[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
+		{"for raw JSON", formTest[json.RawMessage](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+			`{"titled":"a","several":["b"]}`, `{"titled":"a","several":["b"],"untitled":"a"}`},
+		{"for any", formTest[any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
+		{"for a struct", formTest[struct {
+			Titled string `json:"titled"`
+		}](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole, `{"titled":"a"}`, `{"titled":"a"}`},
+		{"for one value", formTest[string](&mcp.AskOptions{Schema: json.RawMessage(one)}),
+			`{"type":"object","properties":{"value":` + one + `},"required":["value"]}`, `{"value":"p"}`, `"p"`},
+		{"for one value with a default", formTest[int](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"integer","default":4}`)}),
+			`{"type":"object","properties":{"value":{"type":"integer","default":4}}}`, `{}`, `4`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := handle(t, nil, test.ask)
+			r := p.call("t", "", "", "")
+			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
+				t.Errorf("form (-want +got):\n%s", diff)
+			}
+			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
+				t.Errorf("answer: got %+v, want %s", r, test.want)
+			}
+		})
+	}
+}
+
+func TestELI09_DefaultsOfTheMomentFillTheForm(t *testing.T) {
+	type issue struct {
+		Title string `json:"title" jsonschema:"of the issue,default=untitled"`
+		Votes int    `json:"votes,omitempty"`
+	}
+	for _, test := range []struct {
+		name       string
+		ask        func(ctx context.Context, _ json.RawMessage) (string, error)
+		form, want string
+	}{
+		{"struct", formTest[issue](&mcp.AskOptions{Default: issue{Title: "Crash"}}),
+			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"Crash"},"votes":{"type":"integer"}}}`,
+			`{"title":"Crash"}`},
+		{"map", formTest[issue](&mcp.AskOptions{Default: map[string]int{"votes": 3}}),
+			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"untitled"},"votes":{"type":"integer","default":3}}}`,
+			`{"title":"untitled","votes":3}`},
+		{"one value", formTest[color](&mcp.AskOptions{Default: color("blue")}),
+			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"],"default":"blue"}},"required":["value"]}`,
+			`"blue"`},
+		{"false", formTest[bool](&mcp.AskOptions{Default: false}),
+			`{"type":"object","properties":{"value":{"type":"boolean","default":false}},"required":["value"]}`, `false`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := handle(t, nil, test.ask)
+			r := p.call("t", "", "", "")
+			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
+				t.Errorf("form (-want +got):\n%s", diff)
+			}
+			if r = p.call("t", "", `{"a":{"action":"accept"}}`, r.RequestState); r.text() != test.want {
+				t.Errorf("answer: got %+v, want %s", r, test.want)
+			}
+		})
+	}
+}
+
+func TestELI25_AnswersThatDoNotFitTheFormAreAskedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		ask    func(ctx context.Context, _ json.RawMessage) (string, error)
+		answer string
+	}{
+		"not in the enum":          {formTest[color](nil), `{"value":"pink"}`},
+		"one not in the enum":      {formTest[[]color](nil), `{"value":["red","pink"]}`},
+		"a fraction":               {formTest[int](nil), `{"value":1.5}`},
+		"beyond the type's range":  {formTest[int](nil), `{"value":99999999999999999999}`},
+		"beyond a small type":      {formTest[int8](nil), `{"value":200}`},
+		"null for what must be":    {formTest[bool](nil), `{"value":null}`},
+		"not in a schema by hand":  {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
+		"names in another case":    {formTest[bool](nil), `{"Value":true}`},
+		"text for what is boolean": {formTest[bool](nil), `{"value":"true"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := handle(t, nil, test.ask)
+			r := p.call("t", "", "", "")
+			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.ResultType != "input_required" {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
+	byHand := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
+		return formTest[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
+	}
+	for name, test := range map[string]struct {
+		ask  func(ctx context.Context, _ json.RawMessage) (string, error)
+		says string
+	}{
+		"a nested struct":           {formTest[struct{ In struct{ A int } }](nil), "form"},
+		"a map without a schema":    {formTest[map[string]int](nil), "form"},
+		"a list of free text":       {formTest[[]string](nil), "form"},
+		"a schema of a string":      {byHand(`{"type":"string"}`), "not of an object"},
+		"a schema without fields":   {byHand(`{"type":"object"}`), "no properties"},
+		"a field of an object":      {byHand(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
+		"a field of several":        {byHand(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`), `field "a"`},
+		"a field of any type":       {byHand(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
+		"a list of numbers":         {byHand(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
+		"a schema that is none":     {byHand(`{"type":"object"`), "schema"},
+		"a schema with a tail":      {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
+		"a default of no field":     {formTest[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
+		"a default of text":         {formTest[named](&mcp.AskOptions{Default: "Ada"}), "not an object"},
+		"a default that is no JSON": {formTest[named](&mcp.AskOptions{Default: func() {}}), "default"},
+		"no message": {func(ctx context.Context, _ json.RawMessage) (string, error) {
+			return mcp.Ask[string](ctx, "a", "", nil)
+		}, "no message"},
+		"no key": {func(ctx context.Context, _ json.RawMessage) (string, error) {
+			return mcp.Ask[string](ctx, "", "What?", nil)
+		}, "no key"},
+		"no question": {func(ctx context.Context, _ json.RawMessage) (string, error) {
+			return "", mcp.AskAll(ctx, mcp.Question{})
+		}, "no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := handle(t, nil, test.ask).call("t", "", "", "")
+			if !r.IsError || !strings.Contains(r.text(), test.says) {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestELI33_APageIsAskedForAndAgreedTo(t *testing.T) {
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		return "agreed", mcp.AskURL(ctx, "a", "https://example.com/connect?to=x", "Connect your account.")
+	})
+	r := p.call("t", "", "", "")
+	const want = `{"mode":"url","message":"Connect your account.","url":"https://example.com/connect?to=x"}`
+	if got := string(r.InputRequests["a"].Params); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, answer := range []string{`{"action":"accept"}`, `{"action":"accept","content":{}}`} {
+		if r := p.call("t", "", `{"a":`+answer+`}`, r.RequestState); r.text() != "agreed" {
+			t.Errorf("%s: got %+v", answer, r)
+		}
+	}
+	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError || r.text() != `question "a": mcp: cancelled` {
+		t.Errorf("dismissed: got %+v", r)
+	}
+}
+
+func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
+	for url, good := range map[string]bool{
+		"https://example.com/":             true,
+		"https://example.com:8443/a?b=c#d": true,
+		"http://localhost:3000/":           true,
+		"http://LOCALHOST/":                true,
+		"http://127.0.0.1:3000/":           true,
+		"http://127.9.9.9/":                true,
+		"http://[::1]:3000/":               true,
+		"http://example.com/":              false,
+		"http://localhost.example.com/":    false,
+		"http://10.0.0.1/":                 false,
+		"javascript:alert(1)":              false,
+		"file:///etc/passwd":               false,
+		"https:///path":                    false,
+		"https:example.com":                false,
+		"/relative":                        false,
+		"":                                 false,
+		"https://user:secret@example.com/": false,
+		"https://example.com/%zz":          false,
+		"https://exa mple.com/":            false,
+		"https://example.com/" + strings.Repeat("a", 8<<10): false,
+	} {
+		p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+			return "", mcp.AskURL(ctx, "a", url, "Visit?")
+		})
+		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != good {
+			t.Errorf("%.60q: got %+v", url, r)
+		}
+	}
+}
+
+func ExampleAsk() {
+	type booking struct {
+		Date  string `json:"date" jsonschema:"when to arrive,format=date"`
+		Seats int    `json:"seats" jsonschema:"how many seats,minimum=1,maximum=8,default=2"`
+		Where string `json:"where" jsonschema:"inside or outside,enum=in|out,titles=Inside|Outside,default=in"`
+	}
+	s := mcp.NewServer("restaurant", "1.0.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "book", Description: "Book a table."},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			b, err := mcp.Ask[booking](ctx, "booking", "What shall we book?", nil)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("a table for %d on %s", b.Seats, b.Date), nil
+		})
+}

@@ -1,0 +1,62 @@
+package mcp_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Any pair of byte streams can carry the protocol, one message per line. Serve returns when the client's end is reached.
+func ExampleNewStream() {
+	client := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")
+
+	s := mcp.NewServer("calc", "1.0.0", nil)
+	if err := s.Run(context.Background(), mcp.NewStream(client, os.Stdout, nil)); err != nil {
+		fmt.Println(err)
+	}
+	// Output: {"jsonrpc":"2.0","id":1,"result":{}}
+}
+
+// A pipe connects two ends within one process.
+func ExamplePipe() {
+	ctx := context.Background()
+	client, server := mcp.Pipe()
+	done := make(chan error)
+	go func() { done <- mcp.NewServer("calc", "1.0.0", nil).Run(ctx, server) }()
+
+	if err := client.Write(ctx, jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
+		fmt.Println(err)
+	}
+	answer, err := client.Read(ctx)
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(answer.ID, string(answer.Result))
+
+	client.Close()
+	fmt.Println(<-done)
+	// Output:
+	// 1 {}
+	// <nil>
+}
+
+// Any Handler can be served: here one that knows a single method, and no server around it.
+func ExampleServe() {
+	hello := mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method != "com.example/hello" {
+			return nil, mcp.Errorf(mcp.CodeMethodNotFound, "no method %s", req.Method)
+		}
+		return mcp.RawResult(`{"resultType":"complete","hello":"world"}`), nil
+	})
+	client := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"com.example/hello","params":{"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+
+	if err := mcp.Serve(context.Background(), hello, mcp.NewStream(client, os.Stdout, nil), nil); err != nil {
+		fmt.Println(err)
+	}
+	// Output: {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","hello":"world"}}
+}

@@ -1,0 +1,613 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A hostileMessage is one of testdata/hostile.txt.
+type hostileMessage struct {
+	name, id, text string
+	code           int
+	silent         bool // where there is nothing to answer on
+}
+
+func hostileMessages(t testing.TB) (all []hostileMessage) {
+	t.Helper()
+	file, err := os.ReadFile("testdata/hostile.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(file)) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		fields := strings.Split(line, "\t")
+		if len(fields) != 4 {
+			t.Fatalf("hostile.txt: %q", line)
+		}
+		m := hostileMessage{name: fields[0], id: strings.TrimPrefix(fields[2], "-"), silent: fields[1][0] == '('}
+		if m.text, err = strconv.Unquote(fields[3]); err != nil {
+			t.Fatalf("hostile.txt: %s: %v", fields[3], err)
+		}
+		if m.code, err = strconv.Atoi(strings.Trim(fields[1], "()")); err != nil {
+			t.Fatalf("hostile.txt: %q: %v", line, err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// eras are what a client may have done before it turns hostile.
+var eras = map[string]func(c *byteClient){
+	"before anything": func(*byteClient) {},
+	"after a call":    func(c *byteClient) { c.good() },
+	"2024-11-05":      func(c *byteClient) { c.open("2024-11-05") },
+	"2025-03-26":      func(c *byteClient) { c.open("2025-03-26") },
+	"2025-11-25":      func(c *byteClient) { c.open("2025-11-25") },
+}
+
+// onEras is onBytes for every era.
+func onEras(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
+	t.Helper()
+	for era, begin := range eras {
+		t.Run(era, func(t *testing.T) {
+			onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
+				begin(c)
+				test(t, s, c)
+			})
+		})
+	}
+}
+
+func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
+	messages := hostileMessages(t)
+	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+		for _, m := range messages {
+			c.write(m.text)
+			if !m.silent {
+				got := c.next()
+				if string(got.ID) != m.id || got.code() != m.code || got.Method != "" {
+					t.Errorf("%s: answered %s, want id %q and code %d", m.name, got.text, m.id, m.code)
+				}
+			}
+			c.good() // and so nothing else was written
+		}
+		c.silent()
+	})
+}
+
+// Broken lines that no newline separates are one broken line, and what follows the newline is read as ever.
+func TestR7_1_5_BytesBetweenMessages(t *testing.T) {
+	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+		for _, junk := range []string{"", " \t", "\r", "\n\n\n", "\r\n\r\n"} {
+			io.WriteString(c, junk+"\n")
+			c.good()
+		}
+		for _, junk := range []string{"\x00", "\x04", "\x1b[2J", strings.Repeat("\xff", 100_000), strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 500_000)} {
+			c.wantCode(c.ask(junk), "", mcp.CodeParseError)
+			c.good()
+		}
+		for i := range `{"jsonrpc":"2.0","id":1,"method":"ping"}` { // a message in two lines is two broken ones
+			line := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+			if i == 0 {
+				continue
+			}
+			c.write(line[:i] + "\n" + line[i:])
+			for range 2 {
+				if got := c.next(); got.code() != mcp.CodeParseError && got.code() != mcp.CodeInvalidRequest {
+					t.Errorf("cut at %d: %s", i, got.text)
+				}
+			}
+			c.good()
+		}
+		c.silent()
+	})
+}
+
+// paramsOf are the members of each method's params, with what each has to be.
+var paramsOf = []struct {
+	method  string
+	era     string // "modern" or "session" if only one has it
+	members string // that are right, without the one that is wrong
+	member  string
+	kind    string
+}{
+	{"tools/list", "", ``, "cursor", "string"},
+	{"prompts/list", "", ``, "cursor", "string"},
+	{"resources/list", "", ``, "cursor", "string"},
+	{"resources/templates/list", "", ``, "cursor", "string"},
+	{"tools/call", "", ``, "name", "string"},
+	{"tools/call", "", `"name":"echo",`, "arguments", "object"},
+	{"tools/call", "modern", `"name":"echo",`, "inputResponses", "object"},
+	{"tools/call", "modern", `"name":"echo",`, "requestState", "string"},
+	{"prompts/get", "", ``, "name", "string"},
+	{"prompts/get", "", `"name":"prompt",`, "arguments", "object"},
+	{"prompts/get", "", `"name":"prompt",`, "arguments.arg", "string"},
+	{"prompts/get", "modern", `"name":"prompt","arguments":{"arg":""},`, "requestState", "string"},
+	{"resources/read", "", ``, "uri", "string"},
+	{"resources/read", "modern", `"uri":"mem:x",`, "inputResponses", "object"},
+	{"completion/complete", "", `"argument":{"name":"arg","value":"1"},`, "ref", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},`, "argument", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`, "context.arguments", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`, "context", "object"},
+	{"completion/complete", "", `"argument":{"name":"arg","value":"1"},`, "ref.type", "string"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},`, "argument.name", "string"},
+	{"subscriptions/listen", "modern", ``, "notifications", "object"},
+	{"subscriptions/listen", "modern", ``, "notifications.toolsListChanged", "boolean"},
+	{"subscriptions/listen", "modern", ``, "notifications.promptsListChanged", "boolean"},
+	{"subscriptions/listen", "modern", ``, "notifications.resourceSubscriptions", "array"},
+	{"subscriptions/listen", "modern", ``, "notifications.resourceSubscriptions", "array of text"},
+	{"resources/subscribe", "session", ``, "uri", "string"},
+	{"resources/unsubscribe", "session", ``, "uri", "string"},
+	{"logging/setLevel", "session", ``, "level", "string"},
+}
+
+// wrongValues are values of every kind, to leave the right kind out.
+var wrongValues = map[string][]string{
+	"string":  {`"\u0000"`},
+	"object":  {`{}`},
+	"array":   {`[]`, `[5]`, `[null]`},
+	"number":  {`5`, `-1`, `1e400`},
+	"boolean": {`true`},
+	"null":    {`null`},
+}
+
+func TestR7_1_5_WrongParams(t *testing.T) {
+	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+		c.open("2025-11-25")
+		n := 0
+		check := func(what string, request func(id string) string) {
+			t.Helper()
+			n++
+			got := c.ask(request(strconv.Itoa(n)))
+			if string(got.ID) != strconv.Itoa(n) || got.code() != mcp.CodeInvalidParams {
+				t.Errorf("%s: answered %s, want invalid params", what, got.text)
+			}
+		}
+		for _, p := range paramsOf {
+			for kind, values := range wrongValues {
+				if kind == p.kind {
+					continue
+				}
+				for _, value := range values {
+					if value == "[]" && p.kind == "array of text" {
+						continue
+					}
+					outer, inner, nested := strings.Cut(p.member, ".")
+					if nested {
+						value = `{"` + inner + `":` + value + `}`
+					}
+					params := p.members + `"` + outer + `":` + value
+					if p.era != "session" {
+						check(p.method+" "+params, func(id string) string { return enveloped(id, p.method, params+",", "") })
+					}
+					if p.era != "modern" {
+						check(p.method+" "+params, func(id string) string { return bare(id, p.method, `{`+params+`}`) })
+					}
+				}
+			}
+			if p.era != "modern" {
+				check(p.method+" with an array", func(id string) string { return bare(id, p.method, `[]`) })
+				check(p.method+" with _meta 5", func(id string) string { return bare(id, p.method, `{"_meta":5}`) })
+			}
+		}
+		c.good()
+		c.silent()
+	})
+}
+
+func TestR7_1_5_WrongEnvelope(t *testing.T) {
+	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
+	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+		for _, meta := range []string{
+			version + `5,` + capabilities + `{}`,
+			version + `null,` + capabilities + `{}`,
+			version + `"` + strings.Repeat("2", 1000) + `",` + capabilities + `{}`,
+			version + `"2026-07-28"`,
+			version + `"2026-07-28",` + capabilities + `[]`,
+			version + `"2026-07-28",` + capabilities + `null`,
+			version + `"2026-07-28",` + capabilities + `{},"io.modelcontextprotocol/clientInfo":"me"`,
+			version + `"2026-07-28",` + capabilities + `{},"io.modelcontextprotocol/logLevel":"loud"`,
+			version + `"2026-07-28",` + capabilities + `{},"io.modelcontextprotocol/logLevel":5`,
+			version + `"2026-07-28",` + capabilities + `{},"progressToken":[]`,
+		} {
+			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+meta+`}}`)), `1`, mcp.CodeInvalidParams)
+		}
+		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000", "../../etc/passwd"} {
+			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`)), `1`, mcp.CodeUnsupportedVersion)
+		}
+		c.good()
+		c.silent()
+	})
+}
+
+func TestR7_1_5_UnknownMethods(t *testing.T) {
+	methods := []string{"x", "tools/callx", "TOOLS/LIST", "tools/list ", "tools/list\\u0000", "rpc.discover", "__proto__", "../tools/list",
+		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized", "notifications/cancelled", "tasks/get",
+		"%s%n", strings.Repeat("m", 10_000)}
+	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+		c.open("2025-11-25")
+		for _, method := range methods {
+			for _, request := range []string{enveloped(`1`, method, "", ""), bare(`1`, method, `{}`)} {
+				got := c.ask(request)
+				if c.wantCode(got, `1`, mcp.CodeMethodNotFound); len(got.text) > 1000 {
+					t.Errorf("%.40s: the answer has %d bytes", method, len(got.text))
+				}
+			}
+			c.write(`{"jsonrpc":"2.0","method":"` + method + `"}`) // as a notification it is ignored
+		}
+		for _, method := range []string{"ping", "logging/setLevel", "resources/subscribe", "initialize"} {
+			c.wantCode(c.ask(enveloped(`1`, method, "", "")), `1`, mcp.CodeMethodNotFound)
+		}
+		for _, method := range []string{"server/discover", "subscriptions/listen"} {
+			c.wantCode(c.ask(bare(`1`, method, `{}`)), `1`, mcp.CodeMethodNotFound)
+		}
+		c.good()
+		c.silent()
+	})
+}
+
+// What belongs to nothing is dropped, whatever it says.
+func TestR7_3_13_AnswersAndCancelsOutOfTheBlue(t *testing.T) {
+	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+		for _, id := range []string{`1`, `"x"`, `-5`, `""`, `99999999999999999999`} {
+			c.write(`{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept"}}`,
+				`{"jsonrpc":"2.0","id":`+id+`,"result":null}`,
+				`{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32000,"message":"no"}}`,
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
+		}
+		c.write(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
+		for _, params := range []string{`{}`, `[]`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`, `{"requestId":"` + strings.Repeat("r", 10_000) + `"}`,
+			`{"requestId":1,"reason":5}`, `{"requestId":1,"reason":"` + strings.Repeat("r", 100_000) + `"}`} {
+			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":` + params + `}`)
+		}
+		for _, method := range []string{"notifications/progress", "notifications/initialized", "notifications/roots/list_changed", "notifications/message", "tools/list", "initialize"} {
+			c.write(`{"jsonrpc":"2.0","method":"`+method+`"}`, `{"jsonrpc":"2.0","method":"`+method+`","params":{"progressToken":[],"progress":"x"}}`)
+		}
+		c.good()
+		c.silent()
+	})
+}
+
+func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
+	batch := `[` + bare(`1`, "ping", `{}`) + `]`
+	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+		c.wantCode(c.ask(`[]`), "", mcp.CodeInvalidRequest)
+		c.wantCode(c.ask(`[`), "", mcp.CodeParseError)
+		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", mcp.CodeParseError)
+		c.good()
+		if strings.Contains(c.Name(), "2025-03-26") {
+			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) + `,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
+			for _, want := range []string{`"id":1,"result":{}`, `"id":2,"error":{"code":-32600`} {
+				if strings.Count(got.text, `"jsonrpc"`) != 4 || !strings.Contains(got.text, want) {
+					t.Errorf("answered %s, want four answers, one of them %s", got.text, want)
+				}
+			}
+		} else {
+			c.wantCode(c.ask(batch), "", mcp.CodeInvalidRequest)
+			c.wantCode(c.ask(`[`+enveloped(`1`, "tools/list", "", "")+`]`), "", mcp.CodeInvalidRequest)
+		}
+		c.good()
+		c.silent()
+	})
+}
+
+func TestR7_1_6_PanicSaysNothing(t *testing.T) {
+	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+		c.open("2025-11-25")
+		for _, request := range []string{envelopedCall(`1`, "panic", ""), bareCall(`1`, "panic", "")} {
+			got := c.ask(request)
+			if c.wantCode(got, `1`, mcp.CodeInternalError); strings.Contains(got.text, "secret") || strings.Contains(got.text, "goroutine") {
+				t.Errorf("answered %s", got.text)
+			}
+			c.good()
+		}
+	})
+}
+
+func TestR7_3_9_DuplicateIDInFlight(t *testing.T) {
+	onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
+		c.open("2025-11-25")
+		c.write(envelopedCall(`7`, "wait", ""))
+		<-s.began
+		for _, request := range []string{envelopedCall(`7`, "echo", ""), bareCall(`7`, "echo", "")} {
+			c.wantCode(c.ask(request), `7`, mcp.CodeInvalidRequest)
+		}
+		c.wantCode(c.ask(bareCall(`"7"`, "echo", "")), `"7"`, 0) // a text is another id
+		s.proceed <- struct{}{}
+		c.wantCode(c.next(), `7`, 0)
+		c.wantCode(c.ask(bareCall(`7`, "echo", "")), `7`, 0)
+	})
+}
+
+func TestR7_3_12_TenThousandPings(t *testing.T) {
+	const pings = 10_000
+	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+		c.open("2025-11-25")
+		go func() {
+			for n := range pings {
+				io.WriteString(c, bare(strconv.Itoa(n), "ping", `{}`)+"\n")
+			}
+		}()
+		for n := range pings {
+			c.wantCode(c.next(), strconv.Itoa(n), 0)
+		}
+		c.good()
+		c.silent()
+	})
+}
+
+// A client that does not read is not read from for long either: what it could pile up is bounded.
+func TestR7_3_12_PingsOfADeafClient(t *testing.T) {
+	for name, transport := range byteTransports {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := deaf(t, newTarget(nil), transport)
+				before := heap()
+				taken := 0
+				go func() {
+					for {
+						if _, err := io.WriteString(d.w, bare(strconv.Itoa(taken), "ping", `{"pad":"`+strings.Repeat("x", 20_000)+`"}`)+"\n"); err != nil {
+							return
+						}
+						taken++
+					}
+				}()
+				synctest.Wait()
+				if taken > 1000 {
+					t.Errorf("%d pings were read and not answered", taken)
+				}
+				if grown := heap() - before; grown > 8<<20 {
+					t.Errorf("%d bytes were kept", grown)
+				}
+				d.hangUp()
+			})
+		})
+	}
+}
+
+// A deafClient is a client that reads nothing.
+type deafClient struct {
+	*testing.T
+	w      io.WriteCloser
+	r      io.Reader
+	served chan error
+}
+
+func deaf(t *testing.T, h mcp.Handler, transport byteTransport) *deafClient {
+	conn, w, r := transport(nil)
+	d := &deafClient{T: t, w: w, r: r, served: make(chan error, 1)}
+	go func() {
+		d.served <- mcp.Serve(t.Context(), h, conn, &mcp.ServeOptions{Logger: slog.New(slog.DiscardHandler)})
+	}()
+	return d
+}
+
+// hangUp ends the connection and waits for the server to notice.
+func (d *deafClient) hangUp() {
+	d.Helper()
+	d.r.(io.Closer).Close()
+	d.w.Close()
+	if err := <-d.served; err != nil && !errors.Is(err, mcp.ErrDisconnected) {
+		d.Errorf("Serve: %v, want ErrDisconnected if anything", err)
+	}
+}
+
+// heap gives the bytes that are in use. Two collections empty the pools.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
+	const budget = 16 << 20
+	for name, transport := range byteTransports {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTarget(nil)
+				other := dialBytes(t, s, transport, nil, nil)
+				other.good()
+				before := heap()
+				d := deaf(t, s, transport)
+				for n := range 10 {
+					io.WriteString(d.w, envelopedCall(strconv.Itoa(n), "flood", "")+"\n")
+				}
+				io.WriteString(d.w, bare(`"i"`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n"+
+					bareCall(`"s"`, "flood", "")+"\n")
+				synctest.Wait()
+				grown := heap() - before
+				t.Logf("the heap has grown by %d KiB", grown>>10)
+				if grown > budget {
+					t.Errorf("the heap has grown by %d bytes, want at most %d", grown, budget)
+				}
+				begin := time.Now()
+				for range 100 {
+					other.good()
+				}
+				if waited := time.Since(begin); waited != 0 {
+					t.Errorf("another client waited for %v", waited)
+				}
+				d.hangUp()
+			})
+		})
+	}
+}
+
+// A change that nobody reads is told once, when it is read, and holds nobody up who makes one.
+func TestR7_2_UnreadChangesCoalesce(t *testing.T) {
+	for name, transport := range byteTransports {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTarget(nil)
+				d := deaf(t, s, transport)
+				io.WriteString(d.w, bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n")
+				io.WriteString(d.w, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`)+"\n"+
+					enveloped(`3`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["mem:x"]},`, "")+"\n")
+				synctest.Wait()
+				before, begin := heap(), time.Now()
+				for range 100_000 {
+					s.ResourceUpdated("mem:x")
+				}
+				synctest.Wait()
+				if grown := heap() - before; grown > 1<<20 || time.Since(begin) != 0 {
+					t.Errorf("100,000 changes cost %d bytes and %v", grown, time.Since(begin))
+				}
+				told := 0
+				go func() {
+					lines := bufio.NewScanner(d.r)
+					for lines.Scan() {
+						if strings.Contains(lines.Text(), "resources/updated") {
+							told++
+						}
+					}
+				}()
+				synctest.Wait()
+				if told < 2 || told > 6 {
+					t.Errorf("the changes were told %d times, want once or twice per subscription", told)
+				}
+				d.hangUp()
+			})
+		})
+	}
+}
+
+// lineTransports are byteTransports and the connection that carries messages.
+func lineTransports() map[string]byteTransport {
+	all := map[string]byteTransport{"in memory": func(*mcp.StreamOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
+		client, server := mcp.Pipe()
+		r, out := io.Pipe()
+		go func() {
+			for {
+				m, err := client.Read(context.Background())
+				if err != nil {
+					out.CloseWithError(io.EOF)
+					return
+				}
+				out.Write(append(jsonrpc.Append(nil, m), '\n'))
+			}
+		}()
+		return server, messageWriter{client}, r
+	}}
+	for name, transport := range byteTransports {
+		all[name] = transport
+	}
+	return all
+}
+
+// A messageWriter writes lines as messages.
+type messageWriter struct{ mcp.Conn }
+
+func (w messageWriter) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		m, err := jsonrpc.Decode([]byte(line))
+		if err != nil {
+			return 0, err
+		}
+		if err := w.Conn.Write(context.Background(), m); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func TestR7_3_6_BurstArrivesWholeAndInOrder(t *testing.T) {
+	for name, transport := range lineTransports() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dialBytes(t, newTarget(nil), transport, nil, nil)
+				c.open("2025-11-25")
+				c.wantCode(c.ask(bare(`0`, "logging/setLevel", `{"level":"debug"}`)), `0`, 0)
+				c.write(enveloped(`1`, "tools/call", `"name":"burst",`, `,"progressToken":"p"`))
+				c.wholeBurst(`1`, `"p"`)
+				c.write(bare(`2`, "tools/call", `{"name":"burst","_meta":{"progressToken":5}}`))
+				c.wholeBurst(`2`, `5`)
+				c.good()
+			})
+		})
+	}
+}
+
+// wholeBurst takes all that the tool "burst" sends.
+func (c *byteClient) wholeBurst(id, token string) {
+	c.Helper()
+	notes, progress := 0, 0
+	for {
+		m := c.next()
+		var p struct {
+			Data          string
+			ProgressToken stdjson.RawMessage
+			Progress      int
+		}
+		stdjson.Unmarshal(m.Params, &p)
+		switch m.Method {
+		case "notifications/message":
+			if p.Data != strconv.Itoa(notes) {
+				c.Fatalf("message %s comes as number %d", p.Data, notes)
+			}
+			notes++
+		case "notifications/progress":
+			if progress++; p.Progress != progress || string(p.ProgressToken) != token {
+				c.Fatalf("progress %s comes as number %d", m.text, progress)
+			}
+		default:
+			c.wantCode(m, id, 0)
+			if notes != burstNotes || progress != burstProgress {
+				c.Errorf("the result comes after %d messages and %d notes of progress", notes, progress)
+			}
+			return
+		}
+	}
+}
+
+// Every message that is cut anywhere, by the end of the stream, costs at most one error and ends in good order.
+func TestR7_3_10_CutAtEveryByte(t *testing.T) {
+	requests := []string{
+		envelopedCall(`1`, "echo", `"text":"a"`),
+		bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`),
+	}
+	for _, request := range requests {
+		for cut := range len(request) + 2 {
+			t.Run(fmt.Sprintf("%.60s/%d", request, cut), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := dialBytes(t, newTarget(nil), byteTransports["pipes"], nil, nil)
+					io.WriteString(c, (request + "\n")[:cut])
+					c.end.Close()
+					var answers []wireLine
+					for line := range c.lines {
+						answers = append(answers, line)
+					}
+					switch whole := cut >= len(request); {
+					case cut == 0 && len(answers) != 0, cut > 0 && len(answers) != 1:
+						t.Errorf("answered %d times", len(answers))
+					case whole && answers[0].code() != 0, cut > 0 && !whole && answers[0].code() != mcp.CodeParseError:
+						t.Errorf("answered %s", answers[0].text)
+					}
+					if err := <-c.served; err != nil {
+						t.Errorf("Serve: %v", err)
+					}
+					c.served <- nil // for the end of the test
+				})
+			})
+		}
+	}
+}

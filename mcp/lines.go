@@ -1,0 +1,90 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+)
+
+// chunkSize is how much is read at once: as much as a pipe holds on most systems is of no further use. Two of them stay
+// within the 64 KiB that a reader may hold beside its longest line.
+const chunkSize = 32 << 10
+
+var (
+	errLineTooLong = errors.New("line is too long")
+	// errStopped ends a source before the peer does. A line that is not whole by then never will be, and is no message.
+	errStopped = errors.New("stopped")
+)
+
+// A source gives the bytes of a stream, some at a time; they are valid until the next call. It may be asked again after
+// its context has ended.
+type source interface {
+	next(ctx context.Context) ([]byte, error)
+}
+
+// A lineReader cuts a stream into lines. It holds no more than its limit and what its source holds, however long the
+// lines are.
+type lineReader struct {
+	source source
+	limit  int    // bytes of a line
+	rest   []byte // given by the source and not looked at
+	long   []byte // the beginning of a line that ends further on
+	skip   bool   // up to the end of a line that was too long
+}
+
+// next gives the next line that is not blank, without its end. The line is the caller's. The error is errLineTooLong,
+// once, for a line that is over the limit, and io.EOF at the end; a last line needs no end.
+func (l *lineReader) next(ctx context.Context) ([]byte, error) {
+	for {
+		part, rest, ended := bytes.Cut(l.rest, []byte{'\n'})
+		l.rest = rest
+		switch {
+		case l.skip:
+			l.skip = !ended
+		case len(l.long)+len(part) > l.limit:
+			l.long, l.skip = nil, !ended
+			return nil, errLineTooLong
+		case !ended:
+			l.keep(part)
+		default:
+			if line := l.take(part); !blank(line) {
+				return line, nil
+			}
+		}
+		if ended {
+			continue
+		}
+		var err error
+		if l.rest, err = l.source.next(ctx); err != nil {
+			if errors.Is(err, io.EOF) && !blank(l.long) {
+				return l.take(nil), nil
+			}
+			return nil, err
+		}
+	}
+}
+
+// keep adds a part to the beginning of a long line, which grows by doubling but never over the limit.
+func (l *lineReader) keep(part []byte) {
+	if need := len(l.long) + len(part); need > cap(l.long) {
+		grown := make([]byte, len(l.long), max(need, min(2*cap(l.long), l.limit)))
+		copy(grown, l.long)
+		l.long = grown
+	}
+	l.long = append(l.long, part...)
+}
+
+// take gives the line that ends with the part, and forgets it: the room of a long line leaves with it.
+func (l *lineReader) take(part []byte) []byte {
+	if len(l.long) == 0 {
+		return bytes.Clone(part)
+	}
+	l.keep(part)
+	line := l.long
+	l.long = nil
+	return line
+}
+
+// blank reports whether a line holds nothing but what JSON takes for white space.
+func blank(line []byte) bool { return len(bytes.Trim(line, " \t\r")) == 0 }

@@ -1,0 +1,46 @@
+package mcp
+
+import (
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// An encodedFeature is the JSON of a registered feature, made once for all lists. It counts only for the very value
+// it was made of: a copy that somebody changed is encoded anew.
+type encodedFeature[V any] struct {
+	of   *V
+	json []byte
+}
+
+func encodeFeature[V any](v *V) (*encodedFeature[V], error) {
+	raw, err := json.Marshal(v, deterministic)
+	if err != nil {
+		return nil, err
+	}
+	return &encodedFeature[V]{of: v, json: raw}, nil
+}
+
+// appendPage appends the items of a list, its cursor and its caching hints.
+func appendPage[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature[V], next string, cache Cache) ([]byte, error) {
+	dst = append(dst, '[')
+	for i, v := range items {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if e := encoded(v); e != nil && e.of == v {
+			dst = append(dst, e.json...)
+			continue
+		}
+		var err error
+		if dst, err = appendValue(dst, v); err != nil {
+			return nil, err
+		}
+	}
+	dst = append(dst, ']')
+	if next != "" {
+		dst = append(dst, `,"nextCursor":`...)
+		dst = jsonscan.AppendQuote(dst, next)
+	}
+	return appendMembers(append(dst, ','), cache)
+}

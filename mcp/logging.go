@@ -1,0 +1,174 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A LogLevel is the severity of a log message, by RFC 5424.
+//
+// Spec: server/utilities/logging, Log Levels.
+type LogLevel string
+
+// Log levels, the least severe first.
+const (
+	LevelDebug     LogLevel = "debug"
+	LevelInfo      LogLevel = "info"
+	LevelNotice    LogLevel = "notice"
+	LevelWarning   LogLevel = "warning"
+	LevelError     LogLevel = "error"
+	LevelCritical  LogLevel = "critical"
+	LevelAlert     LogLevel = "alert"
+	LevelEmergency LogLevel = "emergency"
+)
+
+// logLevels maps slog's levels to the protocol's. Those between and above slog's four are reached with numbers such as
+// slog.LevelInfo+2.
+var logLevels = []struct {
+	from slog.Level
+	name LogLevel
+}{
+	{slog.LevelError + 12, LevelEmergency}, {slog.LevelError + 8, LevelAlert}, {slog.LevelError + 4, LevelCritical},
+	{slog.LevelError, LevelError}, {slog.LevelWarn, LevelWarning}, {slog.LevelInfo + 2, LevelNotice},
+	{slog.LevelInfo, LevelInfo},
+}
+
+func logLevelOf(l slog.Level) LogLevel {
+	for _, entry := range logLevels {
+		if l >= entry.from {
+			return entry.name
+		}
+	}
+	return LevelDebug
+}
+
+// minimum gives the slog level from which on messages of at least l are wanted.
+func (l LogLevel) minimum() slog.Level {
+	for _, entry := range logLevels {
+		if entry.name == l {
+			return entry.from
+		}
+	}
+	return slog.LevelDebug
+}
+
+// Logger gives a logger whose records go to the client that called, if it wants their level; the peer reads them, so
+// they hold no secrets. The logger's groups and attributes become the data of the message. Outside a handler, and once
+// the handler has returned, records are dropped. The protocol has deprecated log messages since 2026-07-28; a server's
+// own log is slog's as ever.
+//
+// Spec: server/utilities/logging.
+func Logger(ctx context.Context) *slog.Logger { return slog.New(&logHandler{call: callFrom(ctx)}) }
+
+// A logHandler sends records as notifications on the stream of its call.
+type logHandler struct {
+	call  *call
+	attrs []slog.Attr // with their groups around them
+	group []string
+}
+
+// Enabled reports whether the client wants records of this level.
+func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
+	c := h.call
+	return c != nil && c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().minimum()
+}
+
+// Handle sends one record.
+func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	attrs := slices.Clone(h.attrs)
+	var own []slog.Attr
+	r.Attrs(func(a slog.Attr) bool { own = append(own, a); return true })
+	attrs = append(attrs, h.grouped(own)...)
+	var data any = r.Message
+	if len(attrs) > 0 {
+		data = logData(append([]slog.Attr{slog.String(slog.MessageKey, r.Message)}, attrs...))
+	}
+	encoded, err := schema.Encode(data)
+	if err != nil {
+		encoded = jsonscan.AppendQuote(nil, r.Message) // an attribute that is no JSON takes only itself away
+	}
+	params := jsonscan.AppendQuote([]byte(`{"level":`), string(logLevelOf(r.Level)))
+	params = append(append(params, `,"data":`...), encoded...)
+	return h.call.log(append(params, '}'))
+}
+
+// WithAttrs gives a handler that adds the attributes to each record.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	n := *h
+	n.attrs = append(slices.Clone(h.attrs), h.grouped(attrs)...)
+	return &n
+}
+
+// WithGroup gives a handler that puts later attributes into a group.
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	n := *h
+	n.group = append(slices.Clone(h.group), name)
+	return &n
+}
+
+// grouped wraps attributes in the handler's open groups.
+func (h *logHandler) grouped(attrs []slog.Attr) []slog.Attr {
+	if len(attrs) == 0 {
+		return nil
+	}
+	for i := len(h.group) - 1; i >= 0; i-- {
+		attrs = []slog.Attr{{Key: h.group[i], Value: slog.GroupValue(attrs...)}}
+	}
+	return attrs
+}
+
+// logData makes an object of attributes; of two with one name the later one stays, but groups merge.
+func logData(attrs []slog.Attr) map[string]any {
+	m := map[string]any{}
+	for _, a := range attrs {
+		v := a.Value.Resolve()
+		if v.Kind() != slog.KindGroup {
+			m[a.Key] = logValue(v)
+			continue
+		}
+		inner := logData(v.Group())
+		if a.Key == "" {
+			for k, v := range inner {
+				m[k] = v
+			}
+		} else if old, ok := m[a.Key].(map[string]any); ok {
+			for k, v := range inner {
+				old[k] = v
+			}
+		} else if len(inner) > 0 {
+			m[a.Key] = inner
+		}
+	}
+	return m
+}
+
+func logValue(v slog.Value) any {
+	switch v.Kind() {
+	case slog.KindDuration:
+		return v.Duration().String()
+	case slog.KindAny:
+		if err, ok := v.Any().(error); ok {
+			return err.Error()
+		}
+	}
+	return v.Any()
+}
+
+// log sends one message, unless the result is out.
+func (c *call) log(params []byte) error {
+	// Progress and log messages share the stream, and with it the rule that nothing follows the result.
+	c.progress.mu.Lock()
+	defer c.progress.mu.Unlock()
+	if c.progress.finished {
+		return nil
+	}
+	return c.req.Notify(c, wire.NotificationMessage, params)
+}

@@ -1,0 +1,76 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+
+// object is JSON in the making.
+type object = map[string]any
+
+// newServer gives a server that logs to the test. The options may be nil.
+func newServer(t testing.TB, opts *mcp.ServerOptions) *mcp.Server {
+	t.Helper()
+	var o mcp.ServerOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	return mcp.NewServer("test", "1", &o)
+}
+
+// addTool registers a tool that takes no arguments and gives text.
+func addTool(s *mcp.Server, name string, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
+	return mcp.AddTool(s, &mcp.Tool{Name: name}, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+}
+
+type toolResult struct {
+	Content []struct {
+		Type, Text string
+	}
+	StructuredContent json.RawMessage
+	IsError           bool
+}
+
+// text is that of the first piece of content.
+func (r toolResult) text() string {
+	if len(r.Content) == 0 {
+		return ""
+	}
+	return r.Content[0].Text
+}
+
+func callTool(t *testing.T, c *mcptest.Client, name string, args map[string]any) toolResult {
+	t.Helper()
+	params := object{"name": name}
+	if args != nil {
+		params["arguments"] = args
+	}
+	return decode[toolResult](t, c.Call("tools/call", params))
+}
+
+func decode[T any](t *testing.T, raw json.RawMessage) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return v
+}
+
+// wantCode tests for an error of the protocol.
+func wantCode(t *testing.T, what string, err *mcp.Error, code int) {
+	t.Helper()
+	if err == nil || err.Code != code {
+		t.Errorf("%s: got %v, want an error of code %d", what, err, code)
+	}
+}

@@ -1,0 +1,162 @@
+package mcp
+
+import (
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// A Prompt describes a template for messages that a user picks, such as a slash command.
+//
+// Spec: server/prompts; schema Prompt.
+type Prompt struct {
+	// Name identifies the prompt.
+	Name string `json:"name"`
+	// Title is what people see; Name when empty.
+	Title string `json:"title,omitzero"`
+	// Description says what the prompt is for.
+	Description string `json:"description,omitzero"`
+	// Arguments is what the prompt takes. Default: derived from the function's input type.
+	Arguments []PromptArgument `json:"arguments,omitempty"`
+	Icons     []Icon           `json:"icons,omitempty"`
+	Meta      Meta             `json:"_meta,omitzero"`
+
+	// Complete suggests values for arguments, by their names. Arguments whose type lists its values need none.
+	Complete map[string]CompleteFunc `json:"-"`
+
+	encoded *encodedFeature[Prompt]
+}
+
+// A PromptArgument describes one argument of a prompt. Its value is text.
+type PromptArgument struct {
+	Name        string `json:"name"`
+	Title       string `json:"title,omitzero"` // what people see; Name when empty
+	Description string `json:"description,omitzero"`
+	Required    bool   `json:"required,omitzero"`
+}
+
+// A PromptMessage is one message of a prompt.
+//
+// Spec: server/prompts, PromptMessage.
+type PromptMessage struct {
+	Role    Role    `json:"role"`    // RoleUser when empty
+	Content Content `json:"content"` // text, an image, audio, a resource or a link to one
+}
+
+// MarshalJSON encodes the message.
+func (m PromptMessage) MarshalJSON() ([]byte, error) { return m.append(nil) }
+
+// UnmarshalJSON decodes a message of any content type.
+func (m *PromptMessage) UnmarshalJSON(data []byte) error {
+	content, ok := jsonscan.Get(data, "content")
+	if !ok {
+		return fmt.Errorf("prompt message has no content")
+	}
+	c, err := decodeContent(content)
+	if err != nil {
+		return fmt.Errorf("prompt message: %w", err)
+	}
+	*m = PromptMessage{Role: Role(member(data, "role")), Content: c}
+	return nil
+}
+
+func (m PromptMessage) append(dst []byte) ([]byte, error) {
+	switch m.Role {
+	case "":
+		m.Role = RoleUser
+	case RoleUser, RoleAssistant:
+	default:
+		return nil, fmt.Errorf("role %q, want %q or %q", m.Role, RoleUser, RoleAssistant)
+	}
+	if err := checkPromptContent(m.Content); err != nil {
+		return nil, err
+	}
+	dst = append(dst, `{"role":"`...)
+	dst = append(dst, m.Role...)
+	dst = append(dst, `","content":`...)
+	dst, err := appendContent(dst, m.Content)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, '}'), nil
+}
+
+// checkPromptContent refuses what a prompt cannot say.
+//
+// Spec: server/prompts, Data Types.
+func checkPromptContent(c Content) error {
+	mimeType := "none needed"
+	switch c := c.(type) {
+	case *ToolUse, *ToolUseResult:
+		return fmt.Errorf("a prompt cannot hold content of type %q", c.contentType())
+	case *ImageContent:
+		mimeType = c.MIMEType
+	case *AudioContent:
+		mimeType = c.MIMEType
+	case *EmbeddedResource:
+		if c.Resource == nil || c.Resource.URI == "" {
+			return fmt.Errorf("an embedded resource has no URI")
+		}
+		mimeType = c.Resource.MIMEType
+	}
+	if mimeType == "" {
+		return fmt.Errorf("content of type %q has no MIME type", c.contentType())
+	}
+	return nil
+}
+
+// A PromptResult is a prompt filled in.
+//
+// Spec: server/prompts, Getting a Prompt; schema GetPromptResult.
+type PromptResult struct {
+	// Description says what the prompt is for. Default: that of the prompt.
+	Description string          `json:"description,omitzero"`
+	Messages    []PromptMessage `json:"messages"`
+	Meta        Meta            `json:"-"`
+}
+
+// ResultType is "complete".
+func (*PromptResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r *PromptResult) ResultMeta() Meta { return r.Meta }
+
+func (r *PromptResult) appendFields(dst []byte) ([]byte, error) {
+	if r.Description != "" {
+		dst = append(dst, `"description":`...)
+		dst = append(jsonscan.AppendQuote(dst, r.Description), ',')
+	}
+	dst = append(dst, `"messages":[`...)
+	var err error
+	for i, m := range r.Messages {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = m.append(dst); err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+// A ListPromptsResult is one page of a server's prompts.
+//
+// Spec: server/prompts, Listing Prompts.
+type ListPromptsResult struct {
+	Prompts    []*Prompt `json:"prompts"`
+	NextCursor string    `json:"nextCursor,omitzero"`
+	Cache
+	Meta Meta `json:"-"`
+}
+
+// ResultType is "complete".
+func (*ListPromptsResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r *ListPromptsResult) ResultMeta() Meta { return r.Meta }
+
+func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
+	dst = append(dst, `"prompts":`...)
+	encoded := func(v *Prompt) *encodedFeature[Prompt] { return v.encoded }
+	return appendPage(dst, r.Prompts, encoded, r.NextCursor, r.Cache)
+}

@@ -1,0 +1,275 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+)
+
+// promptEntry is what the server keeps of a prompt.
+type promptEntry struct {
+	completions
+	name string
+	args *textArguments
+	free bool // the arguments are those of the description, not those of a type
+	fill func(ctx context.Context, args stdjson.RawMessage) (*PromptResult, error)
+}
+
+// AddPrompt registers a function as a prompt and gives its handle.
+//
+// In is what the function takes: a struct whose fields are the prompt's arguments, strings, numbers or booleans, with
+// the tags that [AddTool] describes; or map[string]string for the arguments that Prompt.Arguments lists. Clients
+// send text, which is read by the field's type. An unknown argument, a missing one or one that does not fit is a
+// protocol error that names it.
+//
+// Out is what it gives: a string becomes one message of the user; []PromptMessage and [*PromptResult] stay as they are.
+//
+// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes "internal error". A
+// panic is contained. The context ends when the client cancels or goes away.
+//
+// AddPrompt panics if the prompt cannot work: no name, a type that text cannot fill, a name that is taken.
+//
+// Spec: server/prompts.
+func AddPrompt[In, Out any](s *Server, p *Prompt, f func(context.Context, In) (Out, error)) *Registration[Prompt] {
+	if p == nil || f == nil {
+		panic("mcp: AddPrompt: the prompt or its function is nil")
+	}
+	copied := *p
+	p = &copied
+	entry, err := bindPrompt(p, f)
+	if err == nil {
+		entry, err = preparePrompt(p, entry)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddPrompt %q: %v", p.Name, err))
+	}
+	s.noteCompletions(entry.completions)
+	return s.prompts.add(p.Name, p, entry, func(p *Prompt, old promptEntry) promptEntry {
+		entry, err := preparePrompt(p, old)
+		if err != nil {
+			panic(fmt.Sprintf("mcp: update of prompt %q: %v", old.name, err))
+		}
+		s.noteCompletions(entry.completions)
+		return entry
+	})
+}
+
+// bindPrompt makes what the server calls of a typed function.
+func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)) (entry promptEntry, err error) {
+	entry.name = p.Name
+	in := reflect.TypeFor[In]()
+	switch {
+	case in == reflect.TypeFor[map[string]string]():
+		entry.free = true
+	case in.Kind() != reflect.Struct:
+		return entry, fmt.Errorf("input: %s: want a struct or map[string]string", in)
+	default:
+		if entry.args, err = textArgumentsOf(in); err != nil {
+			return entry, fmt.Errorf("input: %w", err)
+		}
+	}
+	give, err := bindMessages[Out]()
+	if err != nil {
+		return entry, fmt.Errorf("output: %w", err)
+	}
+	entry.fill = func(ctx context.Context, args stdjson.RawMessage) (*PromptResult, error) {
+		var in In
+		if err := schema.Decode(args, &in); err != nil {
+			return nil, wrongArguments(err)
+		}
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return give(out)
+	}
+	return entry, nil
+}
+
+// bindMessages gives the function that makes a result of what the prompt's function returned.
+func bindMessages[Out any]() (func(Out) (*PromptResult, error), error) {
+	var out Out
+	switch any(&out).(type) {
+	case *string:
+		return func(v Out) (*PromptResult, error) {
+			return &PromptResult{Messages: []PromptMessage{{Content: Text(any(v).(string))}}}, nil
+		}, nil
+	case *[]PromptMessage:
+		return func(v Out) (*PromptResult, error) {
+			return &PromptResult{Messages: any(v).([]PromptMessage)}, nil
+		}, nil
+	case **PromptResult:
+		return func(v Out) (*PromptResult, error) {
+			if res := any(v).(*PromptResult); res != nil {
+				return res, nil
+			}
+			return nil, errors.New("the prompt gave no result")
+		}, nil
+	}
+	return nil, fmt.Errorf("%s: want string, []PromptMessage or *PromptResult", reflect.TypeFor[Out]())
+}
+
+// preparePrompt checks a prompt, relates its arguments to its function's and encodes it for lists.
+func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
+	switch {
+	case p.Name == "":
+		return entry, errors.New("the name is empty")
+	case p.Name != entry.name:
+		return entry, fmt.Errorf("the name cannot become %q", p.Name)
+	}
+	var err error
+	if entry.free {
+		if entry.args, err = freeArguments(p.Arguments); err != nil {
+			return entry, err
+		}
+	} else if err := describeArguments(p, entry.args); err != nil {
+		return entry, err
+	}
+	of := fmt.Sprintf("prompt %.128q", p.Name)
+	entry.completions, err = newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
+	if err != nil {
+		return entry, err
+	}
+	p.encoded, err = encodeFeature(p)
+	return entry, err
+}
+
+// describeArguments lists the arguments of the function's type in the prompt's description. What the description
+// says already stays, as long as it is about the same arguments.
+func describeArguments(p *Prompt, args *textArguments) error {
+	if p.Arguments == nil {
+		for _, a := range args.list {
+			if a.kind == "array" {
+				return fmt.Errorf("argument %q is a list, want a string, a number or a boolean", a.name)
+			}
+			p.Arguments = append(p.Arguments, PromptArgument{Name: a.name, Title: a.title, Description: a.description, Required: a.required})
+		}
+		return nil
+	}
+	named := make([]string, len(p.Arguments))
+	for i, a := range p.Arguments {
+		named[i] = a.Name
+	}
+	want := args.names()
+	slices.Sort(named)
+	slices.Sort(want)
+	if !slices.Equal(named, want) {
+		return fmt.Errorf("Arguments are %q, but the function takes %q", named, want)
+	}
+	return nil
+}
+
+// freeArguments gives the arguments of a prompt whose function takes a map.
+func freeArguments(list []PromptArgument) (*textArguments, error) {
+	type property struct {
+		Type string `json:"type"`
+	}
+	object := struct {
+		Type       string              `json:"type"`
+		Properties map[string]property `json:"properties"`
+		Required   []string            `json:"required,omitempty"`
+		Additional bool                `json:"additionalProperties"`
+	}{Type: "object", Properties: map[string]property{}}
+	a := &textArguments{}
+	for _, arg := range list {
+		if _, taken := object.Properties[arg.Name]; taken || arg.Name == "" {
+			return nil, fmt.Errorf("argument %q: the name is empty or taken", arg.Name)
+		}
+		object.Properties[arg.Name] = property{Type: "string"}
+		if arg.Required {
+			object.Required = append(object.Required, arg.Name)
+		}
+		a.list = append(a.list, textArgument{name: arg.Name, required: arg.Required, kind: "string"})
+	}
+	raw, err := json.Marshal(object, deterministic)
+	if err != nil {
+		return nil, err
+	}
+	a.schema, err = schema.Compile(raw)
+	return a, err
+}
+
+func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) {
+	if !s.prompts.ever.Load() {
+		return nil, methodNotFound(req.Method)
+	}
+	var visible func(*Prompt) bool
+	if s.opts.Visible != nil {
+		visible = func(p *Prompt) bool { return s.opts.Visible(ctx, Feature{Prompt: p}) }
+	}
+	p, err := paginate(s, &s.prompts, req, visible)
+	if err != nil {
+		return nil, err
+	}
+	return &ListPromptsResult{Prompts: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+}
+
+// getPrompt serves prompts/get.
+func (s *Server) getPrompt(ctx context.Context, c *call, p targetParams) (Result, error) {
+	if !s.prompts.ever.Load() {
+		return nil, methodNotFound(c.req.Method)
+	}
+	e, err := s.findPrompt(ctx, p.target)
+	if err != nil {
+		return nil, err
+	}
+	args, err := e.extra.args.check(p.arguments)
+	if err != nil {
+		return nil, wrongArguments(err)
+	}
+	res, err := e.extra.fill(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	if res.Description == "" {
+		copied := *res
+		copied.Description = e.value.Description
+		res = &copied
+	}
+	return res, nil
+}
+
+func wrongArguments(err error) *Error { return Errorf(CodeInvalidParams, "params.arguments: %v", err) }
+
+// findPrompt gives a prompt that the caller may see.
+func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[Prompt, promptEntry], error) {
+	e, ok := s.prompts.lookup(name)
+	if ok && s.visible(ctx, Feature{Prompt: e.value}) {
+		return e, nil
+	}
+	if like := s.promptLike(ctx, name); like != "" {
+		return nil, Errorf(CodeInvalidParams, "unknown prompt %.128q, did you mean %q?", name, like)
+	}
+	return nil, Errorf(CodeInvalidParams, "unknown prompt %.128q", name)
+}
+
+// promptLike gives the visible prompt whose name has the most in common with a misspelt one, at its beginning and at its
+// end; "" if that is less than two thirds.
+func (s *Server) promptLike(ctx context.Context, name string) (like string) {
+	best := 0.66
+	for _, e := range s.prompts.list() {
+		a, b := strings.ToLower(name), strings.ToLower(e.name)
+		longest := max(len(a), len(b))
+		start := 0
+		for start < min(len(a), len(b)) && a[start] == b[start] {
+			start++
+		}
+		a, b = a[start:], b[start:]
+		end := 0
+		for end < min(len(a), len(b)) && a[len(a)-1-end] == b[len(b)-1-end] {
+			end++
+		}
+		if alike := float64(start+end) / float64(longest); alike > best && s.visible(ctx, Feature{Prompt: e.value}) {
+			like, best = e.name, alike
+		}
+	}
+	return like
+}

@@ -1,0 +1,156 @@
+package mcp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A featureSet holds the features of one kind, by name. Entries never change, and readers see an immutable snapshot, so
+// that a list or a call takes no lock. The snapshot is built when it is first needed: registering many features costs
+// one.
+//
+// V is the feature as clients see it, E what the server keeps beside it.
+type featureSet[V, E any] struct {
+	kind    string
+	changed func() // called after each change, without the lock
+	snap    atomic.Pointer[featureSnapshot[V, E]]
+	ever    atomic.Bool // something was registered at some time
+
+	mu  sync.Mutex // guards the field below
+	all map[string]*featureEntry[V, E]
+}
+
+// A featureSnapshot is one state of a featureSet: its enabled features.
+type featureSnapshot[V, E any] struct {
+	byName map[string]*featureEntry[V, E]
+	sorted []*featureEntry[V, E]
+}
+
+// A featureEntry is one registered feature.
+type featureEntry[V, E any] struct {
+	name     string
+	value    *V
+	extra    E
+	disabled bool
+	owner    *Registration[V]
+}
+
+func (s *featureSet[V, E]) init(kind string, changed func()) {
+	s.kind, s.changed = kind, changed
+	s.all = map[string]*featureEntry[V, E]{}
+}
+
+// lookup gives the feature of a name, if it is enabled.
+func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
+	e, ok := s.snapshot().byName[name]
+	return e, ok
+}
+
+// list gives the enabled features, sorted by name.
+func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
+
+func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
+	if snap := s.snap.Load(); snap != nil {
+		return snap
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	snap := &featureSnapshot[V, E]{byName: make(map[string]*featureEntry[V, E], len(s.all))}
+	for name, e := range s.all {
+		if !e.disabled {
+			snap.byName[name] = e
+			snap.sorted = append(snap.sorted, e)
+		}
+	}
+	slices.SortFunc(snap.sorted, func(a, b *featureEntry[V, E]) int { return strings.Compare(a.name, b.name) })
+	s.snap.Store(snap)
+	return snap
+}
+
+// add registers a feature and gives its handle. A name that is taken is a mistake of the program. renew makes a valid
+// entry of a description that [Registration.Update] changed.
+func (s *featureSet[V, E]) add(name string, value *V, extra E, renew func(v *V, old E) E) *Registration[V] {
+	r := &Registration[V]{}
+	edit := func(f func(e *featureEntry[V, E]) *featureEntry[V, E]) { s.edit(name, r, f) }
+	r.update = func(change func(*V)) {
+		edit(func(e *featureEntry[V, E]) *featureEntry[V, E] {
+			v := *e.value
+			change(&v)
+			e.extra, e.value = renew(&v, e.extra), &v
+			return e
+		})
+	}
+	r.disable = func(off bool) {
+		edit(func(e *featureEntry[V, E]) *featureEntry[V, E] { e.disabled = off; return e })
+	}
+	r.remove = func() {
+		edit(func(*featureEntry[V, E]) *featureEntry[V, E] { return nil })
+	}
+	s.insert(&featureEntry[V, E]{name: name, value: value, extra: extra, owner: r})
+	s.changed()
+	return r
+}
+
+func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.all[e.name]; taken {
+		panic(fmt.Sprintf("mcp: %s %q is registered already", s.kind, e.name))
+	}
+	s.all[e.name] = e
+	s.ever.Store(true)
+	s.snap.Store(nil)
+}
+
+// edit replaces the entry that r owns by f of a copy of it; nil removes it. A feature that was removed has nothing left
+// to change, and a later one of the same name is somebody else's.
+func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*featureEntry[V, E]) *featureEntry[V, E]) {
+	s.mu.Lock()
+	old := s.all[name]
+	if old == nil || old.owner != r {
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	copied := *old
+	e := f(&copied) // the user's function: not under the lock, and a panic in it changes nothing
+
+	s.mu.Lock()
+	if now := s.all[name]; now == nil || now.owner != r {
+		s.mu.Unlock()
+		return
+	}
+	if e == nil {
+		delete(s.all, name)
+	} else {
+		s.all[name] = e
+	}
+	s.snap.Store(nil)
+	s.mu.Unlock()
+	s.changed()
+}
+
+// A Registration is the handle of a registered feature: it changes or removes the feature while clients are connected,
+// and they are told. Its methods are safe for concurrent use; of two changes at once the later one wins.
+type Registration[V any] struct {
+	update  func(func(*V))
+	disable func(bool)
+	remove  func()
+}
+
+// Update changes the feature's description. The function gets a copy to change; requests that run keep the old one.
+// The name stays, and what a typed function takes and gives stays with the function. It panics if the result is not
+// valid.
+func (r *Registration[V]) Update(change func(*V)) { r.update(change) }
+
+// Disable hides the feature from lists and refuses its use, until Enable.
+func (r *Registration[V]) Disable() { r.disable(true) }
+
+// Enable undoes Disable.
+func (r *Registration[V]) Enable() { r.disable(false) }
+
+// Remove takes the feature out for good. Calls that run are not disturbed.
+func (r *Registration[V]) Remove() { r.remove() }

@@ -1,0 +1,261 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A feature is one that every kind of feature has a handle for.
+type feature struct {
+	list, use       string // methods
+	params          object // of use
+	changed         string // notification
+	describe        func(description string)
+	disable, enable func()
+	remove          func()
+}
+
+func featureOf[V any](r *mcp.Registration[V], set func(v *V, description string), f feature) feature {
+	f.describe = func(description string) { r.Update(func(v *V) { set(v, description) }) }
+	f.disable, f.enable, f.remove = r.Disable, r.Enable, r.Remove
+	return f
+}
+
+// features adds one feature of each kind, named x.
+func features(s *mcp.Server) map[string]feature {
+	nothing := func(context.Context, struct{}) (string, error) { return "x", nil }
+	return map[string]feature{
+		"tool": featureOf(mcp.AddTool(s, &mcp.Tool{Name: "x"}, nothing),
+			func(v *mcp.Tool, d string) { v.Description = d },
+			feature{list: "tools/list", use: "tools/call", params: object{"name": "x"}, changed: toolsChanged}),
+		"prompt": featureOf(mcp.AddPrompt(s, &mcp.Prompt{Name: "x"}, nothing),
+			func(v *mcp.Prompt, d string) { v.Description = d },
+			feature{list: "prompts/list", use: "prompts/get", params: object{"name": "x"}, changed: promptsChanged}),
+		"resource": featureOf(addText(s, "x://x", "x"),
+			func(v *mcp.Resource, d string) { v.Description = d },
+			feature{list: "resources/list", use: "resources/read", params: object{"uri": "x://x"}, changed: resourcesChanged}),
+		"template": featureOf(mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "y://{a}", Name: "x"},
+			func(context.Context, map[string]string) (string, error) { return "x", nil }),
+			func(v *mcp.ResourceTemplate, d string) { v.Description = d },
+			feature{list: "resources/templates/list", use: "resources/read", params: object{"uri": "y://1"}, changed: resourcesChanged}),
+	}
+}
+
+func TestRegistrationsChangeWhileClientsAreConnected(t *testing.T) {
+	s := changingServer(t, nil) // sessions are told of the changes of what was there when they began
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		c.Listen(mcp.Filter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
+		all := features(s)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for kind, f := range all {
+			before := len(c.Notifications(f.changed))
+			for i, step := range []struct {
+				do func()
+				is string // its description in the list; empty when it is hidden
+			}{
+				{func() { f.describe("better words") }, "better words"},
+				{f.disable, ""},
+				{func() { f.describe("best words") }, ""},
+				{f.enable, "best words"},
+				{f.remove, ""},
+			} {
+				step.do()
+				c.Await(before+i+1, f.changed)
+				list := string(c.Call(f.list, nil))
+				if strings.Contains(list, "words") != (step.is != "") || !strings.Contains(list, step.is) {
+					t.Errorf("%s, step %d: the list is %s", kind, i+1, list)
+				}
+				if _, err := c.Try(f.use, f.params); (err == nil) != (step.is != "") {
+					t.Errorf("%s, step %d: use gives %v", kind, i+1, err)
+				}
+			}
+		}
+	})
+}
+
+// A handle is of the feature that it came with, not of a later one of the same name.
+func TestRemovedFeaturesStayRemoved(t *testing.T) {
+	s := newServer(t, nil)
+	first := give(s, "x", "first")
+	first.Remove()
+	second := give(s, "x", "second")
+	for _, old := range []func(){
+		first.Remove, first.Disable, first.Enable,
+		func() { first.Update(func(t *mcp.Tool) { t.Description = "mine" }) },
+	} {
+		old()
+		got, err := serveModern(t, s, "tools/list", nil)
+		want(t, got, err, `"name":"x"`)
+		if strings.Contains(got, "mine") {
+			t.Errorf("a feature was changed by the handle of another: %s", got)
+		}
+	}
+	second.Disable()
+	mustPanic(t, "a disabled name", "registered already", func() { give(s, "x", "third") })
+	second.Remove()
+	give(s, "x", "third")
+	got, err := serveModern(t, s, "tools/call", object{"name": "x"})
+	want(t, got, err, "third")
+}
+
+func TestUpdatesThatAreNotValidChangeNothing(t *testing.T) {
+	s := newServer(t, nil)
+	tool := mcp.AddTool(s, &mcp.Tool{Name: "x", Description: "good"}, search)
+	for what, change := range map[string]func(*mcp.Tool){
+		"another name":      func(t *mcp.Tool) { t.Name = "y" },
+		"no input schema":   func(t *mcp.Tool) { t.InputSchema = nil },
+		"bad input schema":  func(t *mcp.Tool) { t.InputSchema = json.RawMessage(`{"type":"array"}`) },
+		"bad output schema": func(t *mcp.Tool) { t.OutputSchema = json.RawMessage(`{"type":7}`) },
+		"bad meta":          func(t *mcp.Tool) { t.Meta = mcp.Meta{"c": make(chan int)} },
+		"a panic":           func(*mcp.Tool) { panic("of its own") },
+	} {
+		mustPanic(t, what, "", func() {
+			tool.Update(func(t *mcp.Tool) {
+				t.Description = "bad"
+				change(t)
+			})
+		})
+	}
+	got, err := serveModern(t, s, "tools/list", nil)
+	want(t, got, err, `"name":"x"`, `"description":"good"`)
+	got, err = serveModern(t, s, "tools/call", object{"name": "x", "arguments": object{"query": "q"}})
+	want(t, got, err, `"limit":10`)
+}
+
+func TestUpdatedSchemasCount(t *testing.T) {
+	s := newServer(t, nil)
+	tool := mcp.AddTool(s, &mcp.Tool{Name: "x"}, search)
+	tool.Update(func(t *mcp.Tool) {
+		t.InputSchema = json.RawMessage(`{"type":"object","properties":{"query":{"type":"string","maxLength":1}},"required":["query"]}`)
+		t.OutputSchema = nil
+	})
+	got, err := serveModern(t, s, "tools/list", nil)
+	want(t, got, err, `"maxLength":1`)
+	if strings.Contains(got, "outputSchema") {
+		t.Errorf("got %s", got)
+	}
+	got, err = serveModern(t, s, "tools/call", object{"name": "x", "arguments": object{"query": "too long"}})
+	want(t, got, err, `"isError":true`, "query")
+}
+
+// Descriptions that callers keep and change are not the server's.
+func TestFeaturesAreCopied(t *testing.T) {
+	s := newServer(t, nil)
+	tool := &mcp.Tool{Name: "x", Description: "as registered"}
+	mcp.AddTool(s, tool, search)
+	tool.Name, tool.Description = "y", "changed later"
+	got, err := serveModern(t, s, "tools/list", nil)
+	want(t, got, err, `"name":"x"`, "as registered")
+	if tool.InputSchema != nil {
+		t.Error("the caller's tool was changed")
+	}
+}
+
+func TestRegistrationsAreSafeForConcurrentUse(t *testing.T) {
+	s := newServer(t, nil)
+	shared := give(s, "shared", "x")
+	var work sync.WaitGroup
+	for i := range 8 {
+		work.Go(func() {
+			for j := range 50 {
+				r := give(s, fmt.Sprintf("tool-%d-%d", i, j), "x")
+				r.Disable()
+				r.Update(func(t *mcp.Tool) { t.Description = "d" })
+				shared.Update(func(t *mcp.Tool) { t.Description = fmt.Sprint(j) })
+				r.Enable()
+				r.Remove()
+			}
+		})
+		work.Go(func() {
+			for range 50 {
+				got, err := serveModern(t, s, "tools/list", nil)
+				want(t, got, err, `"shared"`)
+				got, err = serveModern(t, s, "tools/call", object{"name": "shared"})
+				want(t, got, err, `"x"`)
+			}
+		})
+	}
+	work.Wait()
+	got, err := serveModern(t, s, "tools/list", nil)
+	want(t, got, err, `"description":"49"`)
+	if strings.Contains(got, "tool-") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestPAG07_PagesAreStableAndCursorsAreSealed(t *testing.T) {
+	s := newServer(t, &mcp.ServerOptions{PageSize: 3})
+	for i := range 8 {
+		give(s, fmt.Sprintf("tool%d", i), "x")
+	}
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		first := decode[toolPage](t, c.Call("tools/list", nil))
+		last := give(s, "tool0a", "x") // comes and goes between two pages
+		names := first.names()
+		for page := first; page.NextCursor != nil; names += page.names() {
+			page = decode[toolPage](t, c.Call("tools/list", object{"cursor": *page.NextCursor}))
+		}
+		last.Remove()
+		if names != "tool0 tool1 tool2 tool3 tool4 tool5 tool6 tool7 " {
+			t.Errorf("got %s", names)
+		}
+		cursor := *first.NextCursor
+		other := c.Another(&mcptest.Options{Principal: &mcp.Principal{Subject: "other"}})
+		_, err := other.Try("tools/list", object{"cursor": cursor})
+		wantCode(t, "another caller's cursor", err, mcp.CodeInvalidParams)
+		_, err = c.Try("prompts/list", object{"cursor": cursor})
+		wantCode(t, "another list's cursor", err, mcp.CodeMethodNotFound)
+		for _, forged := range []any{
+			"", "tool3", cursor + "x", cursor[1:], altered(cursor), strings.Repeat("x", 5000), 3, nil, []any{cursor},
+		} {
+			_, err := c.Try("tools/list", object{"cursor": forged})
+			wantCode(t, fmt.Sprintf("cursor %.20v", forged), err, mcp.CodeInvalidParams)
+		}
+	})
+}
+
+type toolPage struct {
+	Tools      []struct{ Name string }
+	NextCursor *string
+}
+
+func (p toolPage) names() (all string) {
+	for _, tool := range p.Tools {
+		all += tool.Name + " "
+	}
+	return all
+}
+
+// altered gives a text with another first letter.
+func altered(s string) string {
+	if s[0] == 'A' {
+		return "B" + s[1:]
+	}
+	return "A" + s[1:]
+}
+
+// Servers that share keys go on with each other's pages.
+func TestPAG07_CursorsOutliveAServer(t *testing.T) {
+	opts := &mcp.ServerOptions{PageSize: 1, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}
+	var replicas [2]*mcp.Server
+	for i := range replicas {
+		replicas[i] = newServer(t, opts)
+		give(replicas[i], "a", "x")
+		give(replicas[i], "b", "x")
+	}
+	got, err := serveModern(t, replicas[0], "tools/list", nil)
+	want(t, got, err, `"name":"a"`)
+	cursor := *decode[toolPage](t, json.RawMessage(got)).NextCursor
+	got, err = serveModern(t, replicas[1], "tools/list", object{"cursor": cursor})
+	want(t, got, err, `"name":"b"`)
+}

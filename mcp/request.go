@@ -1,0 +1,102 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"log/slog"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A Request is one request of a client, with the envelope that says which revision it speaks, who sent it and what it
+// can do. Everything in it comes from the peer except Principal. A Request belongs to one call: handlers read it and
+// do not keep it.
+type Request struct {
+	// Method is the method's name, such as "tools/call".
+	Method string
+	// ID is the request's id, exactly as it was sent.
+	ID jsonrpc.ID
+	// Params is the JSON object of the request's params, `_meta` included.
+	Params stdjson.RawMessage
+	// Principal is the authenticated caller, nil when the transport authenticates nobody.
+	Principal *Principal
+	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
+	Header map[string][]string
+	// Notify sends a notification on the stream of this request; params is a JSON object. It blocks while the stream
+	// is full and fails once the stream is gone. The transport sets it; nil means that nothing can be sent.
+	// It may be called from several goroutines.
+	Notify func(ctx context.Context, method string, params stdjson.RawMessage) error
+
+	env   wire.Envelope
+	frame []byte            // what the server adds to the `_meta` of the result: members without braces
+	log   *slog.Logger      // of the server that answers; nil for the default one
+	stop  func(stop func()) // set by Listen: takes the end of a subscription that nobody waits for
+}
+
+// NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`
+// or one of its required members is missing or of the wrong type. The revision may be any that exists, or none:
+// whoever receives messages decides which revisions it lets in. The request aliases msg.
+//
+// Spec: basic (2026-07-28), Request Metadata.
+func NewRequest(msg *jsonrpc.Message) (*Request, error) {
+	env, err := wire.Open(msg.Params)
+	if err != nil {
+		return nil, err
+	}
+	if err := env.Complete(); err != nil {
+		return nil, err
+	}
+	return &Request{Method: msg.Method, ID: msg.ID, Params: msg.Params, env: env}, nil
+}
+
+// Revision is the protocol revision that the request speaks, such as "2026-07-28".
+func (r *Request) Revision() string { return r.env.VersionText }
+
+// Client says what the client calls itself; the zero value when it does not say. It is the client's own word, fit for
+// display and logs, never for decisions.
+func (r *Request) Client() Implementation {
+	var c Implementation
+	if r.env.ClientInfo != nil {
+		// A client that describes itself badly is only less well described.
+		_ = json.Unmarshal(r.env.ClientInfo, &c)
+	}
+	return c
+}
+
+// Capabilities says what the client can do for this request, by its own declaration.
+func (r *Request) Capabilities() ClientCapabilities {
+	return parseClientCapabilities(r.env.Capabilities)
+}
+
+// LogLevel is the lowest level of log messages that the client wants for this request; empty when it wants none.
+func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
+
+// Meta gives the raw JSON of one member of the request's `_meta`, such as "traceparent".
+func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
+	if r.env.Meta == nil {
+		return nil, false
+	}
+	v, ok := jsonscan.Get(r.env.Meta, key)
+	return v, ok
+}
+
+// AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
+// with what the server says of itself, and its result type.
+func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
+	return appendResult(dst, res, r.frame)
+}
+
+// logger takes what goes wrong while the request is answered.
+func (r *Request) logger() *slog.Logger {
+	if r.log == nil {
+		return slog.Default()
+	}
+	return r.log
+}
+
+// has reports whether the request's revision has a feature.
+func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }

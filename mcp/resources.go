@@ -1,0 +1,193 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// A Resource describes something that clients can read: a file, a record, a page.
+//
+// Spec: server/resources; schema Resource.
+type Resource struct {
+	// URI identifies the resource. Use the https scheme only for what clients can fetch from the web by themselves.
+	URI string `json:"uri"`
+	// Name is the resource's name for programs.
+	Name string `json:"name"`
+	// Title is what people see; Name when empty.
+	Title string `json:"title,omitzero"`
+	// Description tells the model what the resource holds.
+	Description string `json:"description,omitzero"`
+	// MIMEType is the type of the contents. Default: text/plain for functions that give a string,
+	// application/octet-stream for those that give bytes.
+	MIMEType string `json:"mimeType,omitzero"`
+	// Size is the number of bytes of the contents, nil when unknown.
+	Size        *int64       `json:"size,omitzero"`
+	Annotations *Annotations `json:"annotations,omitzero"`
+	Icons       []Icon       `json:"icons,omitempty"`
+	Meta        Meta         `json:"_meta,omitzero"`
+
+	// Cache says how long and for whom what is read may be kept. Default: not at all. What is public on a server with
+	// [ServerOptions.Visible] is private all the same.
+	Cache Cache `json:"-"`
+
+	encoded *encodedFeature[Resource]
+}
+
+// A ResourceTemplate describes a family of resources by the pattern of their URIs.
+//
+// Spec: server/resources, Resource Templates; schema ResourceTemplate.
+type ResourceTemplate struct {
+	// URITemplate is the pattern, by RFC 6570, such as "file:///logs/{day}{?level}".
+	URITemplate string `json:"uriTemplate"`
+	// Name is the family's name for programs.
+	Name string `json:"name"`
+	// Title is what people see; Name when empty.
+	Title string `json:"title,omitzero"`
+	// Description tells the model what the resources hold.
+	Description string `json:"description,omitzero"`
+	// MIMEType is the type of the contents, if it is the same for all. Default: as for [Resource].
+	MIMEType    string       `json:"mimeType,omitzero"`
+	Annotations *Annotations `json:"annotations,omitzero"`
+	Icons       []Icon       `json:"icons,omitempty"`
+	Meta        Meta         `json:"_meta,omitzero"`
+
+	// Cache says how long and for whom what is read may be kept, as for [Resource].
+	Cache Cache `json:"-"`
+	// Complete suggests values for variables, by their names. Variables whose type lists its values need none.
+	Complete map[string]CompleteFunc `json:"-"`
+
+	encoded *encodedFeature[ResourceTemplate]
+}
+
+// Expand gives the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
+// that are absent are left out, as the template says. It is an error if the template is malformed, or a variable is of
+// another type.
+//
+// Spec: server/resources, Resource Templates; RFC 6570.
+func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
+	parsed, err := parseTemplate(t.URITemplate)
+	if err != nil {
+		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
+	}
+	uri, err := parsed.expand(vars)
+	if err != nil {
+		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
+	}
+	return uri, nil
+}
+
+// ResourceContents is what a resource holds, or a part of it: text, or bytes if Blob is not nil.
+//
+// Spec: server/resources, Resource Contents; schema TextResourceContents, BlobResourceContents.
+type ResourceContents struct {
+	URI      string `json:"uri"`               // when read, the default is the URI that was asked for
+	MIMEType string `json:"mimeType,omitzero"` // when read, the default is that of the resource
+	Text     string `json:"text,omitzero"`
+	Blob     []byte `json:"blob,omitzero"` // base64 on the wire
+	Meta     Meta   `json:"_meta,omitzero"`
+}
+
+// MarshalJSON encodes the contents with the one of text and blob that they have, even if it is empty.
+func (c *ResourceContents) MarshalJSON() ([]byte, error) { return c.append(nil) }
+
+func (c *ResourceContents) append(dst []byte) ([]byte, error) {
+	dst = append(dst, `{"uri":`...)
+	dst = jsonscan.AppendQuote(dst, c.URI)
+	if c.MIMEType != "" {
+		dst = append(dst, `,"mimeType":`...)
+		dst = jsonscan.AppendQuote(dst, c.MIMEType)
+	}
+	if c.Blob != nil {
+		dst = append(dst, `,"blob":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, c.Blob)
+		dst = append(dst, '"')
+	} else {
+		dst = append(dst, `,"text":`...)
+		dst = jsonscan.AppendQuote(dst, c.Text)
+	}
+	if c.Meta != nil {
+		dst = append(dst, `,"_meta":`...)
+		var err error
+		if dst, err = appendValue(dst, c.Meta); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// A ReadResult is what a resource holds, in one or several parts.
+//
+// Spec: server/resources, Reading Resources; schema ReadResourceResult.
+type ReadResult struct {
+	Contents []*ResourceContents `json:"contents"`
+	// Cache says how long and for whom the answer may be kept. Default, when a function gives the result: that of the
+	// resource.
+	Cache
+	Meta Meta `json:"-"`
+}
+
+// ResultType is "complete".
+func (*ReadResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r *ReadResult) ResultMeta() Meta { return r.Meta }
+
+func (r *ReadResult) appendFields(dst []byte) ([]byte, error) {
+	dst = append(dst, `"contents":[`...)
+	var err error
+	for i, c := range r.Contents {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = c.append(dst); err != nil {
+			return nil, err
+		}
+	}
+	return appendMembers(append(dst, "],"...), r.Cache)
+}
+
+// A ListResourcesResult is one page of a server's resources.
+//
+// Spec: server/resources, Listing Resources.
+type ListResourcesResult struct {
+	Resources  []*Resource `json:"resources"`
+	NextCursor string      `json:"nextCursor,omitzero"`
+	Cache
+	Meta Meta `json:"-"`
+}
+
+// ResultType is "complete".
+func (*ListResourcesResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
+
+func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
+	dst = append(dst, `"resources":`...)
+	encoded := func(v *Resource) *encodedFeature[Resource] { return v.encoded }
+	return appendPage(dst, r.Resources, encoded, r.NextCursor, r.Cache)
+}
+
+// A ListResourceTemplatesResult is one page of a server's resource templates.
+//
+// Spec: server/resources, Resource Templates.
+type ListResourceTemplatesResult struct {
+	ResourceTemplates []*ResourceTemplate `json:"resourceTemplates"`
+	NextCursor        string              `json:"nextCursor,omitzero"`
+	Cache
+	Meta Meta `json:"-"`
+}
+
+// ResultType is "complete".
+func (*ListResourceTemplatesResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
+
+func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
+	dst = append(dst, `"resourceTemplates":`...)
+	encoded := func(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
+	return appendPage(dst, r.ResourceTemplates, encoded, r.NextCursor, r.Cache)
+}

@@ -1,0 +1,228 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of files that are served.
+const (
+	// maxFile bounds the bytes of one file: in base64 it still fits into one message of 16 MiB, which is what clients
+	// take.
+	maxFile = 11 << 20
+	// maxFiles bounds the files of one AddFS: clients take no longer lists.
+	maxFiles = 10_000
+	// maxFileCompletions bounds the entries of a directory that are looked at for a completion.
+	maxFileCompletions = 1_000
+)
+
+// AddFS registers every file of a file system as a resource, under prefix and the file's path, and gives the handles,
+// in the order of the paths. It is for files that come with the program, such as those of an [embed.FS]: they are
+// listed as they are now, with size and, if known, time of change, and read when a client asks. For a directory that
+// lives there is [AddFSTemplate].
+//
+// Files of types that are text, and of unknown ones that look like it, are given as text if they are UTF-8, all others
+// as blobs.
+//
+// AddFS panics if the files cannot be served: a prefix that is no URI with a slash at its end, a file of more than
+// 11 MiB, more than 10,000 files, a URI that is taken.
+//
+// Spec: server/resources, Common URI Schemes.
+func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
+	if err := checkURI(prefix); err != nil || !strings.HasSuffix(prefix, "/") {
+		panic(fmt.Sprintf("mcp: AddFS: prefix %q: want a URI that ends with a slash", prefix))
+	}
+	var files []*Registration[Resource]
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case info.Size() > maxFile:
+			return fmt.Errorf("%s has %d bytes, at most %d can be served", name, info.Size(), maxFile)
+		case len(files) == maxFiles:
+			return fmt.Errorf("more than %d files; use AddFSTemplate", maxFiles)
+		}
+		files = append(files, s.addFile(prefix+escapePath(name), name, fsys, info))
+		return nil
+	})
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddFS %q: %v", prefix, err))
+	}
+	s.resources.ever.Store(true) // also of no files: that is then all there is
+	return files
+}
+
+func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Registration[Resource] {
+	size := info.Size()
+	r := &Resource{URI: uri, Name: name, MIMEType: fileTypes[strings.ToLower(path.Ext(name))], Size: &size}
+	if changed := info.ModTime(); !changed.IsZero() {
+		changed = changed.UTC()
+		r.Annotations = &Annotations{LastModified: &changed}
+	}
+	return s.addResource(r, func(context.Context, string) (*ReadResult, error) { return readFile(fsys, name) })
+}
+
+// AddFSTemplate registers a family of resources that are the files of a file system, and gives its handle. The
+// template has one variable, which is a file's path, such as in "file:///project/{+path}". Files are not listed, as
+// they may be many and change; unless the template says otherwise, clients get the path completed.
+//
+// A path has no dots, empty parts or leading slash, so it does not leave the file system. Where links lead is the file
+// system's matter: [os.Root.FS] does not follow them out, [os.DirFS] does. Directories and anything else that is
+// not a regular file are not found. A file of more than 11 MiB is an error that says so.
+//
+// AddFSTemplate panics as [AddResourceTemplate] does.
+//
+// Spec: server/resources, Resource Templates, Security Considerations.
+func AddFSTemplate(s *Server, t *ResourceTemplate, fsys fs.FS) *Registration[ResourceTemplate] {
+	parsed, err := parseTemplate(t.URITemplate)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddFSTemplate %q: %v", t.URITemplate, err))
+	}
+	names := parsed.variables()
+	if len(names) != 1 {
+		panic(fmt.Sprintf("mcp: AddFSTemplate %q: its variables are %q, want one, the path", t.URITemplate, names))
+	}
+	copied := *t
+	if copied.Complete == nil {
+		copied.Complete = map[string]CompleteFunc{names[0]: completePath(fsys)}
+	}
+	return AddResourceTemplate(s, &copied, func(_ context.Context, vars map[string]string) (*ReadResult, error) {
+		return readFile(fsys, vars[names[0]])
+	})
+}
+
+// readFile reads a regular file. The path may come from a peer.
+func readFile(fsys fs.FS, name string) (*ReadResult, error) {
+	if !fs.ValidPath(name) {
+		return nil, fs.ErrNotExist
+	}
+	// A path that cannot be looked up is the client's mistake, whatever the system calls it: it leads through a file, is
+	// too long, leaves the root. And what would wait for another process when it is opened must not be opened.
+	if info, err := fs.Stat(fsys, name); err != nil || !info.Mode().IsRegular() {
+		return nil, fs.ErrNotExist
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, Errorf(CodeInternalError, "the file has more than %d bytes", maxFile)
+	}
+	return &ReadResult{Contents: []*ResourceContents{fileContents(name, data)}}, nil
+}
+
+// fileContents gives a file as text or as a blob.
+func fileContents(name string, data []byte) *ResourceContents {
+	mimeType, known := fileTypes[strings.ToLower(path.Ext(name))]
+	text := utf8.Valid(data)
+	if !known {
+		text = text && bytes.IndexByte(data, 0) < 0
+		mimeType = "application/octet-stream"
+		if text {
+			mimeType = "text/plain"
+		}
+	}
+	if text && isTextType(mimeType) {
+		return &ResourceContents{MIMEType: mimeType, Text: string(data)}
+	}
+	return &ResourceContents{MIMEType: mimeType, Blob: data}
+}
+
+// escapePath gives a path as part of a URI.
+func escapePath(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		parts[i] = escape(part)
+	}
+	return strings.Join(parts, "/")
+}
+
+// completePath completes the path of a file, directory by directory. A directory that cannot be read has no files to
+// suggest.
+func completePath(fsys fs.FS) CompleteFunc {
+	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
+		dir, base := path.Split(typed)
+		if !fs.ValidPath(dir + "x") {
+			return nil, nil
+		}
+		var found []string
+		for _, e := range readDir(fsys, cmp.Or(strings.TrimSuffix(dir, "/"), ".")) {
+			if !strings.HasPrefix(e.Name(), base) {
+				continue
+			}
+			name := dir + e.Name()
+			if e.IsDir() {
+				name += "/"
+			}
+			found = append(found, name)
+		}
+		slices.Sort(found)
+		return found, nil
+	}
+}
+
+// readDir gives the first entries of a directory, none if it cannot be read.
+func readDir(fsys fs.FS, name string) []fs.DirEntry {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	dir, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil
+	}
+	entries, err := dir.ReadDir(maxFileCompletions)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	return entries
+}
+
+// isTextType reports whether a MIME type is one of text.
+func isTextType(mimeType string) bool {
+	switch mimeType {
+	case "application/json", "application/javascript", "application/xml", "application/yaml", "application/toml",
+		"application/sql", "image/svg+xml":
+		return true
+	}
+	return strings.HasPrefix(mimeType, "text/")
+}
+
+// fileTypes are the MIME types of the extensions that documents and their pictures have. The system's own table differs
+// between machines, and calls TypeScript a video.
+var fileTypes = map[string]string{
+	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
+	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
+	".js": "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript", ".go": "text/x-go",
+	".py": "text/x-python", ".rs": "text/x-rust", ".c": "text/x-c", ".h": "text/x-c", ".java": "text/x-java",
+	".rb": "text/x-ruby", ".sh": "text/x-shellscript", ".diff": "text/x-diff", ".patch": "text/x-diff",
+	".json": "application/json", ".xml": "application/xml", ".yaml": "application/yaml", ".yml": "application/yaml",
+	".toml": "application/toml", ".sql": "application/sql",
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+	".svg": "image/svg+xml", ".ico": "image/vnd.microsoft.icon",
+	".mp3": "audio/mpeg", ".wav": "audio/wav", ".ogg": "audio/ogg", ".flac": "audio/flac",
+	".mp4": "video/mp4", ".webm": "video/webm",
+	".pdf": "application/pdf", ".zip": "application/zip", ".gz": "application/gzip", ".wasm": "application/wasm",
+	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+}

@@ -1,0 +1,194 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// library is a server with resources for every test of them.
+func library(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
+	s := newServer(t, opts)
+	size := int64(5)
+	mcp.AddResource(s, &mcp.Resource{
+		URI: "x://hello", Name: "hello", Title: "Hello", Description: "A greeting.", Size: &size,
+		Annotations: &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: pointer(1.0)},
+		Icons:       []mcp.Icon{{Src: "https://example.com/i.png"}}, Meta: mcp.Meta{"com.example/x": 1},
+		Cache: mcp.Cache{TTLMs: 5000, Scope: mcp.CachePublic},
+	}, func(context.Context, string) (string, error) { return "hello", nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://bytes", Name: "bytes"}, func(context.Context, string) ([]byte, error) { return []byte{0, 255}, nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://parts", Name: "parts"}, func(context.Context, string) ([]*mcp.ResourceContents, error) {
+		return []*mcp.ResourceContents{{URI: "x://parts/1", Text: "1", Meta: mcp.Meta{"com.example/x": 1}}, {URI: "x://parts/2", Blob: []byte{}}}, nil
+	})
+	mcp.AddResource(s, &mcp.Resource{URI: "x://gone", Name: "gone"}, func(context.Context, string) (string, error) { return "", fs.ErrNotExist })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://busy", Name: "busy"}, func(context.Context, string) (string, error) {
+		return "", mcp.Errorf(4713, "come back later")
+	})
+	mcp.AddResource(s, &mcp.Resource{URI: "x://asks", Name: "asks"}, func(ctx context.Context, _ string) (string, error) {
+		roots, err := mcp.Roots(ctx)
+		return fmt.Sprint(len(roots)), err
+	})
+	type day struct {
+		Year int    `json:"year"`
+		Tag  string `json:"tag,omitempty"`
+	}
+	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://log/{year}{?tag}", Name: "log", Title: "Log", Icons: []mcp.Icon{{Src: "https://example.com/i.png"}}},
+		func(_ context.Context, d day) (string, error) { return fmt.Sprint(d.Year, " ", d.Tag), nil })
+	mcp.AddFS(s, "file:///docs/", fstest.MapFS{"a/b c.txt": {Data: []byte("text")}})
+	return s
+}
+
+type readResult struct {
+	Contents []struct {
+		URI, MIMEType string
+		Text, Blob    *string
+	}
+	TTLMs      *int
+	CacheScope string
+}
+
+func TestRES03_ReadingInEveryRevision(t *testing.T) {
+	s := library(t, nil)
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		for uri, want := range map[string]string{
+			"x://hello": "x://hello text/plain hello", "x://bytes": "x://bytes application/octet-stream AP8=",
+			"x://parts": "x://parts/1  1, x://parts/2  ", "x://asks": "x://asks text/plain 1",
+			"x://log/2026?tag=a%20b": "x://log/2026?tag=a%20b text/plain 2026 a b", "x://log/7": "x://log/7 text/plain 7 ",
+			"file:///docs/a/b%20c.txt": "file:///docs/a/b%20c.txt text/plain text",
+		} {
+			res := decode[readResult](t, c.Call("resources/read", object{"uri": uri}))
+			var got []string
+			for _, part := range res.Contents {
+				text := part.Text
+				if text == nil {
+					text = part.Blob
+				}
+				if text == nil {
+					t.Fatalf("%s: neither text nor blob", uri)
+				}
+				got = append(got, part.URI+" "+part.MIMEType+" "+*text)
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("%s: got %q, want %q", uri, got, want)
+			}
+			ttl, scope := 0, "private" // CACHE-01, CACHE-02
+			if uri == "x://hello" {
+				ttl, scope = 5000, "public"
+			}
+			if hinted := res.TTLMs != nil && *res.TTLMs == ttl && res.CacheScope == scope; hinted != c.Modern() {
+				t.Errorf("%s: got %v %s", uri, res.TTLMs, res.CacheScope)
+			}
+		}
+	})
+}
+
+// RES-08 and RES-09: one meaning, two codes.
+func TestRES09_NotFoundInEveryRevision(t *testing.T) {
+	s := library(t, nil)
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		code := -32002
+		if c.Modern() {
+			code = mcp.CodeInvalidParams
+		}
+		for _, uri := range []string{"x://none", "x://gone", "x://log/year", "file:///docs/none", "file:///docs/a/%2e%2e/%2e%2e/etc", "file:///etc/passwd"} {
+			_, err := c.Try("resources/read", object{"uri": uri})
+			wantCode(t, uri, err, code)
+			if err != nil && string(err.Data) != `{"uri":"`+uri+`"}` {
+				t.Errorf("%s: got %s", uri, err.Data)
+			}
+		}
+		_, err := c.Try("resources/read", object{"uri": "x://busy"})
+		if err == nil || err.Code != 4713 || err.Message != "come back later" {
+			t.Errorf("busy: got %v", err)
+		}
+		for _, uri := range []string{"", "no uri", "/etc/passwd"} { // RES-16
+			_, err := c.Try("resources/read", object{"uri": uri})
+			wantCode(t, uri, err, mcp.CodeInvalidParams)
+		}
+	})
+}
+
+func TestRES02_ListsInEveryRevision(t *testing.T) {
+	s := library(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic}})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		var list string
+		var uris []string
+		params := object{}
+		for {
+			raw := c.Call("resources/list", params)
+			page := decode[struct {
+				Resources  []struct{ URI string }
+				NextCursor *string
+			}](t, raw)
+			list += string(raw)
+			for _, r := range page.Resources {
+				uris = append(uris, r.URI)
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			params["cursor"] = *page.NextCursor
+		}
+		if got := strings.Join(uris, " "); !strings.HasSuffix(got, "x://asks x://busy x://bytes x://gone x://hello x://parts") {
+			t.Errorf("got %s", got)
+		}
+		list += string(c.Call("resources/templates/list", nil))
+		for member, since := range map[string]string{
+			`"size":5`: "2024-11-05", `"audience":["user"],"priority":1`: "2024-11-05", `"uriTemplate":"x://log/{year}{?tag}"`: "2024-11-05",
+			`"title":"Hello"`: "2025-06-18", `"title":"Log"`: "2025-06-18", `"com.example/x":1`: "2025-06-18", `"icons"`: "2025-11-25",
+			`"ttlMs":1000,"cacheScope":"public"`: "2026-07-28",
+		} {
+			if strings.Contains(list, member) != c.Since(since) {
+				t.Errorf("%s is there from %s on: %s", member, since, list)
+			}
+		}
+	})
+}
+
+// RES-17, CACHE-14: what a caller may not see is not there, also where it is only written to or listened to.
+func TestRES17_VisibilityInEveryRevision(t *testing.T) {
+	s := library(t, &mcp.ServerOptions{Visible: func(ctx context.Context, f mcp.Feature) bool {
+		hidden := f.Resource != nil && f.Resource.URI == "x://hello" || f.Template != nil && f.Template.Name == "log"
+		return !hidden || mcp.RequestFrom(ctx).Principal != nil
+	}})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		known := c.Another(&mcptest.Options{Principal: &mcp.Principal{Subject: "ada"}})
+		for _, uri := range []string{"x://hello", "x://log/7"} {
+			_, missing := c.Try("resources/read", object{"uri": "x://none"})
+			_, hidden := c.Try("resources/read", object{"uri": uri})
+			if hidden == nil || hidden.Code != missing.Code || hidden.Message != missing.Message {
+				t.Errorf("%s: got %v, a missing one gives %v", uri, hidden, missing)
+			}
+			res := known.Call("resources/read", object{"uri": uri})
+			if known.Modern() && !strings.Contains(string(res), `"cacheScope":"private"`) {
+				t.Errorf("CACHE-09: %s", res)
+			}
+		}
+		lists := func(c *mcptest.Client) string {
+			return string(c.Call("resources/list", nil)) + string(c.Call("resources/templates/list", nil))
+		}
+		if got := lists(c); strings.Contains(got, "x://hello") || strings.Contains(got, "x://log") {
+			t.Errorf("a guest sees %s", got)
+		}
+		if got := lists(known); !strings.Contains(got, "x://hello") || !strings.Contains(got, "x://log") {
+			t.Errorf("ada sees %s", got)
+		}
+		c.Listen(mcp.Filter{})
+		known.Listen(mcp.Filter{ResourceSubscriptions: []string{"x://hello"}})
+		if !c.Modern() {
+			_, _ = c.Try("resources/subscribe", object{"uri": "x://hello"})
+		}
+		s.ResourceUpdated("x://hello")
+		known.Await(1, resourceUpdated)
+		if got := c.Notifications(resourceUpdated); len(got) > 0 {
+			t.Errorf("a guest is told of %s", json.RawMessage(got[0].Params))
+		}
+	})
+}

@@ -1,0 +1,314 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// readFunc reads one resource.
+type readFunc func(ctx context.Context, uri string) (*ReadResult, error)
+
+// resourceEntry is what the server keeps of a resource.
+type resourceEntry struct {
+	uri  string
+	read readFunc
+}
+
+// templateEntry is what the server keeps of a resource template.
+type templateEntry struct {
+	completions
+	template *uriTemplate
+	args     *textArguments // nil if the variables have no types
+	// open gives what reads a URI of the template, false for any other URI.
+	open func(uri string) (readFunc, bool)
+}
+
+// AddResource registers a resource and gives its handle. The function reads it.
+//
+// Out is what it gives: a string becomes text, []byte a blob; [*ResourceContents], a slice of them and [*ReadResult]
+// stay as they are, completed by what the description says. A resource that is not there is told by [NotFound],
+// [fs.ErrNotExist], nil or an empty slice.
+//
+// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes "internal error". A
+// panic is contained. The context ends when the client cancels or goes away.
+//
+// AddResource panics if the resource cannot work: no name, a URI that is none by RFC 3986 or is taken.
+//
+// Spec: server/resources.
+func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error)) *Registration[Resource] {
+	if r == nil || f == nil {
+		panic("mcp: AddResource: the resource or its function is nil")
+	}
+	give, mimeType, err := bindContents[Out]()
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddResource %q: output: %v", r.URI, err))
+	}
+	copied := *r
+	if copied.MIMEType == "" {
+		copied.MIMEType = mimeType
+	}
+	return s.addResource(&copied, func(ctx context.Context, uri string) (*ReadResult, error) {
+		out, err := f(ctx, uri)
+		if err != nil {
+			return nil, err
+		}
+		return give(out), nil
+	})
+}
+
+func (s *Server) addResource(r *Resource, read readFunc) *Registration[Resource] {
+	entry, err := prepareResource(r, resourceEntry{uri: r.URI, read: read})
+	if err != nil {
+		panic(fmt.Sprintf("mcp: resource %q: %v", r.URI, err))
+	}
+	return s.resources.add(r.URI, r, entry, func(r *Resource, old resourceEntry) resourceEntry {
+		entry, err := prepareResource(r, old)
+		if err != nil {
+			panic(fmt.Sprintf("mcp: update of resource %q: %v", old.uri, err))
+		}
+		return entry
+	})
+}
+
+// prepareResource checks a resource and encodes it for lists.
+func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
+	if r.URI != entry.uri {
+		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
+	}
+	if err := checkURI(r.URI); err != nil {
+		return entry, err
+	}
+	if r.Size != nil && *r.Size < 0 {
+		return entry, fmt.Errorf("Size is %d, want 0 or more", *r.Size)
+	}
+	if err := checkDescription(r.Name, r.Annotations, r.Cache); err != nil {
+		return entry, err
+	}
+	var err error
+	r.encoded, err = encodeFeature(r)
+	return entry, err
+}
+
+// checkDescription checks what resources and templates have in common.
+func checkDescription(name string, a *Annotations, c Cache) error {
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	if a != nil {
+		for _, role := range a.Audience {
+			if role != RoleUser && role != RoleAssistant {
+				return fmt.Errorf("Annotations.Audience holds %q, want %q or %q", role, RoleUser, RoleAssistant)
+			}
+		}
+		if a.Priority != nil && !(0 <= *a.Priority && *a.Priority <= 1) {
+			return fmt.Errorf("Annotations.Priority is %v, want 0 to 1", *a.Priority)
+		}
+	}
+	return c.validate()
+}
+
+// AddResourceTemplate registers a family of resources and gives its handle. The function reads any of them; what it
+// gives, and how it fails, is as for [AddResource].
+//
+// Vars is what the URI holds: a struct with a field for each of the template's variables, strings, numbers, booleans or
+// []string, with the tags that [AddTool] describes; or map[string]string. A field named uri gets the whole URI,
+// unless the template has a variable of this name. Values are decoded, so that they may hold any character, slashes
+// too: for files there is [AddFSTemplate]. A URI whose variables do not fit the types, or that leaves out one that
+// is not optional, is none of the family.
+//
+// A resource that was registered with [AddResource] wins over templates, and among templates the one with the most
+// literal text.
+//
+// AddResourceTemplate panics if the template cannot work: no name, a pattern that is not by RFC 6570 or is taken, fields
+// that are not those of the pattern.
+//
+// Spec: server/resources, Resource Templates.
+func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error)) *Registration[ResourceTemplate] {
+	if t == nil || f == nil {
+		panic("mcp: AddResourceTemplate: the template or its function is nil")
+	}
+	give, mimeType, err := bindContents[Out]()
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: output: %v", t.URITemplate, err))
+	}
+	copied := *t
+	if copied.MIMEType == "" {
+		copied.MIMEType = mimeType
+	}
+	entry, err := bindTemplate(t.URITemplate, func(ctx context.Context, vars Vars) (*ReadResult, error) {
+		out, err := f(ctx, vars)
+		if err != nil {
+			return nil, err
+		}
+		return give(out), nil
+	})
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: %v", t.URITemplate, err))
+	}
+	return s.addTemplate(&copied, entry)
+}
+
+func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registration[ResourceTemplate] {
+	entry, err := prepareTemplate(t, entry)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: resource template %q: %v", t.URITemplate, err))
+	}
+	s.noteCompletions(entry.completions)
+	return s.templates.add(t.URITemplate, t, entry, func(t *ResourceTemplate, old templateEntry) templateEntry {
+		entry, err := prepareTemplate(t, old)
+		if err != nil {
+			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.text, err))
+		}
+		s.noteCompletions(entry.completions)
+		return entry
+	})
+}
+
+// prepareTemplate checks a template and encodes it for lists.
+func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
+	if t.URITemplate != entry.template.text {
+		return entry, fmt.Errorf("the pattern cannot become %q", t.URITemplate)
+	}
+	if err := checkDescription(t.Name, t.Annotations, t.Cache); err != nil {
+		return entry, err
+	}
+	var derived map[string]CompleteFunc
+	if entry.args != nil {
+		derived = entry.args.completers()
+	}
+	var err error
+	of := fmt.Sprintf("resource template %.128q", t.URITemplate)
+	if entry.completions, err = newCompletions(of, entry.template.variables(), derived, t.Complete); err != nil {
+		return entry, err
+	}
+	t.encoded, err = encodeFeature(t)
+	return entry, err
+}
+
+func (s *Server) listResources(ctx context.Context, req *Request) (Result, error) {
+	if !s.offersResources() {
+		return nil, methodNotFound(req.Method)
+	}
+	var visible func(*Resource) bool
+	if s.opts.Visible != nil {
+		visible = func(r *Resource) bool { return s.opts.Visible(ctx, Feature{Resource: r}) }
+	}
+	p, err := paginate(s, &s.resources, req, visible)
+	if err != nil {
+		return nil, err
+	}
+	return &ListResourcesResult{Resources: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+}
+
+func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
+	if !s.offersResources() {
+		return nil, methodNotFound(req.Method)
+	}
+	var visible func(*ResourceTemplate) bool
+	if s.opts.Visible != nil {
+		visible = func(t *ResourceTemplate) bool { return s.opts.Visible(ctx, Feature{Template: t}) }
+	}
+	p, err := paginate(s, &s.templates, req, visible)
+	if err != nil {
+		return nil, err
+	}
+	return &ListResourceTemplatesResult{ResourceTemplates: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+}
+
+// readResource serves resources/read.
+func (s *Server) readResource(ctx context.Context, c *call, p targetParams) (Result, error) {
+	if !s.offersResources() {
+		return nil, methodNotFound(c.req.Method)
+	}
+	if err := checkURI(p.target); err != nil {
+		return nil, &Error{Code: CodeInvalidParams, Message: "params.uri: " + err.Error()}
+	}
+	from, ok := s.findResource(ctx, p.target)
+	if !ok {
+		return nil, NotFound(p.target)
+	}
+	res, err := from.read(ctx, p.target)
+	switch {
+	case err != nil && asError(err) == nil && errors.Is(err, fs.ErrNotExist):
+		return nil, NotFound(p.target)
+	case err != nil:
+		return nil, err
+	case res == nil || len(res.Contents) == 0:
+		return nil, NotFound(p.target)
+	}
+	return s.finishRead(from, p.target, res)
+}
+
+// An origin is something that can be read, and what its description says of the contents.
+type origin struct {
+	read     readFunc
+	mimeType string
+	cache    Cache
+}
+
+// findResource gives what reads a URI, if the caller may see it. A resource that is registered hides the templates
+// that its URI matches, also from those who may not see it.
+func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
+	if e, found := s.resources.lookup(uri); found {
+		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.visible(ctx, Feature{Resource: e.value})
+	}
+	e, read := s.findTemplate(ctx, uri)
+	if e == nil {
+		return from, false
+	}
+	return origin{read, e.value.MIMEType, e.value.Cache}, true
+}
+
+// findTemplate gives the most literal of the templates that match a URI, if there is one that the caller may see, and
+// what reads the URI.
+func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
+	most := -1
+	for _, e := range s.templates.list() {
+		literals := e.extra.template.literals()
+		if literals <= most {
+			continue
+		}
+		if open, ok := e.extra.open(uri); ok && s.visible(ctx, Feature{Template: e.value}) {
+			best, read, most = e, open, literals
+		}
+	}
+	return best, read
+}
+
+// readable reports whether the caller may read a URI, as far as that can be told without reading it.
+func (s *Server) readable(ctx context.Context, uri string) bool {
+	_, ok := s.findResource(ctx, uri)
+	return ok
+}
+
+// finishRead gives a result what the resource's description says, and the function left open. What the function gave
+// may be its own to keep, so it stays unchanged.
+func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result, error) {
+	res := &ReadResult{Cache: given.Cache, Meta: given.Meta}
+	for i, c := range given.Contents {
+		if c == nil {
+			return nil, fmt.Errorf("resource %q: contents %d are nil", uri, i)
+		}
+		part := *c
+		if part.URI == "" {
+			part.URI = uri
+		}
+		if part.MIMEType == "" {
+			part.MIMEType = from.mimeType
+		}
+		res.Contents = append(res.Contents, &part)
+	}
+	if res.Cache == (Cache{}) {
+		res.Cache = from.cache
+	}
+	if err := res.Cache.validate(); err != nil {
+		return nil, fmt.Errorf("resource %q: %w", uri, err)
+	}
+	res.Cache = res.Cache.orPrivate()
+	if s.opts.Visible != nil {
+		res.Scope = CachePrivate
+	}
+	return res, nil
+}

@@ -1,0 +1,135 @@
+package mcp
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A Result is the answer to a request. This package's result types are Results, an extension may add its own.
+//
+// A Result encodes to a JSON object without the members resultType and _meta: these two are added when the answer is
+// written, from the two methods and from what the server says of itself.
+//
+// Spec: basic (2026-07-28), Responses.
+type Result interface {
+	// ResultType is "complete", "input_required" or a value that an extension defines.
+	ResultType() string
+	// ResultMeta is the `_meta` of the result; nil for none.
+	ResultMeta() Meta
+}
+
+// Result types of the core protocol. Spec: basic (2026-07-28), Responses.
+const (
+	ResultComplete      = "complete"
+	ResultInputRequired = "input_required"
+)
+
+// Meta is the `_meta` object of a message or of a piece of data: anything, under keys whose prefixes are reverse DNS
+// names. Keys whose second label is "mcp" or "modelcontextprotocol" belong to the protocol.
+//
+// Spec: basic (2026-07-28), _meta.
+type Meta map[string]any
+
+// A RawResult is a whole result object in JSON, passed on as it is.
+type RawResult stdjson.RawMessage
+
+// ResultType is the resultType member of the object, "complete" when it has none.
+func (r RawResult) ResultType() string {
+	if v, ok := jsonscan.Get(r, "resultType"); ok {
+		if s, err := jsonscan.Unquote(v); err == nil {
+			return s
+		}
+	}
+	return ResultComplete
+}
+
+// ResultMeta is nil: a raw result's `_meta` stays within it.
+func (RawResult) ResultMeta() Meta { return nil }
+
+// An EmptyResult says that a request was carried out, and nothing else.
+type EmptyResult struct {
+	Meta Meta `json:"-"`
+}
+
+// ResultType is "complete".
+func (EmptyResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta.
+func (r EmptyResult) ResultMeta() Meta { return r.Meta }
+
+// fieldAppender is a Result that writes its own members, without braces.
+type fieldAppender interface {
+	appendFields(dst []byte) ([]byte, error)
+}
+
+// deterministic makes two encodings of one value equal, which clients' caches rely on.
+var deterministic = json.Deterministic(true)
+
+// appendResult writes the members that every result has in front, so that a reader knows early what it reads.
+func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
+	if raw, ok := res.(RawResult); ok {
+		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
+			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))
+		}
+		return append(dst, raw...), nil
+	}
+	dst = append(dst, `{"resultType":`...)
+	dst = jsonscan.AppendQuote(dst, res.ResultType())
+	var err error
+	if dst, err = appendMeta(dst, res.ResultMeta(), frame); err != nil {
+		return nil, err
+	}
+	dst = append(dst, ',')
+	mark := len(dst)
+	if f, ok := res.(fieldAppender); ok {
+		dst, err = f.appendFields(dst)
+	} else {
+		dst, err = appendMembers(dst, res)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", res, err)
+	}
+	if len(dst) == mark {
+		dst = dst[:mark-1]
+	}
+	return append(dst, '}'), nil
+}
+
+// appendMeta writes the `_meta` member with a leading comma, if it holds anything.
+func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
+	if len(meta) == 0 && len(frame) == 0 {
+		return dst, nil
+	}
+	if _, own := meta[wire.MetaServerInfo]; own {
+		frame = nil
+	}
+	dst = append(dst, `,"_meta":{`...)
+	dst = append(dst, frame...)
+	if len(meta) > 0 {
+		if len(frame) > 0 {
+			dst = append(dst, ',')
+		}
+		var err error
+		if dst, err = appendMembers(dst, meta); err != nil {
+			return nil, fmt.Errorf("encode _meta: %w", err)
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// appendMembers writes the members of v, which encodes to an object, without its braces.
+func appendMembers(dst []byte, v any) ([]byte, error) {
+	b, err := json.Marshal(v, deterministic)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) < 2 || b[0] != '{' {
+		return nil, fmt.Errorf("encodes to %.20q, want an object", b)
+	}
+	return append(dst, b[1:len(b)-1]...), nil
+}

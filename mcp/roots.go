@@ -1,0 +1,73 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A Root is a folder or file that a client works in. It is a hint of where to look, not a permission.
+//
+// Spec: client/roots; schema Root.
+type Root struct {
+	URI  string `json:"uri"`           // a file URI
+	Name string `json:"name,omitzero"` // for people
+	Meta Meta   `json:"_meta,omitzero"`
+}
+
+// rootsKey is the key of the question that [Roots] asks.
+const rootsKey = "roots"
+
+// Roots asks the client which folders it works in, as [Ask] asks the user. Its key is "roots". Deprecated by the
+// protocol since 2026-07-28, for arguments that say where to work.
+//
+// Spec: client/roots.
+func Roots(ctx context.Context) ([]Root, error) {
+	var roots []Root
+	err := AskAll(ctx, RootsQuestion(rootsKey, &roots))
+	return roots, err
+}
+
+// RootsQuestion asks which folders the client works in: [Roots] as a question for [AskAll].
+func RootsQuestion(key string, roots *[]Root) Question {
+	return Question{
+		key:     key,
+		request: InputRequest{Method: wire.MethodRootsList},
+		lacks:   lacksRoots,
+		take: func(raw stdjson.RawMessage) error {
+			decoded, err := decodeRoots(raw)
+			if err == nil {
+				*roots = decoded
+			}
+			return err
+		},
+	}
+}
+
+// decodeRoots reads a client's answer.
+func decodeRoots(raw stdjson.RawMessage) ([]Root, error) {
+	var res struct {
+		Roots *[]Root `json:"roots"`
+	}
+	if err := json.Unmarshal(raw, &res); err != nil || res.Roots == nil {
+		return nil, malformed("a roots result is an object with a list of roots")
+	}
+	for _, r := range *res.Roots {
+		if _, err := url.Parse(r.URI); err != nil || !strings.HasPrefix(r.URI, "file://") {
+			return nil, malformed("the uri of a root is a file URI")
+		}
+	}
+	return *res.Roots, nil
+}
+
+func lacksRoots(r *Request) error {
+	if r.Capabilities().Roots == nil || !r.has(wire.Roots) {
+		return lacking("roots", `{"roots":{}}`)
+	}
+	return nil
+}

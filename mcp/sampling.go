@@ -1,0 +1,276 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// SampleParams is a conversation that the client's model is asked to continue.
+//
+// Spec: client/sampling; schema CreateMessageRequestParams.
+type SampleParams struct {
+	// Messages is the conversation so far. A message that answers tool uses holds their results and nothing else, and
+	// every tool use is answered in the message after it.
+	Messages []SampleMessage `json:"messages"`
+	// MaxTokens bounds the answer.
+	MaxTokens int `json:"maxTokens"`
+	// The rest are wishes. The client may alter or ignore them.
+	SystemPrompt     string            `json:"systemPrompt,omitzero"`
+	ModelPreferences *ModelPreferences `json:"modelPreferences,omitzero"`
+	Temperature      *float64          `json:"temperature,omitzero"`
+	StopSequences    []string          `json:"stopSequences,omitempty"`
+	Metadata         map[string]any    `json:"metadata,omitzero"` // for the model's provider
+	// IncludeContext is "none", "thisServer" or "allServers". All but the first are deprecated.
+	IncludeContext string `json:"includeContext,omitzero"`
+	// Tools are what the model may use in its answer. They need not be tools of the server: whoever asks carries
+	// them out. They and ToolChoice need a client that declares sampling.tools.
+	Tools      []*Tool     `json:"tools,omitempty"`
+	ToolChoice *ToolChoice `json:"toolChoice,omitzero"`
+	Meta       Meta        `json:"_meta,omitzero"`
+}
+
+// A ToolChoice says whether a model may use tools.
+//
+// Spec: schema ToolChoice.
+type ToolChoice struct {
+	Mode string `json:"mode,omitzero"` // "auto", the default, "required" or "none"
+}
+
+// ModelPreferences say what matters in the choice of a model; the client chooses.
+//
+// Spec: client/sampling, Model Preferences.
+type ModelPreferences struct {
+	// Hints name models or families of models, the most wanted first.
+	Hints []ModelHint `json:"hints,omitempty"`
+	// The priorities go from 0, unimportant, to 1.
+	CostPriority         float64 `json:"costPriority,omitzero"`
+	SpeedPriority        float64 `json:"speedPriority,omitzero"`
+	IntelligencePriority float64 `json:"intelligencePriority,omitzero"`
+}
+
+// A ModelHint is a part of the name of a model, such as "sonnet".
+type ModelHint struct {
+	Name string `json:"name,omitzero"`
+}
+
+// A SampleMessage is one message of a conversation with a model.
+//
+// Spec: schema SamplingMessage.
+type SampleMessage struct {
+	Role    Role
+	Content []Content // of type text, image, audio, [*ToolUse] or [*ToolUseResult]
+	Meta    Meta
+}
+
+// A SampleResult is what the client's model answered.
+//
+// Spec: schema CreateMessageResult.
+type SampleResult struct {
+	Role       Role
+	Content    []Content
+	Model      string // the model's name
+	StopReason string // why it stopped: one of the Stop constants, or a word of the model's provider
+	Meta       Meta
+}
+
+// Reasons for a model to stop. Spec: schema CreateMessageResult.
+const (
+	StopEndTurn  = "endTurn"      // it was done
+	StopSequence = "stopSequence" // it came to one of StopSequences
+	StopTokens   = "maxTokens"    // it came to MaxTokens
+	StopToolUse  = "toolUse"      // it wants to use tools
+)
+
+// Text gives the text of the answer; other content is left out.
+func (r *SampleResult) Text() string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if text, ok := c.(*TextContent); ok {
+			b.WriteString(text.Text)
+		}
+	}
+	return b.String()
+}
+
+// Sample asks the client's model to continue a conversation, as [Ask] asks the user. A user may refuse, and then the
+// request ends here: the client does not send it again. Deprecated by the protocol since 2026-07-28, for calling a
+// model directly.
+//
+// Spec: client/sampling.
+func Sample(ctx context.Context, key string, p *SampleParams) (*SampleResult, error) {
+	var res *SampleResult
+	err := AskAll(ctx, SampleQuestion(key, p, &res))
+	return res, err
+}
+
+// SampleQuestion asks the client's model to continue a conversation: [Sample] as a question for [AskAll].
+func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
+	if err := p.check(); err != nil {
+		return Question{key: key, err: err}
+	}
+	params, err := json.Marshal(p.complete(), deterministic)
+	return Question{
+		key:     key,
+		request: InputRequest{Method: wire.MethodSamplingCreateMessage, Params: params},
+		err:     err,
+		lacks:   p.lacks,
+		take: func(raw stdjson.RawMessage) error {
+			decoded, err := decodeSampleResult(raw)
+			if err == nil {
+				*res = decoded
+			}
+			return err
+		},
+	}
+}
+
+// complete gives the params with an input schema for every tool, which the protocol demands.
+func (p *SampleParams) complete() *SampleParams {
+	completed := *p
+	completed.Tools = make([]*Tool, len(p.Tools))
+	for i, t := range p.Tools {
+		tool := *t
+		if tool.InputSchema == nil {
+			tool.InputSchema = stdjson.RawMessage(`{"type":"object"}`)
+		}
+		completed.Tools[i] = &tool
+	}
+	return &completed
+}
+
+// lacks says what keeps a client from answering.
+func (p *SampleParams) lacks(r *Request) error {
+	caps := r.Capabilities()
+	if caps.Sampling == nil || !r.has(wire.Sampling) {
+		return lacking("sampling", `{"sampling":{}}`)
+	}
+	if p.usesTools() && (caps.Sampling.Tools == nil || !r.has(wire.SamplingTools)) {
+		return lacking("sampling with tools", `{"sampling":{"tools":{}}}`)
+	}
+	context := p.IncludeContext != "" && p.IncludeContext != contextNone
+	if context && caps.Sampling.Context == nil && r.has(wire.SamplingContextCapability) {
+		return lacking("sampling with context", `{"sampling":{"context":{}}}`)
+	}
+	if p.has("audio") && !r.has(wire.AudioContent) {
+		return inexpressible(r, "audio content")
+	}
+	return nil
+}
+
+func (p *SampleParams) usesTools() bool {
+	return len(p.Tools) > 0 || p.ToolChoice != nil || p.has("tool_use") || p.has("tool_result")
+}
+
+// has reports whether a message holds content of a type.
+func (p *SampleParams) has(contentType string) bool {
+	for _, m := range p.Messages {
+		if m.count(contentType) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeSampleResult reads a client's answer.
+func decodeSampleResult(raw stdjson.RawMessage) (*SampleResult, error) {
+	var r SampleResult
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, malformed("a sampling result has a role, content and model")
+	}
+	for _, c := range r.Content {
+		if err := checkSampled(c); err != nil {
+			return nil, malformed("a sampling result: %v", err)
+		}
+	}
+	switch {
+	case r.Role != RoleUser && r.Role != RoleAssistant:
+		return nil, malformed("the role of a sampling result is user or assistant")
+	case r.Content == nil:
+		return nil, malformed("a sampling result has no content")
+	case r.Model == "":
+		return nil, malformed("a sampling result names no model")
+	}
+	return &r, nil
+}
+
+// messageFields and resultFields are the JSON of a message and of an answer.
+type (
+	messageFields struct {
+		Role    Role   `json:"role"`
+		Content blocks `json:"content"`
+		Meta    Meta   `json:"_meta,omitzero"`
+	}
+	resultFields struct {
+		Role       Role   `json:"role"`
+		Content    blocks `json:"content"`
+		Model      string `json:"model"`
+		StopReason string `json:"stopReason,omitzero"`
+		Meta       Meta   `json:"_meta,omitzero"`
+	}
+)
+
+// MarshalJSON encodes the message. A single piece of content stands alone, as the older revisions have it.
+func (m SampleMessage) MarshalJSON() ([]byte, error) {
+	return json.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
+}
+
+// UnmarshalJSON decodes a message.
+func (m *SampleMessage) UnmarshalJSON(raw []byte) error {
+	var f messageFields
+	err := json.Unmarshal(raw, &f)
+	*m = SampleMessage{f.Role, f.Content, f.Meta}
+	return err
+}
+
+// MarshalJSON encodes the answer. A single piece of content stands alone, as the older revisions have it.
+func (r SampleResult) MarshalJSON() ([]byte, error) {
+	return json.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
+}
+
+// UnmarshalJSON decodes an answer.
+func (r *SampleResult) UnmarshalJSON(raw []byte) error {
+	var f resultFields
+	err := json.Unmarshal(raw, &f)
+	*r = SampleResult{f.Role, f.Content, f.Model, f.StopReason, f.Meta}
+	return err
+}
+
+// blocks is content that is written as a list unless it is one piece.
+type blocks []Content
+
+// MarshalJSON encodes the content.
+func (b blocks) MarshalJSON() ([]byte, error) {
+	if len(b) == 1 {
+		return appendContent(nil, b[0])
+	}
+	return contents(b).MarshalJSON()
+}
+
+// UnmarshalJSON decodes a piece of content or a list.
+func (b *blocks) UnmarshalJSON(raw []byte) error {
+	*b = blocks{}
+	switch jsonscan.Kind(raw) {
+	case '{':
+		c, err := decodeContent(raw)
+		*b = blocks{c}
+		return err
+	case '[':
+		for piece := range jsonscan.Elements(raw) {
+			c, err := decodeContent(piece)
+			if err != nil {
+				return fmt.Errorf("content %d: %w", len(*b), err)
+			}
+			*b = append(*b, c)
+		}
+		return nil
+	}
+	return errors.New("content is neither an object nor a list")
+}

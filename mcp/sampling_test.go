@@ -1,0 +1,162 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+func says(role mcp.Role, content ...mcp.Content) mcp.SampleMessage {
+	return mcp.SampleMessage{Role: role, Content: content}
+}
+
+func use(id string) *mcp.ToolUse {
+	return &mcp.ToolUse{ID: id, Name: "weather", Input: json.RawMessage(`{"city":"Paris"}`)}
+}
+
+func result(id string) *mcp.ToolUseResult {
+	return &mcp.ToolUseResult{ToolUseID: id, Content: []mcp.Content{mcp.Text("sunny")}}
+}
+
+// sampling is a tool that samples and gives the text of the answer.
+func sampling(p *mcp.SampleParams) func(ctx context.Context, _ json.RawMessage) (string, error) {
+	return func(ctx context.Context, _ json.RawMessage) (string, error) {
+		res, err := mcp.Sample(ctx, "a", p)
+		if err != nil {
+			return "", err
+		}
+		return res.Text() + "/" + res.StopReason, nil
+	}
+}
+
+func TestSAMP17_AConversationIsAskedForAndAnswered(t *testing.T) {
+	cold := 0.0
+	p := handle(t, nil, sampling(&mcp.SampleParams{
+		Messages: []mcp.SampleMessage{
+			says(mcp.RoleUser, mcp.Text("What is it like in Paris?"), &mcp.ImageContent{Data: []byte("x"), MIMEType: "image/png"}),
+			says(mcp.RoleAssistant, use("1"), use("2")),
+			{Role: mcp.RoleUser, Content: []mcp.Content{result("2"), &mcp.ToolUseResult{ToolUseID: "1", IsError: true,
+				StructuredContent: json.RawMessage(`[1]`), Meta: mcp.Meta{"x.example/k": 1}}}, Meta: mcp.Meta{"x.example/m": true}},
+		},
+		MaxTokens: 100, SystemPrompt: "Be brief.", Temperature: &cold, StopSequences: []string{"."},
+		Metadata:         map[string]any{"b": 1, "a": 2},
+		ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "sonnet"}}, SpeedPriority: 0.5},
+		IncludeContext:   "none",
+		Tools:            []*mcp.Tool{{Name: "weather", Description: "The weather."}},
+		ToolChoice:       &mcp.ToolChoice{Mode: "auto"},
+	}))
+	r := p.call("t", "", "", "")
+	const want = `{"messages":[` +
+		`{"role":"user","content":[{"type":"text","text":"What is it like in Paris?"},{"type":"image","data":"eA==","mimeType":"image/png"}]},` +
+		`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"weather","input":{"city":"Paris"}},{"type":"tool_use","id":"2","name":"weather","input":{"city":"Paris"}}]},` +
+		`{"role":"user","content":[{"type":"tool_result","toolUseId":"2","content":[{"type":"text","text":"sunny"}]},` +
+		`{"type":"tool_result","toolUseId":"1","content":[],"structuredContent":[1],"isError":true,"_meta":{"x.example/k":1}}],"_meta":{"x.example/m":true}}],` +
+		`"maxTokens":100,"systemPrompt":"Be brief.","modelPreferences":{"hints":[{"name":"sonnet"}],"speedPriority":0.5},` +
+		`"temperature":0,"stopSequences":["."],"metadata":{"a":2,"b":1},"includeContext":"none",` +
+		`"tools":[{"name":"weather","description":"The weather.","inputSchema":{"type":"object"}}],"toolChoice":{"mode":"auto"}}`
+	if diff := cmp.Diff(want, string(r.InputRequests["a"].Params)); diff != "" || r.InputRequests["a"].Method != "sampling/createMessage" {
+		t.Fatalf("question (-want +got):\n%s", diff)
+	}
+	for answer, want := range map[string]string{
+		`{"role":"assistant","model":"m","content":{"type":"text","text":"sunny"}}`:                                                                                                      "sunny/",
+		`{"role":"assistant","model":"m","stopReason":"endTurn","content":[{"type":"text","text":"sun"},{"type":"audio","data":"","mimeType":"audio/wav"},{"type":"text","text":"ny"}]}`: "sunny/endTurn",
+		`{"role":"assistant","model":"m","stopReason":"toolUse","content":[{"type":"tool_use","id":"9","name":"weather","input":{}}],"_meta":{"x":1},"more":2}`:                          "/toolUse",
+		`{"role":"user","model":"m","content":[]}`: "/",
+	} {
+		if r := p.call("t", "", `{"a":`+answer+`}`, r.RequestState); r.text() != want {
+			t.Errorf("%s: got %+v, want %s", answer, r, want)
+		}
+	}
+}
+
+func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
+	want := mcp.SampleResult{
+		Role: mcp.RoleAssistant, Model: "m", StopReason: mcp.StopToolUse, Meta: mcp.Meta{"k": "v"},
+		Content: []mcp.Content{mcp.Text("hm"), use("1"), &mcp.ToolUseResult{ToolUseID: "1", IsError: true, StructuredContent: json.RawMessage(`null`),
+			Content: []mcp.Content{mcp.Text("a"), &mcp.ResourceLink{URI: "a:b", Name: "n"}}, Meta: mcp.Meta{"m": true}}},
+	}
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got mcp.SampleResult
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	message := says(mcp.RoleUser, mcp.Text("alone"))
+	if raw, err = json.Marshal(message); string(raw) != `{"role":"user","content":{"type":"text","text":"alone"}}` || err != nil {
+		t.Errorf("SAMP-16: got %s, %v", raw, err)
+	}
+	var again mcp.SampleMessage
+	if err := json.Unmarshal(raw, &again); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(message, again); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSAMP08_ConversationsAreChecked(t *testing.T) {
+	hi := says(mcp.RoleUser, mcp.Text("hi"))
+	talk := func(messages ...mcp.SampleMessage) *mcp.SampleParams {
+		return &mcp.SampleParams{MaxTokens: 5, Messages: messages}
+	}
+	for name, test := range map[string]struct {
+		params *mcp.SampleParams
+		says   string
+	}{
+		"none":                     {nil, "nil"},
+		"no messages":              {talk(), "no messages"},
+		"no bound":                 {&mcp.SampleParams{Messages: []mcp.SampleMessage{hi}}, "MaxTokens"},
+		"no content":               {talk(says(mcp.RoleUser)), "no content"},
+		"nil content":              {talk(says(mcp.RoleUser, nil)), "nil"},
+		"unknown role":             {talk(says("system", mcp.Text("hi"))), "role"},
+		"a link":                   {talk(says(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
+		"unknown context":          {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
+		"unknown choice":           {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
+		"a tool without a name":    {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, Tools: []*mcp.Tool{nil}}, "tool 0"},
+		"a preference of two":      {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: 2}}, "preference"},
+		"a preference of nothing":  {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: math.NaN()}}, "preference"},
+		"a user who uses tools":    {talk(says(mcp.RoleUser, use("1"))), "only an assistant"},
+		"a use without an id":      {talk(hi, says(mcp.RoleAssistant, use(""))), "tool use"},
+		"a use of no object":       {talk(hi, says(mcp.RoleAssistant, &mcp.ToolUse{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
+		"a result of no use":       {talk(hi, says(mcp.RoleUser, result(""))), "names no tool use"},
+		"a use at the end":         {talk(hi, says(mcp.RoleAssistant, use("1"))), "no result follows"},
+		"a use not answered":       {talk(hi, says(mcp.RoleAssistant, use("1")), hi), "does not answer"},
+		"one of two answered":      {talk(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"))), "1 results for 2"},
+		"one answered twice":       {talk(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"), result("1"))), "answered already"},
+		"another one answered":     {talk(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("2"))), "answers none"},
+		"one answered too late":    {talk(hi, says(mcp.RoleAssistant, use("1")), hi, says(mcp.RoleUser, result("1"))), "does not answer"},
+		"a result out of the blue": {talk(hi, says(mcp.RoleUser, result("1"))), "1 results for 0"},
+		"SAMP-07, a mixed message": {talk(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
+		"an assistant's result":    {talk(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleAssistant, result("1"))), "only a user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := handle(t, nil, sampling(test.params)).call("t", "", "", "")
+			if !r.IsError || !strings.Contains(r.text(), test.says) {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestSAMP06_ContextWithoutACapabilityIsForTheRevisionsThatHaveNone(t *testing.T) {
+	p := handle(t, nil, sampling(&mcp.SampleParams{MaxTokens: 5, IncludeContext: "allServers",
+		Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
+	p.caps = `{"sampling":{}}`
+	for revision, asks := range map[string]bool{"2025-06-18": true, "2025-11-25": false, "2026-07-28": false} {
+		p.revision = revision
+		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != asks {
+			t.Errorf("%s: got %+v", revision, r)
+		}
+	}
+}

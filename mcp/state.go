@@ -1,0 +1,233 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	stdjson "encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Bounds of request state.
+const (
+	// maxRequestState bounds what travels: every byte goes to the client and back once per round.
+	maxRequestState = 64 << 10
+	// maxStoredState bounds what goes to a [StateStore]: a few answers of the largest size that a request may have.
+	maxStoredState = 16 << 20
+)
+
+// A StateStore keeps request state that is too large to travel with the client. What it holds is sealed; it needs no
+// secrecy of its own. Servers that stand in for each other share one. It is called from many goroutines at once.
+type StateStore interface {
+	// Put keeps a state under a new key until it expires, and may forget it then.
+	Put(ctx context.Context, key string, state []byte, expires time.Time) error
+	// Get gives the state of a key, nil if there is none. It may be asked for again: a client may repeat a request.
+	Get(ctx context.Context, key string) ([]byte, error)
+}
+
+// errState refuses request state that was altered, is another's, belongs to another request or is too old. One text
+// for all: a client that made it up learns nothing.
+var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for this request or has expired; send the request again without it")
+
+// A state is what a call has to remember from one round to the next. It travels sealed, with the client.
+type state struct {
+	Expires  int64                         `json:"expires"`           // Unix milliseconds
+	Progress *float64                      `json:"progress,omitzero"` // the last that was told
+	Asked    map[string]digest             `json:"asked,omitempty"`   // the questions of this round
+	Answers  map[string]answered           `json:"answers,omitempty"` // of earlier rounds
+	Once     map[string]stdjson.RawMessage `json:"once,omitempty"`    // what functions gave that ran
+}
+
+// answered is an answer with the question that it is for.
+type answered struct {
+	Question digest             `json:"question"`
+	Answer   stdjson.RawMessage `json:"answer"`
+}
+
+// changed reports whether another question was asked under the key before.
+func (s *state) changed(key string, asked digest) bool {
+	if a, ok := s.Answers[key]; ok && a.Question != asked {
+		return true
+	}
+	pending, ok := s.Asked[key]
+	return ok && pending != asked
+}
+
+// resume lets the call ask, and takes up what its client brings: the state of earlier rounds and the answers of
+// this one.
+//
+// Spec: basic/patterns/mrtr (2026-07-28), Server Requirements.
+func (c *call) resume(p targetParams) error {
+	in := &c.input
+	in.begin(p)
+	if p.requestState == nil {
+		return nil
+	}
+	token, err := unquoteAtMost(p.requestState, maxRequestState)
+	if err != nil {
+		return errState
+	}
+	plain, err := c.openState(token)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(plain, &in.state); err != nil {
+		return fmt.Errorf("request state: %w", err) // its seal is good, so another version of this server wrote it
+	}
+	if time.Now().UnixMilli() >= in.state.Expires {
+		return errState
+	}
+	in.resumed = true
+	if last := in.state.Progress; last != nil {
+		c.progress.mu.Lock()
+		c.progress.started, c.progress.last = true, *last
+		c.progress.mu.Unlock()
+	}
+	return nil
+}
+
+// begin makes the input ready for one run of a handler. Middleware may start several.
+func (in *input) begin(p targetParams) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.open, in.target = true, p
+	in.resumed, in.state = false, state{}
+	in.asked, in.keys, in.onces, in.failed = nil, nil, nil, nil
+}
+
+// asked reports whether the handler has asked what is not answered yet.
+func (c *call) asked() bool {
+	c.input.mu.Lock()
+	defer c.input.mu.Unlock()
+	return len(c.input.asked) > 0
+}
+
+// inputRequired gives the result that asks the client what the handler asked; nil if that is nothing. From then on
+// nothing can be asked.
+func (c *call) inputRequired() (*InputRequired, error) {
+	in := &c.input
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.open = false
+	if in.failed != nil {
+		return nil, in.failed
+	}
+	if len(in.asked) == 0 {
+		return nil, nil
+	}
+	next := in.state
+	expires := time.Now().Add(c.server.opts.StateTTL)
+	next.Expires = expires.UnixMilli()
+	next.Asked = make(map[string]digest, len(in.asked))
+	for key, q := range in.asked {
+		next.Asked[key] = q.digest()
+	}
+	next.Progress = c.progress.told()
+	plain, err := json.Marshal(next)
+	if err != nil {
+		return nil, fmt.Errorf("request state: %w", err)
+	}
+	token, err := c.sealState(plain, expires)
+	if err != nil {
+		return nil, err
+	}
+	return &InputRequired{InputRequests: in.asked, RequestState: token}, nil
+}
+
+// told gives how far the progress has been told, nil if not at all.
+func (p *progress) told() *float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started {
+		return nil
+	}
+	return new(p.last)
+}
+
+// What a token holds begins with one of these.
+const (
+	stateInline = '='
+	stateStored = '>'
+)
+
+// sealState gives the token that the client carries: the state itself, or the key under which the store has it.
+func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
+	bound, err := c.stateBinding()
+	if err != nil {
+		return "", err
+	}
+	token := c.server.sealer.seal(append([]byte{stateInline}, plain...), bound...)
+	if len(token) <= maxRequestState {
+		return token, nil
+	}
+	store := c.server.opts.StateStore
+	if store == nil || len(token) > maxStoredState {
+		return "", fmt.Errorf("request state has %d bytes and cannot travel: ask for less, or set ServerOptions.StateStore", len(token))
+	}
+	key := rand.Text()
+	stored := c.server.sealer.seal(plain, append(bound, key)...)
+	if err := store.Put(c, key, []byte(stored), expires); err != nil {
+		return "", fmt.Errorf("store request state: %w", err)
+	}
+	return c.server.sealer.seal(append([]byte{stateStored}, key...), bound...), nil
+}
+
+// openState gives what sealState was given.
+func (c *call) openState(token string) ([]byte, error) {
+	bound, err := c.stateBinding()
+	if err != nil {
+		return nil, errState
+	}
+	plain, err := c.server.sealer.open(token, bound...)
+	if err != nil || len(plain) == 0 {
+		return nil, errState
+	}
+	kind, plain := plain[0], plain[1:]
+	if kind == stateInline {
+		return plain, nil
+	}
+	store := c.server.opts.StateStore
+	if store == nil {
+		return nil, errState
+	}
+	key := string(plain)
+	stored, err := store.Get(c, key)
+	if err != nil {
+		return nil, fmt.Errorf("stored request state: %w", err)
+	}
+	if plain, err = c.server.sealer.open(string(stored), append(bound, key)...); err != nil {
+		return nil, errState
+	}
+	return plain, nil
+}
+
+// stateBinding gives what ties a state to the one request that it was made for, whoever carries it.
+func (c *call) stateBinding() ([]string, error) {
+	in := &c.input
+	args := jsontext.Value(in.target.arguments).Clone()
+	if args == nil {
+		args = jsontext.Value("{}")
+	}
+	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers keep their text: two
+	// that differ beyond the precision of a float are two.
+	if err := args.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	digest := sha256.Sum256(args)
+	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, in.target.target, string(digest[:])}, nil
+}
+
+// identity gives what the server calls itself, without its version: a client may answer after an update.
+func (s *Server) identity() string {
+	frame := append(append([]byte{'{'}, s.frame...), '}')
+	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)
+	name, _ := jsonscan.Get(info, "name")
+	return string(name)
+}

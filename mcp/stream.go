@@ -1,0 +1,287 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	// defaultMaxMessage is room for the largest content that is sensible within JSON, several times over. A larger one
+	// costs its receiver more memory than a peer may ask for unasked.
+	defaultMaxMessage = 32 << 20
+	// keptBuffer is how much memory a stream keeps for the messages that it writes next, and how much it gathers of them
+	// before it writes.
+	keptBuffer = 64 << 10
+)
+
+// StreamOptions configures a stream. The zero value is right for all known peers.
+type StreamOptions struct {
+	// MaxMessage is the length in bytes of the longest message that is read; a longer one is refused, and the next one
+	// read as ever. Default: 32 MiB.
+	MaxMessage int
+}
+
+// NewStream gives a Conn over two streams of bytes, which may be the two directions of one socket. Each message is one
+// line of JSON, as on standard input and output. Close closes r and w if they can be closed.
+//
+// Writing and reading end with their context if w and r have deadlines, as sockets and pipes of the operating system do.
+// A reader without them is read from by a goroutine of the stream's own, which ends when the reader does.
+//
+// Spec: basic/transports/stdio (2026-07-28).
+func NewStream(r io.Reader, w io.Writer, opts *StreamOptions) Conn {
+	if opts == nil {
+		opts = &StreamOptions{}
+	}
+	c := newStreamConn(r, w, opts.MaxMessage)
+	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Time{}) == nil {
+		c.lines.source = &deadlineSource{r: r, setDeadline: d.SetReadDeadline, buf: make([]byte, chunkSize)}
+	} else {
+		c.lines.source = newPump(r, c.closed, nil)
+	}
+	return c
+}
+
+// A streamConn is messages as lines over two streams of bytes.
+type streamConn struct {
+	r     io.Reader
+	lines lineReader
+
+	writing     chan struct{} // holds a token while a message is written; guards the fields below
+	w           io.Writer
+	setDeadline func(time.Time) error // nil if w has no deadlines
+	buf         []byte
+	broken      error // why nothing can be written any more
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newStreamConn(r io.Reader, w io.Writer, maxMessage int) *streamConn {
+	if maxMessage <= 0 {
+		maxMessage = defaultMaxMessage
+	}
+	c := &streamConn{r: r, w: w, writing: make(chan struct{}, 1), closed: make(chan struct{})}
+	c.lines.limit = maxMessage
+	if d, ok := w.(interface{ SetWriteDeadline(time.Time) error }); ok && d.SetWriteDeadline(time.Time{}) == nil {
+		c.setDeadline = d.SetWriteDeadline
+	}
+	return c
+}
+
+func (c *streamConn) Read(ctx context.Context) (*jsonrpc.Message, error) {
+	line, err := c.lines.next(ctx)
+	switch {
+	case err == nil:
+		return jsonrpc.Decode(line)
+	case errors.Is(err, errLineTooLong):
+		return nil, &jsonrpc.DecodeError{Err: Errorf(CodeInvalidRequest, "invalid request: longer than %d bytes", c.lines.limit)}
+	case errors.Is(err, io.EOF), errors.Is(err, errStopped):
+		return nil, io.EOF
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case isClosed(c.closed):
+		return nil, ErrClosed
+	}
+	return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
+}
+
+func (c *streamConn) Write(ctx context.Context, m *jsonrpc.Message) error {
+	return c.writeAll(ctx, []*jsonrpc.Message{m})
+}
+
+// writeAll is Write for several messages, which leave together as long as they are small.
+func (c *streamConn) writeAll(ctx context.Context, messages []*jsonrpc.Message) error {
+	select {
+	case c.writing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.closed:
+		return ErrClosed
+	}
+	defer func() { <-c.writing }()
+	switch {
+	case isClosed(c.closed):
+		return ErrClosed
+	case c.broken != nil:
+		return c.broken
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	for i, m := range messages {
+		c.buf = append(jsonrpc.Append(c.buf, m), '\n')
+		if last := i == len(messages)-1; !last && len(c.buf) < keptBuffer {
+			continue
+		}
+		if err := c.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes the buffer and empties it.
+func (c *streamConn) flush(ctx context.Context) error {
+	end := endWith(ctx, c.setDeadline)
+	n, err := c.w.Write(c.buf)
+	end()
+	c.buf = c.buf[:0]
+	if cap(c.buf) > keptBuffer {
+		c.buf = nil
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	if n > 0 {
+		c.broken = err // part of a line is out: what followed would be read as the rest of it
+	}
+	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (c *streamConn) Close() error {
+	var err error
+	c.once.Do(func() {
+		close(c.closed)
+		if w, ok := c.w.(io.Closer); ok {
+			err = w.Close()
+		}
+		if r, ok := c.r.(io.Closer); ok {
+			_ = r.Close() // it may be w; and that nothing more can be read is no failure
+		}
+	})
+	return err
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// endWith makes reads and writes under a deadline end with ctx, until the returned function is called.
+func endWith(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
+	if setDeadline == nil || ctx.Done() == nil {
+		return func() {}
+	}
+	moved := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		_ = setDeadline(time.Unix(1, 0)) // long past
+		close(moved)
+	})
+	return func() {
+		if !cancel() {
+			<-moved
+			_ = setDeadline(time.Time{})
+		}
+	}
+}
+
+// A deadlineSource reads in the goroutine that wants to read.
+type deadlineSource struct {
+	r           io.Reader
+	setDeadline func(time.Time) error
+	buf         []byte
+}
+
+func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer endWith(ctx, s.setDeadline)()
+	return readSome(s.r, s.buf)
+}
+
+// readSome reads at least one byte, or gives the error.
+func readSome(r io.Reader, buf []byte) ([]byte, error) {
+	const tries = 100 // of a reader that gives neither bytes nor an error
+	for range tries {
+		if n, err := r.Read(buf); n > 0 {
+			return buf[:n], nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return nil, io.ErrNoProgress
+}
+
+// A pump reads in a goroutine of its own, because nothing can end a read that waits. It starts with the first read and
+// ends with the reader, or at the first read after closed.
+type pump struct {
+	r       io.Reader
+	closed  <-chan struct{} // of the stream
+	stopped <-chan struct{} // ends reading before the reader does; nil for never
+	start   sync.Once
+	filled  chan []byte
+	free    chan []byte // two buffers: one is read into while the other is looked at
+	lent    []byte      // the one that is looked at
+	err     error       // why filled was closed
+}
+
+func newPump(r io.Reader, closed, stopped <-chan struct{}) *pump {
+	return &pump{r: r, closed: closed, stopped: stopped, filled: make(chan []byte), free: make(chan []byte, 2)}
+}
+
+func (p *pump) next(ctx context.Context) ([]byte, error) {
+	p.start.Do(func() {
+		p.free <- make([]byte, chunkSize)
+		p.free <- make([]byte, chunkSize)
+		go p.run()
+	})
+	if p.lent != nil {
+		p.free <- p.lent
+		p.lent = nil
+	}
+	if isClosed(p.stopped) {
+		return nil, errStopped
+	}
+	select {
+	case b, ok := <-p.filled:
+		if !ok {
+			return nil, p.err
+		}
+		p.lent = b[:cap(b)]
+		return b, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-p.stopped:
+		return nil, errStopped
+	case <-p.closed:
+		return nil, ErrClosed
+	}
+}
+
+func (p *pump) run() {
+	defer close(p.filled)
+	p.err = ErrClosed
+	for {
+		var buf []byte
+		select {
+		case buf = <-p.free:
+		case <-p.closed:
+			return
+		}
+		b, err := readSome(p.r, buf)
+		if err != nil {
+			p.err = err
+			return
+		}
+		select {
+		case p.filled <- b:
+		case <-p.closed:
+			return
+		}
+	}
+}

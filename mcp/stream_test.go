@@ -1,0 +1,482 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// readAll reads to the end, and gives each message as a line and each refusal as "refused" with its code.
+func readAll(t *testing.T, conn mcp.Conn) (got []string) {
+	t.Helper()
+	for {
+		m, err := conn.Read(t.Context())
+		var refused *jsonrpc.DecodeError
+		switch {
+		case err == nil:
+			got = append(got, string(jsonrpc.Append(nil, m)))
+		case errors.As(err, &refused):
+			got = append(got, fmt.Sprintf("refused %d", refused.Err.Code))
+		case err == io.EOF:
+			return got
+		default:
+			t.Fatalf("Read: %v", err)
+		}
+	}
+}
+
+func numbered(n int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"m%d"}`, n) }
+
+func TestSTDIO02_OneMessagePerLine(t *testing.T) {
+	input := numbered(1) + "\n" +
+		"\n \t\r\n" + // nothing
+		numbered(2) + "\r\n" + // peers on other systems
+		"{\"jsonrpc\":\"2.0\",\n" + // half a message
+		"what?\n" +
+		strings.Repeat(" ", 100) + numbered(3) + "\n" + // too long, by its spaces
+		numbered(4) // no end
+	want := []string{numbered(1), numbered(2), "refused -32700", "refused -32700", "refused -32600", numbered(4)}
+	for name, r := range map[string]io.Reader{
+		"whole":       strings.NewReader(input),
+		"one byte":    iotest.OneByteReader(strings.NewReader(input)),
+		"halves":      iotest.HalfReader(strings.NewReader(input)),
+		"data at EOF": iotest.DataErrReader(strings.NewReader(input)),
+	} {
+		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: 100})
+		if got := readAll(t, conn); !slices.Equal(got, want) {
+			t.Errorf("%s: read %q, want %q", name, got, want)
+		}
+		if _, err := conn.Read(t.Context()); err != io.EOF {
+			t.Errorf("%s: after the end: %v", name, err)
+		}
+	}
+}
+
+// paddedMessage is a message of exactly n bytes.
+func paddedMessage(n int) string {
+	const frame = `{"jsonrpc":"2.0","method":"m","params":[""]}`
+	return frame[:len(frame)-3] + strings.Repeat("x", n-len(frame)) + frame[len(frame)-3:]
+}
+
+func TestLongestMessage(t *testing.T) {
+	const limit = 32 << 20 // the documented default
+	input := io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"+paddedMessage(limit+1)+"\n"), strings.NewReader(numbered(1)+"\n"))
+	conn := mcp.NewStream(input, io.Discard, nil)
+	m, err := conn.Read(t.Context())
+	if err != nil || len(m.Params) < limit-100 {
+		t.Fatalf("the longest message: %v", err)
+	}
+	_, err = conn.Read(t.Context())
+	var refused *jsonrpc.DecodeError
+	if !errors.As(err, &refused) || !refused.ID.IsZero() || refused.Err.Code != mcp.CodeInvalidRequest || !strings.Contains(refused.Err.Message, "33554432") {
+		t.Fatalf("one byte more: %v", err)
+	}
+	if m, err = conn.Read(t.Context()); err != nil || m.Method != "m1" {
+		t.Fatalf("the next message: %v", err)
+	}
+}
+
+// An endless reader never ends a line. At its end it gives the bytes that were live on the way, at most.
+type endlessReader struct {
+	left int
+	peak uint64
+}
+
+func (r *endlessReader) Read(p []byte) (int, error) {
+	const step = 4 << 20
+	if r.left/step != (r.left-len(p))/step {
+		r.peak = max(r.peak, liveBytes())
+	}
+	if r.left -= len(p); r.left < 0 {
+		return 0, io.EOF
+	}
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+func liveBytes() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
+	const limit, slack = 16 << 20, 256 << 10 // the slack is for what else a test program does
+	before := liveBytes()
+	r := &endlessReader{left: 128 << 20}
+	conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
+	if got := readAll(t, conn); !slices.Equal(got, []string{"refused -32600"}) {
+		t.Errorf("read %q", got)
+	}
+	if used := r.peak - before; used > limit+64<<10+slack {
+		t.Errorf("held %d bytes, want at most %d", used, limit+64<<10)
+	}
+
+	conn = mcp.NewStream(io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"), strings.NewReader(numbered(1)+"\n")), io.Discard, nil)
+	before = liveBytes()
+	for range 2 {
+		if _, err := conn.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := liveBytes(); after > before && after-before > 64<<10+slack {
+		t.Errorf("holds %d bytes after a long message", after-before)
+	}
+	runtime.KeepAlive(conn)
+}
+
+// A countingWriter counts writes.
+type countingWriter struct {
+	bytes.Buffer
+	writes int
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	w.writes++
+	return w.Buffer.Write(p)
+}
+
+func TestWriteIsOneLineInOneWrite(t *testing.T) {
+	var w countingWriter
+	conn := mcp.NewStream(strings.NewReader(""), &w, nil)
+	params := []byte("{\n  \"a\": \"b\\n\"\r\n}")
+	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", params)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := w.String(), `{"jsonrpc":"2.0","method":"m","params":{   "a": "b\n"  }}`+"\n"; got != want || w.writes != 1 {
+		t.Errorf("wrote %q in %d writes, want %q", got, w.writes, want)
+	}
+}
+
+func TestConcurrentWritesStayWhole(t *testing.T) {
+	r, w := io.Pipe()
+	out := mcp.NewStream(strings.NewReader(""), w, nil)
+	in := mcp.NewStream(r, io.Discard, nil)
+	const writers, each = 8, 50
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for range each {
+				if err := out.Write(t.Context(), jsonrpc.NewNotification("m", []byte(`["`+strings.Repeat("x", i*10_000)+`"]`))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		out.Close()
+	}()
+	if got := readAll(t, in); len(got) != writers*each || slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "refused") }) {
+		t.Errorf("read %d messages, want %d", len(got), writers*each)
+	}
+}
+
+// withAndWithoutDeadlines runs a test on a stream whose reads and writes have deadlines and on one whose have not.
+func withAndWithoutDeadlines(t *testing.T, test func(t *testing.T, near mcp.Conn, far io.ReadWriteCloser)) {
+	t.Run("deadlines", func(t *testing.T) {
+		near, far := net.Pipe()
+		test(t, mcp.NewStream(near, near, nil), far)
+	})
+	t.Run("no deadlines", func(t *testing.T) {
+		r, farW := io.Pipe()
+		farR, w := io.Pipe()
+		test(t, mcp.NewStream(r, w, nil), struct {
+			io.Reader
+			io.Writer
+			io.Closer
+		}{farR, farW, farW})
+	})
+}
+
+func TestReadEndsWithItsContextAndGoesOn(t *testing.T) {
+	withAndWithoutDeadlines(t, func(t *testing.T, near mcp.Conn, far io.ReadWriteCloser) {
+		cause := errors.New("cause")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			io.WriteString(far, numbered(1)[:10]) // read, and not lost
+			cancel(cause)
+		}()
+		if _, err := near.Read(ctx); err != cause {
+			t.Fatalf("Read: %v, want %v", err, cause)
+		}
+		if _, err := near.Read(ctx); err != cause {
+			t.Fatalf("Read again: %v, want %v", err, cause)
+		}
+		go io.WriteString(far, numbered(1)[10:]+"\n")
+		if m, err := near.Read(t.Context()); err != nil || m.Method != "m1" {
+			t.Fatalf("Read: %v, %v", m, err)
+		}
+		near.Close()
+		far.Close()
+	})
+}
+
+func TestCloseEndsReading(t *testing.T) {
+	withAndWithoutDeadlines(t, func(t *testing.T, near mcp.Conn, far io.ReadWriteCloser) {
+		go near.Close()
+		if _, err := near.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) {
+			t.Errorf("Read: %v", err)
+		}
+		if err := near.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrClosed) {
+			t.Errorf("Write: %v", err)
+		}
+		if err := near.Close(); err != nil {
+			t.Errorf("a second Close: %v", err)
+		}
+		far.Close()
+	})
+}
+
+func TestWriteEndsWithItsContextAndTearsNothing(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	conn := mcp.NewStream(near, near, nil)
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := conn.Write(ctx, jsonrpc.NewNotification("m1", nil)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Write to a peer that does not read: %v", err)
+	}
+	go conn.Write(t.Context(), jsonrpc.NewNotification("m2", nil)) // nothing of m1 is out
+	line := make([]byte, len(numbered(2)))
+	if _, err := io.ReadFull(far, line); err != nil || string(line) != numbered(2) {
+		t.Fatalf("read %q, %v", line, err)
+	}
+
+	ctx, cancel = context.WithCancel(t.Context())
+	go func() {
+		io.ReadFull(far, line[:5]) // the end of m2 and a part of m3
+		cancel()
+	}()
+	if err := conn.Write(ctx, jsonrpc.NewNotification("m3", nil)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Write of which a part was read: %v", err)
+	}
+	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m4", nil)); !errors.Is(err, mcp.ErrDisconnected) {
+		t.Errorf("Write after a torn message: %v", err)
+	}
+}
+
+func TestBrokenStreamIsDisconnected(t *testing.T) {
+	conn := mcp.NewStream(iotest.ErrReader(errors.New("wire cut")), failingWriter{}, nil)
+	if _, err := conn.Read(t.Context()); !errors.Is(err, mcp.ErrDisconnected) || !strings.Contains(err.Error(), "wire cut") {
+		t.Errorf("Read: %v", err)
+	}
+	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrDisconnected) {
+		t.Errorf("Write: %v", err)
+	}
+	if _, err := mcp.NewStream(lazyReader{}, io.Discard, nil).Read(t.Context()); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("Read from a reader that gives nothing: %v", err)
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("wire cut") }
+
+type lazyReader struct{}
+
+func (lazyReader) Read([]byte) (int, error) { return 0, nil }
+
+func TestPipeHandsMessagesOverByValue(t *testing.T) {
+	client, server := mcp.Pipe()
+	params := []byte(`{"a":1}`)
+	if err := client.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", params)); err != nil {
+		t.Fatal(err)
+	}
+	copy(params, `{"b":2}`)
+	m, err := server.Read(t.Context())
+	if err != nil || string(m.Params) != `{"a":1}` || m.ID != jsonrpc.IntID(1) {
+		t.Errorf("read %+v, %v", m, err)
+	}
+}
+
+func TestPipeEndsCleanly(t *testing.T) {
+	client, server := mcp.Pipe()
+	client.Write(t.Context(), jsonrpc.NewNotification("m1", nil))
+	client.Write(t.Context(), jsonrpc.NewNotification("m2", nil))
+	client.Close()
+	if got := readAll(t, server); !slices.Equal(got, []string{numbered(1), numbered(2)}) {
+		t.Errorf("read %q", got)
+	}
+	if err := server.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrDisconnected) {
+		t.Errorf("Write to a closed end: %v", err)
+	}
+	if err := client.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
+		t.Errorf("Write on a closed end: %v", err)
+	}
+	if _, err := client.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) {
+		t.Errorf("Read on a closed end: %v", err)
+	}
+}
+
+func TestPipePushesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := mcp.Pipe()
+		written := 0
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for client.Write(ctx, jsonrpc.NewNotification("m", nil)) == nil {
+			written++
+		}
+		if written < 2 || written > 1000 {
+			t.Errorf("%d messages fit into a pipe that nobody reads", written)
+		}
+		go client.Close()
+		if got := readAll(t, server); len(got) != written {
+			t.Errorf("read %d messages, want %d", len(got), written)
+		}
+	})
+}
+
+// TestStdio runs this program as a server on its standard streams.
+func TestStdio(t *testing.T) {
+	if os.Getenv("PATCHBAY_TEST_STDIO") != "" {
+		stdioChild()
+		return
+	}
+	start := func(t *testing.T) (*exec.Cmd, mcp.Conn, *bytes.Buffer) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestStdio$")
+		cmd.Env = append(os.Environ(), "PATCHBAY_TEST_STDIO=1")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		conn := mcp.NewStream(stdout, stdin, nil)
+		if err := conn.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := conn.Read(t.Context()); err != nil || m.ID != jsonrpc.IntID(1) { // STDIO-03: the print is not there
+			t.Fatalf("answer: %v, %v", m, err)
+		}
+		return cmd, conn, &stderr
+	}
+	finish := func(t *testing.T, cmd *exec.Cmd, stderr *bytes.Buffer) {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+		if got := stderr.String(); !strings.Contains(got, "a stray print") || !strings.Contains(got, "ended: <nil>") {
+			t.Errorf("standard error is %q", got)
+		}
+	}
+	t.Run("ends with standard input", func(t *testing.T) {
+		cmd, conn, stderr := start(t)
+		conn.Close()
+		finish(t, cmd, stderr)
+	})
+	t.Run("ends with a signal", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("there are no signals to send")
+		}
+		cmd, conn, stderr := start(t)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, conn); got != nil {
+			t.Errorf("wrote %q", got)
+		}
+		finish(t, cmd, stderr)
+		conn.Close()
+	})
+}
+
+func stdioChild() {
+	conn := mcp.Stdio()
+	fmt.Println("a stray print")
+	err := mcp.Serve(context.Background(), refuseAll, conn, nil)
+	fmt.Println("ended:", err)
+	os.Exit(0) // before the test framework prints
+}
+
+// refuseAll is a handler that has no methods.
+var refuseAll = mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "no method %s", req.Method)
+})
+
+func TestStdioTwiceIsAMistake(t *testing.T) {
+	stdout := os.Stdout
+	defer func() {
+		os.Stdout = stdout
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	os.Stdout = os.Stderr
+	mcp.Stdio()
+}
+
+func FuzzLines(f *testing.F) {
+	for _, s := range []string{
+		numbered(1), numbered(1) + "\n" + numbered(2) + "\n", "\n\n\r\n", "x\n" + numbered(1), strings.Repeat("y", 300) + "\n" + numbered(1) + "\n",
+		"\xff\n" + numbered(1), "\ufeff" + numbered(1) + "\n", `[` + numbered(1) + `]` + "\n", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}` + "\n",
+		numbered(1) + numbered(2) + "\n", "{\"jsonrpc\":\"2.0\",\"method\":\"m\n\"}\n", paddedMessage(200) + "\n" + paddedMessage(201) + "\n",
+	} {
+		f.Add([]byte(s), byte(7))
+	}
+	const limit = 200
+	f.Fuzz(func(t *testing.T, input []byte, step byte) {
+		var want []string
+		for line := range bytes.SplitSeq(input, []byte{'\n'}) {
+			switch m, err := jsonrpc.Decode(line); {
+			case len(line) > limit:
+				want = append(want, "refused -32600")
+			case len(bytes.Trim(line, " \t\r")) == 0:
+			case err != nil:
+				want = append(want, fmt.Sprintf("refused %d", err.(*jsonrpc.DecodeError).Err.Code))
+			default:
+				want = append(want, string(jsonrpc.Append(nil, m)))
+			}
+		}
+		r := &chunkReader{data: bytes.Clone(input), size: int(step)%17 + 1}
+		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
+		if got := readAll(t, conn); !slices.Equal(got, want) {
+			t.Errorf("read %q, want %q", got, want)
+		}
+	})
+}
+
+// A chunkReader gives size bytes at a time, and spoils its buffer afterwards, as readers may.
+type chunkReader struct {
+	data []byte
+	size int
+}
+
+func (r *chunkReader) Read(p []byte) (int, error) {
+	if len(r.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.data[:min(r.size, len(r.data))])
+	r.data = r.data[n:]
+	for i := n; i < len(p) && i < 2*n; i++ {
+		p[i] = '\n'
+	}
+	return n, nil
+}

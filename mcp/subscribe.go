@@ -1,0 +1,367 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Bounds of subscriptions.
+const (
+	// coalesceDelay is how long a list may go on changing before clients are told once: registering a hundred tools is
+	// one change to a client.
+	coalesceDelay = 10 * time.Millisecond
+	// maxSubscribedURIs bounds the resources of one subscription: each is kept for as long as it is open.
+	maxSubscribedURIs = 10_000
+	// maxURI bounds a resource URI; web servers bound theirs alike.
+	maxURI = 8 << 10
+)
+
+// A Filter says which changes a subscription wants to hear of.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28).
+type Filter struct {
+	ToolsListChanged      bool     `json:"toolsListChanged,omitzero"`
+	PromptsListChanged    bool     `json:"promptsListChanged,omitzero"`
+	ResourcesListChanged  bool     `json:"resourcesListChanged,omitzero"`
+	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
+}
+
+// A ListenResult ends a subscription that the server closes in good order.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28), Ending a Subscription.
+type ListenResult struct {
+	Meta Meta `json:"-"`
+}
+
+// ResultType is "complete".
+func (*ListenResult) ResultType() string { return ResultComplete }
+
+// ResultMeta is r.Meta, which names the subscription.
+func (r *ListenResult) ResultMeta() Meta { return r.Meta }
+
+// A listChange is a kind of list that changed; kinds combine as bits.
+type listChange uint8
+
+const (
+	toolsChanged listChange = 1 << iota
+	promptsChanged
+	resourcesChanged
+)
+
+// listNotifications are the notifications of each kind of change, in the order they are sent.
+var listNotifications = []struct {
+	change listChange
+	method string
+}{
+	{toolsChanged, wire.NotificationToolsListChanged},
+	{promptsChanged, wire.NotificationPromptsListChanged},
+	{resourcesChanged, wire.NotificationResourcesListChanged},
+}
+
+func (f Filter) lists() (c listChange) {
+	if f.ToolsListChanged {
+		c |= toolsChanged
+	}
+	if f.PromptsListChanged {
+		c |= promptsChanged
+	}
+	if f.ResourcesListChanged {
+		c |= resourcesChanged
+	}
+	return c
+}
+
+// A hub tells subscriptions of changes. Telling one never waits for it: it marks what changed and wakes whoever writes.
+type hub struct {
+	mu      sync.Mutex // guards the fields below
+	subs    map[*subscription]struct{}
+	changed listChange // lists that changed and were not told of yet
+}
+
+// listChanged tells of a changed list, after a moment in which it may change further.
+func (h *hub) listChanged(c listChange) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.subs) == 0 {
+		return
+	}
+	if h.changed == 0 {
+		time.AfterFunc(coalesceDelay, h.flush)
+	}
+	h.changed |= c
+}
+
+func (h *hub) flush() {
+	h.mu.Lock()
+	changed := h.changed
+	h.changed = 0
+	subs := h.subscribed(func(s *subscription) bool { return s.lists&changed != 0 })
+	h.mu.Unlock()
+	for _, s := range subs {
+		s.mark(changed)
+	}
+}
+
+// updated tells of a changed resource.
+func (h *hub) updated(uri string) {
+	h.mu.Lock()
+	subs := h.subscribed(func(s *subscription) bool { return s.wants(uri) })
+	h.mu.Unlock()
+	for _, s := range subs {
+		s.mark(0, uri)
+	}
+}
+
+// subscribed gives the subscriptions that match. The caller holds h.mu.
+func (h *hub) subscribed(match func(*subscription) bool) []*subscription {
+	var subs []*subscription
+	for s := range h.subs {
+		if match(s) {
+			subs = append(subs, s)
+		}
+	}
+	return subs
+}
+
+func (h *hub) add(s *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subs == nil {
+		h.subs = map[*subscription]struct{}{}
+	}
+	h.subs[s] = struct{}{}
+}
+
+func (h *hub) remove(s *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.subs, s)
+}
+
+// ResourceUpdated tells the clients that subscribed to a resource that it has changed. Changes of one resource that a
+// client has not been told of yet are told once.
+//
+// Spec: server/resources, Subscriptions.
+func (s *Server) ResourceUpdated(uri string) { s.hub.updated(uri) }
+
+// A subscription is one open subscriptions/listen.
+type subscription struct {
+	id    stdjson.RawMessage // of the listen request, as it was sent
+	lists listChange
+	uris  map[string]struct{}
+	ack   []byte // the acknowledged filter
+	wake  func() // called without the lock when there is something to send; must not block
+
+	mu      sync.Mutex // guards the fields below
+	changed listChange
+	updated []string // each once
+}
+
+func (s *subscription) wants(uri string) bool { _, ok := s.uris[uri]; return ok }
+
+// mark notes what changed, and wakes whoever sends it.
+func (s *subscription) mark(changed listChange, uris ...string) {
+	s.note(changed, uris...)
+	s.wake()
+}
+
+// note keeps what changed until it is sent. What is noted already is not noted again, so a slow reader costs no memory.
+func (s *subscription) note(changed listChange, uris ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed |= changed & s.lists
+	for _, uri := range uris {
+		if !slices.Contains(s.updated, uri) {
+			s.updated = append(s.updated, uri)
+		}
+	}
+}
+
+func (s *subscription) take() (listChange, []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, updated := s.changed, s.updated
+	s.changed, s.updated = 0, nil
+	return changed, updated
+}
+
+// send writes what has changed since the last time. What could not be written stays noted.
+func (s *subscription) send(ctx context.Context, req *Request) error {
+	changed, updated := s.take()
+	for _, n := range listNotifications {
+		if changed&n.change == 0 {
+			continue
+		}
+		if err := req.Notify(ctx, n.method, s.params("")); err != nil {
+			s.note(changed, updated...)
+			return err
+		}
+		changed &^= n.change
+	}
+	for i, uri := range updated {
+		member := append(jsonscan.AppendQuote([]byte(`"uri":`), uri), ',')
+		if err := req.Notify(ctx, wire.NotificationResourcesUpdated, s.params(string(member))); err != nil {
+			s.note(0, updated[i:]...)
+			return err
+		}
+	}
+	return nil
+}
+
+// params gives the params of a notification: further members, each with a comma behind, and the subscription's id.
+func (s *subscription) params(members string) stdjson.RawMessage {
+	b := append([]byte{'{'}, members...)
+	b = append(b, `"_meta":{"`+wire.MetaSubscriptionID+`":`...)
+	b = append(b, s.id...)
+	return append(b, `}}`...)
+}
+
+// listen serves subscriptions/listen: it acknowledges, tells of changes until the client ends it, and gives a result
+// only when it is the server that ends it.
+func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
+	if !s.tools.ever.Load() && !s.prompts.ever.Load() && !s.offersResources() {
+		return nil, methodNotFound(req.Method)
+	}
+	if req.Notify == nil {
+		return nil, Errorf(CodeInvalidRequest, "%s needs a stream to answer on", req.Method)
+	}
+	f, err := s.openFilter(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	sub := &subscription{id: stdjson.RawMessage(req.ID.String()), lists: f.lists(), uris: map[string]struct{}{}}
+	for _, uri := range f.ResourceSubscriptions {
+		sub.uris[uri] = struct{}{}
+	}
+	if sub.ack, err = json.Marshal(f, deterministic); err != nil {
+		return nil, err
+	}
+	if req.stop != nil {
+		return s.listenDetached(ctx, req, sub)
+	}
+	return s.listenAttached(ctx, req, sub)
+}
+
+// acknowledge writes the first message of the subscription.
+func (s *subscription) acknowledge(ctx context.Context, req *Request) error {
+	params := s.params(`"notifications":` + string(s.ack) + `,`)
+	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, params)
+}
+
+// listenAttached tells of changes from the goroutine of the request.
+func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscription) (Result, error) {
+	woken := make(chan struct{}, 1)
+	sub.wake = func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}
+	s.hub.add(sub) // before the acknowledgement: a change right after it must not be missed
+	defer s.hub.remove(sub)
+	if err := sub.acknowledge(ctx, req); err != nil {
+		return nil, err
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-woken:
+			if err := sub.send(ctx, req); err != nil && ctx.Err() == nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+		}
+	}
+	// What changed before the end is still told. Where nothing may be said any more, Notify refuses it.
+	_ = sub.send(context.WithoutCancel(ctx), req)
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrShutdown) {
+		return nil, cause
+	}
+	return &ListenResult{Meta: Meta{wire.MetaSubscriptionID: sub.id}}, nil
+}
+
+// listenDetached tells of changes from the goroutines that make them.
+func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription) (Result, error) {
+	var sending sync.Mutex // one at a time, so that an earlier change is told first, and the acknowledgement before all
+	sub.wake = func() {
+		sending.Lock()
+		defer sending.Unlock()
+		_ = sub.send(ctx, req) // a stream that is gone is stopped by its owner
+	}
+	sending.Lock()
+	defer sending.Unlock()
+	s.hub.add(sub)
+	if err := sub.acknowledge(ctx, req); err != nil {
+		s.hub.remove(sub)
+		return nil, err
+	}
+	req.stop(func() { s.hub.remove(sub) })
+	return &ListenResult{}, nil
+}
+
+// Listen registers a subscriptions/listen request through the server's middleware and returns; see [Listener]. The
+// context must outlive the subscription.
+func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err error) {
+	req.stop = func(f func()) { stop = f }
+	if _, err := s.ServeMCP(ctx, req); err != nil {
+		return nil, err
+	}
+	if stop == nil {
+		return nil, Errorf(CodeInvalidRequest, "%s was answered by a middleware", req.Method)
+	}
+	return stop, nil
+}
+
+// openFilter reads what the client wants to hear of, and leaves what the server can tell it: that is the
+// acknowledgement.
+func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
+	raw, ok := jsonscan.Get(req.Params, "notifications")
+	if !ok || jsonscan.Kind(raw) != '{' {
+		return f, Errorf(CodeInvalidParams, "params.notifications: want an object that names what to listen to")
+	}
+	if err := json.Unmarshal(raw, &f); err != nil || holdsNull(raw) {
+		return f, Errorf(CodeInvalidParams, "params.notifications: want booleans, and an array of strings for resourceSubscriptions")
+	}
+	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
+		return f, Errorf(CodeInvalidParams, "params.notifications.resourceSubscriptions: %d URIs, at most %d are taken",
+			len(f.ResourceSubscriptions), maxSubscribedURIs)
+	}
+	f.ToolsListChanged = f.ToolsListChanged && s.tools.ever.Load()
+	f.PromptsListChanged = f.PromptsListChanged && s.prompts.ever.Load()
+	f.ResourcesListChanged = f.ResourcesListChanged && s.offersResources()
+	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
+		return len(uri) > maxURI || !s.offersResources() || !s.readable(ctx, uri)
+	})
+	return f, nil
+}
+
+// holdsNull reports whether a filter has null for a member or a URI. Decoding takes it for the zero value; the protocol
+// knows no such thing.
+func holdsNull(filter stdjson.RawMessage) bool {
+	for key, value := range jsonscan.Members(filter) {
+		switch string(key) {
+		case "toolsListChanged", "promptsListChanged", "resourcesListChanged":
+			if jsonscan.Kind(value) == 'n' {
+				return true
+			}
+		case "resourceSubscriptions":
+			if jsonscan.Kind(value) == 'n' {
+				return true
+			}
+			for uri := range jsonscan.Elements(value) {
+				if jsonscan.Kind(uri) == 'n' {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

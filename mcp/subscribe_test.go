@@ -1,0 +1,431 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+const (
+	toolsChanged     = "notifications/tools/list_changed"
+	promptsChanged   = "notifications/prompts/list_changed"
+	resourcesChanged = "notifications/resources/list_changed"
+	resourceUpdated  = "notifications/resources/updated"
+	acknowledged     = "notifications/subscriptions/acknowledged"
+)
+
+// changingServer offers one of everything.
+func changingServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
+	s := newServer(t, opts)
+	give(s, "tool", "x")
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	addText(s, "x://one", "1")
+	addText(s, "x://two", "2")
+	return s
+}
+
+// subscribe opens a subscription and waits until it is acknowledged.
+func subscribe(t *testing.T, c *mcptest.Client, id jsonrpc.ID, filter string) *mcptest.Pending {
+	t.Helper()
+	before := len(c.Notifications(acknowledged))
+	p := c.SendAs(id, "subscriptions/listen", object{"notifications": json.RawMessage(filter)})
+	c.Await(before+1, acknowledged)
+	return p
+}
+
+// told gives what a subscription was told, in short.
+func told(t *testing.T, c *mcptest.Client, id jsonrpc.ID) (all []string) {
+	t.Helper()
+	for _, n := range c.Notifications() {
+		p := decode[struct {
+			URI           string
+			Notifications json.RawMessage
+			Meta          map[string]json.RawMessage `json:"_meta"`
+		}](t, n.Params)
+		if string(p.Meta["io.modelcontextprotocol/subscriptionId"]) == id.String() {
+			what := strings.TrimPrefix(n.Method, "notifications/")
+			all = append(all, strings.TrimSpace(what+" "+p.URI+string(p.Notifications)))
+		}
+	}
+	return all
+}
+
+func wantTold(t *testing.T, c *mcptest.Client, id jsonrpc.ID, want ...string) {
+	t.Helper()
+	if got := told(t, c, id); !slices.Equal(got, want) {
+		t.Errorf("subscription %s was told\n%s, want\n%s", id, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// changeEverything changes all lists and two resources, and waits until everybody knows.
+func changeEverything(s *mcp.Server) {
+	give(s, "more", "x").Remove()
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "more"}, func(context.Context, struct{}) (string, error) { return "", nil }).Remove()
+	addText(s, "x://more", "").Remove()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	s.ResourceUpdated("x://one")
+	synctest.Wait()
+	s.ResourceUpdated("x://two")
+	synctest.Wait()
+}
+
+// SUB-03, SUB-04: the client of the test refuses what comes before the acknowledgement.
+func TestSUB08_EverySubscriptionIsToldWhatItAskedFor(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		number, text := jsonrpc.IntID(100), jsonrpc.StringID("100") // SUB-07: these are two
+		all, one, none := jsonrpc.StringID("all of it"), jsonrpc.IntID(-1), jsonrpc.StringID("")
+		subscribe(t, c, number, `{"toolsListChanged":true}`)
+		subscribe(t, c, text, `{"promptsListChanged":true,"toolsListChanged":false,"resourceSubscriptions":[]}`)
+		subscribe(t, c, all, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,
+			"resourceSubscriptions":["x://one","x://two"],"ofTheFuture":{"a":1}}`)
+		subscribe(t, c, one, `{"resourceSubscriptions":["x://one"]}`)
+		subscribe(t, c, none, `{}`)
+		changeEverything(s)
+		wantTold(t, c, number, `subscriptions/acknowledged {"toolsListChanged":true}`, "tools/list_changed")
+		wantTold(t, c, text, `subscriptions/acknowledged {"promptsListChanged":true}`, "prompts/list_changed")
+		wantTold(t, c, all, `subscriptions/acknowledged {"toolsListChanged":true,"promptsListChanged":true,`+
+			`"resourcesListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`,
+			"tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated x://one", "resources/updated x://two")
+		wantTold(t, c, one, `subscriptions/acknowledged {"resourceSubscriptions":["x://one"]}`, "resources/updated x://one")
+		wantTold(t, c, none, `subscriptions/acknowledged {}`)
+	})
+}
+
+func TestSUB05_OnlyWhatCanBeHonouredIsAcknowledged(t *testing.T) {
+	toolsOnly := newServer(t, nil)
+	give(toolsOnly, "tool", "x")
+	const everyList = `"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true`
+	mcptest.RunOn(t, toolsOnly, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		subscribe(t, c, jsonrpc.IntID(1), `{`+everyList+`,"resourceSubscriptions":["x://one"]}`)
+		wantTold(t, c, jsonrpc.IntID(1), `subscriptions/acknowledged {"toolsListChanged":true}`)
+	})
+	guarded := changingServer(t, &mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool {
+		return f.Resource == nil || f.Resource.URI != "x://two"
+	}})
+	mcptest.RunOn(t, guarded, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		long := "x://" + strings.Repeat("a", 9000)
+		subscribe(t, c, jsonrpc.IntID(1), `{`+everyList+`,"resourceSubscriptions":["x://two","x://one","x://none","`+long+`"]}`)
+		changeEverything(guarded)
+		wantTold(t, c, jsonrpc.IntID(1), `subscriptions/acknowledged {`+everyList+`,"resourceSubscriptions":["x://one"]}`,
+			"tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated x://one")
+	})
+}
+
+func TestSUB09_AClientEndsItsSubscription(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		ended := subscribe(t, c, jsonrpc.StringID("ended"), `{"toolsListChanged":true}`)
+		subscribe(t, c, jsonrpc.StringID("stays"), `{"toolsListChanged":true}`)
+		ended.Cancel("enough")
+		synctest.Wait()
+		changeEverything(s)
+		wantTold(t, c, jsonrpc.StringID("ended"), `subscriptions/acknowledged {"toolsListChanged":true}`)
+		wantTold(t, c, jsonrpc.StringID("stays"), `subscriptions/acknowledged {"toolsListChanged":true}`, "tools/list_changed")
+		if ended.Answered() {
+			t.Error("T-59: a cancelled subscription has a result")
+		}
+		again := subscribe(t, c, jsonrpc.StringID("ended"), `{"toolsListChanged":true}`) // the id is free again
+		again.Cancel("enough")
+	})
+}
+
+// On HTTP the result ends the subscription, on streams it is said twice: T-04.
+func TestSUB10_AServerEndsSubscriptionsInGoodOrder(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		ids := []jsonrpc.ID{jsonrpc.IntID(7), jsonrpc.StringID("7")}
+		var open []*mcptest.Pending
+		for _, id := range ids {
+			open = append(open, subscribe(t, c, id, `{"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`))
+		}
+		s.ResourceUpdated("x://one") // nobody has had the time to tell of it
+		c.Shutdown()
+		synctest.Wait()
+		for i, p := range open {
+			m := p.Wait()
+			want := `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"},"io.modelcontextprotocol/subscriptionId":` + ids[i].String() + `}`
+			if m.Error != nil || !strings.Contains(string(m.Result), want) {
+				t.Errorf("got %s, %v, want %s", m.Result, m.Error, want)
+			}
+			wantTold(t, c, ids[i], `subscriptions/acknowledged {"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`,
+				"resources/updated x://one")
+		}
+		var cancelled []string
+		for _, n := range c.Notifications("notifications/cancelled") {
+			cancelled = append(cancelled, string(decode[map[string]json.RawMessage](t, n.Params)["requestId"]))
+		}
+		slices.Sort(cancelled)
+		want := `"7" 7`
+		if c.Transport == mcptest.HTTP {
+			want = "" // CAN-12
+		}
+		if got := strings.Join(cancelled, " "); got != want {
+			t.Errorf("cancelled: got %s, want %s", got, want)
+		}
+	})
+}
+
+func TestSUB15_WhereNothingChangesThereIsNothingToListenTo(t *testing.T) {
+	mcptest.RunOn(t, newServer(t, nil), mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		_, err := c.Try("subscriptions/listen", object{"notifications": object{}})
+		wantCode(t, "listen", err, mcp.CodeMethodNotFound)
+	})
+	mcptest.RunOn(t, newServer(t, nil), mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		_, err := c.Try("resources/subscribe", object{"uri": "x://one"})
+		wantCode(t, "subscribe", err, mcp.CodeMethodNotFound)
+		_, err = c.Try("subscriptions/listen", object{"notifications": object{}})
+		wantCode(t, "listen", err, mcp.CodeMethodNotFound)
+	})
+}
+
+func TestSUB01_FiltersAreChecked(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		_, err := c.Try("subscriptions/listen", nil)
+		wantCode(t, "none", err, mcp.CodeInvalidParams)
+		many := `{"resourceSubscriptions":[` + strings.Repeat(`"x://one",`, 10_000) + `"x://one"]}`
+		for _, filter := range []string{
+			`null`, `[]`, `"all"`, `{"toolsListChanged":1}`, `{"resourceSubscriptions":"x://one"}`, `{"resourceSubscriptions":[1]}`, many,
+		} {
+			_, err := c.Try("subscriptions/listen", object{"notifications": json.RawMessage(filter)})
+			wantCode(t, fmt.Sprintf("%.40s", filter), err, mcp.CodeInvalidParams)
+		}
+		for _, method := range []string{"resources/subscribe", "resources/unsubscribe"} {
+			_, err := c.Try(method, object{"uri": "x://one"})
+			wantCode(t, method, err, mcp.CodeMethodNotFound)
+		}
+		if got := c.Notifications(); len(got) > 0 {
+			t.Errorf("a refused subscription is told of %s", got[0].Method)
+		}
+	})
+}
+
+func TestTOOL04_ChangesReachClients(t *testing.T) {
+	s := newServer(t, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		stop := c.Listen(mcp.Filter{ToolsListChanged: true})
+		handle := mcp.AddTool(s, &mcp.Tool{Name: "extra"}, search)
+		c.Await(1, toolsChanged)
+		if names := toolNames(t, c); names != "extra search" {
+			t.Errorf("added: got %s", names)
+		}
+		handle.Update(func(t *mcp.Tool) { t.Description = "new words" })
+		c.Await(2, toolsChanged)
+		if tools := string(c.Call("tools/list", nil)); !strings.Contains(tools, "new words") {
+			t.Errorf("updated: got %s", tools)
+		}
+		handle.Disable()
+		c.Await(3, toolsChanged)
+		if names := toolNames(t, c); names != "search" {
+			t.Errorf("disabled: got %s", names)
+		}
+		_, err := c.Try("tools/call", object{"name": "extra", "arguments": object{"query": "x"}})
+		wantCode(t, "a disabled tool", err, mcp.CodeInvalidParams)
+		handle.Enable()
+		c.Await(4, toolsChanged)
+		if res := callTool(t, c, "extra", object{"query": "x"}); res.IsError {
+			t.Errorf("enabled: got %+v", res)
+		}
+		handle.Remove()
+		c.Await(5, toolsChanged)
+		stop()
+	})
+}
+
+// Sessions are told of every list, and of the resources that they subscribed to.
+func TestRES06_SessionsSubscribeToResources(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		stop := c.Listen(mcp.Filter{ResourceSubscriptions: []string{"x://one", "x://one"}})
+		changeEverything(s)
+		count := func(method string, want int) {
+			t.Helper()
+			if got := len(c.Notifications(method)); got != want {
+				t.Errorf("%s: %d times, want %d", method, got, want)
+			}
+		}
+		count(toolsChanged, 1)
+		count(promptsChanged, 1)
+		count(resourcesChanged, 1)
+		updates := c.Notifications(resourceUpdated)
+		if len(updates) != 1 || string(updates[0].Params) != `{"uri":"x://one"}` {
+			t.Errorf("updates: got %v", updates)
+		}
+		stop()
+		changeEverything(s)
+		count(toolsChanged, 2)
+		count(resourceUpdated, 1)
+		count(acknowledged, 0)
+	})
+}
+
+// A change that is noted but not told yet must survive that the session begins to listen to more.
+func TestRES06_SubscribingLosesNoChange(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		c.Listen(mcp.Filter{ResourceSubscriptions: []string{"x://one"}})
+		for range 50 {
+			before := len(c.Notifications(resourceUpdated))
+			s.ResourceUpdated("x://one")
+			c.Call("resources/subscribe", object{"uri": "x://two"})
+			c.Call("resources/unsubscribe", object{"uri": "x://two"})
+			synctest.Wait()
+			if len(c.Notifications(resourceUpdated)) == before {
+				t.Fatal("a change was lost")
+			}
+		}
+	})
+}
+
+func TestSUB_AHundredChangesAreOne(t *testing.T) {
+	s := changingServer(t, nil)
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		c.Listen(mcp.Filter{ToolsListChanged: true})
+		var handles []*mcp.Registration[mcp.Tool]
+		for i := range 100 {
+			handles = append(handles, give(s, fmt.Sprintf("tool%d", i), "x"))
+		}
+		time.Sleep(time.Second)
+		if got := len(c.Notifications(toolsChanged)); got != 1 {
+			t.Errorf("told %d times, want once", got)
+		}
+		for _, h := range handles {
+			h.Remove()
+		}
+		c.Await(2, toolsChanged)
+	})
+}
+
+// listening serves a subscription without a transport.
+func listening(t *testing.T, filter string, notify func(method string) error) *mcp.Request {
+	t.Helper()
+	req := modernRequest(t, nil, "subscriptions/listen", object{"notifications": json.RawMessage(filter)})
+	req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
+		return notify(method + string(params))
+	}
+	return req
+}
+
+func TestSUB_WhatASlowClientIsNotToldYetIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		read, got := make(chan struct{}), []string{}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
+			<-read
+			got = append(got, n[:strings.IndexByte(n, '{')]+n[len(n)-1:])
+			return nil
+		})
+		done := make(chan error)
+		go func() {
+			_, err := s.ServeMCP(ctx, req)
+			done <- err
+		}()
+		synctest.Wait()
+		for range 1000 {
+			s.ResourceUpdated("x://one")
+			s.ResourceUpdated("x://two")
+			s.ResourceUpdated("x://none")
+			give(s, "more", "x").Remove()
+			time.Sleep(time.Second)
+		}
+		close(read)
+		synctest.Wait()
+		want := []string{acknowledged + "}", toolsChanged + "}", resourceUpdated + "}", resourceUpdated + "}"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		cancel(mcp.ErrCancelled)
+		if err := <-done; err == nil {
+			t.Error("a cancelled subscription has a result")
+		}
+	})
+}
+
+func TestSUB11_AStreamThatIsGoneEndsItsSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		left := 2
+		req := listening(t, `{"toolsListChanged":true}`, func(string) error {
+			if left--; left < 0 {
+				return mcp.ErrDisconnected
+			}
+			return nil
+		})
+		done := make(chan error)
+		go func() {
+			_, err := s.ServeMCP(t.Context(), req)
+			done <- err
+		}()
+		for range 2 {
+			synctest.Wait()
+			give(s, "more", "x").Remove()
+			time.Sleep(time.Second)
+		}
+		if err := <-done; err == nil {
+			t.Error("it goes on")
+		}
+	})
+}
+
+func TestListenerNeedsNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		var got []string
+		req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`, func(n string) error {
+			got = append(got, n[:strings.IndexByte(n, '{')])
+			return nil
+		})
+		stop, err := s.Listen(t.Context(), req) // and no goroutine, or the bubble would not end
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ResourceUpdated("x://one")
+		give(s, "more", "x").Remove()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		stop()
+		stop()
+		s.ResourceUpdated("x://one")
+		if want := []string{acknowledged, resourceUpdated, toolsChanged}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestListenerFails(t *testing.T) {
+	quiet := func(string) error { return nil }
+	s := changingServer(t, nil)
+	if _, err := s.Listen(t.Context(), listening(t, `[]`, quiet)); err == nil {
+		t.Error("a wrong filter was taken")
+	}
+	gone := func(string) error { return mcp.ErrDisconnected }
+	if _, err := s.Listen(t.Context(), listening(t, `{"toolsListChanged":true}`, gone)); err == nil {
+		t.Error("a stream that is gone was taken")
+	}
+	deaf := listening(t, `{}`, quiet)
+	deaf.Notify = nil
+	if _, err := s.Listen(t.Context(), deaf); err == nil {
+		t.Error("a request without a stream was taken")
+	}
+	answers := changingServer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{func(mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.EmptyResult{}, nil })
+	}}})
+	var e *mcp.Error
+	if _, err := answers.Listen(t.Context(), listening(t, `{}`, quiet)); !errors.As(err, &e) || e.Code != mcp.CodeInvalidRequest {
+		t.Errorf("answered by a middleware: got %v", err)
+	}
+}

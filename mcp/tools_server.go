@@ -1,0 +1,222 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// toolFunc is a tool as the server calls it: with checked arguments, for a result to send.
+type toolFunc func(ctx context.Context, args stdjson.RawMessage) (*ToolResult, error)
+
+// toolEntry is what the server keeps of a tool.
+type toolEntry struct {
+	name     string
+	call     toolFunc
+	input    *schema.Schema
+	output   *schema.Schema // nil when the tool declares no structured result
+	mirrored []MirroredParam
+}
+
+// AddTool registers a function as a tool and gives its handle.
+//
+// In is what the function takes: a struct whose fields are the arguments. Their JSON Schema is derived from the type,
+// from `json` tags for names and what is optional, and from `jsonschema` tags for descriptions, enums, ranges and
+// defaults; a Tool.InputSchema given by hand wins, and then In may also be a map or json.RawMessage. Arguments are
+// checked against the schema and completed by its defaults before the function is called; wrong ones are answered with
+// a text that a model can act on.
+//
+// Out is what it gives: a string becomes text; [Content] and []Content stay as they are, and so does [*ToolResult];
+// anything else becomes structured content with its JSON as text beside it, and an output schema.
+//
+// An error of the function is a failed tool call, whose text the model reads. An [*Error] is a protocol error instead.
+// A panic is contained. The context ends when the client cancels or goes away.
+//
+// AddTool panics if the tool cannot work: a bad name, a type without a schema, a name that is taken.
+//
+// Spec: server/tools.
+func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, error)) *Registration[Tool] {
+	if t == nil || f == nil {
+		panic("mcp: AddTool: the tool or its function is nil")
+	}
+	bound, err := bindTool(t, f)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: AddTool %q: %v", t.Name, err))
+	}
+	return s.tools.add(t.Name, bound.tool, bound.entry, renewTool)
+}
+
+// renewTool makes the entry of a tool whose description was changed.
+func renewTool(t *Tool, old toolEntry) toolEntry {
+	entry, err := prepareTool(t, old)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: update of tool %q: %v", old.name, err))
+	}
+	return entry
+}
+
+// prepareTool checks a tool, compiles its schemas and encodes it for lists.
+func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
+	if t.Name != entry.name {
+		return entry, fmt.Errorf("the name cannot become %q", t.Name)
+	}
+	if err := checkToolName(t.Name); err != nil {
+		return entry, err
+	}
+	var err error
+	if entry.input, err = recompile(entry.input, t.InputSchema); err != nil {
+		return entry, fmt.Errorf("input schema: %w", err)
+	}
+	if entry.input.RootType() != "object" {
+		return entry, fmt.Errorf(`input schema: its type is %q, want "object"`, entry.input.RootType())
+	}
+	if entry.mirrored, err = mirroredParams(entry.input); err != nil {
+		return entry, fmt.Errorf("input schema: %w", err)
+	}
+	if t.OutputSchema == nil {
+		entry.output = nil
+	} else if entry.output, err = recompile(entry.output, t.OutputSchema); err != nil {
+		return entry, fmt.Errorf("output schema: %w", err)
+	}
+	t.encoded, err = encodeFeature(t)
+	return entry, err
+}
+
+// recompile compiles a schema unless it is the one that is compiled already.
+func recompile(old *schema.Schema, raw stdjson.RawMessage) (*schema.Schema, error) {
+	if old != nil && string(old.JSON()) == string(raw) {
+		return old, nil
+	}
+	return schema.Compile(raw)
+}
+
+// checkToolName holds every tool to the form that all revisions' clients accept.
+//
+// Spec: server/tools (2025-11-25, 2026-07-28), Tool Names.
+func checkToolName(name string) error {
+	const longest = 128
+	if name == "" || len(name) > longest {
+		return fmt.Errorf("the name has %d characters, want 1 to %d", len(name), longest)
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.':
+		default:
+			return fmt.Errorf("the name holds %q, want only A-Z a-z 0-9 _ - and dot", c)
+		}
+	}
+	return nil
+}
+
+func mirroredParams(s *schema.Schema) ([]MirroredParam, error) {
+	headers, err := s.Headers()
+	if err != nil {
+		return nil, err
+	}
+	var params []MirroredParam
+	for _, h := range headers {
+		params = append(params, MirroredParam{Header: h.Name, Path: h.Path, Type: h.Type})
+	}
+	return params, nil
+}
+
+func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
+	if !s.tools.ever.Load() {
+		return nil, methodNotFound(req.Method)
+	}
+	var visible func(*Tool) bool
+	if s.opts.Visible != nil {
+		visible = func(t *Tool) bool { return s.opts.Visible(ctx, toolFeature(t)) }
+	}
+	p, err := paginate(s, &s.tools, req, visible)
+	if err != nil {
+		return nil, err
+	}
+	return &ListToolsResult{Tools: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+}
+
+// callTool serves tools/call.
+func (s *Server) callTool(ctx context.Context, c *call, p targetParams) (Result, error) {
+	if !s.tools.ever.Load() {
+		return nil, methodNotFound(c.req.Method)
+	}
+	e, ok := s.tools.lookup(p.target)
+	if !ok || !s.visible(ctx, toolFeature(e.value)) {
+		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", p.target)
+	}
+	args := p.arguments
+	if args == nil {
+		args = stdjson.RawMessage("{}")
+	}
+	args = e.extra.input.ApplyDefaults(args)
+	if err := e.extra.input.Validate(args); err != nil {
+		return badArguments(c, err)
+	}
+	res, err := e.extra.call(ctx, args)
+	if err != nil {
+		return toolFailure(c, err)
+	}
+	if e.extra.output != nil && !res.IsError {
+		return s.checkStructured(c, e, res)
+	}
+	return res, nil
+}
+
+// badArguments answers a call whose arguments the schema refuses: in the revisions that let the model mend them as a
+// failed call, in the older ones as a protocol error.
+//
+// Spec: server/tools (2025-11-25, 2026-07-28), Error Handling.
+func badArguments(c *call, err error) (Result, error) {
+	if c.req.has(wire.ToolArgumentErrors) {
+		return failedTool(err), nil
+	}
+	return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+}
+
+// toolFailure answers a call whose function returned an error.
+func toolFailure(c *call, err error) (Result, error) {
+	if asError(err) != nil || cancelled(c, err) {
+		return nil, err
+	}
+	switch bad := err.(type) {
+	case *argumentError:
+		return badArguments(c, bad.err)
+	case *outputError:
+		return nil, bad.err
+	}
+	return failedTool(err), nil
+}
+
+func failedTool(err error) *ToolResult {
+	return &ToolResult{Content: []Content{Text(err.Error())}, IsError: true}
+}
+
+// checkStructured holds a tool to the output schema that it promised. What fails here is the server's mistake.
+//
+// Spec: server/tools, Output Schema.
+func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *ToolResult) (Result, error) {
+	if res.StructuredContent == nil {
+		if c.asked() {
+			return res, nil // an unfinished run has no result yet
+		}
+		return nil, fmt.Errorf("tool %q declares an output schema but gave no structured content", e.name)
+	}
+	raw, ok := res.StructuredContent.(stdjson.RawMessage)
+	if !ok {
+		b, err := schema.Encode(res.StructuredContent)
+		if err != nil {
+			return nil, fmt.Errorf("tool %q: encode structured content: %w", e.name, err)
+		}
+		raw = b
+		copied := *res
+		copied.StructuredContent, copied.checked = raw, raw
+		res = &copied
+	}
+	if err := e.extra.output.Validate(raw); err != nil {
+		return nil, fmt.Errorf("tool %q: structured content against the output schema: %w", e.name, err)
+	}
+	return res, nil
+}

@@ -1,0 +1,84 @@
+package mcphttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// firstRead is how much room a body gets at first. What it claims to be costs nothing until it arrives.
+	firstRead = 4 << 10
+	// maxPooled is the largest buffer that is kept for later requests: most messages are far smaller, and a few large
+	// ones must not pin their size for good.
+	maxPooled = 64 << 10
+)
+
+// buffers holds byte slices between requests.
+var buffers = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, firstRead)} }}
+
+// A buffer is a byte slice that is used again for other requests, and so must not outlive its own.
+type buffer struct{ bytes []byte }
+
+func newBuffer() *buffer { return buffers.Get().(*buffer) }
+
+// free gives the buffer back. Nothing may alias it any more.
+func (b *buffer) free() {
+	if cap(b.bytes) <= maxPooled {
+		b.bytes = b.bytes[:0]
+		buffers.Put(b)
+	}
+}
+
+// readBody reads the body of a POST into buf, within the limits of size and time.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, buf *buffer) *refusal {
+	if r.ContentLength > h.opts.MaxBody {
+		return tooLarge(w)
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
+	err := buf.readFrom(r.Body, h.opts.MaxBody)
+	switch {
+	case err == nil:
+		_ = control.SetReadDeadline(time.Time{})
+		return nil
+	case errors.Is(err, errTooLarge):
+		return tooLarge(w)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		return refuse(http.StatusRequestTimeout, mcp.CodeInvalidRequest, "the body did not arrive in time")
+	}
+	w.Header().Set("Connection", "close")
+	return refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "the body could not be read")
+}
+
+var errTooLarge = errors.New("body is too large")
+
+func tooLarge(w http.ResponseWriter) *refusal {
+	w.Header().Set("Connection", "close") // reading on to the end would be the work that the limit is to save
+	return refuse(http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "the body is too large")
+}
+
+// readFrom reads r to its end, at most limit bytes.
+func (b *buffer) readFrom(r io.Reader, limit int64) error {
+	for {
+		if len(b.bytes) == cap(b.bytes) {
+			b.bytes = append(b.bytes, 0)[:len(b.bytes)]
+		}
+		n, err := r.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+		b.bytes = b.bytes[:len(b.bytes)+n]
+		switch {
+		case int64(len(b.bytes)) > limit:
+			return errTooLarge
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package mcphttp
+
+import (
+	"net/http"
+	"strings"
+)
+
+// corsMaxAge is how long, in seconds, a browser may remember a preflight: long enough to save most of them, short
+// enough for a change of AllowedOrigins to take effect.
+const corsMaxAge = "600"
+
+// shareWithOrigin lets the page that asks read the answer, if its origin is an allowed one. The server's own pages need
+// no permission.
+func (g *guard) shareWithOrigin(w http.ResponseWriter, r *http.Request) {
+	if len(g.origins) == 0 && !g.anyOrigin {
+		return
+	}
+	head := w.Header()
+	head.Add("Vary", "Origin")
+	origin := r.Header["Origin"]
+	if len(origin) == 0 || !g.anyOrigin && !g.origins[origin[0]] {
+		return
+	}
+	head.Set("Access-Control-Allow-Origin", origin[0])
+	head.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, Retry-After, WWW-Authenticate")
+}
+
+// serveOptions answers OPTIONS: a browser's preflight, or anyone who asks what the endpoint can do.
+func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("Allow", allowedMethods)
+	if head.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+		head.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+		head.Set("Access-Control-Max-Age", corsMaxAge)
+		if allowed := allowedHeaders(r.Header.Get("Access-Control-Request-Headers")); allowed != "" {
+			head.Set("Access-Control-Allow-Headers", allowed)
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// allowedHeaders gives those of the headers a page wants to send that the protocol knows.
+func allowedHeaders(wanted string) string {
+	var allowed []string
+	for name := range strings.SplitSeq(wanted, ",") {
+		name = strings.TrimSpace(name)
+		switch canonical := http.CanonicalHeaderKey(name); canonical {
+		case headerSession, headerVersion, headerMethod, headerName, headerLastEvent,
+			"Accept", "Authorization", "Content-Type", "Traceparent", "Tracestate", "Baggage":
+			allowed = append(allowed, name)
+		default:
+			if strings.HasPrefix(canonical, headerParam) {
+				allowed = append(allowed, name)
+			}
+		}
+	}
+	return strings.Join(allowed, ", ")
+}

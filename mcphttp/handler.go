@@ -1,0 +1,215 @@
+package mcphttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// allowedMethods is what the endpoint answers to, as the header Allow has it.
+const allowedMethods = "POST, GET, DELETE, OPTIONS"
+
+// A Handler serves an [mcp.Handler] on one HTTP endpoint, to clients of every revision; see the package comment. Every
+// request is served on the goroutine that net/http gave it. A Handler is safe for concurrent use.
+type Handler struct {
+	core     mcp.Handler
+	opts     Options
+	guard    *guard
+	listens  *quota
+	sessions *sessions
+	life     lifecycle
+	calls    tally // messages being served
+	streams  tally // GET streams being served
+}
+
+// NewHandler gives a handler that answers with h. The options may be nil. It panics if they cannot work.
+func NewHandler(h mcp.Handler, opts *Options) *Handler {
+	handler := &Handler{core: h}
+	if opts != nil {
+		handler.opts = *opts
+	}
+	handler.opts.fillDefaults()
+	if err := handler.opts.validate(); err != nil {
+		panic("mcphttp: NewHandler: " + err.Error())
+	}
+	handler.guard = newGuard(&handler.opts)
+	handler.listens = newQuota("subscriptions", handler.opts.MaxListens, handler.opts.MaxListensPerPrincipal)
+	handler.sessions = newSessions(h, &handler.opts)
+	return handler
+}
+
+// ServeHTTP serves one HTTP request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if no := h.guard.check(r); no != nil {
+		h.refuse(w, jsonrpc.ID{}, no)
+		return
+	}
+	h.guard.shareWithOrigin(w, r)
+	switch r.Method {
+	case http.MethodPost:
+		h.servePost(w, r)
+	case http.MethodGet:
+		h.serveGet(w, r)
+	case http.MethodDelete:
+		h.serveDelete(w, r)
+	case http.MethodOptions:
+		h.serveOptions(w, r)
+	default:
+		h.refuseMethod(w, allowedMethods)
+	}
+}
+
+func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
+	w.Header().Set("Allow", allowed)
+	h.refuse(w, jsonrpc.ID{}, refuse(http.StatusMethodNotAllowed, mcp.CodeInvalidRequest, "method not allowed"))
+}
+
+// servePost reads one message and decides which era it belongs to. From here on the two eras share nothing.
+func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
+	h.calls.add()
+	defer h.calls.done()
+	body := newBuffer()
+	msg, id, no := h.readMessage(w, r, body)
+	if no != nil {
+		h.refuse(w, id, no)
+		body.free()
+		return
+	}
+	if isModern(r.Header, msg) {
+		h.serveModern(w, r, msg)
+		body.free()
+		return
+	}
+	// What a session is sent may be kept for longer than this request: an answer goes to whoever asked.
+	h.serveSessionPost(w, r, msg, body)
+}
+
+// readMessage reads and decodes the body. With a refusal comes the id of the message, as far as it could be read.
+func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, body *buffer) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
+	if no := checkContent(r); no != nil {
+		return nil, jsonrpc.ID{}, no
+	}
+	if _, ok := endpointSession(r); !ok {
+		if no := checkAccept(r); no != nil {
+			return nil, jsonrpc.ID{}, no
+		}
+	}
+	if no := h.readBody(w, r, body); no != nil {
+		return nil, jsonrpc.ID{}, no
+	}
+	msg, err := jsonrpc.Decode(body.bytes)
+	if err == nil {
+		return msg, msg.ID, nil
+	}
+	var refused *jsonrpc.DecodeError
+	if !errors.As(err, &refused) {
+		return nil, jsonrpc.ID{}, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "the body is not a message")
+	}
+	no := &refusal{http.StatusBadRequest, refused.Err}
+	if refused.Kind == jsonrpc.Response {
+		return nil, jsonrpc.ID{}, no // its id is one of ours
+	}
+	return nil, refused.ID, no
+}
+
+// isModern reports whether a message belongs to the modern era: its header or its envelope says so. Either is enough,
+// so that no reader of only one of the two can be misled about what is served here. A version that nobody knows is
+// rather one to come than one that was.
+//
+// Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
+func isModern(header http.Header, msg *jsonrpc.Message) bool {
+	if version, ok := first(header, headerVersion); ok {
+		if rev, known := wire.ParseRevision(version); !known || rev.Modern() {
+			return true
+		}
+	}
+	meta, ok := jsonscan.Get(msg.Params, "_meta")
+	if !ok {
+		return false
+	}
+	_, ok = jsonscan.Get(meta, wire.MetaProtocolVersion)
+	return ok
+}
+
+// namesModern reports whether the version header names a revision that has neither GET nor DELETE.
+func namesModern(header http.Header) bool {
+	version, _ := first(header, headerVersion)
+	rev, _ := wire.ParseRevision(version)
+	return rev.Modern()
+}
+
+func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request) {
+	if namesModern(r.Header) {
+		h.refuseMethod(w, "POST, OPTIONS")
+		return
+	}
+	h.streams.add()
+	defer h.streams.done()
+	if !accepts(r.Header["Accept"], typeEventStream) {
+		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Accept must list "+typeEventStream))
+		return
+	}
+	if no := h.serveGetStream(w, r); no != nil {
+		h.refuse(w, jsonrpc.ID{}, no)
+	}
+}
+
+// serveGetStream serves the stream that a GET asks for. Clients of the oldest revision have nothing to say on it, every
+// other one names its session.
+func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request) *refusal {
+	if !h.life.isOpen() {
+		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+	}
+	_, hasSession := first(r.Header, headerSession)
+	_, hasVersion := first(r.Header, headerVersion)
+	_, resumes := first(r.Header, headerLastEvent)
+	if !hasSession && !hasVersion && !resumes {
+		return h.serveEndpoint(w, r)
+	}
+	return h.serveSessionGet(w, r)
+}
+
+func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request) {
+	if namesModern(r.Header) {
+		h.refuseMethod(w, "POST, OPTIONS")
+		return
+	}
+	if no := h.endSession(r); no != nil {
+		h.refuse(w, jsonrpc.ID{}, no)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// cancelGrace is how long before the deadline of a shutdown calls are told to end, so that they can still be answered.
+const cancelGrace = 2 * time.Second
+
+// Shutdown ends the handler in good order: new work is refused with status 503, subscriptions end with their result,
+// calls may finish, and then sessions and their streams are closed. Shortly before the deadline of ctx, calls that are
+// still going on are cancelled with [mcp.ErrShutdown] as the cause. It returns nil once nothing is left, or the error
+// of ctx. Call it before the Shutdown of the http.Server, which waits for streams but does not end them.
+func (h *Handler) Shutdown(ctx context.Context) error {
+	h.life.advance(draining)
+	patient := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var stop context.CancelFunc
+		grace := min(cancelGrace, time.Until(deadline)/2)
+		patient, stop = context.WithDeadline(ctx, deadline.Add(-grace))
+		defer stop()
+	}
+	drained := h.calls.wait(patient)
+	h.life.advance(over)
+	h.sessions.endAll(mcp.ErrShutdown)
+	if drained != nil {
+		if err := h.calls.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return h.streams.wait(ctx)
+}

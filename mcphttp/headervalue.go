@@ -1,0 +1,137 @@
+package mcphttp
+
+import (
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The marks of a header value that is Base64, because the text itself cannot stand in a header. They are exact: any
+// other spelling is text that means itself.
+//
+// Spec: basic/transports/streamable-http#value-encoding (2026-07-28)
+const (
+	encodedPrefix = "=?base64?"
+	encodedSuffix = "?="
+)
+
+var (
+	errHeaderCharacters = errors.New("invalid characters")
+	errHeaderEncoding   = errors.New("invalid Base64 encoding")
+)
+
+// encodeHeaderValue gives the header value that stands for s, which has to be valid UTF-8.
+func encodeHeaderValue(s string) string {
+	if isPlainValue(s) && !(strings.HasPrefix(s, encodedPrefix) && strings.HasSuffix(s, encodedSuffix)) {
+		return s
+	}
+	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(s)) + encodedSuffix
+}
+
+// decodeHeaderValue gives the text that a header value stands for.
+func decodeHeaderValue(v string) (string, error) {
+	if !isPlainValue(v) {
+		return "", errHeaderCharacters
+	}
+	encoded, ok := strings.CutPrefix(v, encodedPrefix)
+	if !ok {
+		return v, nil
+	}
+	if encoded, ok = strings.CutSuffix(encoded, encodedSuffix); !ok {
+		return v, nil
+	}
+	text, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || !utf8.Valid(text) {
+		return "", errHeaderEncoding
+	}
+	return string(text), nil
+}
+
+// isPlainValue reports whether s can be a header value as it is: visible ASCII, with spaces and tabs only within.
+func isPlainValue(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c > ' ' && c < 0x7f:
+		case (c == ' ' || c == '\t') && i > 0 && i < len(s)-1:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// maxSafeInteger is the largest integer that every JSON reader keeps exact; mirrored integers stay within it.
+const maxSafeInteger = 1<<53 - 1
+
+// maxExponent is beyond what any number of a bounded body can need, and keeps sums of exponents from overflowing.
+const maxExponent = 1 << 30
+
+// equalIntegers reports whether two JSON numbers are the same integer, however they are written: 42, 42.0 and 4.2e1
+// are one. Fractions and integers beyond what every reader keeps exact equal nothing.
+func equalIntegers(a, b string) bool {
+	m, ok := parseInteger(a)
+	if !ok {
+		return false
+	}
+	n, ok := parseInteger(b)
+	return ok && m == n
+}
+
+// parseInteger reads a JSON number that is a safe integer. It works on the digits: a float would round.
+func parseInteger(s string) (n int64, ok bool) {
+	rest, negative := strings.CutPrefix(s, "-")
+	mantissa, exponent := rest, 0
+	if i := strings.IndexAny(rest, "eE"); i >= 0 {
+		if mantissa, exponent, ok = cutExponent(rest, i); !ok {
+			return 0, false
+		}
+	}
+	whole, fraction, hasPoint := strings.Cut(mantissa, ".")
+	if !isDigits(whole) || len(whole) > 1 && whole[0] == '0' || hasPoint && !isDigits(fraction) {
+		return 0, false
+	}
+	digits := strings.TrimLeft(whole+fraction, "0")
+	exponent -= len(fraction)
+	trimmed := strings.TrimRight(digits, "0")
+	exponent += len(digits) - len(trimmed)
+	const most = 16 // digits of maxSafeInteger
+	switch {
+	case trimmed == "":
+		return 0, true
+	case exponent < 0 || len(trimmed)+exponent > most:
+		return 0, false
+	}
+	n, err := strconv.ParseInt(trimmed+strings.Repeat("0", exponent), 10, 64)
+	if err != nil || n > maxSafeInteger {
+		return 0, false
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}
+
+// cutExponent splits a number at its exponent mark. Exponents that no safe integer needs are refused before they can
+// cost anything.
+func cutExponent(s string, at int) (mantissa string, exponent int, ok bool) {
+	text := s[at+1:]
+	if text == "" || !isDigits(strings.TrimLeft(text[:1], "+-")+text[1:]) {
+		return "", 0, false
+	}
+	exponent, err := strconv.Atoi(text)
+	if err != nil || exponent > maxExponent || exponent < -maxExponent {
+		return "", 0, false
+	}
+	return s[:at], exponent, true
+}
+
+func isDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,170 @@
+package mcphttp
+
+import (
+	"bytes"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/sse"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// serveModern serves a message that needs nothing but itself, on the goroutine that net/http gave it.
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+	switch msg.Kind() {
+	case jsonrpc.Request:
+		if no := h.serveRequest(w, r, msg); no != nil {
+			h.refuse(w, msg.ID, no)
+		}
+	case jsonrpc.Notification:
+		if no := checkNotification(r.Header, msg); no != nil {
+			h.refuse(w, jsonrpc.ID{}, no)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			"the body must be one request or notification"))
+	}
+}
+
+// checkNotification gives the reason not to accept a notification. The protocol has none that clients send over HTTP,
+// so nothing more comes of it.
+//
+// Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
+func checkNotification(header http.Header, msg *jsonrpc.Message) *refusal {
+	if version, ok := first(header, headerVersion); ok {
+		if rev, known := wire.ParseRevision(version); !known || !rev.Modern() {
+			return &refusal{http.StatusBadRequest, unsupported(version)}
+		}
+	}
+	if method, ok := first(header, headerMethod); ok && method != msg.Method {
+		return &refusal{http.StatusBadRequest, mismatch("header " + headerMethod + " differs from the method in the body")}
+	}
+	return nil
+}
+
+// openRequest makes a request of a message, or says what is wrong with it. The order is that of what has to be known:
+// what the request says of itself, whether the headers say the same, and whether that version is spoken here.
+func openRequest(header http.Header, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
+	req, err := mcp.NewRequest(msg)
+	if err != nil {
+		var e *mcp.Error
+		if !errors.As(err, &e) {
+			e = &mcp.Error{Code: mcp.CodeInvalidParams, Message: "invalid params"}
+		}
+		return nil, &refusal{http.StatusBadRequest, e}
+	}
+	if err := checkMirrors(header, req); err != nil {
+		return nil, &refusal{http.StatusBadRequest, err}
+	}
+	if rev, known := wire.ParseRevision(req.Revision()); !known || !rev.Modern() {
+		return nil, &refusal{http.StatusBadRequest, unsupported(req.Revision())}
+	}
+	return req, nil
+}
+
+// unsupported gives the error for a version that cannot be spoken in this form. One that could be spoken in the other
+// form is not among the supported ones then: the client would only ask again.
+func unsupported(version string) *mcp.Error {
+	supported := wire.Revisions()
+	if _, known := wire.ParseRevision(version); known {
+		supported = slices.DeleteFunc(supported, func(rev wire.Revision) bool { return !rev.Modern() })
+	}
+	return wire.UnsupportedVersion(version, supported...)
+}
+
+// serveRequest answers one request.
+func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
+	req, no := openRequest(r.Header, msg)
+	if no != nil {
+		return no
+	}
+	if !h.life.isOpen() {
+		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+	}
+	req.Principal = mcp.PrincipalFrom(r.Context())
+	req.Header = r.Header
+	endsAt := over
+	if req.Method == wire.MethodSubscriptionsListen {
+		principal := req.Principal.Key()
+		if no := h.listens.take(principal); no != nil {
+			return no
+		}
+		defer h.listens.give(principal)
+		endsAt = draining
+	}
+	x := &exchange{
+		ctx:    callContext{Context: r.Context(), life: &h.life, endsAt: endsAt},
+		stream: eventStream{w: w, opts: &h.opts},
+	}
+	defer x.ctx.end()
+	x.stream.lost = x.disconnected
+	if err := checkParams(&x.ctx, h.core, r.Header, req); err != nil {
+		return &refusal{http.StatusBadRequest, err}
+	}
+	x.serve(h, req)
+	return nil
+}
+
+// An exchange is one modern request on its way to its answer. The answer is JSON, unless something is sent before it:
+// then it is the last event of a stream.
+type exchange struct {
+	ctx    callContext
+	stream eventStream
+}
+
+func (x *exchange) serve(h *Handler, req *mcp.Request) {
+	req.Notify = x.notify
+	answer := newBuffer()
+	defer answer.free()
+	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, h.core, req)
+	answer.bytes = body
+	if errors.Is(context.Cause(&x.ctx), mcp.ErrDisconnected) {
+		x.stream.close() // nothing more is said about a cancelled request
+		return
+	}
+	if x.stream.finish(sse.Event{Data: oneLine(body)}) {
+		return
+	}
+	if after := retryAfter(err); after != "" {
+		x.stream.w.Header().Set("Retry-After", after)
+	}
+	h.reply(x.stream.w, statusOf(err), body)
+}
+
+// disconnected ends the call, since there is nobody left to answer.
+func (x *exchange) disconnected() { x.ctx.fail(mcp.ErrDisconnected) }
+
+// notify sends a notification ahead of the answer. It is the Notify of the request.
+func (x *exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+	for _, c := range [...]context.Context{ctx, &x.ctx} {
+		// At a shutdown the client is still there, and what is said last is still said.
+		if cause := context.Cause(c); cause != nil && !errors.Is(cause, mcp.ErrShutdown) {
+			return cause
+		}
+	}
+	buf := newBuffer()
+	defer buf.free()
+	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
+	return x.stream.send(sse.Event{Data: buf.bytes})
+}
+
+// oneLine puts JSON on one line, in place: its line breaks are white space, and a carriage return cannot stand in an
+// event.
+func oneLine(body []byte) []byte {
+	if bytes.IndexByte(body, '\n') < 0 && bytes.IndexByte(body, '\r') < 0 {
+		return body
+	}
+	for i, c := range body {
+		if c == '\n' || c == '\r' {
+			body[i] = ' '
+		}
+	}
+	return body
+}

@@ -1,0 +1,122 @@
+package mcphttp
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	typeJSON        = "application/json"
+	typeEventStream = "text/event-stream"
+)
+
+// maxRanges bounds how much of an Accept header is read: browsers send less than ten, programs two.
+const maxRanges = 32
+
+// checkContent gives the reason not to read the body: only plain JSON is read. Taking any other type would open the
+// endpoint to HTML forms, whose posts browsers send across sites without asking first.
+func checkContent(r *http.Request) *refusal {
+	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && encoding[0] != "" && encoding[0] != "identity" {
+		return refuse(http.StatusUnsupportedMediaType, mcp.CodeInvalidRequest, "compressed bodies are not read")
+	}
+	if values := r.Header["Content-Type"]; len(values) == 0 || !isJSON(values[0]) {
+		return refuse(http.StatusUnsupportedMediaType, mcp.CodeInvalidRequest, "Content-Type must be "+typeJSON)
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	if contentType == typeJSON {
+		return true
+	}
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil || mediaType != typeJSON {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// checkAccept gives the reason not to answer a POST: whether the answer is JSON or an event stream shows only while it
+// is made, so the client has to take both.
+//
+// Spec: basic/transports/streamable-http#sending-messages
+func checkAccept(r *http.Request) *refusal {
+	values := r.Header["Accept"]
+	if accepts(values, typeJSON) && accepts(values, typeEventStream) {
+		return nil
+	}
+	return refuse(http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Accept must list "+typeJSON+" and "+typeEventStream)
+}
+
+// accepts reports whether the Accept lines allow a media type. The most specific range that matches decides, and no
+// lines at all allow everything.
+//
+// Spec: RFC 9110, section 12.5.1
+func accepts(lines []string, want string) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	best, allowed, ranges := 0, false, 0
+	for _, line := range lines {
+		if line == typeJSON+", "+typeEventStream || line == typeEventStream+", "+typeJSON {
+			return true // what nearly every client sends
+		}
+		for ; line != "" && ranges < maxRanges; ranges++ {
+			var element string
+			element, line = cutElement(line)
+			mediaRange, params, err := mime.ParseMediaType(element)
+			if err != nil {
+				continue
+			}
+			if s := specificity(mediaRange, want); s > best {
+				best, allowed = s, !isZero(params["q"])
+			}
+		}
+	}
+	return allowed
+}
+
+// cutElement splits a list at its first comma outside quotes.
+func cutElement(list string) (element, rest string) {
+	quoted := false
+	for i := 0; i < len(list); i++ {
+		switch list[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			if quoted {
+				i++
+			}
+		case ',':
+			if !quoted {
+				return list[:i], list[i+1:]
+			}
+		}
+	}
+	return list, ""
+}
+
+// specificity says how closely a media range describes a media type, 0 if not at all.
+func specificity(mediaRange, mediaType string) int {
+	switch {
+	case mediaRange == mediaType:
+		return 3
+	case mediaRange == "*/*":
+		return 1
+	}
+	if major, ok := strings.CutSuffix(mediaRange, "/*"); ok && strings.HasPrefix(mediaType, major+"/") {
+		return 2
+	}
+	return 0
+}
+
+// isZero reports whether q is a weight of nothing.
+func isZero(q string) bool {
+	weight, err := strconv.ParseFloat(q, 64)
+	return err == nil && weight == 0
+}

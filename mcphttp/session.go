@@ -1,0 +1,290 @@
+package mcphttp
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// SessionOptions configures the sessions that clients of the older revisions open with initialize. The zero value is
+// right for most servers.
+type SessionOptions struct {
+	// Max and MaxPerPrincipal bound the sessions, in all and for one authenticated caller. Anonymous callers are
+	// bounded in all only. Default: 10,000 and 64.
+	Max             int
+	MaxPerPrincipal int
+	// IdleTimeout is how long a session lasts without a request or an open stream. Default: 30 minutes.
+	IdleTimeout time.Duration
+	// InitTimeout is the same for a session that was opened and never used. Default: 30 seconds.
+	InitTimeout time.Duration
+	// MaxInFlight is how many requests of one session are worked on at once. Default: 256.
+	MaxInFlight int
+	// Events keeps what was sent on streams, for clients whose connection broke. Default: a store in memory with room
+	// for 256 MiB in all, and for 10 minutes, 1000 events or 4 MiB of each stream.
+	Events EventStore
+}
+
+func (o *SessionOptions) fillDefaults() {
+	setDefault(&o.Max, 10_000)
+	setDefault(&o.MaxPerPrincipal, 64)
+	setDefault(&o.IdleTimeout, 30*time.Minute)
+	setDefault(&o.InitTimeout, 30*time.Second)
+	setDefault(&o.MaxInFlight, 256)
+	if o.Events == nil {
+		o.Events = newMemoryEvents()
+	}
+}
+
+func (o *SessionOptions) validate() error {
+	return errors.Join(
+		positive("Sessions.Max", o.Max),
+		positive("Sessions.MaxPerPrincipal", o.MaxPerPrincipal),
+		positive("Sessions.IdleTimeout", o.IdleTimeout),
+		positive("Sessions.InitTimeout", o.InitTimeout),
+		positive("Sessions.MaxInFlight", o.MaxInFlight),
+	)
+}
+
+// A session is one client that opened with initialize. It belongs to the principal that opened it, and to nobody else
+// does it exist. While nothing happens it costs its memory and nothing else.
+type session struct {
+	id        string
+	principal string  // Principal.Key of the owner
+	box       *outbox // of the one stream that a session of HTTP+SSE has; nil on Streamable HTTP
+
+	// The table's lock guards these.
+	users   int       // HTTP requests that are being served for it
+	used    bool      // it was spoken to after it was opened
+	touched time.Time // when it was last let go of
+
+	mu      sync.Mutex // guards the fields below
+	conv    *legacy.Session
+	streams map[string]*sessionStream // of unfinished calls, by name; nil until there is one
+	alone   *standalone               // the GET stream; nil until there is one
+	ended   bool
+}
+
+// sessions is the table of all sessions of a handler.
+type sessions struct {
+	opts   *Options
+	config legacy.Config
+	quota  *quota
+
+	mu      sync.Mutex // guards the fields below
+	byID    map[string]*session
+	sweeper *time.Timer // runs while there are sessions
+	closed  bool
+}
+
+func newSessions(h mcp.Handler, opts *Options) *sessions {
+	return &sessions{
+		opts: opts,
+		config: legacy.Config{
+			Core:        sessionCore{h},
+			Logger:      opts.Logger,
+			MaxInFlight: opts.Sessions.MaxInFlight,
+			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
+		},
+		quota: newQuota("sessions", opts.Sessions.Max, opts.Sessions.MaxPerPrincipal),
+		byID:  make(map[string]*session),
+	}
+}
+
+// open makes a session; box is its stream if it is one of HTTP+SSE. It is in use until it is released.
+func (t *sessions) open(principal string, box *outbox) (*session, *refusal) {
+	if no := t.quota.take(principal); no != nil {
+		return nil, no
+	}
+	s := &session{id: rand.Text(), principal: principal, box: box, users: 1}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		t.quota.give(principal)
+		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+	}
+	t.byID[s.id] = s
+	if t.sweeper == nil {
+		t.sweeper = time.AfterFunc(t.sweepInterval(), t.sweep)
+	}
+	return s, nil
+}
+
+// acquire gives the session with that id, if it is the principal's. It is in use until it is released.
+func (t *sessions) acquire(id, principal string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.byID[id]
+	if s == nil || s.principal != principal {
+		return nil
+	}
+	s.users++
+	s.used = true
+	return s
+}
+
+func (t *sessions) release(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.users--
+	s.touched = time.Now()
+}
+
+// end takes a session out of the table and ends what goes on in it.
+func (t *sessions) end(s *session, cause error) {
+	t.mu.Lock()
+	known := t.byID[s.id] == s
+	delete(t.byID, s.id)
+	t.mu.Unlock()
+	if known {
+		t.finish(s, cause)
+	}
+}
+
+// finish ends a session that is no longer in the table.
+func (t *sessions) finish(s *session, cause error) {
+	t.quota.give(s.principal)
+	s.close(cause)
+	if err := t.opts.Sessions.Events.EndSession(s.id, digest(s.principal)); err != nil {
+		t.opts.Logger.Error("mcphttp: events of a session not forgotten", "error", err)
+	}
+}
+
+func (t *sessions) endAll(cause error) {
+	t.mu.Lock()
+	t.closed = true
+	all := t.byID
+	t.byID = make(map[string]*session)
+	t.mu.Unlock()
+	for _, s := range all {
+		t.finish(s, cause)
+	}
+}
+
+// sweepInterval is how often sessions are looked through for those that are idle: often enough for the shortest timeout
+// to mean what it says.
+func (t *sessions) sweepInterval() time.Duration {
+	return min(t.opts.Sessions.IdleTimeout, t.opts.Sessions.InitTimeout)/4 + 1
+}
+
+// sweep ends idle sessions. One timer serves them all.
+func (t *sessions) sweep() {
+	var idle []*session
+	t.mu.Lock()
+	now := time.Now()
+	for id, s := range t.byID {
+		timeout := t.opts.Sessions.IdleTimeout
+		if !s.used {
+			timeout = t.opts.Sessions.InitTimeout
+		}
+		if s.users == 0 && now.Sub(s.touched) >= timeout {
+			delete(t.byID, id)
+			idle = append(idle, s)
+		}
+	}
+	if len(t.byID) > 0 {
+		t.sweeper.Reset(t.sweepInterval())
+	} else {
+		t.sweeper = nil
+	}
+	t.mu.Unlock()
+	for _, s := range idle {
+		t.finish(s, errSessionIdle)
+	}
+}
+
+var errSessionIdle = fmt.Errorf("%w: session was idle", mcp.ErrClosed)
+
+// close ends everything that goes on in the session.
+func (s *session) close(cause error) {
+	s.mu.Lock()
+	s.ended = true
+	conv, alone := s.conv, s.alone
+	s.mu.Unlock()
+	if conv != nil {
+		conv.Close(cause)
+	}
+	if alone != nil {
+		alone.box.close()
+	}
+	if s.box != nil {
+		s.box.close()
+	}
+}
+
+// conversation gives the translator of the session; nil before HTTP+SSE has initialized it.
+func (s *session) conversation() *legacy.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conv
+}
+
+// digest stands for a principal where its name is nobody's business. Anonymous callers have none.
+func digest(principal string) string {
+	if principal == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(principal))
+	return hex.EncodeToString(sum[:])
+}
+
+// find gives the session that a request of Streamable HTTP names. The caller releases it.
+//
+// Spec: basic/transports#session-management
+func (h *Handler) find(r *http.Request) (*session, *refusal) {
+	id, ok := first(r.Header, headerSession)
+	if !ok {
+		return nil, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			"header "+headerSession+" is missing: send initialize first")
+	}
+	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
+	if s == nil {
+		return nil, errNoSession
+	}
+	no := errNoSession // if it is one of HTTP+SSE
+	if conv := s.conversation(); conv != nil && s.box == nil {
+		no = checkSessionVersion(r.Header)
+	}
+	if no != nil {
+		h.sessions.release(s)
+		return nil, no
+	}
+	return s, nil
+}
+
+// errNoSession is the same for sessions that never were, have ended or belong to someone else.
+var errNoSession = refuse(http.StatusNotFound, mcp.CodeInvalidRequest, "no such session")
+
+// checkSessionVersion refuses a version header that no session can have. It should be the version that the session has
+// settled on, but clients get away with another one: the session knows better.
+//
+// Spec: basic/transports#protocol-version-header
+func checkSessionVersion(header http.Header) *refusal {
+	version, ok := first(header, headerVersion)
+	if !ok {
+		return nil
+	}
+	if rev, known := wire.ParseRevision(version); !known || rev.Modern() {
+		return refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "header "+headerVersion+" names no version that has sessions")
+	}
+	return nil
+}
+
+// endSession serves DELETE.
+func (h *Handler) endSession(r *http.Request) *refusal {
+	s, no := h.find(r)
+	if no != nil {
+		return no
+	}
+	defer h.sessions.release(s)
+	h.sessions.end(s, mcp.ErrClosed)
+	return nil
+}

@@ -1,0 +1,82 @@
+package mcphttp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// sessionCore lets package legacy put its requests to an mcp.Handler.
+type sessionCore struct{ handler mcp.Handler }
+
+// Serve answers one request in the modern form.
+func (c sessionCore) Serve(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+	req, err := newSessionRequest(ctx, msg, out)
+	if err != nil {
+		return jsonrpc.NewErrorResponse(msg.ID, &mcp.Error{Code: mcp.CodeInvalidParams, Message: err.Error()})
+	}
+	return mcp.Answer(ctx, c.handler, req)
+}
+
+// Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
+// is called.
+func (c sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
+	req, err := newSessionRequest(ctx, msg, out)
+	if err != nil {
+		return nil, err
+	}
+	if l, ok := c.handler.(mcp.Listener); ok {
+		return l.Listen(ctx, req)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go mcp.Answer(ctx, c.handler, req)
+	return cancel, nil
+}
+
+func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (*mcp.Request, error) {
+	req, err := mcp.NewRequest(msg)
+	if err != nil {
+		return nil, err
+	}
+	req.Principal = mcp.PrincipalFrom(ctx)
+	if c := sessionContextFrom(ctx); c != nil {
+		req.Header = c.header
+	}
+	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		return out(ctx, jsonrpc.NewNotification(method, params))
+	}
+	return req, nil
+}
+
+// A sessionContext is the context of a message of a session. It has the values of the HTTP request's context and does
+// not end with it: a client that loses its connection has not cancelled anything.
+//
+// Spec: basic/transports#sending-messages-to-the-server
+type sessionContext struct {
+	context.Context
+	header http.Header
+	post   *sessionPost // the stream that the handler may close; nil where there is none
+}
+
+type sessionContextKey struct{}
+
+func newSessionContext(r *http.Request) *sessionContext {
+	return &sessionContext{Context: context.WithoutCancel(r.Context()), header: r.Header}
+}
+
+func sessionContextFrom(ctx context.Context) *sessionContext {
+	c, _ := ctx.Value(sessionContextKey{}).(*sessionContext)
+	return c
+}
+
+// Value gives the context itself to whoever asks for it.
+func (c *sessionContext) Value(key any) any {
+	if key == (sessionContextKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}

@@ -1,0 +1,159 @@
+package mcphttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+func streamKey(n int) mcphttp.StreamKey {
+	return mcphttp.StreamKey{Session: "session", Principal: "principal", Stream: fmt.Sprint("stream", n)}
+}
+
+// kept gives the number of events after n, or the error.
+func kept(store mcphttp.EventStore, key mcphttp.StreamKey, n int64) (count int, err error) {
+	for _, err := range store.After(context.Background(), key, n) {
+		if err != nil {
+			return count, err
+		}
+		count++
+	}
+	return count, nil
+}
+
+func fill(store mcphttp.EventStore, key mcphttp.StreamKey, count, size int) {
+	data := bytes.Repeat([]byte{'x'}, size)
+	for n := range count {
+		if err := store.Append(context.Background(), key, int64(n+1), data); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func TestMemoryEvents_OrderAndGaps(t *testing.T) {
+	store := mcphttp.NewMemoryEvents()
+	for n := int64(1); n <= 3; n++ {
+		data := fmt.Appendf(nil, "event %d", n)
+		store.Append(t.Context(), streamKey(1), n, data)
+		copy(data, "XXXXX") // the caller's to change
+	}
+	want := int64(2)
+	for data, err := range store.After(t.Context(), streamKey(1), 1) {
+		if err != nil || string(data) != fmt.Sprint("event ", want) {
+			t.Errorf("got %q, %v; want event %d", data, err, want)
+		}
+		want++
+	}
+	for n, test := range map[int64]struct {
+		count int
+		err   error
+	}{0: {3, nil}, 3: {0, nil}, 4: {0, mcphttp.ErrEventGap}, -1: {0, mcphttp.ErrEventGap}} {
+		if got, err := kept(store, streamKey(1), n); got != test.count || !errors.Is(err, test.err) {
+			t.Errorf("after %d: got %d, %v; want %d, %v", n, got, err, test.count, test.err)
+		}
+	}
+	for _, key := range []mcphttp.StreamKey{
+		streamKey(2),
+		{Session: "other", Principal: "principal", Stream: "stream1"},
+		{Session: "session", Principal: "other", Stream: "stream1"},
+	} {
+		if _, err := kept(store, key, 0); !errors.Is(err, mcphttp.ErrEventGap) {
+			t.Errorf("%v: got %v, want a gap", key, err)
+		}
+	}
+	store.Append(t.Context(), streamKey(1), 9, []byte("after a gap"))
+	if _, err := kept(store, streamKey(1), 3); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("over a gap: got %v", err)
+	}
+	store.EndSession("session", "principal")
+	if _, err := kept(store, streamKey(1), 9); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("of a session that has ended: got %v", err)
+	}
+}
+
+func TestR72_MemoryEventsOfOneStream(t *testing.T) {
+	store := mcphttp.NewMemoryEvents()
+	fill(store, streamKey(1), 1000, 1)
+	if got, err := kept(store, streamKey(1), 0); got != 1000 || err != nil {
+		t.Errorf("1000 events: got %d, %v", got, err)
+	}
+	fill(store, streamKey(2), 1001, 1)
+	if _, err := kept(store, streamKey(2), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("1001 events: got %v, want a gap", err)
+	}
+	if got, err := kept(store, streamKey(2), 1); got != 1000 || err != nil {
+		t.Errorf("the last 1000 of 1001 events: got %d, %v", got, err)
+	}
+	fill(store, streamKey(3), 5, 1<<20)
+	if got, err := kept(store, streamKey(3), 2); got != 3 || err != nil {
+		t.Errorf("the last 3 MiB of 5: got %d, %v", got, err)
+	}
+	if _, err := kept(store, streamKey(3), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("5 MiB: got %v, want a gap", err)
+	}
+	fill(store, streamKey(4), 1, 5<<20)
+	if got, err := kept(store, streamKey(4), 0); got != 0 || !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("an event of 5 MiB: got %d, %v, want a gap", got, err)
+	}
+}
+
+func TestR72_MemoryEventsInAll(t *testing.T) {
+	store := mcphttp.NewMemoryEvents()
+	const streams = 90 // of 3 MiB
+	for n := range streams {
+		fill(store, streamKey(n), 3, 1<<20)
+	}
+	left := 0
+	for n := range streams {
+		count, _ := kept(store, streamKey(n), 0)
+		left += count
+	}
+	if left > 256 || left < 250 {
+		t.Errorf("%d MiB are kept, want 256 at most", left)
+	}
+	if _, err := kept(store, streamKey(0), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("the stream that was silent for longest: got %v, want a gap", err)
+	}
+}
+
+func TestR72_MemoryEventsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mcphttp.NewMemoryEvents()
+		fill(store, streamKey(1), 1, 1)
+		time.Sleep(10*time.Minute - 1)
+		if got, err := kept(store, streamKey(1), 0); got != 1 || err != nil {
+			t.Errorf("before ten minutes: got %d, %v", got, err)
+		}
+		store.Append(t.Context(), streamKey(1), 2, nil)
+		time.Sleep(1)
+		if _, err := kept(store, streamKey(1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+			t.Errorf("after ten minutes: got %v, want a gap", err)
+		}
+		if got, err := kept(store, streamKey(1), 1); got != 1 || err != nil {
+			t.Errorf("the later event: got %d, %v", got, err)
+		}
+	})
+}
+
+func FuzzEventID(f *testing.F) {
+	name := "cABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for _, seed := range []string{name + "-1", name + "-01", name + "-+1", name + "-0", name + "--1", name, "", "-",
+		"x" + name[1:] + "-1", name + "-9223372036854775807", name + "-9223372036854775808", name + "-1-1", name + "-1\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		stream, n, ok := mcphttp.ParseEventID(id)
+		if ok && mcphttp.EventID(stream, n) != id {
+			t.Errorf("%q is taken for %q", id, mcphttp.EventID(stream, n))
+		}
+		if !ok && (stream != "" || n != 0) {
+			t.Errorf("%q is refused with %q, %d", id, stream, n)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package mcphttp
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A standalone stream carries what belongs to no request: changed lists and resources. A session has one at most.
+//
+// Spec: basic/transports#listening-for-messages-from-the-server
+type standalone struct {
+	stream    *sessionStream
+	box       *outbox
+	connected int // GETs that are being served on it; the session's lock guards it
+}
+
+// serveSessionGet serves a GET of a session: its standalone stream, or the rest of a stream whose connection broke.
+func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request) *refusal {
+	s, no := h.find(r)
+	if no != nil {
+		return no
+	}
+	defer h.sessions.release(s)
+	conn := newEventStream(w, &h.opts)
+	defer conn.close()
+	lastEvent, resumes := first(r.Header, headerLastEvent)
+	if !resumes {
+		return h.serveStandalone(r, s, conn)
+	}
+	name, n, ok := parseEventID(lastEvent)
+	if !ok {
+		return errEventUnknown
+	}
+	if name[:1] == standaloneStream {
+		return h.resumeStandalone(r, s, conn, name, n)
+	}
+	return h.resumeCall(r, s, conn, name, n)
+}
+
+// errEventUnknown is the same for ids that never were, that belong to someone else, and after which events were lost.
+var errEventUnknown = refuse(http.StatusNotFound, mcp.CodeInvalidRequest,
+	"the last event is unknown, or events after it are no longer kept")
+
+// resumeCall sends the rest of a call's stream, and what is still to come on it.
+func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
+	s.mu.Lock()
+	stream := s.streams[name]
+	s.mu.Unlock()
+	if stream == nil { // its call is over
+		key := StreamKey{Session: s.id, Principal: digest(s.principal), Stream: name}
+		return afterReplay(conn, replay(r.Context(), h.opts.Sessions.Events, key, conn, n))
+	}
+	if no := afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
+		return no
+	}
+	defer stream.detach(conn)
+	select {
+	case <-conn.over():
+	case <-r.Context().Done():
+	}
+	return nil
+}
+
+// afterReplay gives the refusal for a replay that failed before it began. One that failed later only breaks off.
+func afterReplay(conn *eventStream, err error) *refusal {
+	switch {
+	case err == nil:
+		return nil
+	case conn.over() == nil:
+		return errEventUnknown
+	}
+	conn.close()
+	return nil
+}
+
+// serveStandalone opens the standalone stream.
+func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
+	conv := s.conversation()
+	stream := s.newStream(standaloneStream, conv.Revision(), &h.opts)
+	a := &standalone{stream: stream, box: newOutbox(stream.interrupt), connected: 1}
+	s.mu.Lock()
+	switch {
+	case s.ended:
+		s.mu.Unlock()
+		return errNoSession
+	case s.alone != nil && s.alone.connected > 0:
+		s.mu.Unlock()
+		return refuse(http.StatusConflict, mcp.CodeInvalidRequest, "the session has a stream already")
+	}
+	s.alone = a
+	s.mu.Unlock()
+	a.stream.start(r.Context(), conn)
+	if conn.open() == nil {
+		conv.Attach(a.box.sendNow)
+	}
+	h.runStandalone(r, s, a, conv, conn)
+	return nil
+}
+
+// resumeStandalone takes the standalone stream up on a new connection, also when the server has not yet noticed that
+// the one before is gone.
+func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
+	s.mu.Lock()
+	a := s.alone
+	if a == nil || s.ended || a.stream.key.Stream != name || a.box.isClosed() {
+		s.mu.Unlock()
+		return errEventUnknown
+	}
+	a.connected++
+	s.mu.Unlock()
+	a.box.bound(maxUnsent)
+	if no := afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
+		h.leaveStandalone(s, a, conn)
+		return no
+	}
+	h.runStandalone(r, s, a, s.conversation(), conn)
+	return nil
+}
+
+// runStandalone writes what comes, until the connection or the session ends.
+func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
+	defer h.leaveStandalone(s, a, conn)
+	for {
+		select {
+		case <-conn.over():
+			return
+		case <-r.Context().Done():
+			return
+		case <-a.box.ready:
+		}
+		queue, more := a.box.take()
+		for _, data := range queue {
+			_ = a.stream.send(context.WithoutCancel(r.Context()), data) // kept for the client that comes back
+		}
+		if !more {
+			conv.Attach(nil)
+			return
+		}
+	}
+}
+
+// leaveStandalone ends the serving of one GET. Without a connection less may wait.
+func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) {
+	a.stream.detach(conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.connected--; a.connected == 0 {
+		a.box.bound(maxParked)
+	}
+}

@@ -1,0 +1,202 @@
+package mcphttp_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// newChangingServer gives a server whose list of tools changes each time the function is called.
+func newChangingServer() (s *mcp.Server, change func()) {
+	s = mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})
+	n := 0
+	change = func() {
+		n++
+		mcp.AddTool(s, &mcp.Tool{Name: fmt.Sprintf("tool%d", n)}, func(context.Context, struct{}) (string, error) { return "", nil })
+	}
+	change()
+	return s, change
+}
+
+const changed = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+func isChange(data []byte) bool {
+	return strings.HasPrefix(string(data), strings.TrimSuffix(changed, "}"))
+}
+
+func TestLHTTP11_StandaloneStream(t *testing.T) {
+	for _, version := range []string{march2025, june2025, november2025} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, change := newChangingServer()
+				f := start(t, server, nil)
+				s := f.initialize(version)
+				events := f.stream(s.get(t.Context(), "Accept: text/event-stream"))
+				if version == november2025 {
+					if e := events.next(); len(e.Data) != 0 || !e.HasID {
+						t.Errorf("LHTTP03: got %q first, want an empty event with an id", e.Data)
+					}
+				}
+				synctest.Wait()
+				change()
+				if e := events.next(); !isChange(e.Data) || !e.HasID {
+					t.Errorf("got %s, want the change", e.Data)
+				}
+				if got := f.do(http.MethodGet, "", s.headers...); got.status != 409 {
+					t.Errorf("a second GET got %d %s, want 409", got.status, got.body)
+				}
+				f.do(http.MethodDelete, "", s.headers...)
+				events.ends()
+			})
+		})
+	}
+}
+
+func TestLHTTP12_GetNeedsTheRightAccept(t *testing.T) {
+	f := start(t, newTestCore(), nil)
+	s := f.initialize(november2025)
+	if got := f.do(http.MethodGet, "", append(s.headers, "Accept: application/json")...); got.status != 406 {
+		t.Errorf("got %d, want 406", got.status)
+	}
+}
+
+// What happens while a client has lost its stream is told when it comes back, also if it was not noticed that the
+// connection is gone.
+func TestLHTTP20_StandaloneStreamResumes(t *testing.T) {
+	for _, noticed := range []bool{true, false} {
+		t.Run(fmt.Sprint("loss noticed: ", noticed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, change := newChangingServer()
+				f := start(t, server, nil)
+				s := f.initialize(november2025)
+				ctx, cut := context.WithCancel(t.Context())
+				defer cut()
+				before := f.stream(s.get(ctx))
+				primer := before.next()
+				synctest.Wait()
+				change()
+				seen := before.next()
+				if noticed {
+					cut()
+					synctest.Wait()
+					change()
+					synctest.Wait()
+				}
+				after := f.stream(s.get(t.Context(), "Last-Event-ID: "+seen.ID))
+				if !noticed {
+					before.ends()
+					change()
+				}
+				if e := after.next(); !isChange(e.Data) || e.ID == seen.ID {
+					t.Errorf("got %s %s, want another change than %s", e.ID, e.Data, seen.ID)
+				}
+				if got := f.do(http.MethodGet, "", s.headers...); got.status != 409 {
+					t.Errorf("a GET that resumes nothing got %d, want 409", got.status)
+				}
+				again := f.stream(s.get(t.Context(), "Last-Event-ID: "+primer.ID))
+				for range 2 {
+					if e := again.next(); !isChange(e.Data) {
+						t.Errorf("got %s, want a change", e.Data)
+					}
+				}
+				after.ends()
+			})
+		})
+	}
+}
+
+// A client that does not read its stream loses the stream and is told so when it comes back; nobody waits for it.
+func TestR736_UnreadStandaloneStreamGivesAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &floodingCore{testCore: newTestCore()}
+		f := start(t, core, nil)
+		s := f.initialize(november2025)
+		conn, err := f.listener.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go s.get(t.Context()).Write(conn)
+		if _, err := bufio.NewReaderSize(conn, 16).ReadString(':'); err != nil { // and no more than that
+			t.Fatal(err)
+		}
+		go conn.Read(make([]byte, 1000)) // the rest of the headers, and the first event
+		synctest.Wait()
+		message := fmt.Appendf(nil, `{"uri":"%01000d"}`, 1)
+		sent := 0
+		for ; core.notify(t.Context(), "notifications/resources/updated", message) == nil; sent++ {
+			if sent > 2000 {
+				t.Fatal("2 MB wait for a client that does not read")
+			}
+		}
+		if sent < 900 {
+			t.Errorf("%d KB were taken, want about 1 MB", sent)
+		}
+		synctest.Wait()
+		if got := f.stream(s.get(t.Context())); got.resp.StatusCode != 200 {
+			t.Errorf("a new stream got %d", got.resp.StatusCode)
+		}
+	})
+}
+
+// A floodingCore gives the test the subscription of its one session.
+type floodingCore struct {
+	*testCore
+	notify func(context.Context, string, []byte) error
+}
+
+func (c *floodingCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if req.Method == "server/discover" {
+		return mcp.RawResult(`{"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}}}`), nil
+	}
+	return c.testCore.ServeMCP(ctx, req)
+}
+
+func (c *floodingCore) Listen(_ context.Context, req *mcp.Request) (stop func(), err error) {
+	notify := req.Notify
+	c.notify = func(ctx context.Context, method string, params []byte) error { return notify(ctx, method, params) }
+	return func() {}, nil
+}
+
+func TestEventStore_IsAskedWithItsOwner(t *testing.T) {
+	store := &recordingStore{EventStore: mcphttp.NewMemoryEvents()}
+	f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: store}})
+	s := f.initialize(november2025, "Authorization: ann")
+	events := f.stream(s.post(t.Context(), callBody(1, "notify")))
+	for range 4 {
+		events.next()
+	}
+	events.ends()
+	for _, key := range store.keys {
+		if key.Session != s.id || key.Principal == "" || strings.Contains(key.Principal, "ann") || key.Stream == "" {
+			t.Errorf("got the key %+v", key)
+		}
+	}
+	f.do(http.MethodDelete, "", s.headers...)
+	if len(store.keys) != 4 || len(store.ended) != 1 || store.ended[0] != s.id {
+		t.Errorf("got %d events, sessions that ended: %q", len(store.keys), store.ended)
+	}
+}
+
+type recordingStore struct {
+	mcphttp.EventStore
+	keys  []mcphttp.StreamKey
+	ended []string
+}
+
+func (r *recordingStore) Append(ctx context.Context, key mcphttp.StreamKey, n int64, data []byte) error {
+	r.keys = append(r.keys, key)
+	return r.EventStore.Append(ctx, key, n, data)
+}
+
+func (r *recordingStore) EndSession(session, principal string) error {
+	r.ended = append(r.ended, session)
+	return r.EventStore.EndSession(session, principal)
+}

@@ -1,0 +1,228 @@
+package mcphttp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/sse"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Kinds of streams: the first letter of their names.
+const (
+	callStream       = "c" // of one call; ends with the answer
+	standaloneStream = "s" // of the session's GET; ends with the session
+)
+
+// streamNameLen is the length of a stream's name: its kind and 130 random bits. Nobody who was not sent an event can
+// name its stream.
+const streamNameLen = 1 + 26
+
+// A sessionStream is a stream of a session. It outlives its connections: what is sent while there is none, the client
+// gets when it comes back with the id of the last event that it saw.
+//
+// Spec: basic/transports#resumability-and-redelivery
+type sessionStream struct {
+	key    StreamKey
+	events EventStore // nil when the revision has no resumption
+	primes bool
+	log    *slog.Logger
+
+	mu   sync.Mutex // guards the fields below, and is held while writing
+	last int64      // number of the last event
+	done bool
+	conn atomic.Pointer[eventStream] // nil while there is none; may be read without the lock
+}
+
+// newStream makes a stream of the session, which remembers streams of calls for as long as they are unfinished.
+func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sessionStream {
+	stream := &sessionStream{
+		key:    StreamKey{Session: s.id, Principal: digest(s.principal), Stream: kind + rand.Text()},
+		primes: rev.Has(wire.SSEPriming),
+		log:    opts.Logger,
+	}
+	if rev.Has(wire.SSEResumption) {
+		stream.events = opts.Sessions.Events
+	}
+	if kind == callStream {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.streams == nil {
+			s.streams = make(map[string]*sessionStream)
+		}
+		s.streams[stream.key.Stream] = stream
+	}
+	return stream
+}
+
+func (s *session) dropStream(stream *sessionStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, stream.key.Stream)
+}
+
+// start gives a new stream its first connection. Where the revision has it, the first event is empty: it is there for
+// its id, with which the client can come back before there is anything else.
+func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.conn.Store(conn)
+	if st.primes && st.events != nil {
+		_ = st.emit(ctx, []byte{}) // a connection that is gone already is no error: the stream goes on
+	}
+}
+
+// send sends a message. It blocks while the client is slow; that the client is gone is no error, for it may come back.
+func (st *sessionStream) send(ctx context.Context, data []byte) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.done {
+		return mcp.ErrClosed
+	}
+	return st.emit(ctx, data)
+}
+
+// emit keeps a message and writes it to the connection, if there is one. The caller holds st.mu.
+func (st *sessionStream) emit(ctx context.Context, data []byte) error {
+	event := st.keep(ctx, data)
+	if conn := st.conn.Load(); conn != nil && conn.send(event) == nil {
+		return nil
+	}
+	st.conn.Store(nil)
+	if !event.HasID {
+		return mcp.ErrDisconnected
+	}
+	return nil
+}
+
+// keep gives a message a number and keeps it for later. An event that could not be kept has no id.
+func (st *sessionStream) keep(ctx context.Context, data []byte) sse.Event {
+	st.last++
+	event := sse.Event{Data: data}
+	if st.events == nil {
+		return event
+	}
+	if err := st.events.Append(ctx, st.key, st.last, data); err != nil {
+		st.log.ErrorContext(ctx, "mcphttp: event not kept", "error", err)
+		return event
+	}
+	event.ID, event.HasID = eventID(st.key.Stream, st.last), true
+	return event
+}
+
+// finish sends the last message and ends the stream.
+func (st *sessionStream) finish(ctx context.Context, data []byte) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	event := st.keep(ctx, data)
+	if conn := st.conn.Swap(nil); conn != nil {
+		conn.finish(event)
+	}
+	st.done = true
+}
+
+// close ends the stream without a last message.
+func (st *sessionStream) close() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if conn := st.conn.Swap(nil); conn != nil {
+		conn.close()
+	}
+	st.done = true
+}
+
+// hangUp closes the connection and not the stream.
+func (st *sessionStream) hangUp(retry time.Duration) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	conn := st.conn.Load()
+	switch {
+	case conn == nil:
+		return nil
+	case st.last == 0:
+		return errors.ErrUnsupported // without an event's id the client could not come back
+	}
+	st.conn.Store(nil)
+	if err := conn.send(sse.Event{Retry: retry, HasRetry: true}); err != nil {
+		return nil // it is closed already
+	}
+	return conn.hangUp()
+}
+
+// interrupt breaks the connection, without waiting for what is being written to it.
+func (st *sessionStream) interrupt() {
+	if conn := st.conn.Load(); conn != nil {
+		conn.interrupt()
+	}
+}
+
+// attach puts the stream on a new connection and sends what came after the given event. The connection before is
+// closed: whoever knows the name of the stream is the one who read it there, and has noticed earlier than we have that
+// it is gone. The error is [ErrEventGap] if something in between is lost; nothing has been written then.
+func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after int64) error {
+	st.interrupt()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if before := st.conn.Swap(nil); before != nil {
+		before.close()
+	}
+	if after > st.last {
+		return ErrEventGap
+	}
+	if err := replay(ctx, st.events, st.key, conn, after); err != nil {
+		return err
+	}
+	if st.done {
+		conn.close()
+		return nil
+	}
+	st.conn.Store(conn)
+	return nil
+}
+
+// detach takes the stream off a connection that is gone.
+func (st *sessionStream) detach(conn *eventStream) {
+	st.conn.CompareAndSwap(conn, nil)
+}
+
+// replay writes the events of a stream after the given one, and opens the connection even if there are none.
+func replay(ctx context.Context, events EventStore, key StreamKey, conn *eventStream, after int64) error {
+	if events == nil {
+		return ErrEventGap
+	}
+	for data, err := range events.After(ctx, key, after) {
+		if err != nil {
+			return err
+		}
+		after++
+		if err := conn.send(sse.Event{ID: eventID(key.Stream, after), HasID: true, Data: data}); err != nil {
+			return err
+		}
+	}
+	return conn.open()
+}
+
+// eventID is the id of an event: the name of its stream and its number there. It means something only together with
+// the session that the stream belongs to.
+func eventID(stream string, n int64) string { return stream + "-" + strconv.FormatInt(n, 10) }
+
+// parseEventID takes an event id apart. It refuses every text that eventID does not make.
+func parseEventID(id string) (stream string, n int64, ok bool) {
+	stream, number, _ := strings.Cut(id, "-")
+	if len(stream) != streamNameLen || stream[:1] != callStream && stream[:1] != standaloneStream {
+		return "", 0, false
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || strconv.FormatInt(n, 10) != number {
+		return "", 0, false
+	}
+	return stream, n, true
+}

@@ -1,0 +1,135 @@
+package mcphttp
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/sse"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// The transport of the oldest revision has two endpoints: an event stream, which is the session, and one to post to,
+// whose address is the first event of the stream. Both are the handler's own path, the second one with a parameter.
+
+// endpointParam is the query parameter that names the session in the address to post to.
+const endpointParam = "sessionId"
+
+// endpointSession gives the session that a POST names in its address, and whether it does so. Clients of other
+// transports name theirs in a header.
+func endpointSession(r *http.Request) (id string, ok bool) {
+	if r.URL.RawQuery == "" || !strings.Contains(r.URL.RawQuery, endpointParam+"=") {
+		return "", false
+	}
+	if _, named := first(r.Header, headerSession); named {
+		return "", false
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(values[endpointParam]) != 1 {
+		return "", false
+	}
+	return values[endpointParam][0], true
+}
+
+// serveEndpoint serves the event stream. The session lives as long as it does.
+//
+// Spec: basic/transports#http-with-sse (2024-11-05)
+func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
+	conn := newEventStream(w, &h.opts)
+	defer conn.close()
+	box := newOutbox(conn.interrupt)
+	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), box)
+	if no != nil {
+		return no
+	}
+	defer h.sessions.end(s, mcp.ErrDisconnected)
+	endpoint := "?" + endpointParam + "=" + url.QueryEscape(s.id)
+	if conn.send(sse.Event{Type: "endpoint", Data: []byte(endpoint)}) != nil {
+		return nil
+	}
+	patience := time.NewTimer(h.opts.Sessions.InitTimeout)
+	defer patience.Stop()
+	for {
+		select {
+		case <-conn.over():
+			return nil
+		case <-r.Context().Done():
+			return nil
+		case <-patience.C:
+			if s.conversation() == nil {
+				return nil
+			}
+		case <-box.ready:
+			if !sendWaiting(conn, box) {
+				return nil
+			}
+		}
+	}
+}
+
+// sendWaiting writes what waits in the box, and reports whether more can come.
+func sendWaiting(conn *eventStream, box *outbox) (more bool) {
+	queue, more := box.take()
+	for _, data := range queue {
+		if conn.send(sse.Event{Type: sse.DefaultType, Data: data}) != nil {
+			return false
+		}
+	}
+	return more
+}
+
+// serveEndpointPost accepts a message. Whatever comes of it goes to the event stream.
+func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id string, msg *jsonrpc.Message) *refusal {
+	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
+	if s == nil {
+		return errNoSession
+	}
+	work, no := h.endpointWork(r, s, msg)
+	if no != nil {
+		h.sessions.release(s)
+		return no
+	}
+	h.calls.add()
+	done := func() {
+		work()
+		h.sessions.release(s)
+		h.calls.done()
+	}
+	if kind := msg.Kind(); kind == jsonrpc.Request || kind == jsonrpc.Batch {
+		go done() // ends with the call, which ends with the session at the latest
+	} else {
+		done()
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// endpointWork gives what there is to do about a message.
+func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message) (work func(), no *refusal) {
+	isRequest := msg.Kind() == jsonrpc.Request
+	conv := s.conversation()
+	switch {
+	case s.box == nil:
+		return nil, errNoSession
+	case isRequest && !h.life.isOpen():
+		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+	case conv != nil:
+		return func() { conv.Handle(newSessionContext(r), msg, s.box.send) }, nil
+	case isRequest && msg.Method == wire.MethodInitialize:
+		return func() { h.initializeEndpoint(r, s, msg) }, nil
+	}
+	return nil, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "the session is not initialized")
+}
+
+func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
+	answer := h.sessions.initialize(s, r, msg)
+	if s.box.send(newSessionContext(r), answer) != nil {
+		return // the stream is over, and the session with it
+	}
+	if answer.Error == nil {
+		s.conversation().Attach(s.box.sendNow)
+	}
+}

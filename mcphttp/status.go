@@ -1,0 +1,90 @@
+package mcphttp
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A refusal is an HTTP request that is not served: its status, and the error that the body explains it with.
+type refusal struct {
+	status int
+	err    *mcp.Error
+}
+
+func refuse(status, code int, message string) *refusal {
+	return &refusal{status, &mcp.Error{Code: code, Message: message}}
+}
+
+// refuseBusy asks the client to come back: 429 when it has too much going on itself, 503 when the server has.
+func refuseBusy(status int, message string) *refusal {
+	return &refusal{status, &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}}
+}
+
+// statusOf gives the HTTP status of an answer to a modern request. Only the errors that say something about the request
+// itself have one of their own; what a method answers, good or bad, is 200.
+//
+// Spec: basic/transports/streamable-http (2026-07-28)
+func statusOf(err *mcp.Error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	switch err.Code {
+	case mcp.CodeMethodNotFound:
+		return http.StatusNotFound
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+		return http.StatusBadRequest
+	}
+	if retryAfter(err) != "" {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}
+
+// retryAfter gives the value of Retry-After, in whole seconds, for an error that asks the client to come back.
+func retryAfter(err *mcp.Error) string {
+	if err == nil || err.Code != mcp.CodeBusy {
+		return ""
+	}
+	raw, _ := jsonscan.Get(err.Data, "retryAfterMs")
+	ms, e := strconv.Atoi(string(raw))
+	if e != nil || ms < 0 {
+		return ""
+	}
+	return strconv.Itoa((ms + 999) / 1000)
+}
+
+// refuse answers with a refusal. The id is that of the request, as far as it was read.
+func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
+	if after := retryAfter(no.err); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
+	h.reply(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
+}
+
+// heldBack is how much of a response net/http keeps until its handler has returned.
+const heldBack = 2 << 10
+
+// reply writes a whole JSON answer, in one piece. A client that does not read it cannot hold the handler for longer
+// than the write timeout; that it is gone is no news to anyone, so errors end here.
+func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
+	head := w.Header()
+	head["Content-Type"] = []string{typeJSON}
+	head["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) <= heldBack {
+		// It is written when the handler is done, and so can hold nothing but its connection.
+		w.WriteHeader(status)
+		_, _ = w.Write(body)
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(h.opts.WriteTimeout))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+	_ = control.Flush()
+	_ = control.SetWriteDeadline(time.Time{}) // the connection may go on to serve others
+}

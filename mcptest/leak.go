@@ -1,0 +1,87 @@
+package mcptest
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// leakPatience is how long goroutines may take to end after a test: closing a connection is not instant.
+const leakPatience = 5 * time.Second
+
+// NoLeaks fails the test if a goroutine that was started in it is still there when it has ended. Call it first, so that
+// it checks last. Tests that run beside others cannot use it, tests in a bubble of synctest need not.
+func NoLeaks(t testing.TB) {
+	t.Helper()
+	before := goroutines()
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // a test that stopped half-way may well leave something
+		}
+		for _, stack := range left(before) {
+			t.Errorf("a goroutine is left:\n%s", stack)
+		}
+	})
+}
+
+// Main runs the tests of a package and gives the exit status, which is a failure if goroutines are left behind:
+//
+//	func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
+func Main(m *testing.M) int {
+	before := goroutines()
+	status := m.Run()
+	if status != 0 {
+		return status
+	}
+	for _, stack := range left(before) {
+		fmt.Fprintf(os.Stderr, "a goroutine is left:\n%s\n", stack)
+		status = 1
+	}
+	return status
+}
+
+// left gives the stacks of the goroutines that are there now and were not before, and stay.
+func left(before map[string]string) (stacks []string) {
+	wait := time.Millisecond
+	for deadline := time.Now().Add(leakPatience); ; wait *= 2 {
+		stacks = stacks[:0]
+		for name, stack := range goroutines() {
+			if _, old := before[name]; !old && !isTesting(stack) {
+				stacks = append(stacks, stack)
+			}
+		}
+		if len(stacks) == 0 || time.Now().After(deadline) {
+			return stacks
+		}
+		time.Sleep(wait) // nothing tells when a goroutine has ended
+	}
+}
+
+// goroutines gives the stack of every goroutine, by its name: "goroutine" and a number that is never used again.
+func goroutines() map[string]string {
+	buf := make([]byte, 1<<20)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) {
+		buf = make([]byte, 2*len(buf))
+		n = runtime.Stack(buf, true)
+	}
+	all := map[string]string{}
+	for _, stack := range strings.Split(string(buf[:n]), "\n\n") {
+		name, _, _ := strings.Cut(stack, " [")
+		all[name] = stack
+	}
+	return all
+}
+
+// isTesting reports whether a goroutine is one of those that package testing and the runtime keep.
+func isTesting(stack string) bool {
+	for _, part := range []string{"created by testing.", "created by runtime.", "created by os/signal.", "testing.(*M).Run("} {
+		if strings.Contains(stack, part) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package mcptest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// newLink connects a client to its handler.
+func newLink(c *Client) link {
+	switch c.Transport {
+	case HTTP:
+		return newHTTPLink(c)
+	case Stdio:
+		clientReads, serverWrites := io.Pipe()
+		serverReads, clientWrites := io.Pipe()
+		server := mcp.NewStream(serverReads, serverWrites, nil)
+		return newStreamLink(c, mcp.NewStream(clientReads, clientWrites, nil), server)
+	case InMemory:
+		client, server := mcp.Pipe()
+		return newStreamLink(c, client, server)
+	}
+	panic("mcptest: no transport " + c.Transport)
+}
+
+// logger takes what the transports have to say.
+func (c *Client) logger() *slog.Logger { return slog.New(slog.NewTextHandler(c.t.Output(), nil)) }
+
+// A streamLink is a stream of messages, with the server behind it.
+type streamLink struct {
+	conn   mcp.Conn
+	stop   context.CancelFunc // tells the server to end
+	served chan struct{}      // closed when it has
+	done   sync.WaitGroup
+}
+
+func newStreamLink(c *Client, client, server mcp.Conn) *streamLink {
+	l := &streamLink{conn: client, served: make(chan struct{})}
+	var ctx context.Context
+	ctx, l.stop = context.WithCancel(c.ctx)
+	if p := c.Options.Principal; p != nil {
+		ctx = mcp.WithPrincipal(ctx, p)
+	}
+	l.done.Go(func() {
+		defer close(l.served)
+		if err := mcp.Serve(ctx, c.handler, server, &mcp.ServeOptions{Logger: c.logger()}); err != nil {
+			c.fault("serve: %v", err)
+		}
+	})
+	l.done.Go(func() { l.read(c) })
+	return l
+}
+
+func (l *streamLink) read(c *Client) {
+	defer c.lost(jsonrpc.ID{})
+	for {
+		m, err := l.conn.Read(c.ctx)
+		switch {
+		case err == nil:
+			c.receive(m)
+		case errors.Is(err, io.EOF), errors.Is(err, mcp.ErrClosed):
+			return
+		default:
+			c.fault("the server sent: %v", err)
+			return
+		}
+	}
+}
+
+func (l *streamLink) send(ctx context.Context, m *jsonrpc.Message) error { return l.conn.Write(ctx, m) }
+
+func (l *streamLink) abandon(jsonrpc.ID) bool { return false }
+
+func (l *streamLink) listen() {}
+
+func (l *streamLink) shutdown() {
+	l.stop()
+	<-l.served
+}
+
+func (l *streamLink) close() {
+	l.conn.Close()
+	l.done.Wait()
+	l.stop()
+}

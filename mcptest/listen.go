@@ -1,0 +1,122 @@
+package mcptest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Methods of subscriptions.
+const (
+	acknowledged    = "notifications/subscriptions/acknowledged"
+	resourceUpdated = "notifications/resources/updated"
+)
+
+// listChanges are the members of a filter that ask for a list's changes, by the notification that tells of them.
+var listChanges = map[string]string{
+	"notifications/tools/list_changed":     "toolsListChanged",
+	"notifications/prompts/list_changed":   "promptsListChanged",
+	"notifications/resources/list_changed": "resourcesListChanged",
+}
+
+// A subscription is an open subscriptions/listen.
+type subscription struct {
+	asked    filter
+	honoured *filter // what the server acknowledged; nil before it did
+}
+
+// A filter is the JSON of what a subscription is for.
+type filter map[string]json.RawMessage
+
+func newSubscription(params json.RawMessage) *subscription {
+	var p struct{ Notifications filter }
+	_ = json.Unmarshal(params, &p) // a filter that is none is for the server to refuse
+	return &subscription{asked: p.Notifications}
+}
+
+func (f filter) has(member string) bool { return string(f[member]) == "true" }
+
+func (f filter) resources() (uris []string) {
+	_ = json.Unmarshal(f["resourceSubscriptions"], &uris)
+	return uris
+}
+
+// within reports whether f holds nothing that all does not.
+func (f filter) within(all filter) bool {
+	for member := range f {
+		if member != "resourceSubscriptions" && f.has(member) && !all.has(member) {
+			return false
+		}
+	}
+	for _, uri := range f.resources() {
+		if !slices.Contains(all.resources(), uri) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkSubscription holds the notifications of subscriptions to the rules. The caller holds the lock.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28).
+func (c *Client) checkSubscription(m *jsonrpc.Message) error {
+	list, isList := listChanges[m.Method]
+	if !c.Modern() || !isList && m.Method != acknowledged && m.Method != resourceUpdated {
+		return nil
+	}
+	var p struct {
+		Notifications filter
+		URI           string
+		Meta          struct {
+			ID jsonrpc.ID `json:"io.modelcontextprotocol/subscriptionId"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		return err
+	}
+	s := c.subscriptions[p.Meta.ID]
+	switch {
+	case s == nil:
+		return fmt.Errorf("no subscription %s is open", p.Meta.ID)
+	case m.Method == acknowledged && s.honoured != nil:
+		return fmt.Errorf("acknowledged twice")
+	case m.Method == acknowledged && !p.Notifications.within(s.asked):
+		return fmt.Errorf("acknowledges what was not asked for")
+	case m.Method == acknowledged:
+		s.honoured = &p.Notifications
+	case s.honoured == nil:
+		return fmt.Errorf("not acknowledged yet")
+	case isList && !s.honoured.has(list), !isList && !slices.Contains(s.honoured.resources(), p.URI):
+		return fmt.Errorf("not subscribed to")
+	}
+	return nil
+}
+
+// Listen begins to listen to changes and returns when the server does tell of them: by a subscription in the modern era,
+// by resources/subscribe and an open stream before. Outside of a bubble, sessions have no sign that they do. The
+// result of Listen ends what can be ended.
+func (c *Client) Listen(f mcp.Filter) (stop func()) {
+	c.t.Helper()
+	if c.Modern() {
+		before := len(c.Notifications(acknowledged))
+		p := c.Send("subscriptions/listen", map[string]any{"notifications": f})
+		c.Await(before+1, acknowledged)
+		return func() { p.Cancel("enough") }
+	}
+	c.link.listen()
+	for _, uri := range f.ResourceSubscriptions {
+		c.Call("resources/subscribe", map[string]any{"uri": uri})
+	}
+	if c.bubble {
+		synctest.Wait()
+	}
+	return func() {
+		for _, uri := range f.ResourceSubscriptions {
+			c.Call("resources/unsubscribe", map[string]any{"uri": uri})
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package mcptest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+// A recorder is a test that is expected to fail.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex // guards the fields below
+	faults   []string
+	cleanups []func()
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.faults) > 0
+}
+
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+// faultsOf runs a test that is expected to fail, and gives its faults.
+func faultsOf(t *testing.T, test func(t testing.TB)) string {
+	t.Helper()
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			for _, f := range slices.Backward(r.cleanups) {
+				f()
+			}
+		}()
+		test(r)
+	}()
+	<-done
+	return strings.Join(r.faults, "\n")
+}
+
+// wrong is a handler that breaks the protocol.
+type wrong func(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+
+func (w wrong) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if req.Method == "server/discover" { // what a session begins with
+		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`), nil
+	}
+	return w(ctx, req)
+}
+
+// answers gives a handler that always answers the same.
+func answers(result string) wrong {
+	return func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(result), nil }
+}
+
+// says gives a handler that sends notifications, "$" being the id of the request, and an empty result at its end.
+func says(notifications ...string) wrong {
+	return func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		for _, n := range notifications {
+			method, params, _ := strings.Cut(n, " ")
+			params = strings.ReplaceAll(params, "$", req.ID.String())
+			if err := req.Notify(ctx, method, json.RawMessage(params)); err != nil {
+				return nil, err
+			}
+		}
+		return mcp.RawResult(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + req.ID.String() + `}}`), nil
+	}
+}
+
+func requireSchemas(t *testing.T) {
+	t.Helper()
+	if SchemaDir() == "" {
+		t.Skip("there are no schemas")
+	}
+}
+
+// A wrong server fails its test, over every transport.
+func TestWrongServersFail(t *testing.T) {
+	requireSchemas(t)
+	const ack = `notifications/subscriptions/acknowledged {"_meta":{"io.modelcontextprotocol/subscriptionId":$},"notifications":`
+	const mine = ` {"_meta":{"io.modelcontextprotocol/subscriptionId":$}}`
+	for _, test := range []struct {
+		name, revision, method, params string
+		server                         wrong
+		want                           string // in a fault
+	}{
+		{"a member is missing", Modern, "tools/list", `{}`, answers(`{"resultType":"complete","tools":[]}`), "missing properties 'cacheScope', 'ttlMs'"},
+		{"a member is unknown", Modern, "tools/call", `{"name":"x"}`, answers(`{"resultType":"complete","content":[],"more":1}`), "'more' not allowed"},
+		{"no result type", Modern, "tools/call", `{"name":"x"}`, answers(`{"content":[]}`), "missing property 'resultType'"},
+		{"bad base64", Modern, "tools/call", `{"name":"x"}`,
+			answers(`{"resultType":"complete","content":[{"type":"image","mimeType":"a/b","data":"!"}]}`), "not valid byte"},
+		{"asks where it must not", Modern, "tools/list", `{}`, answers(`{"resultType":"input_required","requestState":"x"}`), "cannot ask for input"},
+		{"asks without end", Modern, "tools/call", `{"name":"x"}`, answers(`{"resultType":"input_required","requestState":"x"}`), "for the 20th time"},
+		{"newer than its revision", "2024-11-05", "tools/list", `{}`,
+			answers(`{"resultType":"complete","tools":[{"name":"x","inputSchema":{"type":"object"},"outputTemplate":"x"}]}`), "'outputTemplate' not allowed"},
+		{"unknown notification", "2025-06-18", "tools/call", `{"name":"x"}`, says(`notifications/gossip {}`), `no method "notifications/gossip"`},
+		{"newer notification", "2025-06-18", "x/y", `{}`, says(`notifications/message {"level":"shout","data":1}`), "'/params/level'"},
+		{"change before the acknowledgement", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+			says("notifications/tools/list_changed" + mine), "not acknowledged yet"},
+		{"change that nobody asked for", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+			says(ack+`{"toolsListChanged":true}}`, "notifications/prompts/list_changed"+mine), "not subscribed to"},
+		{"resource that nobody asked for", Modern, "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["x://a"]}}`,
+			says(ack+`{"resourceSubscriptions":["x://a"]}}`, `notifications/resources/updated {"uri":"x://b",`+mine[2:]), "not subscribed to"},
+		{"acknowledges too much", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x://a"]}}`,
+			says(ack + `{"resourceSubscriptions":["x://b"]}}`), "what was not asked for"},
+		{"acknowledges twice", Modern, "subscriptions/listen", `{"notifications":{}}`, says(ack+`{}}`, ack+`{}}`), "acknowledged twice"},
+		{"another subscription", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+			says(ack+`{"toolsListChanged":true}}`, `notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":"$"}}`), "no subscription"},
+		{"change on a request", Modern, "tools/call", `{"name":"x"}`, says(`notifications/tools/list_changed {}`), "no subscription"},
+		{"silence", Modern, "tools/call", `{"name":"x"}`, func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "was not answered within 30s"},
+		{"error", Modern, "tools/call", `{"name":"x"}`, func(context.Context, *mcp.Request) (mcp.Result, error) {
+			return nil, mcp.Errorf(4711, "not today")
+		}, "code 4711: not today"},
+	} {
+		for _, transport := range Transports {
+			t.Run(test.name+"/"+transport, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					faults := faultsOf(t, func(t testing.TB) {
+						var params map[string]any
+						if err := json.Unmarshal([]byte(test.params), &params); err != nil {
+							t.Fatal(err)
+						}
+						connect(t, test.server, Combination{transport, test.revision}, nil).Call(test.method, params)
+					})
+					if !strings.Contains(faults, test.want) {
+						t.Errorf("%q is not among the faults:\n%s", test.want, faults)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What no handler can make a server send.
+func TestWrongMessagesFail(t *testing.T) {
+	requireSchemas(t)
+	good := answers(`{"resultType":"complete","content":[]}`)
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`:                        "a server sends no requests",
+		`{"jsonrpc":"2.0","id":"1","result":{"resultType":"complete"}}`:         "a response to no request",
+		`{"jsonrpc":"2.0","error":{"code":-32600,"message":"who are you?"}}`:    "a response to no request",
+		`{"jsonrpc":"2.0","id":9,"error":{"code":-32021,"message":"no data"}}`:  "missing property 'data'",
+		`{"jsonrpc":"2.0","id":9,"error":{"code":1,"message":"x","detail":{}}}`: "",
+	} {
+		m, err := jsonrpc.Decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			faults := faultsOf(t, func(t testing.TB) {
+				c := connect(t, good, Combination{InMemory, Modern}, nil)
+				c.pending[jsonrpc.IntID(9)] = &Pending{Method: "tools/call", done: make(chan struct{})}
+				c.receive(m)
+			})
+			if !strings.Contains(faults, want) || want == "" && faults != "" {
+				t.Errorf("%s: got faults %q, want %q", text, faults, want)
+			}
+		})
+	}
+}
+
+func TestRunRunsEverything(t *testing.T) {
+	var ran []string
+	s := mcp.NewServer("test", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
+	for _, opts := range []*Options{nil, {RealTime: true}} {
+		ran = nil
+		RunOn(t, s, Combinations(), opts, func(t *testing.T, c *Client) {
+			ran = append(ran, c.String())
+			if got := string(c.Call("tools/call", map[string]any{"name": "hello"})); !strings.Contains(got, "hello") {
+				t.Errorf("got %s", got)
+			}
+			c.Shutdown()
+		})
+		if len(ran) != 15 || ran[0] != "in-memory/2024-11-05" || ran[14] != "http/2026-07-28" {
+			t.Errorf("ran %q", ran)
+		}
+	}
+}
+
+func TestLeaksAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		faults := faultsOf(t, func(t testing.TB) {
+			NoLeaks(t)
+			go func() { <-end }()
+		})
+		close(end)
+		if !strings.Contains(faults, "TestLeaksAreFound") {
+			t.Errorf("got %q", faults)
+		}
+		faults = faultsOf(t, func(t testing.TB) {
+			NoLeaks(t)
+			go func() {}()
+		})
+		if faults != "" {
+			t.Errorf("a goroutine that ends: got %q", faults)
+		}
+	})
+}
+
+func TestGoldenComparesAndUpdates(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a", "b.txt")
+	compare := func(text string) string {
+		return faultsOf(t, func(t testing.TB) { Golden(t, file, text) })
+	}
+	if compare("one") == "" {
+		t.Error("a file that is not there is no fault")
+	}
+	*update = true
+	faults := compare("one")
+	*update = false
+	if faults != "" || compare("one") != "" {
+		t.Errorf("got %q", faults)
+	}
+	if got := compare("two"); !strings.Contains(got, "-update") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Without schemas messages are not validated, and tests run.
+func TestSchemasMayBeAbsent(t *testing.T) {
+	t.Setenv("PATCHBAY_SCHEMAS", "")
+	t.Chdir(t.TempDir())
+	if dir := SchemaDir(); dir != "" {
+		t.Skipf("there are some at %s", dir)
+	}
+	RunOn(t, answers(`{"resultType":"complete","nonsense":1}`), []Combination{{InMemory, Modern}}, nil, func(t *testing.T, c *Client) {
+		c.Call("tools/list", nil)
+		if c.schema != nil {
+			t.Error("there is a schema")
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package mcptest
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// A network is one in memory, with one server: tests need no ports, and time may be fake.
+type network struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newNetwork() *network {
+	return &network{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// dial connects to the server, whatever its name.
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case n.conns <- server:
+		return client, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Accept waits for a connection.
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.conns:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (n *network) Close() error {
+	n.once.Do(func() { close(n.closed) })
+	return nil
+}
+
+// Addr is an address of no other network.
+func (n *network) Addr() net.Addr { return address{} }
+
+type address struct{}
+
+func (address) Network() string { return "memory" }
+func (address) String() string  { return host }

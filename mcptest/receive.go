@@ -1,0 +1,222 @@
+package mcptest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// receive takes one message of the server. The goroutines of the link call it, so it cannot end the test.
+func (c *Client) receive(m *jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Batch {
+		for _, one := range m.Batch {
+			c.receive(one)
+		}
+		return
+	}
+	c.record("server", m)
+	switch m.Kind() {
+	case jsonrpc.Response:
+		c.complete(m)
+	case jsonrpc.Request:
+		c.validate(m, "")
+		c.answer(m)
+	case jsonrpc.Notification:
+		c.validate(m, "")
+		c.note(m)
+	default:
+		c.fault("the server sent what is no message: %s", jsonrpc.Append(nil, m))
+	}
+}
+
+// fault fails the test, and does not end it.
+func (c *Client) fault(format string, args ...any) {
+	c.t.Errorf("%s: %s", c, fmt.Sprintf(format, args...))
+}
+
+func (c *Client) validate(m *jsonrpc.Message, method string) {
+	if c.schema == nil {
+		return
+	}
+	if err := c.schema.Validate(m, method); err != nil {
+		c.fault("%v", err)
+	}
+}
+
+// complete hands a response to whoever waits for it.
+func (c *Client) complete(m *jsonrpc.Message) {
+	c.mu.Lock()
+	p := c.pending[m.ID]
+	delete(c.pending, m.ID)
+	delete(c.subscriptions, m.ID)
+	c.mu.Unlock()
+	if p == nil {
+		c.fault("a response to no request: %s", jsonrpc.Append(nil, m))
+		return
+	}
+	c.validate(m, p.Method)
+	p.response = m
+	close(p.done)
+}
+
+// lost tells those who wait for a response that none can come any more: of one request, or of all for the zero id.
+func (c *Client) lost(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pending, p := range c.pending {
+		if id.IsZero() || pending == id {
+			delete(c.pending, pending)
+			delete(c.subscriptions, pending)
+			close(p.done)
+		}
+	}
+}
+
+// note keeps a notification.
+func (c *Client) note(m *jsonrpc.Message) {
+	c.mu.Lock()
+	err := c.checkSubscription(m)
+	c.notifications = append(c.notifications, m)
+	close(c.arrived)
+	c.arrived = make(chan struct{})
+	c.mu.Unlock()
+	if err != nil {
+		c.fault("%v: %s", err, jsonrpc.Append(nil, m))
+	}
+}
+
+// consent is the default of Options.Answer.
+func consent(method string, params json.RawMessage) (any, error) {
+	type object = map[string]any
+	switch method {
+	case "elicitation/create":
+		var asked struct{ Mode string }
+		if err := json.Unmarshal(params, &asked); err != nil {
+			return nil, err
+		}
+		if asked.Mode == "url" {
+			return object{"action": "accept"}, nil
+		}
+		return object{"action": "accept", "content": object{}}, nil
+	case "sampling/createMessage":
+		return object{"role": "assistant", "model": "test", "content": object{"type": "text", "text": "sampled"}}, nil
+	case "roots/list":
+		return object{"roots": []any{object{"uri": "file:///work", "name": "work"}}}, nil
+	}
+	return nil, fmt.Errorf("no answer to %s", method)
+}
+
+// answer answers a request of the server, which only the session era has.
+//
+// Spec: basic (2026-07-28), Requests.
+func (c *Client) answer(m *jsonrpc.Message) {
+	if c.Modern() {
+		c.fault("a server sends no requests: %s", jsonrpc.Append(nil, m))
+		return
+	}
+	response := jsonrpc.NewResponse(m.ID, json.RawMessage("{}"))
+	if m.Method != "ping" {
+		response = c.answerTo(m)
+	}
+	c.record("client", response)
+	if err := c.link.send(c.ctx, response); err != nil && c.ctx.Err() == nil {
+		c.fault("answer to %s: %v", m.Method, err)
+	}
+}
+
+func (c *Client) answerTo(m *jsonrpc.Message) *jsonrpc.Message {
+	result, err := c.Options.Answer(m.Method, m.Params)
+	if err == nil {
+		return jsonrpc.NewResponse(m.ID, encode(result))
+	}
+	return jsonrpc.NewErrorResponse(m.ID, refusal(err))
+}
+
+// refusal gives the error of Options.Answer as one of the protocol.
+func refusal(err error) *jsonrpc.Error {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &jsonrpc.Error{Code: mcp.CodeInternalError, Message: err.Error()}
+}
+
+// nextRound gives the params with which to send a request again, if its result asks for input; nil if it does not, or
+// if the client refuses.
+//
+// Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
+func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[string]any, *jsonrpc.Error) {
+	c.t.Helper()
+	var asks struct {
+		ResultType    string `json:"resultType"`
+		InputRequests map[string]struct {
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		} `json:"inputRequests"`
+		RequestState *string `json:"requestState"`
+	}
+	if err := json.Unmarshal(result, &asks); err != nil {
+		c.t.Fatalf("%s: %v: %s", c, err, result)
+	}
+	if asks.ResultType != mcp.ResultInputRequired {
+		return nil, nil
+	}
+	again := map[string]any{}
+	maps.Copy(again, params)
+	if asks.RequestState != nil {
+		again["requestState"] = *asks.RequestState
+	}
+	responses := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(asks.InputRequests)) {
+		request := asks.InputRequests[key]
+		answer, err := c.Options.Answer(request.Method, request.Params)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		responses[key] = answer
+	}
+	if len(responses) > 0 {
+		again["inputResponses"] = responses
+	}
+	return again, nil
+}
+
+// Notifications gives what the server has notified of so far, of the given methods or of all.
+func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []*jsonrpc.Message
+	for _, n := range c.notifications {
+		if len(methods) == 0 || slices.Contains(methods, n.Method) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// Await waits until n notifications of a method have come since the client was connected, and gives them.
+func (c *Client) Await(n int, method string) []*jsonrpc.Message {
+	c.t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		arrived := c.arrived
+		c.mu.Unlock()
+		got := c.Notifications(method)
+		if len(got) >= n {
+			return got
+		}
+		select {
+		case <-arrived:
+		case <-timer.C:
+			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, patience)
+		}
+	}
+}

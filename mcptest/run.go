@@ -1,0 +1,94 @@
+package mcptest
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Transports that a test body runs over.
+const (
+	InMemory = "in-memory" // mcp.Pipe
+	Stdio    = "stdio"     // lines of JSON over pipes of bytes
+	HTTP     = "http"      // Streamable HTTP, or HTTP+SSE for the revision that has only that
+)
+
+// Transports and revisions of the protocol.
+var (
+	Transports = []string{InMemory, Stdio, HTTP}
+	// Revisions has the oldest one first.
+	Revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
+	// Modern is the first revision without sessions.
+	Modern = "2026-07-28"
+)
+
+// A Combination is one transport and one revision.
+type Combination struct {
+	Transport string
+	Revision  string
+}
+
+// String gives the combination as subtests are named.
+func (on Combination) String() string { return on.Transport + "/" + on.Revision }
+
+// Modern reports whether the revision has no sessions.
+func (on Combination) Modern() bool { return on.Revision >= Modern }
+
+// Since reports whether the revision is the given one or newer.
+func (on Combination) Since(revision string) bool { return on.Revision >= revision }
+
+// Combinations gives every transport with every revision.
+func Combinations() []Combination { return Since(Revisions[0]) }
+
+// Since gives every transport with the revisions that are the given one or newer.
+func Since(revision string) []Combination {
+	return combine(slices.DeleteFunc(slices.Clone(Revisions), func(r string) bool { return r < revision }))
+}
+
+// Before gives every transport with the revisions that are older than the given one.
+func Before(revision string) []Combination {
+	return combine(slices.DeleteFunc(slices.Clone(Revisions), func(r string) bool { return r >= revision }))
+}
+
+func combine(revisions []string) (all []Combination) {
+	for _, transport := range Transports {
+		for _, revision := range revisions {
+			all = append(all, Combination{transport, revision})
+		}
+	}
+	return all
+}
+
+// Run runs body as a subtest for every transport and revision, each with a client of its own. The handler is shared
+// by all of them.
+func Run(t *testing.T, h mcp.Handler, body func(t *testing.T, c *Client)) {
+	t.Helper()
+	RunOn(t, h, Combinations(), nil, body)
+}
+
+// RunOn is [Run] for some combinations, and for clients with options, which may be nil.
+func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body func(t *testing.T, c *Client)) {
+	t.Helper()
+	for _, combination := range on {
+		t.Run(combination.String(), func(t *testing.T) {
+			if opts != nil && opts.RealTime {
+				NoLeaks(t)
+				body(t, Connect(t, h, combination, opts))
+				return
+			}
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(settle)
+				c := connect(t, h, combination, opts)
+				c.bubble = true
+				body(t, c)
+			})
+		})
+	}
+}
+
+// settle lets what the handler has put off happen within the bubble, whose timers die with it: the handler is used by
+// the next one.
+func settle() { time.Sleep(time.Minute) }

@@ -1,0 +1,268 @@
+package mcptest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// SchemaDir is where the official schemas are looked for: a folder with one file per revision, such as
+// 2025-11-25.json. It is the environment's PATCHBAY_SCHEMAS, or shared/spec/schema beside the module; empty when there
+// is neither, and then messages are not validated.
+func SchemaDir() string {
+	if dir := os.Getenv("PATCHBAY_SCHEMAS"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+			continue
+		}
+		candidate := filepath.Join(filepath.Dir(dir), "shared", "spec", "schema")
+		if _, err := os.Stat(candidate); err == nil {
+			return candidate
+		}
+	}
+	return ""
+}
+
+// A Schema is the official schema of one revision, made strict: it refuses members that the revision does not name,
+// except where anything goes, as in `_meta`.
+type Schema struct {
+	revision    string
+	compiler    *jsonschema.Compiler
+	root        string // where the definitions are
+	definitions map[string]any
+	methods     map[string]string      // the definitions of messages, by method
+	errors      map[json.Number]string // the definitions of errors, by code
+
+	mu       sync.Mutex // guards the field below
+	compiled map[string]*jsonschema.Schema
+}
+
+// schemas keeps the schemas that were read, by revision: they are the same for all tests.
+var schemas sync.Map
+
+// openSchema gives the schema of a revision, nil if there are none.
+func openSchema(t testing.TB, revision string) *Schema {
+	t.Helper()
+	dir := SchemaDir()
+	if dir == "" {
+		t.Logf("messages are not validated: there are no schemas at ../shared/spec/schema nor at $PATCHBAY_SCHEMAS")
+		return nil
+	}
+	if known, ok := schemas.Load(revision); ok {
+		return known.(*Schema)
+	}
+	s, err := OpenSchema(dir, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, _ := schemas.LoadOrStore(revision, s)
+	return known.(*Schema)
+}
+
+// OpenSchema reads the schema of a revision from a folder.
+func OpenSchema(dir, revision string) (*Schema, error) {
+	text, err := os.ReadFile(filepath.Join(dir, revision+".json"))
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	doc, ok := decoded.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("schema of revision %s: not an object", revision)
+	}
+	closeObjects(doc)
+	s := &Schema{
+		revision: revision, compiler: jsonschema.NewCompiler(), root: "$defs",
+		methods: map[string]string{}, errors: map[json.Number]string{}, compiled: map[string]*jsonschema.Schema{},
+	}
+	s.compiler.AssertFormat()
+	s.compiler.RegisterFormat(&jsonschema.Format{Name: "byte", Validate: checkBase64})
+	// The library takes a template for a URI, which may hold no braces where its host is.
+	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: func(any) error { return nil }})
+	if err := s.compiler.AddResource("mcp.json", doc); err != nil {
+		return nil, err
+	}
+	if doc[s.root] == nil {
+		s.root = "definitions"
+	}
+	s.definitions, _ = doc[s.root].(map[string]any)
+	for name, d := range s.definitions {
+		if method, ok := constant(d, "properties", "method").(string); ok && !strings.HasPrefix(name, "Client") {
+			s.methods[method] = name
+			addEnvelope(d)
+		}
+		if code, ok := constant(d, "properties", "error", "allOf", "properties", "code").(json.Number); ok {
+			s.errors[code] = name
+		}
+	}
+	return s, nil
+}
+
+func checkBase64(v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return nil
+	}
+	_, err := base64.StdEncoding.DecodeString(text)
+	return err
+}
+
+// open are the names of what is open by definition.
+var open = []string{
+	"_meta", "MetaObject", "ResultMetaObject", "NotificationMetaObject", "inputSchema", "outputSchema",
+	"ClientCapabilities", "ServerCapabilities", "allOf",
+}
+
+// closeObjects makes every object within a schema refuse what it does not name.
+func closeObjects(schema any) {
+	switch schema := schema.(type) {
+	case []any:
+		for _, s := range schema {
+			closeObjects(s)
+		}
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		if _, says := schema["additionalProperties"]; !says && len(properties) > 0 && schema["type"] == "object" {
+			schema["additionalProperties"] = false
+		}
+		for name, s := range schema {
+			if !slices.Contains(open, name) {
+				closeObjects(s)
+			}
+		}
+	}
+}
+
+// addEnvelope lets the definition of a message have the members of every message, which the older revisions' schemas leave
+// to another definition.
+func addEnvelope(message any) {
+	properties, _ := message.(map[string]any)["properties"].(map[string]any)
+	properties["jsonrpc"] = map[string]any{"const": "2.0"}
+	properties["id"] = map[string]any{"type": []any{"string", "integer"}}
+}
+
+// constant follows a path of names through a schema, into each element of its lists, and gives the const that it leads to;
+// nil if there is none.
+func constant(schema any, path ...string) any {
+	switch s := schema.(type) {
+	case []any:
+		for _, element := range s {
+			if value := constant(element, path...); value != nil {
+				return value
+			}
+		}
+	case map[string]any:
+		if len(path) == 0 {
+			return s["const"]
+		}
+		return constant(s[path[0]], path[1:]...)
+	}
+	return nil
+}
+
+// Validate checks a message of a server. For a response, method is that of its request.
+func (s *Schema) Validate(m *jsonrpc.Message, method string) error {
+	text := jsonrpc.Append(nil, m)
+	switch m.Kind() {
+	case jsonrpc.Request, jsonrpc.Notification:
+		definition, ok := s.methods[m.Method]
+		if !ok {
+			return fmt.Errorf("revision %s has no method %q", s.revision, m.Method)
+		}
+		return s.check(definition, text)
+	case jsonrpc.Response:
+		if m.Error == nil {
+			return s.checkResult(m.Result, method)
+		}
+		definition, ok := s.errors[json.Number(fmt.Sprint(m.Error.Code))]
+		if !ok {
+			definition = s.first("JSONRPCErrorResponse", "JSONRPCError")
+		}
+		return s.check(definition, text)
+	}
+	return fmt.Errorf("a server sends no such message: %s", text)
+}
+
+// mayAsk are the methods whose result may ask for input.
+//
+// Spec: basic/patterns/mrtr (2026-07-28), Supported Requests.
+var mayAsk = []string{"tools/call", "prompts/get", "resources/read"}
+
+// checkResult checks a result against the definition that belongs to its request. Of results of methods that are not
+// the protocol's, only the general form is known.
+func (s *Schema) checkResult(result []byte, method string) error {
+	var asks struct{ ResultType string }
+	if err := json.Unmarshal(result, &asks); err != nil {
+		return err
+	}
+	definition := s.first(strings.TrimSuffix(s.methods[method], "Request")+"Result", "EmptyResult")
+	switch {
+	case s.methods[method] == "":
+		definition = "Result"
+	case asks.ResultType == mcp.ResultInputRequired && !slices.Contains(mayAsk, method):
+		return fmt.Errorf("%s cannot ask for input: %s", method, result)
+	case asks.ResultType == mcp.ResultInputRequired:
+		definition = "InputRequiredResult"
+	}
+	return s.check(definition, result)
+}
+
+// first gives the first name that is one of a definition, or the last name.
+func (s *Schema) first(names ...string) string {
+	for _, name := range names {
+		if s.definitions[name] != nil {
+			return name
+		}
+	}
+	return names[len(names)-1]
+}
+
+func (s *Schema) check(definition string, text []byte) error {
+	compiled, err := s.compile(definition)
+	if err != nil {
+		return err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if err := compiled.Validate(value); err != nil {
+		return fmt.Errorf("%s of revision %s: %w\n%s", definition, s.revision, err, text)
+	}
+	return nil
+}
+
+func (s *Schema) compile(definition string) (*jsonschema.Schema, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.compiled[definition]; c != nil {
+		return c, nil
+	}
+	c, err := s.compiler.Compile("mcp.json#/" + s.root + "/" + definition)
+	if err != nil {
+		return nil, err
+	}
+	s.compiled[definition] = c
+	return c, nil
+}
