@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// defaultAddr is fixed, so that a client's configuration stays right from one start to the next.
+const defaultAddr = "127.0.0.1:8765"
+
+// endpoint is the path of the server.
+const endpoint = "/mcp"
+
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := newFlags("serve", stderr)
+	addr := flags.String("addr", defaultAddr, "`host:port` to listen on; port 0 picks a free one")
+	stdio := flags.Bool("stdio", false, "serve on standard input and output instead of HTTP")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return errUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "patchbay serve: unexpected argument %q\n", flags.Arg(0))
+		return errUsage
+	}
+	server := demo.New(version())
+	if *stdio {
+		return server.Run(ctx, mcp.Stdio())
+	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return fmt.Errorf("%w (choose another address with --addr)", err)
+	}
+	url := "http://" + listener.Addr().String() + endpoint
+	if err := announce(stdout, url); err != nil {
+		return err
+	}
+	return mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(server, nil))
+}
+
+// announce prints where the server is and how clients are told of it.
+func announce(w io.Writer, url string) error {
+	command, args := selfCommand()
+	overHTTP, err := configuration(map[string]any{"type": "http", "url": url})
+	if err != nil {
+		return err
+	}
+	overStdio, err := configuration(map[string]any{"command": command, "args": args})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, `The demo server speaks every revision of MCP at %s
+
+Client configuration over HTTP:
+%s
+
+Client configuration over stdio:
+%s
+
+Stop with Ctrl-C.
+`, url, overHTTP, overStdio)
+	return err
+}
+
+// configuration gives one server's entry in the form that most clients read.
+func configuration(server map[string]any) (string, error) {
+	b, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"patchbay-demo": server}}, "", "  ")
+	return string(b), err
+}
+
+// selfCommand gives the command line that starts this program on stdio. A program that `go run` built is gone when it
+// ends, so it is named by its source.
+func selfCommand() (command string, args []string) {
+	exe, err := os.Executable()
+	dir, dirErr := os.Getwd()
+	built := strings.HasPrefix(exe, filepath.Clean(os.TempDir())+string(filepath.Separator))
+	if err == nil && !built {
+		return exe, []string{"serve", "--stdio"}
+	}
+	if dirErr != nil {
+		dir = "."
+	}
+	return "go", []string{"-C", dir, "run", "./cmd/patchbay", "serve", "--stdio"}
+}
+
+// version is the version of the module, as the build recorded it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "devel"
+	}
+	return strings.Trim(info.Main.Version, "()")
+}

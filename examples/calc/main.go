@@ -1,0 +1,24 @@
+// Command calc is the smallest useful MCP server: one tool, on standard input and output.
+package main
+
+import (
+	"context"
+	"log"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+type sum struct {
+	A int `json:"a" jsonschema:"first addend"`
+	B int `json:"b" jsonschema:"second addend"`
+}
+
+func add(_ context.Context, in sum) (int, error) { return in.A + in.B, nil }
+
+func main() {
+	s := mcp.NewServer("calc", "1.0.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."}, add)
+	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
+		log.Fatal(err)
+	}
+}

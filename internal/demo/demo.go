@@ -1,0 +1,252 @@
+// Package demo is the server that `patchbay serve` offers: one of everything, to try a client on.
+package demo
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+//go:embed guide
+var guide embed.FS
+
+// New gives a demo server of the given version.
+func New(version string) *mcp.Server {
+	s := mcp.NewServer("patchbay-demo", version, &mcp.ServerOptions{
+		Title:        "Patchbay demo",
+		Instructions: "A playground. Call any tool; nothing here has an effect outside this process.",
+	})
+	addTools(s)
+	addQuestions(s)
+	addResources(s)
+	addPrompts(s)
+	return s
+}
+
+type addIn struct {
+	A int `json:"a" jsonschema:"first addend"`
+	B int `json:"b" jsonschema:"second addend"`
+}
+
+type diceIn struct {
+	Sides int `json:"sides,omitempty" jsonschema:"how many sides a die has,minimum=2,maximum=100,default=6"`
+	Count int `json:"count,omitempty" jsonschema:"how many dice to roll,minimum=1,maximum=20,default=1"`
+}
+
+type diceOut struct {
+	Rolls []int `json:"rolls"`
+	Total int   `json:"total"`
+}
+
+type countIn struct {
+	Steps int `json:"steps,omitempty" jsonschema:"how many steps to take,minimum=1,maximum=50,default=5"`
+}
+
+type whoOut struct {
+	Revision string `json:"revision" jsonschema:"the protocol revision of this call"`
+	Client   string `json:"client" jsonschema:"what the client calls itself"`
+}
+
+func addTools(s *mcp.Server) {
+	yes := true
+	readOnly := &mcp.ToolAnnotations{ReadOnly: &yes}
+	mcp.AddTool(s, &mcp.Tool{Name: "add", Title: "Add", Description: "Add two integers.", Annotations: readOnly},
+		func(_ context.Context, in addIn) (int, error) { return in.A + in.B, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "roll_dice", Title: "Roll dice", Description: "Roll some dice."},
+		func(_ context.Context, in diceIn) (diceOut, error) {
+			var out diceOut
+			for range in.Count {
+				roll := rand.IntN(in.Sides) + 1
+				out.Rolls = append(out.Rolls, roll)
+				out.Total += roll
+			}
+			return out, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "count", Title: "Count",
+		Description: "Count slowly, with progress and log messages on the way."}, count)
+	mcp.AddTool(s, &mcp.Tool{Name: "who_am_i", Title: "Who am I",
+		Description: "Say which revision the client speaks and what it calls itself.", Annotations: readOnly},
+		func(ctx context.Context, _ struct{}) (whoOut, error) {
+			req := mcp.RequestFrom(ctx)
+			return whoOut{Revision: req.Revision(), Client: req.Client().Name}, nil
+		})
+}
+
+// count takes a tenth of a second per step.
+func count(ctx context.Context, in countIn) (string, error) {
+	const step = 100 * time.Millisecond
+	for i := range in.Steps {
+		mcp.Logger(ctx).Info("counting", "step", i+1)
+		mcp.Progress(ctx, float64(i+1), float64(in.Steps), "step "+strconv.Itoa(i+1))
+		select {
+		case <-time.After(step):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+	return fmt.Sprintf("counted to %d", in.Steps), nil
+}
+
+type greetIn struct {
+	Name string `json:"name,omitempty" jsonschema:"whom to greet; the user is asked when it is missing"`
+}
+
+type profile struct {
+	Name string `json:"name" jsonschema:"your name,minLength=1"`
+}
+
+type deployIn struct {
+	Environment string `json:"environment" jsonschema:"where to deploy,enum=staging|production"`
+}
+
+type deployOut struct {
+	Release     string `json:"release"`
+	Environment string `json:"environment"`
+}
+
+type summarizeIn struct {
+	Text string `json:"text" jsonschema:"what to summarize,maxLength=10000"`
+}
+
+// addQuestions adds the tools that ask the client.
+func addQuestions(s *mcp.Server) {
+	mcp.AddTool(s, &mcp.Tool{Name: "greet", Title: "Greet", Description: "Greet somebody; asks for the name."}, greet)
+	mcp.AddTool(s, &mcp.Tool{Name: "deploy", Title: "Deploy",
+		Description: "Pretend to deploy, after the user has agreed."}, deploy)
+	mcp.AddTool(s, &mcp.Tool{Name: "summarize", Title: "Summarize",
+		Description: "Let the client's model summarize a text."}, summarize)
+}
+
+func greet(ctx context.Context, in greetIn) (string, error) {
+	if in.Name == "" {
+		p, err := mcp.Ask[profile](ctx, "profile", "What is your name?", nil)
+		if errors.Is(err, mcp.ErrDeclined) {
+			return "Hello, whoever you are!", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		in.Name = p.Name
+	}
+	return "Hello, " + in.Name + "!", nil
+}
+
+func deploy(ctx context.Context, in deployIn) (deployOut, error) {
+	release, err := mcp.Once(ctx, "release", func(context.Context) (string, error) {
+		return fmt.Sprintf("r%04d", rand.IntN(10_000)), nil
+	})
+	if err != nil {
+		return deployOut{}, err
+	}
+	ok, err := mcp.Ask[bool](ctx, "confirm", fmt.Sprintf("Deploy %s to %s?", release, in.Environment), nil)
+	if err != nil {
+		return deployOut{}, err
+	}
+	if !ok {
+		return deployOut{}, errors.New("the user did not agree")
+	}
+	return deployOut{Release: release, Environment: in.Environment}, nil
+}
+
+func summarize(ctx context.Context, in summarizeIn) (string, error) {
+	res, err := mcp.Sample(ctx, "summary", &mcp.SampleParams{
+		SystemPrompt: "Summarize in one sentence.",
+		Messages:     []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text(in.Text)}}},
+		MaxTokens:    200,
+	})
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, c := range res.Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			b.WriteString(text.Text)
+		}
+	}
+	return b.String(), nil
+}
+
+// counterURI is a resource that the tool "increment" changes, to try subscriptions on.
+const counterURI = "demo://counter"
+
+type cityVars struct {
+	Country string `json:"country"`
+	City    string `json:"city"`
+}
+
+// cities are what the city template knows.
+var cities = map[string][]string{
+	"austria": {"graz", "linz", "vienna"},
+	"japan":   {"kyoto", "osaka", "tokyo"},
+	"kenya":   {"kisumu", "mombasa", "nairobi"},
+}
+
+func addResources(s *mcp.Server) {
+	files, err := fs.Sub(guide, "guide")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	mcp.AddFS(s, "demo://guide/", files)
+	var counter atomic.Int64
+	mcp.AddResource(s, &mcp.Resource{URI: counterURI, Name: "counter", Title: "Counter", MIMEType: "text/plain",
+		Description: "A number that the tool increment raises. Subscribe to it."},
+		func(context.Context, string) (string, error) { return strconv.FormatInt(counter.Load(), 10), nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "increment", Title: "Increment", Description: "Raise demo://counter by one."},
+		func(context.Context, struct{}) (int64, error) {
+			n := counter.Add(1)
+			s.ResourceUpdated(counterURI)
+			return n, nil
+		})
+	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "demo://cities/{country}/{city}", Name: "city",
+		Title: "City", Description: "A line about a city.", MIMEType: "text/plain",
+		Complete: map[string]mcp.CompleteFunc{"country": completeCountry, "city": completeCity}},
+		func(_ context.Context, v cityVars) (string, error) {
+			for _, city := range cities[v.Country] {
+				if city == v.City {
+					return fmt.Sprintf("%s is a city in %s.", v.City, v.Country), nil
+				}
+			}
+			return "", fs.ErrNotExist
+		})
+}
+
+func completeCountry(_ context.Context, value string, _ map[string]string) ([]string, error) {
+	var found []string
+	for _, country := range []string{"austria", "japan", "kenya"} {
+		if strings.HasPrefix(country, value) {
+			found = append(found, country)
+		}
+	}
+	return found, nil
+}
+
+func completeCity(_ context.Context, value string, args map[string]string) ([]string, error) {
+	var found []string
+	for _, city := range cities[args["country"]] {
+		if strings.HasPrefix(city, value) {
+			found = append(found, city)
+		}
+	}
+	return found, nil
+}
+
+type reviewIn struct {
+	Language string `json:"language" jsonschema:"the language of the code,enum=go|python|rust|typescript"`
+	Code     string `json:"code" jsonschema:"the code to review"`
+}
+
+func addPrompts(s *mcp.Server) {
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "review", Title: "Review code", Description: "Ask for a review of some code."},
+		func(_ context.Context, in reviewIn) (string, error) {
+			return fmt.Sprintf("Review this %s code. Name the worst problem first.\n\n%s", in.Language, in.Code), nil
+		})
+}
