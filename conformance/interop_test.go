@@ -1,0 +1,101 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A seenByClient is what clients/exercise.mjs prints.
+type seenByClient struct {
+	Tools []string
+	Add   struct {
+		Text       string
+		Structured json.RawMessage
+	}
+	Wrong struct {
+		IsError bool
+		Text    string
+	}
+	Who       struct{ Revision, Client string }
+	Progress  []float64
+	Count     string
+	Greet     string
+	Deploy    string
+	Summarize string
+	Resources []string
+	Templates []string
+	Read      string
+	Guide     string
+	Missing   int
+	Prompts   []string
+	Prompt    string
+	Languages []string
+	Cities    []string
+	Updated   string
+}
+
+// TestOfficialClients runs what the official TypeScript clients do against `patchbay serve`, in both eras.
+func TestOfficialClients(t *testing.T) {
+	needNode(t)
+	patchbay := build(t, "..", "./cmd/patchbay")
+	url := start(t, patchbay, "serve", "--addr", "127.0.0.1:0")
+	for _, c := range []struct {
+		name, revision string
+		notFound       int
+		args           []string
+	}{
+		{"session over HTTP", "2025-11-25", -32002, []string{"clients/session.mjs", "http", url}},
+		{"session over stdio", "2025-11-25", -32002, []string{"clients/session.mjs", "stdio", patchbay, "serve", "--stdio"}},
+		{"session over HTTP+SSE", "2025-11-25", -32002, []string{"clients/session.mjs", "sse", url}},
+		{"modern over HTTP", "2026-07-28", -32602, []string{"clients/modern.mjs", "http", url}},
+		{"modern over stdio", "2026-07-28", -32602, []string{"clients/modern.mjs", "stdio", patchbay, "serve", "--stdio"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := node(t, 30*time.Second, c.args...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			var seen seenByClient
+			if err := json.Unmarshal([]byte(out), &seen); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checkSeen(t, seen, c.revision, c.notFound)
+		})
+	}
+}
+
+func checkSeen(t *testing.T, s seenByClient, revision string, notFound int) {
+	t.Helper()
+	check := func(what string, ok bool, got any) {
+		t.Helper()
+		if !ok {
+			t.Errorf("%s: got %v", what, got)
+		}
+	}
+	structured := string(s.Add.Structured)
+	check("tools", slices.Contains(s.Tools, "roll_dice") && slices.IsSorted(s.Tools), s.Tools)
+	check("add", s.Add.Text == "42", s.Add.Text)
+	// A bare number is structured content only since 2026-07-28.
+	check("structured", structured == map[bool]string{true: "42", false: "null"}[revision == "2026-07-28"], structured)
+	check("wrong arguments", s.Wrong.IsError && strings.Contains(s.Wrong.Text, "sides"), s.Wrong)
+	check("revision", s.Who.Revision == revision, s.Who)
+	check("client", strings.HasPrefix(s.Who.Client, "typescript-"), s.Who)
+	check("progress", slices.Equal(s.Progress, []float64{1, 2, 3}), s.Progress)
+	check("count", s.Count == "counted to 3", s.Count)
+	check("elicitation", s.Greet == "Hello, Ada!", s.Greet)
+	check("confirmation", strings.Contains(s.Deploy, "staging") && strings.Contains(s.Deploy, `"release":"r`), s.Deploy)
+	check("sampling", s.Summarize == "a summary", s.Summarize)
+	check("resources", slices.Contains(s.Resources, "demo://counter") && slices.Contains(s.Resources, "demo://guide/welcome.md"), s.Resources)
+	check("templates", slices.Equal(s.Templates, []string{"demo://cities/{country}/{city}"}), s.Templates)
+	check("read", s.Read == "kyoto is a city in japan.", s.Read)
+	check("embedded file", strings.HasPrefix(s.Guide, "text/markdown"), s.Guide)
+	check("not found", s.Missing == notFound, s.Missing)
+	check("prompts", slices.Equal(s.Prompts, []string{"review"}), s.Prompts)
+	check("prompt", strings.Contains(s.Prompt, "go code") && strings.Contains(s.Prompt, "x := 1"), s.Prompt)
+	check("completion", slices.Equal(s.Languages, []string{"python", "typescript"}), s.Languages)
+	check("completion in context", slices.Equal(s.Cities, []string{"kyoto", "osaka", "tokyo"}), s.Cities)
+	check("update", s.Updated == "demo://counter", s.Updated)
+}

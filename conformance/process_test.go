@@ -1,0 +1,97 @@
+package conformance_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// nodeBinary is the Node that package.json pins: the suites need 22 or later.
+const nodeBinary = "node_modules/node/bin/node"
+
+// needNode skips the test where the npm packages are not installed. In CI that is a failure.
+func needNode(t *testing.T) string {
+	t.Helper()
+	node, err := filepath.Abs(nodeBinary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(node); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("the npm packages are not installed: %v", err)
+		}
+		t.Skip("the npm packages are not installed: run conformance/run")
+	}
+	return node
+}
+
+// build compiles a package of ours and gives the path of the binary.
+func build(t *testing.T, dir, pkg string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-o", binary, pkg)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	}
+	return binary
+}
+
+// start runs a server until the test ends and gives the first word of its output that is a URL.
+func start(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(command, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the server did not end well: %v", err)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		for _, word := range strings.Fields(lines.Text()) {
+			if strings.HasPrefix(word, "http://") {
+				go drain(lines)
+				return word
+			}
+		}
+	}
+	t.Fatal("the server printed no URL")
+	return ""
+}
+
+// drain keeps a server's output from filling its pipe; it ends with the server.
+func drain(lines *bufio.Scanner) {
+	for lines.Scan() {
+	}
+}
+
+// node runs a script and gives what it printed.
+func node(t *testing.T, limit time.Duration, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, needNode(t), args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return string(out) + string(exit.Stderr), err
+	}
+	return string(out), err
+}
