@@ -1,0 +1,94 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPick(t *testing.T) {
+	name := func(s string) string { return s }
+	byDefault := func(s string) bool { return s != "c" }
+	for _, test := range []struct {
+		list string
+		want []string
+	}{
+		{"", []string{"a", "b"}},
+		{"c", []string{"c"}},
+		{"c, a", []string{"a", "c"}},
+	} {
+		got, err := pick([]string{"a", "b", "c"}, test.list, name, byDefault)
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("pick %q = %q, %v; want %q", test.list, got, err, test.want)
+		}
+	}
+	if _, err := pick([]string{"a"}, "a,x", name, byDefault); err == nil || !strings.Contains(err.Error(), "x") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestParseCores(t *testing.T) {
+	for list, want := range map[string][]string{
+		"0":     {"0"},
+		"0-2,5": {"0", "1", "2", "5"},
+		"":      nil,
+		"x":     nil,
+	} {
+		if got := parseCores(list); !slices.Equal(got, want) {
+			t.Errorf("parseCores(%q) = %q, want %q", list, got, want)
+		}
+	}
+}
+
+func TestRatioComparesRoundByRound(t *testing.T) {
+	// The machine is three times slower in the second round, for both.
+	a := &subject{rounds: []figures{{cpu: 10}, {cpu: 30}, {cpu: 11}}}
+	b := &subject{rounds: []figures{{cpu: 20}, {cpu: 60}, {cpu: 22}}}
+	if got := a.ratio(b); got != 0.5 {
+		t.Errorf("ratio = %v, want 0.5", got)
+	}
+	if got := a.ratio(&subject{rounds: make([]figures, 3)}); got != 0 {
+		t.Errorf("ratio to unknown CPU = %v, want 0", got)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, test := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2},
+	} {
+		if got := median(test.values); got != test.want {
+			t.Errorf("median(%v) = %v, want %v", test.values, got, test.want)
+		}
+	}
+}
+
+func TestEveryWorkloadHasItsOwnName(t *testing.T) {
+	names := make(map[string]bool)
+	for _, w := range catalogueWorkloads() {
+		if names[w.name] {
+			t.Errorf("two workloads %s", w.name)
+		}
+		names[w.name] = true
+	}
+}
+
+func TestReportMarksCallsThatDoMore(t *testing.T) {
+	w := catalogueWorkloads()[1]
+	var subjects []*subject
+	for _, s := range catalogueServers() {
+		subjects = append(subjects, &subject{
+			server: s, call: w.callOf(s),
+			rounds: []figures{{rate: 1000, busy: 1, cpu: 10 * time.Microsecond}},
+		})
+	}
+	var out strings.Builder
+	writeCalls(&out, w, subjects)
+	if got := out.String(); !strings.Contains(got, "| patchbay ¹ | 1000 | 100% | 10.0 |") || !strings.Contains(got, "\n¹ ") ||
+		strings.Contains(got, "go-sdk ¹") {
+		t.Errorf("report of %s:\n%s", w.name, got)
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// A server is one server program of the benchmark, in one configuration.
+type server struct {
+	name string
+	dir  string   // of its program, under server/
+	args []string // besides those of the workload
+	// optional servers run only when they are asked for by name.
+	optional bool
+	// keepsSessions tells a server that holds something for a session.
+	keepsSessions bool
+	// streamsOnDemand tells a server that picks an event stream by itself,
+	// once something is sent before the result; it has no setting for it.
+	streamsOnDemand bool
+}
+
+// floor is the server that the others are compared with first.
+const floor = "limit"
+
+func catalogueServers() []server {
+	return []server{
+		{name: floor, dir: "limit"},
+		{name: "limit-json", dir: "limitjson"},
+		{name: "patchbay", dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
+		{name: "go-sdk", dir: "gosdk", keepsSessions: true},
+		{name: "mcp-go", dir: "mcpgo", keepsSessions: true},
+		{name: "mcp-go-validating", dir: "mcpgo", args: []string{"-validate"}, optional: true},
+	}
+}
+
+// references are the servers whose CPU per call has a column of ratios.
+func references() []string { return []string{floor, "go-sdk", "mcp-go"} }
+
+// A workload is one table of the report.
+type workload struct {
+	name  string
+	title string
+	call  load.Call
+	// width is the number of connections, or of calls in flight on stdio.
+	width int
+	stdio bool
+	// idle is a number of sessions to open and leave alone; no calls are made
+	// then.
+	idle int
+}
+
+// connections is the width of every HTTP workload.
+const connections = 64
+
+func catalogueWorkloads() []workload {
+	var all []workload
+	for _, era := range []echo.Era{echo.Modern, echo.Session} {
+		add := func(kind, title string, call load.Call) {
+			call.Era = era
+			all = append(all, workload{
+				name:  string(era) + "-" + kind,
+				title: fmt.Sprintf("HTTP, %s era, %s, %d connections", era, title, connections),
+				call:  call,
+				width: connections,
+			})
+		}
+		add("json", "JSON answers", load.Call{Tool: echo.Tool})
+		add("sse", "event-stream answers", load.Call{Tool: echo.Tool, SSE: true})
+		add("progress", "one progress note and the answer in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true})
+	}
+	for _, era := range []echo.Era{echo.Modern, echo.Session} {
+		for _, window := range []int{16, 128} {
+			all = append(all, workload{
+				name:  fmt.Sprintf("stdio-%s-%d", era, window),
+				title: fmt.Sprintf("stdio, %s era, %d calls in flight", era, window),
+				call:  load.Call{Era: era, Tool: echo.Tool},
+				width: window,
+				stdio: true,
+			})
+		}
+	}
+	for _, n := range []int{1_000, manySessions} {
+		all = append(all, workload{
+			name:  fmt.Sprintf("idle-%d", n),
+			title: fmt.Sprintf("%d idle sessions", n),
+			call:  load.Call{Era: echo.Session},
+			idle:  n,
+		})
+	}
+	return all
+}
+
+// manySessions is as many as a server is expected to hold by default.
+const manySessions = 10_000
+
+// serverArgs are the arguments of a server program for w.
+func (w workload) serverArgs() []string {
+	args := []string{"-era", string(w.call.Era)}
+	if w.call.SSE {
+		args = append(args, "-sse")
+	}
+	if w.stdio {
+		args = append(args, "-stdio")
+	}
+	return args
+}
+
+// callOf is what the load asks of s. A server that streams on demand needs a
+// reason to: it gets the call with progress, and so does more than the others.
+func (w workload) callOf(s server) load.Call {
+	call := w.call
+	if call.SSE && s.streamsOnDemand {
+		call.Tool = echo.ProgressTool
+	}
+	return call
+}
+
+// suits reports whether s has a place in the table of w.
+func (w workload) suits(s server) bool { return w.idle == 0 || s.keepsSessions }
+
+// pick returns the items of all whose names are in the list, in the order of
+// all; without a list, those that are picked by default.
+func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bool) ([]T, error) {
+	var names []string
+	for n := range strings.SplitSeq(list, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			names = append(names, n)
+		}
+	}
+	var picked []T
+	for _, item := range all {
+		at := slices.Index(names, name(item))
+		if at >= 0 {
+			names = slices.Delete(names, at, at+1)
+		}
+		if at >= 0 || list == "" && byDefault(item) {
+			picked = append(picked, item)
+		}
+	}
+	if len(names) > 0 {
+		var known []string
+		for _, item := range all {
+			known = append(known, name(item))
+		}
+		return nil, fmt.Errorf("unknown: %s; there are %s", strings.Join(names, ", "), strings.Join(known, ", "))
+	}
+	return picked, nil
+}

@@ -1,0 +1,111 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+)
+
+// sampleEvery is how often an answer is decoded and checked in full; the first
+// one on each connection always is. The others are only looked through for
+// their id and text, which costs the load next to nothing.
+const sampleEvery = 1000
+
+// message is any JSON-RPC message of a server.
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Error   json.RawMessage `json:"error"`
+	Result  struct {
+		Type    string `json:"resultType"`
+		IsError bool   `json:"isError"`
+		Content []struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"content"`
+	} `json:"result"`
+	Params struct {
+		ProgressToken string `json:"progressToken"`
+	} `json:"params"`
+}
+
+// glance looks through an answer for what every right one holds.
+func glance(answer, id []byte) error {
+	if !bytes.Contains(answer, []byte(echo.Message)) || !bytes.Contains(answer, id) {
+		return fmt.Errorf("wrong answer to id %s: %.300q", id, answer)
+	}
+	return nil
+}
+
+// check decodes the answer to the call with the given id.
+func (c Call) check(answer, id []byte) error {
+	var m message
+	if err := json.Unmarshal(answer, &m); err != nil {
+		return fmt.Errorf("answer %.300q: %w", answer, err)
+	}
+	complete := m.Result.Type == "complete" || c.Era == echo.Session
+	if m.JSONRPC != "2.0" || !bytes.Equal(m.ID, id) || m.Error != nil || m.Result.IsError || !complete ||
+		len(m.Result.Content) != 1 || m.Result.Content[0].Type != "text" || m.Result.Content[0].Text != echo.Message {
+		return fmt.Errorf("wrong answer to id %s: %.300q", id, answer)
+	}
+	return nil
+}
+
+// checkStream decodes an event stream: the progress note if the call asks for
+// one, then the answer, and nothing else.
+func (c Call) checkStream(stream, id []byte) error {
+	var events [][]byte
+	for line := range bytes.Lines(stream) {
+		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && len(bytes.TrimSpace(data)) > 0 {
+			events = append(events, bytes.TrimSpace(data))
+		}
+	}
+	want := 1
+	if c.Tool == echo.ProgressTool {
+		want = 2
+	}
+	if len(events) != want {
+		return fmt.Errorf("stream has %d events, want %d: %.500q", len(events), want, stream)
+	}
+	if want == 2 {
+		if err := checkNote(events[0]); err != nil {
+			return err
+		}
+	}
+	return c.check(events[want-1], id)
+}
+
+func checkNote(note []byte) error {
+	var m message
+	if err := json.Unmarshal(note, &m); err != nil {
+		return fmt.Errorf("note %.300q: %w", note, err)
+	}
+	if m.Method != "notifications/progress" || m.Params.ProgressToken != echo.ProgressToken {
+		return fmt.Errorf("wrong note: %.300q", note)
+	}
+	return nil
+}
+
+// checkInitialized decodes the answer to initialize, alone or in a stream.
+func checkInitialized(answer []byte) error {
+	if i := bytes.Index(answer, []byte("{")); i >= 0 {
+		answer = answer[i:]
+	}
+	var m struct {
+		Result struct {
+			Version string `json:"protocolVersion"`
+		} `json:"result"`
+	}
+	// A stream goes on after the message, which a decoder does not mind.
+	if err := json.NewDecoder(bytes.NewReader(answer)).Decode(&m); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if m.Result.Version != echo.Session.Revision() {
+		return errors.New("initialize: server speaks " + m.Result.Version)
+	}
+	return nil
+}

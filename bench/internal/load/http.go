@@ -1,0 +1,195 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+)
+
+// dialTimeout bounds connecting to a server that has said it is ready.
+const dialTimeout = 5 * time.Second
+
+// An HTTP load has a number of connections, each with one call in flight at a
+// time and, in the session era, with a session of its own.
+type HTTP struct {
+	call    Call
+	callers []*caller
+}
+
+// A caller is one connection and its request, prepared once; only the id in
+// it changes.
+type caller struct {
+	call    Call
+	conn    *conn
+	request []byte
+	id      []byte // aliases request
+	calls   int    // since the connection was made
+}
+
+// DialHTTP connects n times to the server at endpoint, opens the sessions if
+// the era has any, and checks one answer on each connection.
+func DialHTTP(endpoint string, n int, call Call) (*HTTP, error) {
+	h := &HTTP{call: call}
+	for range n {
+		c, err := newCaller(endpoint, call)
+		if err != nil {
+			h.Close()
+			return nil, err
+		}
+		h.callers = append(h.callers, c)
+	}
+	return h, nil
+}
+
+func newCaller(endpoint string, call Call) (*caller, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := net.DialTimeout("tcp", u.Host, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{call: call, conn: newConn(nc)}
+	if err := c.ready(u); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// ready opens the session, prepares the request and makes the first call.
+func (c *caller) ready(u *url.URL) error {
+	if err := c.conn.SetDeadline(time.Now().Add(grace)); err != nil {
+		return err
+	}
+	header := "MCP-Protocol-Version: " + c.call.Era.Revision() + "\r\n"
+	if c.call.Era == echo.Modern {
+		header += "Mcp-Method: tools/call\r\nMcp-Name: " + c.call.Tool + "\r\n"
+	} else {
+		session, err := c.conn.openSession(u)
+		if err != nil {
+			return err
+		}
+		header += sessionHeader(session)
+	}
+	body, id := c.call.message()
+	c.request = post(u, header, body)
+	id += len(c.request) - len(body)
+	c.id = c.request[id : id+idDigits]
+	return c.once()
+}
+
+// openSession does the handshake and returns the session's id.
+func (c *conn) openSession(u *url.URL) (string, error) {
+	a, err := c.do(post(u, "", initialize))
+	if err != nil {
+		return "", fmt.Errorf("initialize: %w", err)
+	}
+	if a.status != http.StatusOK {
+		return "", fmt.Errorf("initialize: status %d: %.300q", a.status, a.body)
+	}
+	session := string(headerValue(a.header, "Mcp-Session-Id"))
+	if err := checkInitialized(a.body); err != nil {
+		return "", err
+	}
+	header := "MCP-Protocol-Version: " + echo.Session.Revision() + "\r\n" + sessionHeader(session)
+	a, err = c.do(post(u, header, initialized))
+	if err != nil {
+		return "", fmt.Errorf("initialized: %w", err)
+	}
+	if a.status != http.StatusAccepted {
+		return "", fmt.Errorf("initialized: status %d: %.300q", a.status, a.body)
+	}
+	return session, nil
+}
+
+// sessionHeader is empty for the empty id: a server may do without sessions.
+func sessionHeader(id string) string {
+	if id == "" {
+		return ""
+	}
+	return "Mcp-Session-Id: " + id + "\r\n"
+}
+
+// post returns the bytes of one request; header is more lines of it, or empty.
+func post(u *url.URL, header string, body []byte) []byte {
+	var b bytes.Buffer
+	b.WriteString("POST " + u.Path + " HTTP/1.1\r\nHost: " + u.Host +
+		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" + header +
+		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n")
+	b.Write(body)
+	return b.Bytes()
+}
+
+// once makes one call and looks at the answer.
+func (c *caller) once() error {
+	increment(c.id)
+	a, err := c.conn.do(c.request)
+	if err != nil {
+		return err
+	}
+	if a.status != http.StatusOK {
+		return fmt.Errorf("status %d: %.300q", a.status, a.body)
+	}
+	c.calls++
+	if c.calls%sampleEvery != 1 {
+		return glance(a.body, c.id)
+	}
+	want, check := "application/json", c.call.check
+	if c.call.SSE {
+		want, check = "text/event-stream", c.call.checkStream
+	}
+	if got := headerValue(a.header, "Content-Type"); !bytes.HasPrefix(got, []byte(want)) {
+		return fmt.Errorf("content type %q, want %q", got, want)
+	}
+	return check(a.body, c.id)
+}
+
+// Run implements Load.
+func (h *HTTP) Run(d time.Duration) (Slice, error) {
+	var stop atomic.Bool
+	timer := time.AfterFunc(d, func() { stop.Store(true) })
+	defer timer.Stop()
+	errs := make([]error, len(h.callers))
+	calls := make([]int, len(h.callers))
+	var all sync.WaitGroup
+	begin := time.Now()
+	for i, c := range h.callers {
+		if err := c.conn.SetDeadline(begin.Add(d + grace)); err != nil {
+			return Slice{}, err
+		}
+		all.Go(func() {
+			before := c.calls
+			for done := false; !done; done = errs[i] != nil || stop.Load() {
+				errs[i] = c.once()
+			}
+			calls[i] = c.calls - before
+		})
+	}
+	all.Wait()
+	s := Slice{Wall: time.Since(begin)}
+	for i, err := range errs {
+		if err != nil {
+			return s, fmt.Errorf("connection %d: %w", i, err)
+		}
+		s.Calls += calls[i]
+	}
+	return s, nil
+}
+
+// Close implements Load. Sessions are left to the server.
+func (h *HTTP) Close() error {
+	for _, c := range h.callers {
+		c.conn.Close()
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package load_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// slice is long enough for some calls and short enough for a test.
+const slice = 20 * time.Millisecond
+
+// A fake is a server that answers right, unless wrong says otherwise.
+type fake struct {
+	calls atomic.Int64
+	wrong func(call int64, answer string) string
+}
+
+// respond returns the messages that answer body, the last one being the
+// response; none for a notification.
+func (f *fake) respond(t *testing.T, body []byte) []string {
+	var req struct {
+		ID     json.RawMessage
+		Method string
+		Params struct {
+			Name      string
+			Arguments echo.In
+			Meta      map[string]any `json:"_meta"`
+		}
+	}
+	if err := json.Unmarshal(body, &req); err != nil {
+		t.Errorf("request %q: %v", body, err)
+	}
+	switch req.Method {
+	case "initialize":
+		return []string{fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, req.ID)}
+	case "tools/call":
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[{"type":"text","text":%q}]}}`,
+			req.ID, req.Params.Arguments.Message)
+		if n := f.calls.Add(1); f.wrong != nil {
+			answer = f.wrong(n, answer)
+		}
+		if req.Params.Name == echo.ProgressTool {
+			note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1}}`,
+				req.Params.Meta["progressToken"])
+			return []string{note, answer}
+		}
+		return []string{answer}
+	}
+	return nil
+}
+
+// handler serves f over HTTP; sse has it stream, and flush writes each event,
+// and each half of an answer, as a chunk of its own.
+func (f *fake) handler(t *testing.T, sse, flush bool) http.Handler {
+	var sessions atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		messages := f.respond(t, body)
+		if len(messages) == 0 {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if strings.Contains(string(body), `"initialize"`) {
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", sessions.Add(1)))
+		}
+		for _, m := range messages {
+			if sse {
+				w.Header().Set("Content-Type", "text/event-stream")
+				m = "event: message\ndata: " + m + "\n\n"
+			}
+			io.WriteString(w, m[:len(m)/2])
+			if flush {
+				http.NewResponseController(w).Flush()
+			}
+			io.WriteString(w, m[len(m)/2:])
+		}
+	})
+}
+
+func TestHTTPCountsEveryCall(t *testing.T) {
+	for _, era := range []echo.Era{echo.Modern, echo.Session} {
+		for _, kind := range []struct {
+			name       string
+			call       load.Call
+			sse, flush bool
+		}{
+			{"whole answers", load.Call{Era: era, Tool: echo.Tool}, false, false},
+			{"answers in chunks", load.Call{Era: era, Tool: echo.Tool}, false, true},
+			{"streams", load.Call{Era: era, Tool: echo.Tool, SSE: true}, true, false},
+			{"streams with progress, in chunks", load.Call{Era: era, Tool: echo.ProgressTool, SSE: true}, true, true},
+		} {
+			t.Run(string(era)+"/"+kind.name, func(t *testing.T) {
+				f := new(fake)
+				s := httptest.NewServer(f.handler(t, kind.sse, kind.flush))
+				defer s.Close()
+				const connections = 3
+				h, err := load.DialHTTP(s.URL+"/mcp", connections, kind.call)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer h.Close()
+				got, err := h.Run(slice)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := int(f.calls.Load()) - connections; got.Calls != want || want < connections {
+					t.Errorf("counted %d calls, server saw %d", got.Calls, want)
+				}
+				if got.Wall < slice {
+					t.Errorf("ran for %v, want %v", got.Wall, slice)
+				}
+			})
+		}
+	}
+}
+
+func TestWrongAnswersAreErrors(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		wrong func(call int64, answer string) string
+	}{
+		{"first has another text", func(_ int64, a string) string { return strings.Replace(a, echo.Message, "other", 1) }},
+		{"first has another id", func(_ int64, a string) string { return strings.Replace(a, `"id":1`, `"id":2`, 1) }},
+		{"first is a tool failure", func(_ int64, a string) string { return strings.Replace(a, `"content"`, `"isError":true,"content"`, 1) }},
+		{"first wants input", func(_ int64, a string) string { return strings.Replace(a, "complete", "input_required", 1) }},
+		{"first is cut", func(_ int64, a string) string { return a[:len(a)-1] }},
+		{"a later one has another text", func(n int64, a string) string {
+			if n < 3 {
+				return a
+			}
+			return strings.Replace(a, echo.Message, "other", 1)
+		}},
+		{"a later one has another id", func(n int64, a string) string {
+			if n < 3 {
+				return a
+			}
+			return strings.Replace(a, `"id":1`, `"id":2`, 1)
+		}},
+	} {
+		call := load.Call{Era: echo.Modern, Tool: echo.Tool}
+		t.Run(test.name+"/HTTP", func(t *testing.T) {
+			s := httptest.NewServer((&fake{wrong: test.wrong}).handler(t, false, false))
+			defer s.Close()
+			h, err := load.DialHTTP(s.URL+"/mcp", 1, call)
+			if err == nil {
+				defer h.Close()
+				_, err = h.Run(slice)
+			}
+			if err == nil {
+				t.Error("no error")
+			}
+		})
+		t.Run(test.name+"/stdio", func(t *testing.T) {
+			s, err := newStdio(t, &fake{wrong: test.wrong}, 4, call)
+			if err == nil {
+				defer s.Close()
+				_, err = s.Run(slice)
+			}
+			if err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+// newStdio connects a load to f, which serves a pair of pipes until the load
+// closes its ends of them.
+func newStdio(t *testing.T, f *fake, window int, call load.Call) (*load.Stdio, error) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		defer in.Close()
+		defer out.Close()
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			for _, m := range f.respond(t, lines.Bytes()) {
+				io.WriteString(out, m+"\n")
+			}
+		}
+	}()
+	return load.NewStdio(to, from, window, call)
+}
+
+func TestStdioCountsEveryCall(t *testing.T) {
+	for _, era := range []echo.Era{echo.Modern, echo.Session} {
+		for _, window := range []int{1, 16, 128} {
+			t.Run(fmt.Sprint(era, "/", window), func(t *testing.T) {
+				f := new(fake)
+				s, err := newStdio(t, f, window, load.Call{Era: era, Tool: echo.Tool})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				got, err := s.Run(slice)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := int(f.calls.Load()) - 1; got.Calls != want || want < window {
+					t.Errorf("counted %d calls, server saw %d", got.Calls, want)
+				}
+			})
+		}
+	}
+}
+
+func TestSessionsNeedIDsOfTheirOwn(t *testing.T) {
+	distinct := httptest.NewServer(new(fake).handler(t, false, false))
+	defer distinct.Close()
+	same := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Mcp-Session-Id", "same")
+		new(fake).handler(t, false, false).ServeHTTP(fixedHeader{w}, r)
+	}))
+	defer same.Close()
+	for endpoint, ok := range map[string]bool{distinct.URL: true, same.URL: false} {
+		s, err := load.DialSessions(endpoint + "/mcp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Open(5, time.Minute); (err == nil) != ok {
+			t.Errorf("opening sessions: %v", err)
+		}
+		s.Close()
+	}
+}
+
+// fixedHeader hides the header from whoever writes the answer.
+type fixedHeader struct{ http.ResponseWriter }
+
+func (fixedHeader) Header() http.Header { return http.Header{} }

@@ -1,0 +1,188 @@
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+)
+
+// A Pipe is one end of a pipe to a server's standard input or output. An
+// *os.File is one.
+type Pipe interface {
+	io.ReadWriteCloser
+	SetDeadline(time.Time) error
+}
+
+// A Stdio load keeps a window of calls in flight over one pair of pipes, from
+// one goroutine: it reads what is there and writes as many calls as were
+// answered. Window messages must fit into a pipe both ways, or both sides
+// could wait to write: 64 KiB on Linux, enough for 128 calls.
+type Stdio struct {
+	call     Call
+	window   int
+	to, from Pipe
+	template []byte // one call and its newline
+	at       int    // of the id in template
+	next     int    // id of the next call
+	out      []byte
+	in       []byte       // unread bytes are in[:unread]
+	unread   int          // of an incomplete line
+	open     map[int]bool // ids of the calls in flight
+	answered int          // since the pipes were opened
+	idText   [idDigits]byte
+}
+
+// maxLine bounds a line of a server; those of the benchmark are under 1 KiB,
+// and a window of them should fit.
+const maxLine = 1 << 18
+
+// errEnded tells of a server that left with calls in flight.
+var errEnded = errors.New("server ended")
+
+// NewStdio makes a load of window calls in flight over the two pipes, opens
+// the session if the era has one, and checks the first answer. The load owns
+// the pipes from here on, also if an error comes back.
+func NewStdio(to, from Pipe, window int, call Call) (*Stdio, error) {
+	s := &Stdio{
+		call: call, window: window, to: to, from: from,
+		next: firstID, in: make([]byte, maxLine), open: make(map[int]bool, window),
+	}
+	s.template, s.at = call.message()
+	s.template = append(s.template, '\n')
+	if err := s.ready(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stdio) ready() error {
+	if err := s.setDeadline(time.Now().Add(grace)); err != nil {
+		return err
+	}
+	if s.call.Era == echo.Session {
+		if err := s.openSession(); err != nil {
+			return err
+		}
+	}
+	if err := s.write(1); err != nil {
+		return err
+	}
+	for len(s.open) > 0 {
+		if err := s.read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Stdio) openSession() error {
+	if _, err := s.to.Write(append(bytes.Clone(initialize), '\n')); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	var line []byte
+	for !bytes.HasSuffix(line, []byte("\n")) {
+		n, err := s.from.Read(s.in)
+		if err != nil {
+			return fmt.Errorf("initialize: %w", err)
+		}
+		line = append(line, s.in[:n]...)
+	}
+	if err := checkInitialized(line); err != nil {
+		return err
+	}
+	_, err := s.to.Write(append(bytes.Clone(initialized), '\n'))
+	return err
+}
+
+// Run implements Load.
+func (s *Stdio) Run(d time.Duration) (Slice, error) {
+	begin := time.Now()
+	if err := s.setDeadline(begin.Add(d + grace)); err != nil {
+		return Slice{}, err
+	}
+	before := s.answered
+	for more := true; ; more = time.Since(begin) < d {
+		if more {
+			if err := s.write(s.window - len(s.open)); err != nil {
+				return Slice{}, err
+			}
+		}
+		if len(s.open) == 0 {
+			return Slice{Calls: s.answered - before, Wall: time.Since(begin)}, nil
+		}
+		if err := s.read(); err != nil {
+			return Slice{}, err
+		}
+	}
+}
+
+// write sends n calls at once.
+func (s *Stdio) write(n int) error {
+	s.out = s.out[:0]
+	for range n {
+		begin := len(s.out)
+		s.out = append(s.out, s.template...)
+		strconv.AppendInt(s.out[begin+s.at:begin+s.at], int64(s.next), 10)
+		s.open[s.next] = true
+		s.next++
+	}
+	_, err := s.to.Write(s.out)
+	return err
+}
+
+// read reads once and takes the answers that are complete.
+func (s *Stdio) read() error {
+	n, err := s.from.Read(s.in[s.unread:])
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	if err != nil {
+		return err
+	}
+	rest := s.in[:s.unread+n]
+	for {
+		line, after, found := bytes.Cut(rest, []byte("\n"))
+		if !found {
+			break
+		}
+		if err := s.take(line); err != nil {
+			return err
+		}
+		rest = after
+	}
+	if len(rest) == len(s.in) {
+		return errLargeAnswer
+	}
+	s.unread = copy(s.in, rest)
+	return nil
+}
+
+// take matches one answer with a call in flight.
+func (s *Stdio) take(line []byte) error {
+	id, ok := answerID(line)
+	if !ok || !s.open[id] {
+		return fmt.Errorf("no call in flight has this answer: %.300q", line)
+	}
+	delete(s.open, id)
+	s.answered++
+	text := strconv.AppendInt(s.idText[:0], int64(id), 10)
+	if s.answered%sampleEvery != 1 {
+		return glance(line, text)
+	}
+	return s.call.check(line, text)
+}
+
+func (s *Stdio) setDeadline(t time.Time) error {
+	return errors.Join(s.to.SetDeadline(t), s.from.SetDeadline(t))
+}
+
+// Close implements Load. A server on stdio ends when its input does.
+func (s *Stdio) Close() error {
+	return errors.Join(s.to.Close(), s.from.Close())
+}

@@ -1,0 +1,140 @@
+// Command bench compares MCP servers: this project's, those of other SDKs, and
+// bare handlers that show the limit, all in one interleaved run. It writes a
+// report in Markdown to standard output. Run it in the module's directory:
+//
+//	go run . [-quick] [-servers limit,patchbay,…] [-workloads modern-json,…]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// settings are the command line.
+type settings struct {
+	quick              bool
+	servers, workloads string
+	rounds             int
+	slice              time.Duration
+}
+
+const (
+	// defaultRounds and defaultSlice are long enough for medians that repeat
+	// within a few percent on a quiet machine.
+	defaultRounds = 5
+	defaultSlice  = 2 * time.Second
+	// quickRounds and quickSlice fit every workload but the largest into a
+	// minute.
+	quickRounds = 3
+	quickSlice  = 150 * time.Millisecond
+	// slack is what a run may take, besides twice what is expected of it.
+	slack = 2 * time.Minute
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("bench: ")
+	var set settings
+	flag.BoolVar(&set.quick, "quick", false, "short slices and no table of 10,000 sessions: a check, not a measurement")
+	flag.StringVar(&set.servers, "servers", "", "comma-separated servers (default: all but optional ones)")
+	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
+	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload")
+	flag.DurationVar(&set.slice, "slice", 0, "time for each server in a round")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, set); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, set settings) error {
+	servers, err := pick(catalogueServers(), set.servers,
+		func(s server) string { return s.name },
+		func(s server) bool { return !s.optional })
+	if err != nil {
+		return fmt.Errorf("servers: %w", err)
+	}
+	workloads, err := pick(catalogueWorkloads(), set.workloads,
+		func(w workload) string { return w.name },
+		func(w workload) bool { return !set.quick || w.idle < manySessions })
+	if err != nil {
+		return fmt.Errorf("workloads: %w", err)
+	}
+	bin, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(bin)
+	log.Print("building servers")
+	if err := build(ctx, bin, servers); err != nil {
+		return err
+	}
+	b := &bench{servers: servers, bin: bin, pins: pin()}
+	b.rounds, b.slice = set.pace()
+	expected := b.expected(workloads)
+	log.Printf("%d servers, %d workloads, about %v", len(servers), len(workloads), expected.Round(time.Second))
+	ctx, cancel := context.WithTimeout(ctx, 2*expected+slack)
+	defer cancel()
+	writeHead(out, b, environment())
+	for _, w := range workloads {
+		log.Print(w.name)
+		err := b.report(ctx, out, w)
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // servers that were killed are not news
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report measures one workload and writes its table.
+func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
+	if w.idle > 0 {
+		all, err := b.measureIdle(ctx, w)
+		if err != nil {
+			return err
+		}
+		writeIdle(out, w, all)
+		return nil
+	}
+	subjects, err := b.measure(ctx, w)
+	if err != nil {
+		return err
+	}
+	writeCalls(out, w, subjects)
+	return nil
+}
+
+// pace returns the rounds and the slice; what is given wins.
+func (set settings) pace() (rounds int, slice time.Duration) {
+	rounds, slice = defaultRounds, defaultSlice
+	if set.quick {
+		rounds, slice = quickRounds, quickSlice
+	}
+	if set.rounds > 0 {
+		rounds = set.rounds
+	}
+	if set.slice > 0 {
+		slice = set.slice
+	}
+	return rounds, slice
+}
+
+// environment names the toolchain and the machine.
+func environment() string {
+	return strings.Join([]string{
+		runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH,
+		fmt.Sprintf("%d cores", runtime.NumCPU()),
+	}, ", ")
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// writeHead opens the report with what a reader must know to judge it.
+func writeHead(out io.Writer, b *bench, environment string) {
+	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %d rounds of %v a server, interleaved; medians.\n",
+		environment, b.pins, b.rounds, b.slice)
+}
+
+// writeCalls writes the table of one workload.
+func writeCalls(out io.Writer, w workload, subjects []*subject) {
+	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
+	columns := []string{"server", "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
+	var against []*subject
+	for _, name := range references() {
+		if i := slices.IndexFunc(subjects, func(s *subject) bool { return s.server.name == name }); i >= 0 {
+			against = append(against, subjects[i])
+			columns = append(columns, "CPU ÷ "+name)
+		}
+	}
+	writeRow(out, columns)
+	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
+	note := false
+	for _, s := range subjects {
+		name := s.server.name
+		if s.call.Tool != w.call.Tool {
+			name, note = name+" ¹", true
+		}
+		row := []string{
+			name,
+			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.rate })),
+			fmt.Sprintf("%.0f%%", s.median(func(f figures) float64 { return 100 * f.busy })),
+			fmt.Sprintf("%.1f", s.median(func(f figures) float64 { return f.cpu.Seconds() * 1e6 })),
+			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.allocs })),
+			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.bytes })),
+		}
+		for _, other := range against {
+			row = append(row, fmt.Sprintf("%.2f", s.ratio(other)))
+		}
+		writeRow(out, row)
+	}
+	if note {
+		fmt.Fprint(out, "\n¹ streams only when something precedes the result: one progress note and the answer, two events against one.\n")
+	}
+}
+
+// median is the median of one figure over the rounds.
+func (s *subject) median(figure func(figures) float64) float64 {
+	var all []float64
+	for _, f := range s.rounds {
+		all = append(all, figure(f))
+	}
+	return median(all)
+}
+
+// ratio compares CPU per call round by round and takes the median, so that a
+// drift of the machine cancels out. It is zero where CPU is not known.
+func (s *subject) ratio(other *subject) float64 {
+	var all []float64
+	for i, f := range s.rounds {
+		if o := other.rounds[i].cpu; o > 0 {
+			all = append(all, float64(f.cpu)/float64(o))
+		}
+	}
+	return median(all)
+}
+
+// median returns the middle of the values, zero if there is none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	mid := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[mid]
+	}
+	return (values[mid-1] + values[mid]) / 2
+}
+
+// writeIdle writes the table of idle sessions.
+func writeIdle(out io.Writer, w workload, all []holding) {
+	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
+	writeRow(out, []string{"server", "heap bytes/session", "stack bytes/session", "goroutines/session"})
+	writeRow(out, []string{"---", "---:", "---:", "---:"})
+	for _, h := range all {
+		writeRow(out, []string{
+			h.server,
+			fmt.Sprintf("%.0f", h.heap),
+			fmt.Sprintf("%.0f", h.stack),
+			fmt.Sprintf("%.2f", h.goroutines),
+		})
+	}
+}
+
+func writeRow(out io.Writer, cells []string) {
+	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// expected is about how long the workloads take, builds left out.
+func (b *bench) expected(workloads []workload) time.Duration {
+	const (
+		starting = 150 * time.Millisecond // a server, with its connections
+		holding  = 10 * time.Second       // a server with many sessions
+	)
+	var total time.Duration
+	for _, w := range workloads {
+		for _, s := range b.servers {
+			switch {
+			case !w.suits(s):
+			case w.idle > 0:
+				total += starting + holding*time.Duration(w.idle)/manySessions
+			default:
+				total += starting + b.slice/2 + b.slice*time.Duration(b.rounds)
+			}
+		}
+	}
+	return total
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// A bench holds what all workloads of one run share.
+type bench struct {
+	servers []server
+	bin     string // directory of the built servers
+	pins    pinning
+	rounds  int
+	slice   time.Duration
+}
+
+// A subject is one server while it is measured.
+type subject struct {
+	server server
+	call   load.Call
+	proc   *process
+	load   load.Load
+	rounds []figures
+}
+
+// figures are what one slice came to.
+type figures struct {
+	rate   float64       // calls per second
+	busy   float64       // share of one core the server used
+	cpu    time.Duration // of the server, per call
+	allocs float64       // per call
+	bytes  float64       // per call
+}
+
+// start runs the program of s for w.
+func (b *bench) start(ctx context.Context, s server, w workload) (*process, error) {
+	command := append([]string{filepath.Join(b.bin, s.dir)}, w.serverArgs()...)
+	return start(ctx, s.name, b.pins.argv(append(command, s.args...)...), w.stdio)
+}
+
+// measure runs one workload: every server is up for all of it, and in each
+// round each of them is loaded for one slice, in an order that moves on from
+// round to round. So whatever disturbs the machine disturbs all of them.
+func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
+	var subjects []*subject
+	defer func() {
+		for _, s := range subjects {
+			s.stop()
+		}
+	}()
+	for _, s := range b.servers {
+		sub, err := b.open(ctx, s, w)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
+		}
+		subjects = append(subjects, sub)
+	}
+	for _, s := range subjects {
+		if _, err := s.load.Run(b.slice / 2); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", w.name, s.server.name, err)
+		}
+	}
+	for round := range b.rounds {
+		for i := range subjects {
+			s := subjects[(i+round)%len(subjects)]
+			f, err := s.run(b.slice)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", w.name, s.server.name, err)
+			}
+			s.rounds = append(s.rounds, f)
+		}
+	}
+	return subjects, nil
+}
+
+// open starts a server and connects a load to it.
+func (b *bench) open(ctx context.Context, s server, w workload) (*subject, error) {
+	proc, err := b.start(ctx, s, w)
+	if err != nil {
+		return nil, err
+	}
+	sub := &subject{server: s, call: w.callOf(s), proc: proc}
+	if w.stdio {
+		sub.load, err = load.NewStdio(proc.in, proc.out, w.width, sub.call)
+	} else {
+		sub.load, err = load.DialHTTP(proc.url, w.width, sub.call)
+	}
+	if err != nil {
+		proc.stop()
+		return nil, err
+	}
+	return sub, nil
+}
+
+// run loads the server for one slice between two readings of its meter.
+func (s *subject) run(d time.Duration) (figures, error) {
+	before, err := s.proc.meter.Read()
+	if err != nil {
+		return figures{}, err
+	}
+	slice, err := s.load.Run(d)
+	if err != nil {
+		return figures{}, err
+	}
+	after, err := s.proc.meter.Read()
+	if err != nil {
+		return figures{}, err
+	}
+	calls := float64(slice.Calls)
+	cpu := after.CPU - before.CPU
+	return figures{
+		rate:   calls / slice.Wall.Seconds(),
+		busy:   cpu.Seconds() / slice.Wall.Seconds(),
+		cpu:    cpu / time.Duration(slice.Calls),
+		allocs: float64(after.Mallocs-before.Mallocs) / calls,
+		bytes:  float64(after.Bytes-before.Bytes) / calls,
+	}, nil
+}
+
+func (s *subject) stop() {
+	s.load.Close()
+	s.proc.stop()
+}

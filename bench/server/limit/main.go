@@ -1,0 +1,170 @@
+// Command limit is the floor of the benchmark: bare net/http, and a bare loop
+// over standard input, which write a canned answer around the id of the
+// request. Nothing is parsed, nothing is checked: no server can be cheaper on
+// the same standard library.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+)
+
+const (
+	opening      = `{"jsonrpc":"2.0","id":`
+	content      = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
+	info         = `{"name":"limit","version":"1.0.0"}`
+	modernCall   = `,"result":{"resultType":"complete",` + content + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + info + `}}}`
+	sessionCall  = `,"result":{` + content + `}}`
+	initialized  = `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":` + info + `}}`
+	progressNote = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` + echo.ProgressToken + `","progress":1,"total":1}}`
+
+	eventOpening = "event: message\ndata: "
+	eventClosing = "\n\n"
+)
+
+func main() {
+	rig.Main(rig.Program{
+		HTTP: func(opts rig.Options) http.Handler {
+			h := &handler{result: callResult(opts.Era)}
+			if opts.SSE {
+				return http.HandlerFunc(h.serveSSE)
+			}
+			return http.HandlerFunc(h.serveJSON)
+		},
+		Stdio: func(opts rig.Options) error {
+			return serveLines(os.Stdin, os.Stdout, callResult(opts.Era))
+		},
+	})
+}
+
+func callResult(e echo.Era) string {
+	if e == echo.Modern {
+		return modernCall
+	}
+	return sessionCall
+}
+
+// A handler answers calls with one result.
+type handler struct{ result string }
+
+// maxBody is well above any request of the load.
+const maxBody = 4096
+
+// A buffer holds one request and the answer to it.
+type buffer struct {
+	in  [maxBody]byte
+	out []byte
+}
+
+var buffers = sync.Pool{New: func() any { return &buffer{out: make([]byte, 0, maxBody)} }}
+
+func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
+	b := buffers.Get().(*buffer)
+	defer buffers.Put(b)
+	body, ok := b.read(w, r)
+	if !ok || !h.admit(w, body) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	b.out = appendAnswer(b.out[:0], body, h.result)
+	w.Write(b.out)
+}
+
+func (h *handler) serveSSE(w http.ResponseWriter, r *http.Request) {
+	b := buffers.Get().(*buffer)
+	defer buffers.Put(b)
+	body, ok := b.read(w, r)
+	if !ok || !h.admit(w, body) {
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	if bytes.Contains(body, []byte(`"`+echo.ProgressTool+`"`)) {
+		io.WriteString(w, eventOpening+progressNote+eventClosing)
+		w.(http.Flusher).Flush()
+	}
+	b.out = append(b.out[:0], eventOpening...)
+	b.out = appendAnswer(b.out, body, h.result)
+	b.out = append(b.out, eventClosing...)
+	w.Write(b.out)
+}
+
+// admit takes the two messages that open a session. It reports whether body
+// is left to be answered.
+func (h *handler) admit(w http.ResponseWriter, body []byte) bool {
+	switch string(method(body)) {
+	case "initialize":
+		w.Header().Set("Mcp-Session-Id", "limit")
+	case "notifications/initialized":
+		w.WriteHeader(http.StatusAccepted)
+		return false
+	}
+	return true
+}
+
+func (b *buffer) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if r.ContentLength <= 0 || r.ContentLength > maxBody {
+		http.Error(w, "bad length", http.StatusBadRequest)
+		return nil, false
+	}
+	body := b.in[:r.ContentLength]
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		http.Error(w, "bad body", http.StatusBadRequest)
+		return nil, false
+	}
+	return body, true
+}
+
+// serveLines answers each line of in. It writes what it has once no further
+// line is waiting, so a burst costs one read and one write.
+func serveLines(in io.Reader, out io.Writer, result string) error {
+	r := bufio.NewReaderSize(in, 1<<16)
+	w := bufio.NewWriterSize(out, 1<<16)
+	var answer []byte
+	for {
+		line, err := r.ReadSlice('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if string(method(line)) != "notifications/initialized" {
+			answer = append(appendAnswer(answer[:0], line, result), '\n')
+			w.Write(answer)
+		}
+		if r.Buffered() == 0 {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// appendAnswer appends the canned answer to the request in body.
+func appendAnswer(dst, body []byte, result string) []byte {
+	if string(method(body)) == "initialize" {
+		result = initialized
+	}
+	dst = append(dst, opening...)
+	dst = append(dst, id(body)...)
+	return append(dst, result...)
+}
+
+func id(body []byte) []byte {
+	_, after, _ := bytes.Cut(body, []byte(`"id":`))
+	return after[:max(0, bytes.IndexByte(after, ','))]
+}
+
+func method(body []byte) []byte {
+	_, after, _ := bytes.Cut(body, []byte(`"method":"`))
+	return after[:max(0, bytes.IndexByte(after, '"'))]
+}
