@@ -107,7 +107,11 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 	if reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]()) {
 		return contentResult[Out], nil
 	}
-	return structured[Out], b.inferOutput(reflect.TypeFor[Out]())
+	if err := b.inferOutput(reflect.TypeFor[Out]()); err != nil {
+		return nil, err
+	}
+	declared := b.entry.output
+	return func(v Out) (*ToolResult, error) { return structured(v, declared) }, nil
 }
 
 // contentResult makes a result of one piece of content.
@@ -133,13 +137,17 @@ func (b *boundTool) inferOutput(out reflect.Type) error {
 	return nil
 }
 
-// structured makes a result of a value: for programs, and as text for everyone else.
+// structured makes a result of a value: for programs, and as text for everyone else. Optional parts that are nil are left
+// out, as the schema that was derived from the type has them; nil for none.
 //
 // Spec: server/tools, Structured Content.
-func structured[Out any](v Out) (*ToolResult, error) {
+func structured(v any, derived *schema.Schema) (*ToolResult, error) {
 	raw, err := schema.Encode(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode the tool's result: %w", err)
+	}
+	if derived != nil {
+		raw = derived.DropNulls(raw)
 	}
 	return &ToolResult{
 		Content:           []Content{Text(string(raw))},

@@ -151,7 +151,8 @@ func (s *Server) callTool(ctx context.Context, c *call, p targetParams) (Result,
 	if args == nil {
 		args = stdjson.RawMessage("{}")
 	}
-	args = e.extra.input.ApplyDefaults(args)
+	// Models say null for what they leave out.
+	args = e.extra.input.ApplyDefaults(e.extra.input.DropNulls(args))
 	if err := e.extra.input.Validate(args); err != nil {
 		return badArguments(c, err)
 	}

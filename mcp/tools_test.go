@@ -213,6 +213,21 @@ func TestTOOL11_WrongArgumentsAreTheModelsToMend(t *testing.T) {
 	})
 }
 
+func TestTOOL15_OptionalPartsAreLeftOutWhenNil(t *testing.T) {
+	type part struct {
+		Note *string `json:"note,omitempty"`
+		Size *int    `json:"size"`
+	}
+	s := mcp.NewServer("test", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in part) (part, error) { return in, nil })
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		res := callTool(t, c, "echo", map[string]any{"note": nil, "size": nil})
+		if res.IsError || res.Content[0].Text != "{}" {
+			t.Errorf("got %+v, want an empty object", res)
+		}
+	})
+}
+
 func TestTOOL09_UnknownToolIsInvalidParams(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)

@@ -1,0 +1,310 @@
+package mcphttp_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// everyMethod sends a request that is in order, but for the headers, with each HTTP method, and gives the answers. A GET
+// is one that resumes nothing, so that it does not last.
+func everyMethod(f *fixture, headers ...string) map[string]answer {
+	body, modernHeaders := modernCall("tools/call", `"name":"echo"`)
+	return map[string]answer{
+		http.MethodPost:    f.do(http.MethodPost, body, append(modernHeaders, headers...)...),
+		http.MethodGet:     f.do(http.MethodGet, "", append([]string{"Mcp-Session-Id: x"}, headers...)...),
+		http.MethodDelete:  f.do(http.MethodDelete, "", append([]string{"Mcp-Session-Id: x"}, headers...)...),
+		http.MethodOptions: f.do(http.MethodOptions, "", headers...),
+	}
+}
+
+// passes says what a request gets that the guard lets in.
+var passes = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404, http.MethodOptions: 204}
+
+func TestHTTP01_02_Origin(t *testing.T) {
+	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com", "http://localhost:6274"}})
+	for _, test := range []struct {
+		origin, site string
+		allowed      bool
+	}{
+		{"", "", true},
+		{"http://localhost:8765", "", true},
+		{"https://localhost:8765", "", true}, // a proxy took the encryption off
+		{"https://app.example.com", "cross-site", true},
+		{"http://localhost:6274", "same-site", true},
+		{"", "same-origin", true},
+		{"", "none", true},
+
+		{"null", "", false},
+		{"http://evil.example", "", false},
+		{"http://localhost", "", false},
+		{"http://localhost:8766", "", false},
+		{"http://LOCALHOST:8765", "", false},
+		{"http://localhost:8765/", "", false},
+		{"ftp://localhost:8765", "", false},
+		{"http://app.example.com", "", false},
+		{"https://app.example.com:443", "", false},
+		{"https://app.example.com.evil.example", "", false},
+		{"https://evil.example/https://app.example.com", "", false},
+		{"https://app.example.com ", "same-origin", true}, // the space is no part of the value
+		{"", "cross-site", false},
+		{"", "same-site", false},
+		{"", "something-new", false},
+	} {
+		var headers []string
+		if test.origin != "" {
+			headers = append(headers, "Origin: "+test.origin)
+		}
+		if test.site != "" {
+			headers = append(headers, "Sec-Fetch-Site: "+test.site)
+		}
+		for method, got := range everyMethod(f, headers...) {
+			want := 403
+			if test.allowed {
+				want = passes[method]
+			}
+			if got.status != want {
+				t.Errorf("%s from %q (%s): got %d %s, want %d", method, test.origin, test.site, got.status, got.body, want)
+			}
+			if want == 403 && (got.code() != mcp.CodeInvalidRequest || strings.Contains(got.body, `"id"`) || !strings.Contains(got.body, "AllowedOrigins")) {
+				t.Errorf("HTTP02: got %s, want an error without id that names the option", got.body)
+			}
+		}
+	}
+}
+
+func TestHTTP03_Host(t *testing.T) {
+	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}
+	public := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
+	unix := &net.UnixAddr{Name: "/run/mcp.sock", Net: "unix"}
+	listed := &mcphttp.Options{AllowedHosts: []string{"mcp.example.com", "exact.example.com:8443"}}
+	for _, test := range []struct {
+		addr    net.Addr
+		opts    *mcphttp.Options
+		host    string
+		allowed bool
+	}{
+		{loopback, nil, "localhost", true},
+		{loopback, nil, "localhost:1", true},
+		{loopback, nil, "LocalHost:65535", true},
+		{loopback, nil, "127.0.0.1:8080", true},
+		{loopback, nil, "[::1]:8080", true},
+		{loopback, nil, "[::1]", true},
+		{&net.TCPAddr{IP: net.IPv6loopback}, nil, "127.0.0.1", true},
+		{loopback, nil, "evil.example", false},
+		{loopback, nil, "evil.example:8765", false},
+		{&net.TCPAddr{IP: net.IPv6loopback}, nil, "evil.example", false},
+		{loopback, nil, "localhost.evil.example", false},
+		{loopback, nil, "localhost.", false},
+		{loopback, nil, "127.0.0.1.evil.example", false},
+		{loopback, nil, "192.0.2.1", false},
+		{loopback, nil, "0.0.0.0", false},
+		{loopback, nil, "::1", false},
+		{loopback, nil, "localhost:x", false},
+		{loopback, &mcphttp.Options{InsecureAnyHost: true}, "evil.example", true},
+		{public, nil, "anything.example", true},
+		{unix, nil, "anything.example", true},
+
+		{loopback, listed, "localhost", true},
+		{loopback, listed, "mcp.example.com", true},
+		{loopback, listed, "MCP.example.com:443", true},
+		{loopback, listed, "exact.example.com:8443", true},
+		{loopback, listed, "exact.example.com", false},
+		{loopback, listed, "exact.example.com:8444", false},
+		{public, listed, "mcp.example.com", true},
+		{public, listed, "localhost", false},
+		{public, listed, "192.0.2.1", false},
+	} {
+		f := start(t, newTestCore(), test.opts, test.addr)
+		for method, got := range everyMethod(f, "Host: "+test.host) {
+			want := 403
+			if test.allowed {
+				want = passes[method]
+			}
+			if got.status != want {
+				t.Errorf("%s to %s as %q: got %d %s, want %d", method, test.addr, test.host, got.status, got.body, want)
+			}
+			if want == 403 && !strings.Contains(got.body, "AllowedHosts") {
+				t.Errorf("got %s, want an error that names the option", got.body)
+			}
+		}
+	}
+}
+
+func TestR731_RefusalIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	f := start(t, newTestCore(), &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	f.do(http.MethodPost, "{}", "Origin: http://evil.example")
+	if !strings.Contains(log.String(), "origin=http://evil.example") {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+func TestR731_InsecureAnyOrigin(t *testing.T) {
+	f := start(t, newTestCore(), &mcphttp.Options{InsecureAnyOrigin: true})
+	for method, got := range everyMethod(f, "Origin: http://evil.example") {
+		if got.status != passes[method] || got.header.Get("Access-Control-Allow-Origin") != "http://evil.example" {
+			t.Errorf("%s: got %d %s", method, got.status, got.header)
+		}
+	}
+}
+
+func TestR732_DecidingHeadersStandOnce(t *testing.T) {
+	f := start(t, newTestCore(), nil)
+	body, headers := modernCall("tools/call", `"name":"echo"`)
+	for _, name := range []string{"Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region",
+		"Authorization", "Last-Event-ID", "Content-Type", "Content-Encoding", "Origin", "Sec-Fetch-Site"} {
+		r := f.request(t.Context(), http.MethodPost, body, headers...)
+		value := r.Header.Get(name)
+		r.Header[http.CanonicalHeaderKey(name)] = []string{value, value}
+		if resp := f.open(r); resp.StatusCode != 400 {
+			t.Errorf("%s: got %d, want 400", name, resp.StatusCode)
+		}
+	}
+	if got := f.do(http.MethodPost, body, append(headers, "X-Other: 1", "X-Other: 2")...); got.status != 200 {
+		t.Errorf("another header: got %d", got.status)
+	}
+}
+
+func TestR72_HeaderBlock(t *testing.T) {
+	body, headers := modernCall("tools/call", `"name":"echo"`)
+	for _, test := range []struct {
+		name  string
+		opts  mcphttp.Options
+		extra func(n int) []string
+	}{
+		{"lines", mcphttp.Options{MaxHeaderLines: 50}, func(n int) (all []string) {
+			for i := range 50 - 8 + n { // five of ours, and those of net/http: User-Agent, Content-Length, Accept-Encoding
+				all = append(all, fmt.Sprintf("X-%d: 1", i))
+			}
+			return all
+		}},
+		{"bytes", mcphttp.Options{MaxHeaderBytes: 4096}, func(n int) []string {
+			return []string{"X-Large: " + strings.Repeat("x", 4096-343+n)}
+		}},
+	} {
+		f := start(t, newTestCore(), &test.opts)
+		if got := f.do(http.MethodPost, body, append(headers, test.extra(0)...)...); got.status != 200 {
+			t.Errorf("%s: at the limit: got %d %s", test.name, got.status, got.body)
+		}
+		if got := f.do(http.MethodPost, body, append(headers, test.extra(1)...)...); got.status != 431 {
+			t.Errorf("%s: over the limit: got %d", test.name, got.status)
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com"}})
+	const origin = "Origin: https://app.example.com"
+	got := f.do(http.MethodOptions, "", origin, "Access-Control-Request-Method: POST",
+		"Access-Control-Request-Headers: content-type,mcp-protocol-version, mcp-param-region,x-evil")
+	for name, want := range map[string]string{
+		"Access-Control-Allow-Origin":  "https://app.example.com",
+		"Access-Control-Allow-Methods": "POST, GET, DELETE",
+		"Access-Control-Allow-Headers": "content-type, mcp-protocol-version, mcp-param-region",
+		"Access-Control-Max-Age":       "600",
+		"Vary":                         "Origin",
+	} {
+		if got.status != 204 || got.header.Get(name) != want {
+			t.Errorf("preflight: got %d, %s: %q, want %q", got.status, name, got.header.Get(name), want)
+		}
+	}
+	answer := f.do(http.MethodPost, initializeBody(november2025), origin)
+	if answer.status != 200 || answer.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
+		!strings.Contains(answer.header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id") {
+		t.Errorf("got %d %s", answer.status, answer.header)
+	}
+	if plain := f.do(http.MethodOptions, ""); plain.status != 204 || plain.header.Get("Allow") == "" ||
+		plain.header.Get("Access-Control-Allow-Origin") != "" || plain.header.Get("Vary") != "Origin" {
+		t.Errorf("OPTIONS without an origin: got %d %s", plain.status, plain.header)
+	}
+	foreign := f.do(http.MethodOptions, "", "Origin: https://evil.example", "Access-Control-Request-Method: POST")
+	if foreign.status != 403 || foreign.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a preflight from elsewhere: got %d %s", foreign.status, foreign.header)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, opts := range map[string]mcphttp.Options{
+		"origin with a path":   {AllowedOrigins: []string{"https://app.example.com/"}},
+		"origin in upper case": {AllowedOrigins: []string{"https://App.example.com"}},
+		"any origin":           {AllowedOrigins: []string{"*"}},
+		"null origin":          {AllowedOrigins: []string{"null"}},
+		"host with a scheme":   {AllowedHosts: []string{"https://mcp.example.com"}},
+		"empty host":           {AllowedHosts: []string{""}},
+		"negative body":        {MaxBody: -1},
+		"negative sessions":    {Sessions: mcphttp.SessionOptions{Max: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("the options were taken")
+				}
+			}()
+			mcphttp.NewHandler(newTestCore(), &opts)
+		})
+	}
+}
+
+func FuzzOrigin(f *testing.F) {
+	for _, seed := range []string{"http://localhost:8765", "https://localhost:8765", "null", "", "http://localhost:8765@evil",
+		"http://evil#localhost:8765", "http://localhost:8765\x00", "http:///localhost:8765", "HTTP://localhost:8765"} {
+		f.Add(seed, "localhost:8765", false)
+		f.Add(seed, "localhost:8765", true)
+	}
+	f.Add("http://example.com", "example.com:80", false)
+	f.Fuzz(func(t *testing.T, origin, host string, encrypted bool) {
+		r := &http.Request{Host: host}
+		if encrypted {
+			r.TLS = &tls.ConnectionState{}
+		}
+		if !mcphttp.IsSameOrigin(origin, r) {
+			return
+		}
+		// What is taken is exactly a scheme and the host that was asked, but for a default port.
+		name, _ := strings.CutSuffix(strings.TrimSuffix(host, ":80"), ":443")
+		if origin != "http://"+host && origin != "https://"+host && origin != "http://"+name && origin != "https://"+name || host == "" {
+			t.Errorf("%q is taken for %q", origin, host)
+		}
+		if encrypted && strings.HasPrefix(origin, "http:") {
+			t.Errorf("%q is taken on an encrypted connection", origin)
+		}
+		if u, err := url.Parse(origin); err == nil && u.Host != host && u.Host != name {
+			t.Errorf("%q is taken for %q, but its host is %q", origin, host, u.Host)
+		}
+	})
+}
+
+func FuzzHost(f *testing.F) {
+	for _, seed := range []string{"localhost", "localhost:80", "[::1]:80", "[::1]", "::1", "127.0.0.1", "127.1", "0x7f.1", "[::1%lo]",
+		"[::ffff:127.0.0.1]", "localhost:", "localhost:99999", "localhost:80:80", "evil.example", "ſocalhost", "localhoſt", "[localhost]"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		name, port, ok := mcphttp.SplitHost(host)
+		if !ok {
+			return
+		}
+		if joined := name + ":" + port; port != "" && joined != host && "["+name+"]:"+port != host {
+			t.Errorf("%q comes apart as %q and %q", host, name, port)
+		}
+		if !mcphttp.IsLoopbackName(name) {
+			return
+		}
+		ip, err := netip.ParseAddr(name)
+		isASCII := strings.IndexFunc(name, func(c rune) bool { return c > 127 }) < 0
+		if !(err == nil && ip.IsLoopback() || isASCII && strings.EqualFold(name, "localhost")) {
+			t.Errorf("%q is taken for this machine", name)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package mcphttp_test
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+func TestContentType(t *testing.T) {
+	f := start(t, newTestCore(), nil)
+	body, headers := modernCall("tools/call", `"name":"echo"`)
+	for _, test := range []struct {
+		header string
+		status int
+	}{
+		{"Content-Type: application/json", 200},
+		{"Content-Type: Application/JSON", 200},
+		{"Content-Type: application/json; charset=utf-8", 200},
+		{"Content-Type: application/json;charset=\"UTF-8\"", 200},
+		{"Content-Type: ", 415},
+		{"Content-Type: text/plain", 415},
+		{"Content-Type: text/plain; application/json", 415},
+		{"Content-Type: application/jsonx", 415},
+		{"Content-Type: application/json, text/plain", 415},
+		{"Content-Type: application/json; charset=utf-16", 415},
+		{"Content-Type: application/x-www-form-urlencoded", 415},
+		{"Content-Type: multipart/form-data; boundary=x", 415},
+		{"Content-Encoding: identity", 200},
+		{"Content-Encoding: gzip", 415},
+		{"Content-Encoding: identity, gzip", 415},
+	} {
+		got := f.do(http.MethodPost, body, append(headers, test.header)...)
+		if got.status != test.status || test.status == 415 && got.code() != mcp.CodeInvalidRequest {
+			t.Errorf("%s: got %d %s, want %d", test.header, got.status, got.body, test.status)
+		}
+	}
+}
+
+func TestHTTP08_Accept(t *testing.T) {
+	f := start(t, newTestCore(), nil)
+	body, headers := modernCall("tools/call", `"name":"echo"`)
+	for _, test := range []struct {
+		accept string
+		status int
+	}{
+		{"application/json, text/event-stream", 200},
+		{"text/event-stream,application/json", 200},
+		{"text/event-stream;q=0.5, application/json;q=0.9", 200},
+		{"*/*", 200},
+		{"application/*, text/*", 200},
+		{"", 200},
+		{`text/plain;x="a,b", application/json, text/event-stream`, 200},
+		{"application/json", 406},
+		{"text/event-stream", 406},
+		{"application/json;q=0, */*", 406},
+		{"application/json;q=0.000, */*", 406},
+		{"text/html", 406},
+		{"nonsense", 406},
+		{strings.Repeat("text/plain,", 32) + "*/*", 406},
+	} {
+		got := f.do(http.MethodPost, body, append(headers, "Accept: "+test.accept)...)
+		if got.status != test.status {
+			t.Errorf("%q: got %d %s, want %d", test.accept, got.status, got.body, test.status)
+		}
+	}
+}
+
+func TestR72_Body(t *testing.T) {
+	f := start(t, newTestCore(), &mcphttp.Options{MaxBody: 1000})
+	pad := func(n int) (string, []string) {
+		body, headers := modernCall("tools/call", `"name":"echo"`)
+		return body + strings.Repeat(" ", n-len(body)), headers
+	}
+	for _, chunked := range []bool{false, true} {
+		for n, want := range map[int]int{1000: 200, 1001: 413, 5000: 413} {
+			body, headers := pad(n)
+			r := f.request(t.Context(), http.MethodPost, body, headers...)
+			if chunked {
+				r.ContentLength = -1
+			}
+			resp := f.open(r)
+			if resp.StatusCode != want || want == 413 && !resp.Close {
+				t.Errorf("%d bytes, chunked %t: got %d, closed %t; want %d", n, chunked, resp.StatusCode, resp.Close, want)
+			}
+		}
+	}
+}
+
+func TestR72_BodyTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), nil)
+		conn, err := f.listener.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		begin := time.Now()
+		go conn.Write([]byte("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))
+		buf := make([]byte, 1000)
+		n, err := conn.Read(buf)
+		if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "HTTP/1.1 408") || !strings.Contains(got, "Connection: close") {
+			t.Errorf("got %q, %v; want 408", got, err)
+		}
+		if got := time.Since(begin); got != 30*time.Second {
+			t.Errorf("it took %v, want 30s", got)
+		}
+	})
+}
+
+// A body that came in time leaves no deadline behind: the call may take longer.
+func TestBodyTimeoutDoesNotEndTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := start(t, core, nil)
+		done := make(chan answer)
+		go func() { done <- f.modern("tools/call", `"name":"wait"`) }()
+		<-core.started
+		time.Sleep(time.Hour)
+		core.proceed <- struct{}{}
+		if got := <-done; got.status != 200 || !strings.Contains(got.body, "done") {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+	})
+}
+
+// A client that does not read its answer does not hold the server.
+func TestR72_UnreadAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), nil)
+		conn, err := f.listener.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		body, headers := modernCall("tools/call", `"name":"echo"`)
+		go f.request(t.Context(), http.MethodPost, body, headers...).Write(conn)
+		synctest.Wait()
+		begin := time.Now()
+		if err := f.handler.Shutdown(t.Context()); err != nil { // waits for the call
+			t.Error(err)
+		}
+		if got := time.Since(begin); got != 30*time.Second {
+			t.Errorf("the answer was given up after %v, want 30s", got)
+		}
+	})
+}
+
+func FuzzMediaType(f *testing.F) {
+	for _, seed := range []string{"application/json", "application/json; charset=utf-8", "application/json;charset=latin1", "text/plain",
+		"application/json;", "application/json; x", " application/json ", "APPLICATION/JSON", "application/json, text/plain", "a/b;c=\"d"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		mediaType, params, err := mime.ParseMediaType(value)
+		charset, hasCharset := params["charset"]
+		want := err == nil && mediaType == "application/json" && (!hasCharset || strings.EqualFold(charset, "utf-8"))
+		if got := mcphttp.IsJSON(value); got != want {
+			t.Errorf("%q: got %t, want %t", value, got, want)
+		}
+	})
+}
+
+func FuzzAccept(f *testing.F) {
+	for _, seed := range []string{"", "*/*", "application/json, text/event-stream", "application/json;q=0", "text/*;q=0, text/event-stream",
+		`a/b;c="\",", application/json`, "application/json;q=1e-999", ",,,", "application/json;q=-1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		got := mcphttp.Accepts([]string{line}, "application/json")
+		// A range that stands alone decides alone.
+		mediaRange, params, err := mime.ParseMediaType(line)
+		if err == nil && !strings.ContainsAny(line, ",\"") {
+			matches := mediaRange == "application/json" || mediaRange == "application/*" || mediaRange == "*/*"
+			if _, weighed := params["q"]; !weighed && got != matches {
+				t.Errorf("%q: got %t, want %t", line, got, matches)
+			}
+			if got && !matches {
+				t.Errorf("%q: taken", line)
+			}
+		}
+		// What is not mentioned in any way is not accepted.
+		if got && !strings.Contains(line, "*") && !strings.Contains(strings.ToLower(line), "application/json") {
+			t.Errorf("%q: taken", line)
+		}
+		// A refusal of everything adds nothing to an explicit mention.
+		if !mcphttp.Accepts([]string{"application/json", "*/*;q=0"}, "application/json") {
+			t.Error("the more specific range does not win")
+		}
+	})
+}
