@@ -27,6 +27,9 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
+	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
+		return nil, fmt.Errorf("output: %s is no structured content, which OutputSchema promises", reflect.TypeFor[Out]())
+	}
 	b.entry.call = func(ctx context.Context, args stdjson.RawMessage) (*ToolResult, error) {
 		var in In
 		if err := decodeArguments(args, &in); err != nil {
@@ -112,6 +115,16 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 	}
 	declared := b.entry.output
 	return func(v Out) (*ToolResult, error) { return structured(v, declared) }, nil
+}
+
+// mayBeStructured reports whether a tool that gives Out can have structured content.
+func mayBeStructured[Out any]() bool {
+	var out Out
+	switch any(&out).(type) {
+	case *string, *Content, *[]Content:
+		return false
+	}
+	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]())
 }
 
 // contentResult makes a result of one piece of content.

@@ -19,7 +19,7 @@ type HandlerFunc func(ctx context.Context, req *Request) (Result, error)
 func (f HandlerFunc) ServeMCP(ctx context.Context, req *Request) (Result, error) { return f(ctx, req) }
 
 // A Middleware wraps a [Handler] in another one, to observe, change or refuse requests and results. The first
-// middleware of a list is the outermost.
+// middleware of a list is the outermost. It calls the handler that it wraps at most once at a time for one request.
 type Middleware func(Handler) Handler
 
 // A Listener is a Handler that can deliver change notifications without a goroutine that waits for them. Transports

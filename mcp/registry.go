@@ -108,20 +108,35 @@ func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
 // edit replaces the entry that r owns by f of a copy of it; nil removes it. A feature that was removed has nothing left
 // to change, and a later one of the same name is somebody else's.
 func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*featureEntry[V, E]) *featureEntry[V, E]) {
-	s.mu.Lock()
-	old := s.all[name]
-	if old == nil || old.owner != r {
-		s.mu.Unlock()
-		return
+	for {
+		old := s.owned(name, r)
+		if old == nil {
+			return
+		}
+		copied := *old
+		e := f(&copied) // the user's function: not under the lock, and a panic in it changes nothing
+		if s.swap(name, old, e) {
+			s.changed()
+			return
+		}
 	}
-	s.mu.Unlock()
-	copied := *old
-	e := f(&copied) // the user's function: not under the lock, and a panic in it changes nothing
+}
 
+func (s *featureSet[V, E]) owned(name string, r *Registration[V]) *featureEntry[V, E] {
 	s.mu.Lock()
-	if now := s.all[name]; now == nil || now.owner != r {
-		s.mu.Unlock()
-		return
+	defer s.mu.Unlock()
+	if e := s.all[name]; e != nil && e.owner == r {
+		return e
+	}
+	return nil
+}
+
+// swap replaces an entry, unless somebody else has done so meanwhile.
+func (s *featureSet[V, E]) swap(name string, old, e *featureEntry[V, E]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[name] != old {
+		return false
 	}
 	if e == nil {
 		delete(s.all, name)
@@ -129,19 +144,19 @@ func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*feature
 		s.all[name] = e
 	}
 	s.snap.Store(nil)
-	s.mu.Unlock()
-	s.changed()
+	return true
 }
 
 // A Registration is the handle of a registered feature: it changes or removes the feature while clients are connected,
-// and they are told. Its methods are safe for concurrent use; of two changes at once the later one wins.
+// and they are told. Its methods are safe for concurrent use.
 type Registration[V any] struct {
 	update  func(func(*V))
 	disable func(bool)
 	remove  func()
 }
 
-// Update changes the feature's description. The function gets a copy to change; requests that run keep the old one.
+// Update changes the feature's description. The function gets a copy to change, and may be called again if somebody else
+// changes the feature meanwhile; requests that run keep the old one.
 // The name stays, and what a typed function takes and gives stays with the function. It panics if the result is not
 // valid.
 func (r *Registration[V]) Update(change func(*V)) { r.update(change) }

@@ -76,7 +76,7 @@ func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))
 		}
-		return append(dst, raw...), nil
+		return appendRaw(dst, raw), nil
 	}
 	dst = append(dst, `{"resultType":`...)
 	dst = jsonscan.AppendQuote(dst, res.ResultType())
@@ -98,6 +98,19 @@ func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 		dst = dst[:mark-1]
 	}
 	return append(dst, '}'), nil
+}
+
+// appendRaw passes a result on. One without a result type is that of an older server: every result of ours has one.
+func appendRaw(dst []byte, raw RawResult) []byte {
+	if _, ok := jsonscan.Get(raw, "resultType"); ok {
+		return append(dst, raw...)
+	}
+	dst = append(dst, `{"resultType":"`+ResultComplete+`"`...)
+	for key, value := range jsonscan.Members(raw) {
+		dst = append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
+		dst = append(dst, value...)
+	}
+	return append(dst, '}')
 }
 
 // appendMeta writes the `_meta` member with a leading comma, if it holds anything.

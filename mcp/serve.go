@@ -202,14 +202,15 @@ func (s *stream) takeModern(ctx context.Context, m *jsonrpc.Message, env wire.En
 	s.start(func() { s.serve(call, req) })
 }
 
-// serve answers a modern request. Nothing is said of it once the client has cancelled it.
+// serve answers a modern request. Nothing is said of it once the client has cancelled it, and nothing after its answer,
+// whatever a goroutine that the handler has left behind may want to say.
 func (s *stream) serve(call *peer.Call, req *Request) {
 	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
 		if err := s.lock(ctx); err != nil {
 			return err
 		}
 		defer s.unlock()
-		if call.Cancelled() {
+		if call.Over() {
 			return context.Cause(call.Context())
 		}
 		return s.send(jsonrpc.NewNotification(method, params))
@@ -410,10 +411,10 @@ func disconnected(err error) error {
 func (s *stream) drain(broken error) {
 	close(s.replies)
 	s.calls.Hangup(ErrDisconnected) // answers are not read any more
-	s.unlisten(ErrShutdown)
 	if broken != nil {
 		s.gone(broken) // there is nobody to answer
 	}
+	s.unlisten(ErrShutdown)
 	idle := make(chan struct{})
 	go func() {
 		s.work.Wait()

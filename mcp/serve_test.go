@@ -203,7 +203,7 @@ func TestT11_OrderOfChecks(t *testing.T) {
 			{`{` + version + `1}`, `"code":-32602`},
 			{`[]`, `"code":-32602`},
 			{`{` + version + `"1900-01-01",` + capabilities + `{}}`, supported("1900-01-01")},
-			{`{` + version + `"2025-11-25",` + capabilities + `{}}`, supported("2025-11-25")}, // VER-06
+			{`{` + version + `"2025-11-25",` + capabilities + `{}}`, `{"supported":["2026-07-28"],"requested":"2025-11-25"}`}, // VER-06
 			{`{` + version + `"2026-07-28",` + capabilities + `{}}`, `"code":-32601`},
 			{`{` + version + `"2026-07-28",` + capabilities + `{},"io.modelcontextprotocol/logLevel":"loud"}`, `"code":-32602`},
 		} {
@@ -397,15 +397,18 @@ func TestT10_BurstBeforeAResultArrivesWholeAndInOrder(t *testing.T) {
 		}})
 		c.send(initializeLine(`0`, "2025-06-18"))
 		c.want(resultLine(`0`, welcomeC))
-		for _, request := range []string{modernLine(`1`, "tools/call", ""), plainLine(`1`, "tools/call", `{"name":"t"}`)} {
-			c.send(request)
+		for _, call := range []struct{ request, result string }{
+			{modernLine(`1`, "tools/call", ""), `{"resultType":"complete"}`},
+			{plainLine(`1`, "tools/call", `{"name":"t"}`), `{}`},
+		} {
+			c.send(call.request)
 			for i := range burst {
 				m, err := c.conn.Read(t.Context())
 				if err != nil || string(m.Params) != fmt.Sprintf(`{"progress":%d}`, i) {
 					t.Fatalf("notification %d: %+v, %v", i, m, err)
 				}
 			}
-			c.want(resultLine(`1`, `{}`))
+			c.want(resultLine(`1`, call.result))
 		}
 		c.end()
 	})
@@ -432,7 +435,7 @@ func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
 		want  string
 		after time.Duration
 	}{
-		{"in time", slow(9 * time.Second), resultLine(`1`, `{"done":true}`), 9 * time.Second},
+		{"in time", slow(9 * time.Second), resultLine(`1`, `{"resultType":"complete","done":true}`), 9 * time.Second},
 		{"too slow", slow(11 * time.Second), failureLine(`1`, 1, mcp.ErrShutdown.Error()), 10 * time.Second},
 		{"deaf", stuck, "", 12 * time.Second},
 	} {
@@ -474,7 +477,7 @@ func TestEndOfTheContextIsAnEndLikeAnyOther(t *testing.T) {
 		if err := <-c.served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		c.want(resultLine(`1`, `{}`))
+		c.want(resultLine(`1`, `{"resultType":"complete"}`))
 		if _, err := c.conn.Read(t.Context()); err != io.EOF {
 			t.Errorf("the conn was not closed: %v", err)
 		}
@@ -529,7 +532,7 @@ func TestPrincipalOfTheStreamIsThatOfItsRequests(t *testing.T) {
 		ctx := mcp.WithPrincipal(t.Context(), &mcp.Principal{Subject: "ada"})
 		go func() { c.served <- mcp.Serve(ctx, methodTable{"tools/list": who}, server, nil) }()
 		c.send(modernLine(`1`, "tools/list", ""))
-		c.want(resultLine(`1`, `{"who":"ada"}`))
+		c.want(resultLine(`1`, `{"resultType":"complete","who":"ada"}`))
 		c.send(initializeLine(`2`, "2025-06-18"))
 		c.want(resultLine(`2`, welcomeC))
 		c.send(plainLine(`3`, "tools/list", `{}`))

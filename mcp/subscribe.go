@@ -163,7 +163,8 @@ type subscription struct {
 
 	mu      sync.Mutex // guards the fields below
 	changed listChange
-	updated []string // each once
+	updated []string            // in the order they changed
+	noted   map[string]struct{} // the same, each once
 }
 
 func (s *subscription) wants(uri string) bool { _, ok := s.uris[uri]; return ok }
@@ -180,9 +181,14 @@ func (s *subscription) note(changed listChange, uris ...string) {
 	defer s.mu.Unlock()
 	s.changed |= changed & s.lists
 	for _, uri := range uris {
-		if !slices.Contains(s.updated, uri) {
-			s.updated = append(s.updated, uri)
+		if _, noted := s.noted[uri]; noted {
+			continue
 		}
+		if s.noted == nil {
+			s.noted = map[string]struct{}{}
+		}
+		s.noted[uri] = struct{}{}
+		s.updated = append(s.updated, uri)
 	}
 }
 
@@ -190,7 +196,7 @@ func (s *subscription) take() (listChange, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed, updated := s.changed, s.updated
-	s.changed, s.updated = 0, nil
+	s.changed, s.updated, s.noted = 0, nil, nil
 	return changed, updated
 }
 

@@ -406,6 +406,36 @@ func TestListenerNeedsNoGoroutine(t *testing.T) {
 	})
 }
 
+func TestListenerTellsLaterWhatItCouldNotTell(t *testing.T) {
+	s := changingServer(t, nil)
+	full := false
+	var got []string
+	req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
+		if full {
+			return errors.New("there is no room")
+		}
+		got = append(got, n[:strings.IndexByte(n, '{')])
+		return nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		stop, err := s.Listen(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		full = true
+		give(s, "more", "x").Remove()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.ResourceUpdated("x://one")
+		full = false
+		s.ResourceUpdated("x://two")
+		if want := []string{acknowledged, toolsChanged, resourceUpdated, resourceUpdated}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 func TestListenerFails(t *testing.T) {
 	quiet := func(string) error { return nil }
 	s := changingServer(t, nil)

@@ -35,17 +35,23 @@ func (b *buffer) free() {
 	}
 }
 
+// boundBody sets the time in which the body of a request has to arrive, also if it is refused unread: net/http reads on
+// for its end then, to use the connection again, and would wait for ever.
+func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
+	}
+}
+
 // readBody reads the body of a POST into buf, within the limits of size and time.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, buf *buffer) *refusal {
 	if r.ContentLength > h.opts.MaxBody {
 		return tooLarge(w)
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
 	err := buf.readFrom(r.Body, h.opts.MaxBody)
 	switch {
 	case err == nil:
-		_ = control.SetReadDeadline(time.Time{})
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return nil
 	case errors.Is(err, errTooLarge):
 		return tooLarge(w)

@@ -1,9 +1,6 @@
 package mcphttp
 
-import (
-	"net/http"
-	"strings"
-)
+import "net/http"
 
 // corsMaxAge is how long, in seconds, a browser may remember a preflight: long enough to save most of them, short
 // enough for a change of AllowedOrigins to take effect.
@@ -32,27 +29,11 @@ func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
 	if head.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
 		head.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 		head.Set("Access-Control-Max-Age", corsMaxAge)
-		if allowed := allowedHeaders(r.Header.Get("Access-Control-Request-Headers")); allowed != "" {
-			head.Set("Access-Control-Allow-Headers", allowed)
+		if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
+			// An origin that may use the server may say what it likes: which arguments become headers is for tools to
+			// decide, and how callers prove who they are for middleware.
+			head.Set("Access-Control-Allow-Headers", wanted)
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
-}
-
-// allowedHeaders gives those of the headers a page wants to send that the protocol knows.
-func allowedHeaders(wanted string) string {
-	var allowed []string
-	for name := range strings.SplitSeq(wanted, ",") {
-		name = strings.TrimSpace(name)
-		switch canonical := http.CanonicalHeaderKey(name); canonical {
-		case headerSession, headerVersion, headerMethod, headerName, headerLastEvent,
-			"Accept", "Authorization", "Content-Type", "Traceparent", "Tracestate", "Baggage":
-			allowed = append(allowed, name)
-		default:
-			if strings.HasPrefix(canonical, headerParam) {
-				allowed = append(allowed, name)
-			}
-		}
-	}
-	return strings.Join(allowed, ", ")
 }

@@ -186,12 +186,28 @@ func (g *guard) originAllowed(r *http.Request) bool {
 		return true
 	}
 	if origin := r.Header["Origin"]; len(origin) > 0 {
-		return g.origins[origin[0]] || isSameOrigin(origin[0], r)
+		return g.origins[origin[0]] || isSameOrigin(origin[0], r) && g.hostProven(r)
 	}
 	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 {
-		return site[0] == "same-origin" || site[0] == "none"
+		return site[0] == "none" || site[0] == "same-origin" && g.hostProven(r)
 	}
 	return true
+}
+
+// hostProven reports whether the Host header is a name that nobody else can have pointed at this server: one that was
+// allowed, a loopback name or an address. To a page that came by any other name, "same origin" means nothing: its owner
+// chose both the name and the address behind it.
+func (g *guard) hostProven(r *http.Request) bool {
+	host := strings.ToLower(r.Host)
+	name, _, ok := splitHost(host)
+	if !ok {
+		return false
+	}
+	if g.hosts[host] || g.hosts[name] || isLoopbackName(name) {
+		return true
+	}
+	_, err := netip.ParseAddr(name)
+	return err == nil
 }
 
 // isSameOrigin reports whether origin is that of the server itself. A page of https counts also when the connection is

@@ -3,7 +3,6 @@ package mcphttp_test
 import (
 	"bytes"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -177,28 +176,30 @@ func TestR732_DecidingHeadersStandOnce(t *testing.T) {
 }
 
 func TestR72_HeaderBlock(t *testing.T) {
-	body, headers := modernCall("tools/call", `"name":"echo"`)
+	core := newTestCore()
+	probe := start(t, core, nil)
+	probe.modern("tools/call", `"name":"inspect"`)
+	lines, size := 0, len("/mcp")
+	for name, values := range (<-core.request).Header {
+		lines += len(values)
+		size += len(name) + len(": \r\n") + len(values[0])
+	}
+	f := start(t, core, &mcphttp.Options{MaxHeaderLines: lines + 1, MaxHeaderBytes: size + 1000})
+	fill := 1000 - len("X-Fill: \r\n")
 	for _, test := range []struct {
-		name  string
-		opts  mcphttp.Options
-		extra func(n int) []string
+		name   string
+		extra  []string
+		status int
 	}{
-		{"lines", mcphttp.Options{MaxHeaderLines: 50}, func(n int) (all []string) {
-			for i := range 50 - 8 + n { // five of ours, and those of net/http: User-Agent, Content-Length, Accept-Encoding
-				all = append(all, fmt.Sprintf("X-%d: 1", i))
-			}
-			return all
-		}},
-		{"bytes", mcphttp.Options{MaxHeaderBytes: 4096}, func(n int) []string {
-			return []string{"X-Large: " + strings.Repeat("x", 4096-343+n)}
-		}},
+		{"bytes at the limit", []string{"X-Fill: " + strings.Repeat("x", fill)}, 200},
+		{"bytes over the limit", []string{"X-Fill: " + strings.Repeat("x", fill+1)}, 431},
+		{"lines at the limit", []string{"X-1: 1"}, 200},
+		{"lines over the limit", []string{"X-1: 1", "X-2: 1"}, 431},
+		{"lines of one name", []string{"X-1: 1", "X-1: 2"}, 431},
 	} {
-		f := start(t, newTestCore(), &test.opts)
-		if got := f.do(http.MethodPost, body, append(headers, test.extra(0)...)...); got.status != 200 {
-			t.Errorf("%s: at the limit: got %d %s", test.name, got.status, got.body)
-		}
-		if got := f.do(http.MethodPost, body, append(headers, test.extra(1)...)...); got.status != 431 {
-			t.Errorf("%s: over the limit: got %d", test.name, got.status)
+		body, headers := modernCall("tools/call", `"name":"inspect"`)
+		if got := f.do(http.MethodPost, body, append(headers, test.extra...)...); got.status != test.status {
+			t.Errorf("%s: got %d %s, want %d", test.name, got.status, got.body, test.status)
 		}
 	}
 }
@@ -207,11 +208,11 @@ func TestCORS(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com"}})
 	const origin = "Origin: https://app.example.com"
 	got := f.do(http.MethodOptions, "", origin, "Access-Control-Request-Method: POST",
-		"Access-Control-Request-Headers: content-type,mcp-protocol-version, mcp-param-region,x-evil")
+		"Access-Control-Request-Headers: content-type,mcp-protocol-version,mcp-param-region,x-api-key")
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":  "https://app.example.com",
 		"Access-Control-Allow-Methods": "POST, GET, DELETE",
-		"Access-Control-Allow-Headers": "content-type, mcp-protocol-version, mcp-param-region",
+		"Access-Control-Allow-Headers": "content-type,mcp-protocol-version,mcp-param-region,x-api-key",
 		"Access-Control-Max-Age":       "600",
 		"Vary":                         "Origin",
 	} {

@@ -46,6 +46,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 
 // ServeHTTP serves one HTTP request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.boundBody(w, r)
 	if no := h.guard.check(r); no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return

@@ -6,7 +6,6 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -40,7 +39,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, msg *jsonr
 func checkNotification(header http.Header, msg *jsonrpc.Message) *refusal {
 	if version, ok := first(header, headerVersion); ok {
 		if rev, known := wire.ParseRevision(version); !known || !rev.Modern() {
-			return &refusal{http.StatusBadRequest, unsupported(version)}
+			return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version)}
 		}
 	}
 	if method, ok := first(header, headerMethod); ok && method != msg.Method {
@@ -64,19 +63,9 @@ func openRequest(header http.Header, msg *jsonrpc.Message) (*mcp.Request, *refus
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
 	if rev, known := wire.ParseRevision(req.Revision()); !known || !rev.Modern() {
-		return nil, &refusal{http.StatusBadRequest, unsupported(req.Revision())}
+		return nil, &refusal{http.StatusBadRequest, wire.UnsupportedVersion(req.Revision())}
 	}
 	return req, nil
-}
-
-// unsupported gives the error for a version that cannot be spoken in this form. One that could be spoken in the other
-// form is not among the supported ones then: the client would only ask again.
-func unsupported(version string) *mcp.Error {
-	supported := wire.Revisions()
-	if _, known := wire.ParseRevision(version); known {
-		supported = slices.DeleteFunc(supported, func(rev wire.Revision) bool { return !rev.Modern() })
-	}
-	return wire.UnsupportedVersion(version, supported...)
 }
 
 // serveRequest answers one request.

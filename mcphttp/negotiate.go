@@ -20,7 +20,7 @@ const maxRanges = 32
 // checkContent gives the reason not to read the body: only plain JSON is read. Taking any other type would open the
 // endpoint to HTML forms, whose posts browsers send across sites without asking first.
 func checkContent(r *http.Request) *refusal {
-	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && encoding[0] != "" && encoding[0] != "identity" {
+	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && encoding[0] != "" && !strings.EqualFold(encoding[0], "identity") {
 		return refuse(http.StatusUnsupportedMediaType, mcp.CodeInvalidRequest, "compressed bodies are not read")
 	}
 	if values := r.Header["Content-Type"]; len(values) == 0 || !isJSON(values[0]) {

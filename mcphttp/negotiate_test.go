@@ -1,6 +1,7 @@
 package mcphttp_test
 
 import (
+	"fmt"
 	"mime"
 	"net/http"
 	"strings"
@@ -138,7 +139,7 @@ func TestR72_UnreadAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		body, headers := modernCall("tools/call", `"name":"echo"`)
+		body, headers := modernCall("tools/call", fmt.Sprintf(`"name":"echo","arguments":{"message":"%03000d"}`, 0))
 		go f.request(t.Context(), http.MethodPost, body, headers...).Write(conn)
 		synctest.Wait()
 		begin := time.Now()

@@ -29,7 +29,10 @@ func Serve(ctx context.Context, l net.Listener, path string, h *Handler, middlew
 	mux := http.NewServeMux()
 	mux.Handle(path, outer)
 	server := &http.Server{
-		Handler:           mux,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.boundBody(w, r) // also if the middleware refuses it, or the path is another one
+			mux.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    h.opts.MaxHeaderBytes,

@@ -138,6 +138,14 @@ func (t *sessions) release(s *session) {
 	s.touched = time.Now()
 }
 
+// isCrowded reports whether so much goes on in a session that its client must have stopped to read answers. Beside the
+// calls that may be in flight, as many requests may wait to be told that they are too many.
+func (t *sessions) isCrowded(s *session) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return s.users > 2*t.opts.Sessions.MaxInFlight
+}
+
 // end takes a session out of the table and ends what goes on in it.
 func (t *sessions) end(s *session, cause error) {
 	t.mu.Lock()
@@ -208,11 +216,15 @@ func (s *session) close(cause error) {
 	s.mu.Lock()
 	s.ended = true
 	conv, alone := s.conv, s.alone
+	for _, stream := range s.streams {
+		stream.over.Store(true)
+	}
 	s.mu.Unlock()
 	if conv != nil {
 		conv.Close(cause)
 	}
 	if alone != nil {
+		alone.stream.over.Store(true)
 		alone.box.close()
 	}
 	if s.box != nil {

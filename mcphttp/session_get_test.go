@@ -3,6 +3,7 @@ package mcphttp_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -183,6 +184,31 @@ func TestEventStore_IsAskedWithItsOwner(t *testing.T) {
 	if len(store.keys) != 4 || len(store.ended) != 1 || store.ended[0] != s.id {
 		t.Errorf("got %d events, sessions that ended: %q", len(store.keys), store.ended)
 	}
+}
+
+// What a call still says after its session has ended is kept for nobody.
+func TestEventStore_IsNotUsedAfterTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		store := &recordingStore{EventStore: mcphttp.NewMemoryEvents()}
+		f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: store}})
+		s := f.initialize(november2025)
+		events := f.stream(s.post(t.Context(), callBody(1, "notifywait")))
+		events.next()
+		events.next()
+		<-core.started
+		f.do(http.MethodDelete, "", s.headers...)
+		if cause := <-core.causes; !errors.Is(cause, mcp.ErrClosed) {
+			t.Errorf("the cause is %v, want ErrClosed", cause)
+		}
+		if e := events.next(); !strings.Contains(string(e.Data), `"error"`) || e.HasID {
+			t.Errorf("got %s with id %t, want the error without one", e.Data, e.HasID)
+		}
+		events.ends()
+		if len(store.keys) != 2 {
+			t.Errorf("%d events were kept, want the 2 before the end", len(store.keys))
+		}
+	})
 }
 
 type recordingStore struct {

@@ -101,9 +101,16 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w}
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, busy: http.StatusTooManyRequests}
 	p.ctx = sessionContext{Context: context.WithoutCancel(r.Context()), header: r.Header, post: p}
-	conv.Handle(&p.ctx, msg, p.send)
+	reply, work := conv.Accept(&p.ctx, msg, p.send)
+	if work != nil {
+		p.busy = http.StatusServiceUnavailable // the client's share is not what it lacks
+		reply = work()
+	}
+	if reply != nil {
+		_ = p.send(&p.ctx, reply) // it is kept, and cannot fail
+	}
 	p.finish()
 	if msg.Kind() == jsonrpc.Request {
 		body.free() // a batch may hold answers, which others keep
@@ -149,6 +156,7 @@ type sessionPost struct {
 	rev     wire.Revision
 	w       http.ResponseWriter
 	ctx     sessionContext
+	busy    int // the status of an answer that asks the client to come back
 
 	mu       sync.Mutex // guards the fields below
 	stream   *sessionStream
@@ -203,7 +211,7 @@ func (p *sessionPost) finish() {
 		empty.close()
 	case p.retry != "":
 		p.w.Header().Set("Retry-After", p.retry)
-		p.handler.reply(p.w, http.StatusTooManyRequests, p.answer.bytes)
+		p.handler.reply(p.w, p.busy, p.answer.bytes)
 	default:
 		p.handler.reply(p.w, http.StatusOK, p.answer.bytes)
 	}

@@ -39,6 +39,8 @@ type sessionStream struct {
 	mu   sync.Mutex // guards the fields below, and is held while writing
 	last int64      // number of the last event
 	done bool
+
+	over atomic.Bool                 // the session has ended: nobody will come back
 	conn atomic.Pointer[eventStream] // nil while there is none; may be read without the lock
 }
 
@@ -52,9 +54,10 @@ func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sess
 	if rev.Has(wire.SSEResumption) {
 		stream.events = opts.Sessions.Events
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stream.over.Store(s.ended)
 	if kind == callStream {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		if s.streams == nil {
 			s.streams = make(map[string]*sessionStream)
 		}
@@ -107,7 +110,7 @@ func (st *sessionStream) emit(ctx context.Context, data []byte) error {
 func (st *sessionStream) keep(ctx context.Context, data []byte) sse.Event {
 	st.last++
 	event := sse.Event{Data: data}
-	if st.events == nil {
+	if st.events == nil || st.over.Load() {
 		return event
 	}
 	if err := st.events.Append(ctx, st.key, st.last, data); err != nil {

@@ -114,6 +114,8 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	switch {
 	case s.box == nil:
 		return nil, errNoSession
+	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isCrowded(s):
+		return nil, refuseBusy(http.StatusTooManyRequests, "too many answers of the session are unread")
 	case isRequest && !h.life.isOpen():
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	case conv != nil:

@@ -52,12 +52,8 @@ func (f filter) within(all filter) bool {
 			return false
 		}
 	}
-	for _, uri := range f.resources() {
-		if !slices.Contains(all.resources(), uri) {
-			return false
-		}
-	}
-	return true
+	asked := all.resources()
+	return !slices.ContainsFunc(f.resources(), func(uri string) bool { return !slices.Contains(asked, uri) })
 }
 
 // checkSubscription holds the notifications of subscriptions to the rules. The caller holds the lock.

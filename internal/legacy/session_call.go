@@ -85,7 +85,7 @@ func (x *exchange) relay(ctx context.Context) (*jsonrpc.Message, *jsonrpc.Error)
 
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.
 func (x *exchange) notify(ctx context.Context, m *jsonrpc.Message) error {
-	if x.call.Cancelled() {
+	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
 	if m.Method == wire.NotificationProgress && x.mayAskInput() && !x.told.rises(m) {

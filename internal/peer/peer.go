@@ -55,6 +55,7 @@ type Call struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	cancelled bool // by its id; guarded by table.mu
+	ended     bool // guarded by table.mu
 }
 
 // Begin enters a call under its id. The error is one to answer with: the id is in use already, too many calls are
@@ -84,11 +85,12 @@ func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error
 // has ended.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Cancelled reports whether the other side has cancelled the call, so that it wants to hear nothing more of it.
-func (c *Call) Cancelled() bool {
+// Over reports whether the other side wants to hear nothing more of the call, because it has cancelled it or because the
+// call has ended.
+func (c *Call) Over() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	return c.cancelled
+	return c.cancelled || c.ended
 }
 
 // End takes the call out of the table, once it is done and before it is answered. It reports whether to answer: not if
@@ -97,6 +99,7 @@ func (c *Call) End() (answer bool) {
 	t := c.table
 	t.mu.Lock()
 	t.running--
+	c.ended = true
 	answer = !c.cancelled
 	if answer {
 		delete(t.calls, c.id)

@@ -63,10 +63,10 @@ func TestCAN04_CancelledCallIsNotAnswered(t *testing.T) {
 		t.Errorf("cause %v, want %v", got, errStop)
 	}
 	again := begin(t, &table, jsonrpc.IntID(1)) // nothing is said of the first any more, so its id is free
-	if !c.Cancelled() || c.End() {
+	if !c.Over() || c.End() {
 		t.Error("a cancelled call is to be answered")
 	}
-	if again.Cancelled() || !again.End() {
+	if again.Over() || !again.End() {
 		t.Error("the end of the first call ended the second one of that id")
 	}
 	if table.Cancel(jsonrpc.IntID(1), errStop) { // CAN-05

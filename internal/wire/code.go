@@ -26,20 +26,19 @@ const (
 	CodeUserRejected = -1
 )
 
-// UnsupportedVersion returns the error for a request of a revision that is not spoken here. Its data echoes the
-// requested version and lists the supported revisions, newest first; none given means all of them.
+// UnsupportedVersion returns the error for a request whose envelope names a revision that cannot be spoken in that form.
+// Its data echoes the requested version and lists the supported revisions, newest first. One that is spoken, but only in
+// the form of its own era, is not met with itself: the list then holds the revisions that have envelopes.
 //
 // Spec: basic/versioning#protocol-version-negotiation (2026-07-28)
-func UnsupportedVersion(requested string, supported ...Revision) *jsonrpc.Error {
-	if len(supported) == 0 {
-		supported = Revisions()
+func UnsupportedVersion(requested string) *jsonrpc.Error {
+	supported := Revisions()
+	if _, known := ParseRevision(requested); known {
+		supported = slices.DeleteFunc(supported, func(r Revision) bool { return !r.Modern() })
 	}
-	newestFirst := slices.Clone(supported)
-	slices.Sort(newestFirst)
-	slices.Reverse(newestFirst)
-
+	slices.Reverse(supported)
 	data := []byte(`{"supported":[`)
-	for i, r := range newestFirst {
+	for i, r := range supported {
 		if i > 0 {
 			data = append(data, ',')
 		}

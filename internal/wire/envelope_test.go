@@ -139,8 +139,8 @@ func TestVER04_UnsupportedVersion(t *testing.T) {
 	if err.Code != -32022 || string(err.Data) != `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}` {
 		t.Errorf("got %d %s", err.Code, err.Data)
 	}
-	err = wire.UnsupportedVersion("", wire.November2025, wire.July2026)
-	if string(err.Data) != `{"supported":["2026-07-28","2025-11-25"],"requested":""}` {
+	err = wire.UnsupportedVersion("2025-11-25") // spoken, but after initialize
+	if string(err.Data) != `{"supported":["2026-07-28"],"requested":"2025-11-25"}` {
 		t.Errorf("got %s", err.Data)
 	}
 }
