@@ -62,6 +62,7 @@ func decodeOne(data []byte) (*Message, *DecodeError) {
 	var e envelope
 	if err := jsonscan.Visit(data, jsonscan.Limits{}, e.add); err != nil {
 		e.broken = !isJSON(err)
+		e.cutNumber = breaksNumber(data, err)
 		return nil, e.refusal(syntaxError(err))
 	}
 	m, fault := e.message(jsonscan.Kind(data))
@@ -77,6 +78,16 @@ func syntaxError(err error) *Error {
 		return invalid(err.Error())
 	}
 	return &Error{Code: CodeParseError, Message: "parse error: " + err.Error()}
+}
+
+// breaksNumber reports whether the fault in text follows a digit.
+func breaksNumber(text []byte, err error) bool {
+	fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
+	if !ok || fault.Offset == 0 || fault.Offset > len(text) {
+		return false
+	}
+	last := text[fault.Offset-1]
+	return '0' <= last && last <= '9'
 }
 
 // isJSON reports whether the text that err refuses is JSON all the same.
@@ -111,10 +122,13 @@ type envelope struct {
 	twice     [fields]bool
 	lookalike bool
 	broken    bool // the text could not be read to its end
+	cutNumber bool // it breaks off right behind a digit
+	endsInID  bool // the id is the last member so far
 }
 
 // add takes one member of the message.
 func (e *envelope) add(key, value []byte) {
+	e.endsInID = string(key) == fieldNames[fieldID]
 	for f, name := range fieldNames {
 		if string(key) != name {
 			continue
@@ -142,10 +156,16 @@ func isLookalike(key []byte) bool {
 // refusal makes the error for this message, with as much of the message as is certain.
 func (e *envelope) refusal(err *Error) *DecodeError {
 	refused := &DecodeError{Kind: e.kind(), Err: err}
-	if id := e.values[fieldID]; !e.twice[fieldID] && isID(id) {
+	if id := e.values[fieldID]; !e.twice[fieldID] && isID(id) && !e.cutInID() {
 		refused.ID = ID{string(id)}
 	}
 	return refused
+}
+
+// cutInID reports whether the text breaks off in what may be no more than the beginning of an id: 12 of 123 is the id of
+// another message.
+func (e *envelope) cutInID() bool {
+	return e.cutNumber && e.endsInID
 }
 
 // kind tells what a message that is refused was meant to be. It is Notification only when that is certain, since a

@@ -352,3 +352,20 @@ func TestDecodeAllocatesTwice(t *testing.T) {
 		t.Errorf("%v allocations for a call", n)
 	}
 }
+
+func TestR712_AnIDThatMayBeCutIsNone(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":12`:                    "",
+		`{"jsonrpc":"2.0","id":01}`:                   "",
+		`{"jsonrpc":"2.0","id":"12"`:                  `"12"`,
+		`{"jsonrpc":"2.0","id":12,`:                   "12",
+		`{"jsonrpc":"2.0","id":12 `:                   "12",
+		`{"id":12,"jsonrpc":"2.0","method":"a","x":1`: "12",
+	} {
+		_, err := jsonrpc.Decode([]byte(text))
+		var refused *jsonrpc.DecodeError
+		if !errors.As(err, &refused) || refused.ID.String() != want {
+			t.Errorf("%s: got %v with id %q, want id %q", text, err, refused.ID, want)
+		}
+	}
+}

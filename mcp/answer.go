@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -76,7 +77,7 @@ func publicError(ctx context.Context, log *slog.Logger, req *Request, err error)
 	if e := asError(err); e != nil {
 		return e
 	}
-	if cancelled(ctx, err) {
+	if cancelled(ctx, err) || errors.Is(err, ErrClosed) {
 		return &Error{Code: CodeInternalError, Message: "request cancelled"}
 	}
 	log.ErrorContext(ctx, "mcp: request failed", "method", req.Method, "id", req.ID, "error", err)

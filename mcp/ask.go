@@ -164,6 +164,9 @@ func (in *input) find(key string, asked digest) (stdjson.RawMessage, bool) {
 	if pending, ok := in.state.Asked[key]; in.resumed && (!ok || pending != asked) {
 		return nil, false
 	}
+	if !in.resumed && len(in.onces) > 0 {
+		return nil, false // what was done once is not what the client was asked about: it did not bring the state of that
+	}
 	return jsonscan.Get(in.target.inputResponses, key)
 }
 

@@ -11,17 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// onEach connects a client of its own to h for every transport and revision.
-func onEach(t *testing.T, h mcp.Handler, opts *mcptest.Options, body func(t *testing.T, c *mcptest.Client)) {
-	t.Helper()
-	for _, on := range mcptest.Combinations() {
-		t.Run(fmt.Sprintf("%s/%s", on.Transport, on.Revision), func(t *testing.T) {
-			mcptest.NoLeaks(t)
-			body(t, mcptest.Connect(t, h, on, opts))
-		})
-	}
-}
-
 // TestMRTR_OneSemanticsInBothEras asks in several rounds, of every client there is.
 func TestMRTR_OneSemanticsInBothEras(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
@@ -55,7 +44,7 @@ func TestMRTR_OneSemanticsInBothEras(t *testing.T) {
 		mcp.Progress(ctx, 3, 3, "done")
 		return strings.Join([]string{id, roots[0].Name, thought.Text(), name}, " "), nil
 	})
-	onEach(t, s, nil, func(t *testing.T, c *mcptest.Client) {
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		res := decode[toolResult](t, c.Call("tools/call", map[string]any{"name": "plan", "_meta": map[string]any{"progressToken": "p"}}))
 		want := "r1 work sampled nobody"
 		if c.Since("2025-06-18") {
@@ -76,7 +65,7 @@ func TestMRTR05_WhatAClientLacksIsTold(t *testing.T) {
 		_, err := mcp.Roots(ctx)
 		return "", err
 	})
-	onEach(t, s, &mcptest.Options{Capabilities: map[string]any{}}, func(t *testing.T, c *mcptest.Client) {
+	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Capabilities: map[string]any{}}, func(t *testing.T, c *mcptest.Client) {
 		_, err := c.Try("tools/call", map[string]any{"name": "roots"})
 		if err == nil || string(err.Data) != `{"requiredCapabilities":{"roots":{}}}` {
 			t.Fatalf("got %+v", err)
@@ -95,7 +84,7 @@ func TestELI32_ARefusalReachesTheHandlerInBothEras(t *testing.T) {
 			return fmt.Sprint(err), nil
 		})
 	decline := func(string, json.RawMessage) (any, error) { return map[string]any{"action": "decline"}, nil }
-	onEach(t, s, &mcptest.Options{Answer: decline}, func(t *testing.T, c *mcptest.Client) {
+	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Answer: decline}, func(t *testing.T, c *mcptest.Client) {
 		if !c.Since("2025-06-18") {
 			return
 		}

@@ -45,16 +45,20 @@ func parseClientCapabilities(raw stdjson.RawMessage) (c ClientCapabilities) {
 		return ClientCapabilities{}
 	}
 	c = ClientCapabilities{}
-	into := map[string]any{
-		"elicitation": &c.Elicitation, "sampling": &c.Sampling, "roots": &c.Roots,
-		"experimental": &c.Experimental, "extensions": &c.Extensions,
-	}
-	for name, target := range into {
-		if part, ok := parts[name]; ok {
-			_ = json.Unmarshal(part, target)
-		}
-	}
+	takePart(parts, "elicitation", &c.Elicitation)
+	takePart(parts, "sampling", &c.Sampling)
+	takePart(parts, "roots", &c.Roots)
+	takePart(parts, "experimental", &c.Experimental)
+	takePart(parts, "extensions", &c.Extensions)
 	return c
+}
+
+// takePart reads one part of a declaration; what cannot be read leaves into as it is.
+func takePart[T any](parts map[string]stdjson.RawMessage, name string, into *T) {
+	var part T
+	if json.Unmarshal(parts[name], &part) == nil {
+		*into = part
+	}
 }
 
 // asksForm reports whether questions may be asked as forms.

@@ -17,6 +17,25 @@
 // to the client. The context ends when the client cancels ([ErrCancelled]), goes away ([ErrDisconnected]) or the server
 // shuts down ([ErrShutdown]).
 //
+// # Schemas
+//
+// The JSON Schema of what a function takes and gives is derived from its type. A struct is an object without further
+// properties, its fields in their order under the names of their `json` tags. A field is required unless it is a
+// pointer, has omitempty or omitzero, or has a default; optional is not nullable, and a nil slice is []. Slices are
+// arrays, maps with string keys are objects, time.Time is a string of the format date-time, []byte is base64, and a type
+// with a method Enum() []T has those values. A recursive type refers to itself.
+//
+// A `jsonschema` tag holds a description, and after it options: key=value, each behind a comma. A comma that no key=value
+// follows belongs to the description:
+//
+//	Size  string `json:"size" jsonschema:"how large, roughly,enum=s|m|l,default=m"`
+//	Count int    `json:"count,omitempty" jsonschema:"how many,minimum=1,maximum=50"`
+//
+// The keys are title, description, enum and titles (values apart by |), default, minimum, maximum, exclusiveMinimum,
+// exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems and header (the
+// argument is repeated in the HTTP header Mcp-Param-…). A key that is none of them, or does not fit the type, panics at
+// registration. A schema given by hand in [Tool] wins over all of it.
+//
 // # Asking the client
 //
 // [Ask], [AskURL], [Sample] and [Roots] put a question to the client's user, its model, or the client itself, and give

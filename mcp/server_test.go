@@ -456,6 +456,29 @@ func TestSTL01_RequestsStandAlone(t *testing.T) {
 	})
 }
 
+// LIFE-20: what a client declares in an odd way is not declared, and takes nothing else away.
+func TestOddCapabilitiesCostOnlyThemselves(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "caps", func(ctx context.Context) (string, error) {
+		c := mcp.RequestFrom(ctx).Capabilities()
+		return fmt.Sprint(c.Elicitation != nil, c.Sampling != nil, c.Roots != nil, len(c.Experimental), len(c.Extensions)), nil
+	})
+	for declared, want := range map[string]string{
+		`{}`: "false false false 0 0",
+		`{"elicitation":{},"sampling":{"tools":{},"of the future":1},"roots":{"listChanged":true},"experimental":{"a":{}}}`: "true true true 1 0",
+		`{"elicitation":"yes","sampling":{},"roots":{},"extensions":{"com.example/x":{}}}`:                                  "false true true 0 1",
+		`{"elicitation":null,"sampling":[],"roots":7,"experimental":{"a":{}},"extensions":1,"of the future":{}}`:            "false false false 1 0",
+	} {
+		on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"}, {Transport: mcptest.HTTP, Revision: mcptest.Modern}}
+		opts := &mcptest.Options{Capabilities: decode[object](t, json.RawMessage(declared))}
+		mcptest.RunOn(t, s, on, opts, func(t *testing.T, c *mcptest.Client) {
+			if got := callTool(t, c, "caps", nil).text(); got != want {
+				t.Errorf("%s: got %s, want %s", declared, got, want)
+			}
+		})
+	}
+}
+
 func TestRequestSaysWhoCalls(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "who", func(ctx context.Context) (string, error) {

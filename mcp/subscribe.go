@@ -20,7 +20,10 @@ const (
 	// one change to a client.
 	coalesceDelay = 10 * time.Millisecond
 	// maxSubscribedURIs bounds the resources of one subscription: each is kept for as long as it is open.
-	maxSubscribedURIs = 10_000
+	maxSubscribedURIs = 1000
+	// maxListen bounds the params of a subscription, in bytes: they are kept for as long as it is open, and there may be
+	// thousands.
+	maxListen = 320 << 10
 	// maxURI bounds a resource URI; web servers bound theirs alike.
 	maxURI = 8 << 10
 )
@@ -260,6 +263,7 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 // acknowledge writes the first message of the subscription.
 func (s *subscription) acknowledge(ctx context.Context, req *Request) error {
 	params := s.params(`"notifications":` + string(s.ack) + `,`)
+	s.ack = nil // it may be large, and is said once
 	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, params)
 }
 
@@ -329,6 +333,9 @@ func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err err
 // openFilter reads what the client wants to hear of, and leaves what the server can tell it: that is the
 // acknowledgement.
 func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
+	if len(req.Params) > maxListen {
+		return f, Errorf(CodeInvalidParams, "params: %d bytes, at most %d are taken", len(req.Params), maxListen)
+	}
 	raw, ok := jsonscan.Get(req.Params, "notifications")
 	if !ok || jsonscan.Kind(raw) != '{' {
 		return f, Errorf(CodeInvalidParams, "params.notifications: want an object that names what to listen to")

@@ -372,6 +372,10 @@ func TestTOOL22_MistakesAtRegistrationPanic(t *testing.T) {
 		"not an object": func() {
 			mcp.AddTool(s, &mcp.Tool{Name: "x"}, func(context.Context, int) (string, error) { return "", nil })
 		},
+		"no JSON in": func() {
+			mcp.AddTool(s, &mcp.Tool{Name: "x"}, func(context.Context, struct{ C chan int }) (string, error) { return "", nil })
+		},
+		"no JSON out":   func() { give(s, "x", make(chan int)) },
 		"list schema":   bySchema(`{"type":"array"}`),
 		"no schema":     bySchema(`{"type":`),
 		"remote schema": bySchema(`{"type":"object","$ref":"https://example.com/s"}`),

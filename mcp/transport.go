@@ -21,12 +21,3 @@ type Conn interface {
 	// Close ends both directions, and with them every Read and Write that waits, as far as what is below allows.
 	Close() error
 }
-
-// A Transport carries a client's requests to one server, whatever lies between.
-type Transport interface {
-	// RoundTrip sends one request and gives its result. The error is an [*Error] with [jsonrpc.Error.Remote] true if the
-	// server gave one. When ctx ends the request is cancelled. It is safe for concurrent use.
-	RoundTrip(ctx context.Context, req *Request) (Result, error)
-	// Close ends the connection; requests that wait fail with an error that is [ErrClosed].
-	Close() error
-}

@@ -22,7 +22,8 @@ type SessionOptions struct {
 	// bounded in all only. Default: 10,000 and 64.
 	Max             int
 	MaxPerPrincipal int
-	// IdleTimeout is how long a session lasts without a request or an open stream. Default: 30 minutes.
+	// IdleTimeout is how long a session lasts without a request or an open stream. A request that waits for an answer
+	// of its client counts for 10 minutes; then it fails. Default: 30 minutes.
 	IdleTimeout time.Duration
 	// InitTimeout is the same for a session that was opened and never used. Default: 30 seconds.
 	InitTimeout time.Duration

@@ -3,7 +3,9 @@ package mcphttp
 import (
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -23,7 +25,7 @@ func (c sessionCore) Serve(ctx context.Context, msg *jsonrpc.Message, out legacy
 }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
-// is called.
+// is called; it is registered once it tells of something, and refused if it ends before.
 func (c sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
 	req, err := newSessionRequest(ctx, msg, out)
 	if err != nil {
@@ -32,9 +34,33 @@ func (c sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legac
 	if l, ok := c.handler.(mcp.Listener); ok {
 		return l.Listen(ctx, req)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	go mcp.Answer(ctx, c.handler, req)
-	return cancel, nil
+	session := ctx
+	ctx, cancel := context.WithCancelCause(session)
+	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
+	first := sync.OnceFunc(func() { close(opened) })
+	notify := req.Notify
+	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		first() // whatever it is: the acknowledgement, by the rules
+		return notify(ctx, method, params)
+	}
+	go func() { ended <- mcp.Answer(ctx, c.handler, req) }()
+	stop = func() { cancel(mcp.ErrClosed) }
+	select {
+	case <-opened:
+		return stop, nil
+	case response := <-ended:
+		err = errors.New("the subscription ended before it began")
+		if response.Error != nil {
+			err = response.Error
+		}
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	stop()
+	if session.Err() != nil {
+		return stop, nil // nothing is told any more
+	}
+	return nil, err
 }
 
 func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (*mcp.Request, error) {

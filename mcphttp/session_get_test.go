@@ -226,3 +226,54 @@ func (r *recordingStore) EndSession(session, principal string) error {
 	r.ended = append(r.ended, session)
 	return r.EventStore.EndSession(session, principal)
 }
+
+// A handler that can only wait for the end of a subscription is waited for until it has begun.
+func TestSubscriptionOfAHandlerThatIsNoListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 10)
+		f := start(t, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			switch {
+			case req.Method == "server/discover":
+				return mcp.RawResult(`{"supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}}}`), nil
+			case strings.Contains(string(req.Params), "x:refused"):
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "no such resource")
+			case strings.Contains(string(req.Params), "x:ended"):
+				return mcp.RawResult(`{}`), nil
+			}
+			if err := req.Notify(ctx, "notifications/subscriptions/acknowledged", []byte(`{}`)); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}), nil)
+		s := f.initialize(november2025)
+		f.stream(s.get(t.Context())).next()
+		subscribe := func(method, uri string) answer {
+			return s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))
+		}
+		if got := subscribe("subscribe", "x:y"); got.code() != 0 {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+		if got := subscribe("subscribe", "x:refused"); got.code() != mcp.CodeInvalidParams || !strings.Contains(got.body, "no such resource") {
+			t.Errorf("a refused subscription: got %d %s", got.status, got.body)
+		}
+		if got := subscribe("subscribe", "x:ended"); got.code() != mcp.CodeInternalError {
+			t.Errorf("a subscription that ends at once: got %d %s", got.status, got.body)
+		}
+		if len(causes) != 0 {
+			t.Errorf("the subscription before ended with the refused ones: %v", <-causes)
+		}
+		subscribe("unsubscribe", "x:y")
+		if cause := <-causes; !errors.Is(cause, mcp.ErrClosed) {
+			t.Errorf("the cause is %v, want ErrClosed", cause)
+		}
+		subscribe("subscribe", "x:y")
+		if err := f.handler.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if cause := <-causes; !errors.Is(cause, mcp.ErrShutdown) {
+			t.Errorf("the cause is %v, want ErrShutdown", cause)
+		}
+	})
+}

@@ -71,8 +71,11 @@ func (t *sessions) initialize(s *session, r *http.Request, msg *jsonrpc.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case answer.Error != nil, s.ended:
+	case answer.Error != nil:
 		conv.Close(mcp.ErrClosed)
+	case s.ended: // while the server said what it is
+		conv.Close(mcp.ErrClosed)
+		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"))
 	case s.conv != nil:
 		conv.Close(mcp.ErrClosed)
 		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already"))

@@ -250,6 +250,46 @@ func TestR72_IdleSessions(t *testing.T) {
 	})
 }
 
+// A question that is never answered holds its session for a limited time, whether or not its client is still there.
+func TestR72_UnansweredQuestionFreesItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 1}})
+		s := f.initialize(november2025)
+		ctx, cut := context.WithCancel(t.Context())
+		f.stream(s.post(ctx, callBody(1, "ask"))).next()
+		cut()
+		time.Sleep(39 * time.Minute)
+		if got := f.do(http.MethodPost, initializeBody(november2025)); got.status != 503 {
+			t.Errorf("a session too many got %d", got.status)
+		}
+		time.Sleep(2 * time.Minute)
+		f.initialize(november2025)
+	})
+}
+
+func TestShutdownWhileInitializing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, proceed := make(chan struct{}), make(chan struct{})
+		f := start(t, mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			close(asked)
+			<-proceed
+			return mcp.RawResult(`{"supportedVersions":["2026-07-28"],"capabilities":{}}`), nil
+		}), nil)
+		done := make(chan answer)
+		go func() { done <- f.do(http.MethodPost, initializeBody(november2025)) }()
+		<-asked
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.handler.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want DeadlineExceeded", err)
+		}
+		close(proceed)
+		if got := <-done; got.code() != mcp.CodeInvalidRequest || got.header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("got %d %s %s, want an error and no session", got.status, got.header, got.body)
+		}
+	})
+}
+
 func TestRPC15_Batches(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(march2025)

@@ -107,7 +107,8 @@ func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id s
 	return nil
 }
 
-// endpointWork gives what there is to do about a message.
+// endpointWork lets a message take effect and gives what is left to do about it. By the time the client is told that the
+// message is accepted, a cancellation of it must find it.
 func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message) (work func(), no *refusal) {
 	isRequest := msg.Kind() == jsonrpc.Request
 	conv := s.conversation()
@@ -119,7 +120,16 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	case isRequest && !h.life.isOpen():
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	case conv != nil:
-		return func() { conv.Handle(newSessionContext(r), msg, s.box.send) }, nil
+		ctx := newSessionContext(r)
+		reply, work := conv.Accept(ctx, msg, s.box.send)
+		return func() {
+			if work != nil {
+				reply = work()
+			}
+			if reply != nil {
+				_ = s.box.send(ctx, reply) // or the stream is over, and the session with it
+			}
+		}, nil
 	case isRequest && msg.Method == wire.MethodInitialize:
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -107,6 +108,31 @@ func TestSSE_SessionEndsWithItsStream(t *testing.T) {
 		synctest.Wait()
 		if got := e.send(callBody(2, "echo")); got.status != 404 {
 			t.Errorf("got %d, want 404", got.status)
+		}
+	})
+}
+
+// A call that is accepted can be cancelled, however soon.
+func TestCAN04_SSE_CancelThatFollowsAtOnceIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := start(t, core, nil)
+		e := f.endpoint(t.Context())
+		e.initialize()
+		post := func(body string) {
+			w := httptest.NewRecorder()
+			f.handler.ServeHTTP(w, f.request(t.Context(), http.MethodPost, body, e.headers...))
+			if w.Code != 202 {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		}
+		for id := range 100 {
+			post(callBody(id, "wait"))
+			post(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+		}
+		synctest.Wait()
+		if got := len(core.causes); got != 100 {
+			t.Errorf("%d of 100 calls were cancelled", got)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -32,6 +33,10 @@ type Core interface {
 	Listen(ctx context.Context, req *jsonrpc.Message, out Stream) (stop func(), err error)
 }
 
+// DefaultAnswerTimeout is how long questions wait unless [Config.AnswerTimeout] says otherwise. Who has not answered by
+// then is not at the screen. It is well within the time that the core keeps the state of a request that asks.
+const DefaultAnswerTimeout = 10 * time.Minute
+
 // A Config is what sessions have in common. It is not changed once it is in use.
 type Config struct {
 	// Core answers the requests.
@@ -41,6 +46,9 @@ type Config struct {
 	// MaxInFlight is the number of requests of one session that are worked on at once. Default:
 	// [peer.DefaultMaxCalls].
 	MaxInFlight int
+	// AnswerTimeout is how long a request waits for what it asks its client at once. Then its questions are taken back,
+	// and it is answered with an error. Default: [DefaultAnswerTimeout].
+	AnswerTimeout time.Duration
 	// Calls is for a stream that carries more than the one session: what is in flight on it. Ids and bounds are then
 	// those of the whole stream. Default: each session has a table of its own.
 	Calls *peer.Table
@@ -54,6 +62,13 @@ func (c *Config) logger() *slog.Logger {
 		return slog.Default()
 	}
 	return c.Logger
+}
+
+func (c *Config) answerTimeout() time.Duration {
+	if c.AnswerTimeout == 0 {
+		return DefaultAnswerTimeout
+	}
+	return c.AnswerTimeout
 }
 
 func (c *Config) cancelled(reason string) error {

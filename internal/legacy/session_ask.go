@@ -6,6 +6,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
@@ -17,6 +18,9 @@ import (
 // closed the dialog.
 const dismissed = `{"action":"cancel"}`
 
+// errUnanswered ends the waiting for a client that does not answer.
+var errUnanswered = errors.New("not answered in time")
+
 // A question is one input request on its way to the client and back.
 type question struct {
 	*peer.Question
@@ -25,7 +29,7 @@ type question struct {
 	params stdjson.RawMessage
 }
 
-// ask puts the input requests of a result to the client and waits for all answers. It returns the members that the
+// ask puts the input requests of a result to the client and waits for all answers, for a limited time. It returns the members that the
 // retried request has in addition: the answers, and the request state as it was.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
@@ -39,6 +43,8 @@ func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *
 	if err != nil {
 		return nil, err
 	}
+	waiting, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errUnanswered)
+	defer stop()
 	for _, q := range questions {
 		if err := out(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
 			return nil, s.failure(ctx, "question not delivered", err)
@@ -48,9 +54,13 @@ func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *
 	if len(questions) > 0 {
 		further = append(further, `"inputResponses":{`...)
 		for i, q := range questions {
-			answer, err := s.await(ctx, q)
+			answer, err := s.await(waiting, q)
 			if err != nil {
-				s.takeBack(ctx, questions[i+1:], out)
+				open := questions[i+1:]
+				if waiting.Err() != nil {
+					open = questions[i:] // this one has no answer either
+				}
+				s.takeBack(ctx, open, out)
 				return nil, err
 			}
 			further = append(appendMember(further, []byte(q.key), answer), ',')
@@ -97,7 +107,10 @@ func (s *Session) unasked(ctx context.Context, err error) *jsonrpc.Error {
 // await waits for one answer and gives it in the modern form.
 func (s *Session) await(ctx context.Context, q question) (stdjson.RawMessage, *jsonrpc.Error) {
 	response, err := q.Wait(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnanswered):
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client did not answer " + q.method + " in time"}
+	case err != nil:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "no answer to " + q.method + " can come any more"}
 	}
 	switch {
@@ -117,7 +130,7 @@ func refused(method, why string) *jsonrpc.Error {
 	const shown = 256 // bytes; it is the client's own text
 	return &jsonrpc.Error{
 		Code:    wire.CodeUserRejected,
-		Message: fmt.Sprintf("the client refused %s: %s", method, why[:min(len(why), shown)]),
+		Message: fmt.Sprintf("the client refused %s: %s", method, strings.ToValidUTF8(why[:min(len(why), shown)], "")),
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -182,6 +184,51 @@ func TestCloseEndsWaitingQuestions(t *testing.T) {
 		c.session.Close(errors.New("over"))
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no answer to elicitation/create can come any more"}}`)
+	})
+}
+
+func TestQuestionsThatAreNotAnsweredAreTakenBack(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: legacy.DefaultAnswerTimeout, time.Minute: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			core := &fakeCore{discovered: discovered, handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + roots + `,"c":` + sample + `}`))}
+			cfg := config(core)
+			cfg.AnswerTimeout = timeout
+			c := &client{T: t, core: core}
+			c.session, _ = legacy.Initialize(t.Context(), cfg, initialize("2025-06-18"))
+			c.call()
+			q := c.questions("elicitation/create", "roots/list", "sampling/createMessage")
+			time.Sleep(want - time.Second)
+			c.reply(q[0], `"result":{"action":"accept"}`) // buys the others no time
+			c.want(c.out.take())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			c.want(c.out.take(),
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[2].ID.String()+`}}`,
+				`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the client did not answer roots/list in time"}}`)
+			c.reply(q[1], `"result":{"roots":[]}`) // too late, and no harm
+			c.want(c.out.take())
+			if len(core.requests) != 1 {
+				t.Error("the handler went on without the answers")
+			}
+		})
+	}
+}
+
+func TestRefusalIsCutBetweenRunes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + sample + `}`))})
+		c.call()
+		q := c.questions("sampling/createMessage")[0]
+		c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":`+q.ID.String()+`,"error":{"code":-1,"message":"x`+strings.Repeat("é", 200)+`"}}`), c.out.write)
+		synctest.Wait()
+		got := c.out.takeMessages()
+		if len(got) != 1 || got[0].Error == nil {
+			t.Fatalf("wrote %+v", got)
+		}
+		if text := got[0].Error.Message; !utf8.ValidString(text) || !strings.HasSuffix(text, ": x"+strings.Repeat("é", 127)) {
+			t.Errorf("got %q", text)
+		}
 	})
 }
 

@@ -1,6 +1,8 @@
 package peer
 
 import (
+	"strings"
+
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -28,5 +30,5 @@ func ParseCancelled(params []byte) (id jsonrpc.ID, reason string, ok bool) {
 		// What cannot be read is not worth refusing a cancellation for.
 		reason, _ = jsonscan.Unquote(raw)
 	}
-	return id, reason[:min(len(reason), maxReason)], true
+	return id, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), true
 }

@@ -166,4 +166,8 @@ func TestCAN09_MalformedCancellationsNameNothing(t *testing.T) {
 	if _, reason, _ = peer.ParseCancelled([]byte(`{"requestId":7,"reason":"` + strings.Repeat("x", 1<<20) + `"}`)); len(reason) > 1<<10 {
 		t.Errorf("a reason of %d bytes is kept", len(reason))
 	}
+	_, reason, _ = peer.ParseCancelled([]byte(`{"requestId":7,"reason":"x` + strings.Repeat("é", 1<<10) + `"}`))
+	if want := "x" + strings.Repeat("é", 511); reason != want {
+		t.Errorf("a long reason is cut to %q", reason)
+	}
 }

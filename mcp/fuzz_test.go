@@ -1,0 +1,341 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// maxSteps keeps a script short enough to be understood once a fuzzer has found something.
+const maxSteps = 60
+
+// A script is what several clients do to one server: the bytes of a fuzzer, read as operations and their operands.
+// Whatever the bytes are, they are a script.
+type script struct {
+	*testing.T
+	bytes   []byte
+	server  *target
+	tool    *mcp.Registration[mcp.Tool]
+	hostile []hostileMessage
+	clients []*scriptClient
+}
+
+// A scriptClient is a client with what it may expect.
+type scriptClient struct {
+	*byteClient
+	reads     io.Closer
+	mark      string // in all that the client says, and in nothing that others hear
+	session   string // its revision, empty without a session
+	cut       bool
+	batched   bool           // it has sent batches, of which nothing is heard until all of it is done
+	sent      map[string]int // requests by id
+	cancelled map[string]int // those that were in progress then
+	answered  map[string]int
+	questions []string // ids of what the server has asked
+	state     string   // of the last answer that asks for input
+}
+
+// FuzzServer lets several clients of all eras, on streams of both kinds, do what clients do and what they should not.
+// Every request whose id can be read is answered exactly once, and not at all if it was cancelled in time; nothing of one
+// client reaches another, nothing panics, and nothing hangs or is left behind: the bubble would see it.
+func FuzzServer(f *testing.F) {
+	for _, seed := range []string{
+		"\x00\x00\x01\x00\x00\x00",                                                                 // a modern client calls echo
+		"\x00\x04\x00\x05\x01\x00\x02\x00\x06\x00\x00",                                             // a session is asked and answers
+		"\x00\x00\x00\x05\x01\x00\x01\x00\x01\x01\x01\x00\x05\x00\x00\x08",                         // two clients wait with one id, one cancels
+		"\x00\x02\x04\x00\x00\x00\x01\x01\x02\x02\x08\x08",                                         // a batch
+		"\x00\x00\x01\x00\x06\x00\x0a\x0b\x07\x0a\x05\x00\x00\x07\x00",                             // a subscription, changes, cut
+		"\x00\x01\x01\x00\x02\x00\x01\x00\x0d\x00\x00\x03\x01\x00\x0d\x01",                         // a modern question, its answer, and that of someone else
+		"\x00\x05\x09\x00\x00\x01\x09\x00\x00\x20\x09\x00\x00\x40\x09\x00\x00\x55\x01\x00\x00",     // hostile messages
+		"\x00\x03\x00\x04\x01\x00\x02\x01\x01\x01\x02\x01\x06\x00\x04\x06\x01\x00\x06\x01\x01",     // answers to the wrong session
+		"\x00\x00\x01\x00\x0c\x00\x01\x00\x0c\x00\x05\x00\x00\x01\x00\x00\x00\x08\x08\x07\x00",     // a handler that does not listen
+		"\x00\x05\x01\x00\x06\x01\x0a\x0a\x01\x00\x0b\x02\x01\x00\x04\x03\x01\x00\x03\x03\x0b\x01", // all kinds of calls
+	} {
+		f.Add([]byte(seed))
+	}
+	hostile := hostileMessages(f)
+	f.Fuzz(func(t *testing.T, input []byte) {
+		var log lockedLog
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{T: t, bytes: input, hostile: hostile}
+			s.server = newTarget(&mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s.addTools()
+			s.run()
+		})
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "panic") && !strings.Contains(line, "secret") {
+				t.Errorf("logged %s", line)
+			}
+		}
+	})
+}
+
+// A lockedLog takes a log of several goroutines.
+type lockedLog struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (s *script) addTools() {
+	type in struct {
+		Text string `json:"text,omitempty"`
+	}
+	mcp.AddTool(s.server.Server, &mcp.Tool{Name: "survey"}, func(ctx context.Context, in in) (string, error) {
+		answer, err := mcp.Ask[string](ctx, "question", "What, "+in.Text+"?", nil)
+		return in.Text + answer, err
+	})
+	s.tool = mcp.AddTool(s.server.Server, &mcp.Tool{Name: "notes"}, func(ctx context.Context, in in) (string, error) {
+		for n := range 3 {
+			mcp.Logger(ctx).Info(in.Text, "n", n)
+			mcp.Progress(ctx, float64(n+1), 3, in.Text)
+		}
+		return in.Text, nil
+	})
+}
+
+// operand takes the next byte, as a number below n.
+func (s *script) operand(n int) int {
+	if len(s.bytes) == 0 {
+		return 0
+	}
+	b := s.bytes[0]
+	s.bytes = s.bytes[1:]
+	return int(b) % n
+}
+
+// run runs the script, and then ends every client in good order.
+func (s *script) run() {
+	for range maxSteps {
+		if len(s.bytes) == 0 {
+			break
+		}
+		s.step()
+		s.settle()
+	}
+	close(s.server.proceed)
+	s.settle()
+	for _, c := range s.clients {
+		c.stop()
+		s.settle()
+		c.check()
+	}
+}
+
+// settle lets everything happen that can, so that a script means the same each time.
+func (s *script) settle() {
+	synctest.Wait()
+	for _, c := range s.clients {
+		for len(c.lines) > 0 {
+			c.hear(<-c.lines)
+		}
+	}
+}
+
+func (s *script) step() {
+	op := s.operand(12)
+	if op == 0 || len(s.clients) == 0 {
+		s.open()
+		return
+	}
+	if c := s.clients[s.operand(len(s.clients))]; !c.cut {
+		s.act(c, op)
+	}
+}
+
+// act is one operation of a client that is there.
+func (s *script) act(c *scriptClient, op int) {
+	switch op {
+	case 1, 2, 3:
+		c.write(s.request(c))
+	case 4:
+		if c.session == "2025-03-26" {
+			c.batched = true
+			c.write("[" + s.request(c) + "," + s.request(c) + "," + s.request(c) + "]")
+		}
+	case 5:
+		id := s.id()
+		if c.batched || c.sent[id] > c.answered[id]+c.cancelled[id] {
+			c.cancelled[id]++
+		}
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` + c.mark + `"}}`)
+	case 6:
+		s.answer(c)
+	case 7:
+		c.cut = true
+		c.reads.Close()
+		c.end.Close()
+	case 8:
+		select {
+		case s.server.proceed <- struct{}{}:
+		default: // nobody waits
+		}
+	case 9:
+		m := s.hostile[(s.operand(256)<<8+s.operand(256))%len(s.hostile)]
+		if !m.silent {
+			c.sent[m.id]++
+		}
+		c.write(m.text)
+	case 10:
+		s.server.ResourceUpdated("mem:x")
+	case 11:
+		s.tool.Update(func(t *mcp.Tool) { t.Description += "." })
+	}
+}
+
+func (s *script) open() {
+	kind := []string{"", "2025-03-26", "2024-11-05", "2025-06-18", "2025-11-25", ""}[s.operand(6)]
+	transport := byteTransports[[]string{"pipes", "socket"}[s.operand(2)]]
+	c := &scriptClient{mark: fmt.Sprintf("mark-%d-", len(s.clients)), sent: map[string]int{}, cancelled: map[string]int{}, answered: map[string]int{}}
+	c.byteClient = dialBytes(s.T, s.server, func(opts *mcp.StreamOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
+		conn, w, r := transport(opts)
+		c.reads = r.(io.Closer)
+		return conn, w, r
+	}, nil, nil)
+	s.clients = append(s.clients, c)
+	if kind != "" {
+		c.session = kind
+		c.open(kind)
+	}
+}
+
+var scriptIDs = []string{`1`, `2`, `3`, `"1"`, `""`, `-1`}
+
+func (s *script) id() string { return scriptIDs[s.operand(len(scriptIDs))] }
+
+// request gives a request of the client.
+func (s *script) request(c *scriptClient) string {
+	id, kind := s.id(), s.operand(14)
+	c.sent[id]++
+	make := func(method, params string) string {
+		if c.session != "" {
+			return bare(id, method, `{`+params+`"_meta":{"progressToken":"`+c.mark+`"}}`)
+		}
+		return enveloped(id, method, params, `,"progressToken":"`+c.mark+`"`)
+	}
+	call := func(tool, more string) string {
+		return make("tools/call", `"name":"`+tool+`","arguments":{"text":"`+c.mark+`"},`+more)
+	}
+	switch kind {
+	case 0:
+		return call("echo", "")
+	case 1:
+		return call("wait", "")
+	case 2:
+		return call("survey", "")
+	case 3:
+		return call("notes", "")
+	case 4:
+		return call("panic", "")
+	case 5:
+		return make("tools/list", "")
+	case 6:
+		if c.session != "" {
+			return make("resources/subscribe", `"uri":"mem:x",`)
+		}
+		return make("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
+	case 7:
+		return make("no/such", "")
+	case 8:
+		return make("tools/call", `"name":5,`)
+	case 9:
+		return make("resources/read", `"uri":"mem:`+c.mark+`",`)
+	case 10:
+		return make("completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"5"},`)
+	case 11:
+		return make("initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},`)
+	case 12:
+		return call("stubborn", "")
+	}
+	state := s.clients[s.operand(len(s.clients))].state // its own, or that of someone else
+	return call("survey", `"requestState":"`+state+`","inputResponses":{"question":{"action":"accept","content":{"value":"`+c.mark+`"}}},`)
+}
+
+// answer answers a question, or what is none.
+func (s *script) answer(c *scriptClient) {
+	id := `"made-up"`
+	asked := s.clients[s.operand(len(s.clients))] // the client itself, or someone else, whose question this is
+	if len(asked.questions) > 0 {
+		id = asked.questions[0]
+		if asked == c {
+			c.questions = c.questions[1:]
+		}
+	}
+	c.write(`{"jsonrpc":"2.0","id":` + id + `,` + []string{
+		`"result":{"action":"accept","content":{"value":"` + c.mark + `"}}`,
+		`"result":{"action":"decline"}`,
+		`"error":{"code":-1,"message":"no"}`,
+		`"result":5`,
+		`"result":{"action":"accept","content":{"value":{}}}`,
+		`"error":{"code":-1,"message":"no","data":[]}`,
+	}[s.operand(6)] + `}`)
+}
+
+var anyMark = regexp.MustCompile(`mark-\d+-`)
+
+// hear takes a message of the server, or a batch.
+func (c *scriptClient) hear(line wireLine) {
+	for _, mark := range anyMark.FindAllString(line.text, -1) {
+		if mark != c.mark {
+			c.Errorf("%s hears of %s: %s", c.mark, mark, line.text)
+		}
+	}
+	if strings.HasPrefix(line.text, "[") {
+		var batch []wireLine
+		if err := stdjson.Unmarshal([]byte(line.text), &batch); err != nil {
+			c.Errorf("%v: %s", err, line.text)
+		}
+		for _, one := range batch {
+			c.take(one)
+		}
+		return
+	}
+	c.take(line)
+}
+
+func (c *scriptClient) take(m wireLine) {
+	switch {
+	case m.Method != "" && m.ID != nil:
+		if c.session == "" || m.Method != "elicitation/create" {
+			c.Errorf("%s is asked %s", c.mark, m.text)
+		}
+		c.questions = append(c.questions, string(m.ID))
+	case m.Method != "":
+	default:
+		c.answered[string(m.ID)]++
+		var result struct{ RequestState string }
+		if stdjson.Unmarshal(m.Result, &result) == nil && result.RequestState != "" {
+			c.state = result.RequestState
+		}
+	}
+}
+
+// check compares the answers with the requests, at the end.
+func (c *scriptClient) check() {
+	delete(c.answered, `"open"`)
+	for id, n := range c.answered {
+		if most := c.sent[id]; n > most || n > most-c.cancelled[id] && !c.batched {
+			c.Errorf("%s: of %d requests with the id %s, %d were cancelled and %d answered", c.mark, c.sent[id], id, c.cancelled[id], n)
+		}
+	}
+	for id, n := range c.sent {
+		if !c.cut && c.answered[id] < n-c.cancelled[id] {
+			c.Errorf("%s: of %d requests with the id %s, %d were cancelled and %d answered", c.mark, n, id, c.cancelled[id], c.answered[id])
+		}
+	}
+}
