@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -57,17 +55,17 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, buf *buffer) 
 		return tooLarge(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return refuse(http.StatusRequestTimeout, mcp.CodeInvalidRequest, "the body did not arrive in time")
+		return refuse(http.StatusRequestTimeout, "the body did not arrive in time")
 	}
 	w.Header().Set("Connection", "close")
-	return refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "the body could not be read")
+	return refuse(http.StatusBadRequest, "the body could not be read")
 }
 
 var errTooLarge = errors.New("body is too large")
 
 func tooLarge(w http.ResponseWriter) *refusal {
 	w.Header().Set("Connection", "close") // reading on to the end would be the work that the limit is to save
-	return refuse(http.StatusRequestEntityTooLarge, mcp.CodeInvalidRequest, "the body is too large")
+	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
 // readFrom reads r to its end, at most limit bytes.

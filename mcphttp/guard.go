@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A guard decides whether a request may come in at all, from its headers alone. Every HTTP method and every transport
@@ -54,13 +52,11 @@ func (g *guard) check(r *http.Request) *refusal {
 	}
 	if !g.hostAllowed(r) {
 		g.logRefusal(r, "host is not allowed")
-		return refuse(http.StatusForbidden, mcp.CodeInvalidRequest,
-			"host not allowed: a server at a loopback address answers to localhost; other names have to be listed in AllowedHosts")
+		return refuse(http.StatusForbidden, "host not allowed: a server at a loopback address answers to localhost; other names have to be listed in AllowedHosts")
 	}
 	if !g.originAllowed(r) {
 		g.logRefusal(r, "origin is not allowed")
-		return refuse(http.StatusForbidden, mcp.CodeInvalidRequest,
-			"origin not allowed: web pages of other origins have to be listed in AllowedOrigins")
+		return refuse(http.StatusForbidden, "origin not allowed: web pages of other origins have to be listed in AllowedOrigins")
 	}
 	return nil
 }
@@ -80,11 +76,11 @@ func (g *guard) checkShape(r *http.Request) *refusal {
 			size += len(name) + len(v) + len(": \r\n")
 		}
 		if len(values) > 1 && decides(name) {
-			return refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "header "+name+" is given twice")
+			return refuse(http.StatusBadRequest, "header "+name+" is given twice")
 		}
 	}
 	if lines > g.maxLines || size > g.maxBytes {
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, mcp.CodeInvalidRequest, "header block is too large")
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "header block is too large")
 	}
 	return nil
 }

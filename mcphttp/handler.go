@@ -68,7 +68,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 	w.Header().Set("Allow", allowed)
-	h.refuse(w, jsonrpc.ID{}, refuse(http.StatusMethodNotAllowed, mcp.CodeInvalidRequest, "method not allowed"))
+	h.refuse(w, jsonrpc.ID{}, refuse(http.StatusMethodNotAllowed, "method not allowed"))
 }
 
 // servePost reads one message and decides which era it belongs to. From here on the two eras share nothing.
@@ -110,7 +110,7 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, body *buff
 	}
 	var refused *jsonrpc.DecodeError
 	if !errors.As(err, &refused) {
-		return nil, jsonrpc.ID{}, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "the body is not a message")
+		return nil, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body is not a message")
 	}
 	no := &refusal{http.StatusBadRequest, refused.Err}
 	if refused.Kind == jsonrpc.Response {
@@ -153,7 +153,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request) {
 	h.streams.add()
 	defer h.streams.done()
 	if !accepts(r.Header["Accept"], typeEventStream) {
-		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Accept must list "+typeEventStream))
+		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusNotAcceptable, "Accept must list "+typeEventStream))
 		return
 	}
 	if no := h.serveGetStream(w, r); no != nil {

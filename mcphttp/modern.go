@@ -27,8 +27,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, msg *jsonr
 		}
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest,
-			"the body must be one request or notification"))
+		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body must be one request or notification"))
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -21,10 +19,10 @@ const maxRanges = 32
 // endpoint to HTML forms, whose posts browsers send across sites without asking first.
 func checkContent(r *http.Request) *refusal {
 	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && encoding[0] != "" && !strings.EqualFold(encoding[0], "identity") {
-		return refuse(http.StatusUnsupportedMediaType, mcp.CodeInvalidRequest, "compressed bodies are not read")
+		return refuse(http.StatusUnsupportedMediaType, "compressed bodies are not read")
 	}
 	if values := r.Header["Content-Type"]; len(values) == 0 || !isJSON(values[0]) {
-		return refuse(http.StatusUnsupportedMediaType, mcp.CodeInvalidRequest, "Content-Type must be "+typeJSON)
+		return refuse(http.StatusUnsupportedMediaType, "Content-Type must be "+typeJSON)
 	}
 	return nil
 }
@@ -50,7 +48,7 @@ func checkAccept(r *http.Request) *refusal {
 	if accepts(values, typeJSON) && accepts(values, typeEventStream) {
 		return nil
 	}
-	return refuse(http.StatusNotAcceptable, mcp.CodeInvalidRequest, "Accept must list "+typeJSON+" and "+typeEventStream)
+	return refuse(http.StatusNotAcceptable, "Accept must list "+typeJSON+" and "+typeEventStream)
 }
 
 // accepts reports whether the Accept lines allow a media type. The most specific range that matches decides, and no

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, l net.Listener, path string, h *Handler, middlew
 		return err
 	case <-ctx.Done():
 		err := shutdown(h, server)
-		<-failed
+		_ = <-failed
 		return err
 	}
 }

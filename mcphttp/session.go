@@ -255,8 +255,7 @@ func digest(principal string) string {
 func (h *Handler) find(r *http.Request) (*session, *refusal) {
 	id, ok := first(r.Header, headerSession)
 	if !ok {
-		return nil, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest,
-			"header "+headerSession+" is missing: send initialize first")
+		return nil, refuse(http.StatusBadRequest, "header "+headerSession+" is missing: send initialize first")
 	}
 	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
 	if s == nil {
@@ -274,7 +273,7 @@ func (h *Handler) find(r *http.Request) (*session, *refusal) {
 }
 
 // errNoSession is the same for sessions that never were, have ended or belong to someone else.
-var errNoSession = refuse(http.StatusNotFound, mcp.CodeInvalidRequest, "no such session")
+var errNoSession = refuse(http.StatusNotFound, "no such session")
 
 // checkSessionVersion refuses a version header that no session can have. It should be the version that the session has
 // settled on, but clients get away with another one: the session knows better.
@@ -286,7 +285,7 @@ func checkSessionVersion(header http.Header) *refusal {
 		return nil
 	}
 	if rev, known := wire.ParseRevision(version); !known || rev.Modern() {
-		return refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "header "+headerVersion+" names no version that has sessions")
+		return refuse(http.StatusBadRequest, "header "+headerVersion+" names no version that has sessions")
 	}
 	return nil
 }

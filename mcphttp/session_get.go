@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A standalone stream carries what belongs to no request: changed lists and resources. A session has one at most.
@@ -41,8 +40,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request) *refus
 }
 
 // errEventUnknown is the same for ids that never were, that belong to someone else, and after which events were lost.
-var errEventUnknown = refuse(http.StatusNotFound, mcp.CodeInvalidRequest,
-	"the last event is unknown, or events after it are no longer kept")
+var errEventUnknown = refuse(http.StatusNotFound, "the last event is unknown, or events after it are no longer kept")
 
 // resumeCall sends the rest of a call's stream, and what is still to come on it.
 func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
@@ -88,7 +86,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 		return errNoSession
 	case s.alone != nil && s.alone.connected > 0:
 		s.mu.Unlock()
-		return refuse(http.StatusConflict, mcp.CodeInvalidRequest, "the session has a stream already")
+		return refuse(http.StatusConflict, "the session has a stream already")
 	}
 	s.alone = a
 	s.mu.Unlock()

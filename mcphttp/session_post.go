@@ -135,7 +135,7 @@ func owesAnswer(rev wire.Revision, msg *jsonrpc.Message) (bool, *refusal) {
 			return batchOwesAnswer(msg.Batch)
 		}
 	}
-	return false, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "this protocol version has no batches")
+	return false, refuse(http.StatusBadRequest, "this protocol version has no batches")
 }
 
 // Spec: basic/lifecycle#initialization (2025-03-26)
@@ -143,7 +143,7 @@ func batchOwesAnswer(batch []*jsonrpc.Message) (owed bool, no *refusal) {
 	for _, m := range batch {
 		switch {
 		case m.Method == wire.MethodInitialize:
-			return false, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "initialize cannot be part of a batch")
+			return false, refuse(http.StatusBadRequest, "initialize cannot be part of a batch")
 		case m.Kind() == jsonrpc.Request, m.Refused != nil && m.Refused.Response() != nil:
 			owed = true
 		}

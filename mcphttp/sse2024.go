@@ -133,7 +133,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	case isRequest && msg.Method == wire.MethodInitialize:
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
 	}
-	return nil, refuse(http.StatusBadRequest, mcp.CodeInvalidRequest, "the session is not initialized")
+	return nil, refuse(http.StatusBadRequest, "the session is not initialized")
 }
 
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {

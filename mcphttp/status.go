@@ -16,8 +16,8 @@ type refusal struct {
 	err    *mcp.Error
 }
 
-func refuse(status, code int, message string) *refusal {
-	return &refusal{status, &mcp.Error{Code: code, Message: message}}
+func refuse(status int, message string) *refusal {
+	return &refusal{status, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: message}}
 }
 
 // refuseBusy asks the client to come back: 429 when it has too much going on itself, 503 when the server has.

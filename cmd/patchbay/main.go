@@ -29,19 +29,22 @@ Usage:
   patchbay version                         print the version
 `
 
-func main() {
+func main() { os.Exit(exitCode(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// exitCode runs the command and gives the status to exit with.
+func exitCode(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := run(ctx, args, stdout, stderr)
 	switch {
 	case err == nil:
+		return 0
 	case errors.Is(err, errUsage):
-		os.Exit(exitUsage)
-	default:
-		fmt.Fprintln(os.Stderr, "patchbay:", err)
-		os.Exit(exitFailure)
+		return exitUsage
 	}
+	fmt.Fprintln(stderr, "patchbay:", err)
+	return exitFailure
 }
 
 // errUsage says that the command line was wrong and that the user has been told.

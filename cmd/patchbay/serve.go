@@ -42,7 +42,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *stdio {
 		return server.Run(ctx, mcp.Stdio())
 	}
-	listener, err := net.Listen("tcp", *addr)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", *addr)
 	if err != nil {
 		return fmt.Errorf("%w (choose another address with --addr)", err)
 	}
