@@ -356,6 +356,9 @@ func FuzzURIMatch(f *testing.F) {
 				t.Fatalf("%q finds %q in %q", template, name, uri)
 			}
 		}
+		if len(uri)*len("%24") > 8<<10 {
+			return // what a person left unencoded may be too long once it is encoded
+		}
 		if _, err := (&mcp.ResourceTemplate{URITemplate: template}).Expand(found); err != nil {
 			t.Fatalf("%q finds %q in %q: %v", template, found, uri, err)
 		}
