@@ -48,7 +48,9 @@ func Serve(ctx context.Context, l net.Listener, path string, h *Handler, middlew
 		return err
 	case <-ctx.Done():
 		err := shutdown(h, server)
-		_ = <-failed
+		if served := <-failed; err == nil && !errors.Is(served, http.ErrServerClosed) {
+			err = served
+		}
 		return err
 	}
 }
