@@ -106,7 +106,8 @@ func TestShutdown_ReturnsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
-		go f.modern("tools/call", `"name":"stubborn"`)
+		answered := make(chan answer, 1)
+		go func() { answered <- f.modern("tools/call", `"name":"stubborn"`) }()
 		<-core.started
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -115,6 +116,7 @@ func TestShutdown_ReturnsInTime(t *testing.T) {
 		}
 		core.proceed <- struct{}{}
 		<-core.causes
+		<-answered
 	})
 }
 
