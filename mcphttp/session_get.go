@@ -90,10 +90,9 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	}
 	s.alone = a
 	s.mu.Unlock()
+	conv.Attach(a.box.sendNow) // before the client sees the stream: what it subscribes to then is told
 	a.stream.start(r.Context(), conn)
-	if conn.open() == nil {
-		conv.Attach(a.box.sendNow)
-	}
+	_ = conn.open() // if it fails the stream ends at once
 	h.runStandalone(r, s, a, conv, conn)
 	return nil
 }

@@ -138,10 +138,8 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
 	answer := h.sessions.initialize(s, r, msg)
-	if s.box.send(newSessionContext(r), answer) != nil {
-		return // the stream is over, and the session with it
-	}
 	if answer.Error == nil {
-		s.conversation().Attach(s.box.sendNow)
+		s.conversation().Attach(s.box.sendNow) // before the client sees the answer
 	}
+	_ = s.box.send(newSessionContext(r), answer) // if it fails the stream is over, and the session with it
 }
