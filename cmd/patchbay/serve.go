@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -21,12 +22,15 @@ import (
 // defaultAddr is fixed, so that a client's configuration stays right from one start to the next.
 const defaultAddr = "127.0.0.1:8765"
 
+// self is the package of this program.
+const self = "github.com/patchbay-mcp/patchbay/cmd/patchbay"
+
 // endpoint is the path of the server.
 const endpoint = "/mcp"
 
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := newFlags("serve", stderr)
-	addr := flags.String("addr", defaultAddr, "`host:port` to listen on; port 0 picks a free one")
+	addr := flags.String("addr", defaultAddr, "`host:port` to listen on; no host is this machine alone, port 0 picks a free one")
 	stdio := flags.Bool("stdio", false, "serve on standard input and output instead of HTTP")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -43,7 +47,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return server.Run(ctx, mcp.Stdio())
 	}
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", *addr)
+	listener, err := config.Listen(ctx, "tcp", onLoopback(*addr))
 	if err != nil {
 		return fmt.Errorf("%w (choose another address with --addr)", err)
 	}
@@ -52,6 +56,14 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(server, nil))
+}
+
+// onLoopback completes an address that names no host: a demo is not for the network unless it is told to be.
+func onLoopback(addr string) string {
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
 }
 
 // announce prints where the server is and how clients are told of it.
@@ -84,20 +96,30 @@ func configuration(server map[string]any) (string, error) {
 	return string(b), err
 }
 
-// selfCommand gives the command line that starts this program on stdio. A program that `go run` built is gone when it
-// ends, so it is named by its source.
+// selfCommand gives the command line that starts this program on stdio, from wherever a client runs it.
 func selfCommand() (command string, args []string) {
 	exe, err := os.Executable()
-	dir, dirErr := os.Getwd()
-	built := strings.HasPrefix(exe, filepath.Clean(os.TempDir())+string(filepath.Separator))
-	if err == nil && !built {
+	if err == nil && !isTransient(exe) {
 		return exe, []string{"serve", "--stdio"}
 	}
-	if dirErr != nil {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Sum != "" { // it was fetched, by its version
+		return "go", []string{"run", self + "@" + info.Main.Version, "serve", "--stdio"}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
 		dir = "."
 	}
-	return "go", []string{"-C", dir, "run", "./cmd/patchbay", "serve", "--stdio"}
+	return "go", []string{"-C", dir, "run", self, "serve", "--stdio"}
 }
+
+// isTransient reports whether an executable is one that `go run` built: it lies in a folder for what is temporary or in
+// the build cache, and is gone one day.
+func isTransient(exe string) bool {
+	return builtByGoRun.MatchString(filepath.ToSlash(exe))
+}
+
+// builtByGoRun matches go-build1234/b001/exe/name, and 12/1234…-d/name in the cache.
+var builtByGoRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{2}/[0-9a-f]{64}-d/[^/]+$`)
 
 // version is the version of the module, as the build recorded it.
 func version() string {

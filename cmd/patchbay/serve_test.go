@@ -1,0 +1,681 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// patience is how long a test waits for what has to come.
+const patience = 20 * time.Second
+
+// printEnv makes the test binary a stdio server with a tool that prints.
+const printEnv = "PATCHBAY_TEST_PRINT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(printEnv) != "" {
+		printingServer()
+		return
+	}
+	dir, err := os.MkdirTemp("", "patchbay-test-")
+	if err != nil {
+		panic(err)
+	}
+	built = filepath.Join(dir, "patchbay.exe") // a name that every system takes
+	if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("go build: %v: %s", err, out))
+	}
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// built is the path of the command.
+var built string
+
+func printingServer() {
+	s := mcp.NewServer("printer", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "print"}, func(context.Context, struct{}) (string, error) {
+		fmt.Println("a stray print")
+		fmt.Fprintln(os.Stdout, `{"jsonrpc":"2.0","id":1,"result":{"forged":true}}`)
+		print("another one\n")
+		child := exec.Command("go", "version")
+		child.Stdout = os.Stdout
+		return "printed", child.Run()
+	})
+	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// A process is a running command. Nothing of it outlives the test.
+type process struct {
+	*exec.Cmd
+	t      *testing.T
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+	exited chan error
+}
+
+// start starts the built command.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startCommand(t, exec.Command(built, args...))
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, t: t, exited: make(chan error, 1)}
+	cmd.Stderr, cmd.WaitDelay = &p.stderr, patience
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = w
+	p.stdout = bufio.NewReader(r)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r.SetReadDeadline(time.Now().Add(patience))
+	go func() { p.exited <- cmd.Wait() }()
+	t.Cleanup(func() {
+		p.stdin.Close()
+		cmd.Process.Kill()
+		<-p.exited
+		r.Close()
+	})
+	return p
+}
+
+// line reads one line of standard output.
+func (p *process) line() string {
+	p.t.Helper()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("standard output: %q, %v; standard error: %s", line, err, &p.stderr)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// rest reads what is left of standard output.
+func (p *process) rest() string {
+	p.t.Helper()
+	b, err := io.ReadAll(p.stdout)
+	if err != nil {
+		p.t.Fatalf("standard output: %v; standard error: %s", err, &p.stderr)
+	}
+	return string(b)
+}
+
+// ends waits for the end and checks the exit status and how long it took.
+func (p *process) ends(status int, since time.Time, within time.Duration) {
+	p.t.Helper()
+	select {
+	case err := <-p.exited:
+		p.exited <- err
+		if got := p.ProcessState.ExitCode(); got != status {
+			p.t.Errorf("it ended with status %d (%v), want %d; standard error: %s", got, err, status, &p.stderr)
+		}
+		if took := time.Since(since); took > within {
+			p.t.Errorf("it took %v to end, want at most %v", took, within)
+		}
+	case <-time.After(patience):
+		p.t.Fatalf("it does not end; standard error: %s", &p.stderr)
+	}
+}
+
+func (p *process) send(lines ...string) {
+	p.t.Helper()
+	for _, line := range lines {
+		if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *process) signal(s os.Signal) time.Time {
+	p.t.Helper()
+	if runtime.GOOS == "windows" {
+		p.t.Skip("there are no signals to send")
+	}
+	if err := p.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+	return time.Now()
+}
+
+// A message is what the tests look at in a message of the server.
+type message struct {
+	JSONRPC string
+	ID      json.RawMessage
+	Method  string
+	Params  struct{ ProgressToken json.RawMessage }
+	Result  json.RawMessage
+	Error   json.RawMessage
+}
+
+func parse(t *testing.T, text string) message {
+	t.Helper()
+	var m message
+	if err := json.Unmarshal([]byte(text), &m); err != nil || m.JSONRPC != "2.0" {
+		t.Errorf("%q is no message: %v", text, err)
+	}
+	return m
+}
+
+const (
+	modern  = "2026-07-28"
+	session = "2025-11-25"
+	oldest  = "2024-11-05"
+)
+
+// call is a tools/call that tells of its progress under its own id.
+func call(revision string, id int, tool, arguments string) string {
+	meta := `"progressToken":` + strconv.Itoa(id)
+	if revision == modern {
+		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{}`
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{%s},"_meta":{%s}}}`, id, tool, arguments, meta)
+}
+
+const (
+	listen = `{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+func initialize(revision string) string {
+	return `{"jsonrpc":"2.0","id":"initialize","method":"initialize","params":{"protocolVersion":"` + revision +
+		`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
+}
+
+func TestR7_3_10_StdioEndsWithItsInput(t *testing.T) {
+	p := start(t, "serve", "--stdio")
+	begin := time.Now()
+	p.stdin.Close()
+	if got := p.rest(); got != "" {
+		t.Errorf("wrote %q", got)
+	}
+	p.ends(0, begin, 1500*time.Millisecond)
+}
+
+func TestR7_3_10_GoRunEndsWithItsInput(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/patchbay", "serve", "--stdio")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Stdin = null
+	out, err := cmd.Output()
+	if err != nil || len(out) > 0 {
+		t.Errorf("wrote %q, %v", out, err)
+	}
+}
+
+// What is in progress when the process is told to end is answered; nothing else is waited for.
+func TestR7_3_10_StdioAnswersWhatIsInProgress(t *testing.T) {
+	const calls = 20
+	for name, end := range map[string]func(p *process) time.Time{
+		"SIGTERM":          func(p *process) time.Time { return p.signal(syscall.SIGTERM) },
+		"SIGINT":           func(p *process) time.Time { return p.signal(os.Interrupt) },
+		"end of the input": func(p *process) time.Time { p.stdin.Close(); return time.Now() },
+		"half a line first": func(p *process) time.Time {
+			io.WriteString(p.stdin, `{"jsonrpc":"2.0","id":99,"meth`)
+			return p.signal(syscall.SIGTERM)
+		},
+	} {
+		for _, revision := range []string{modern, session} {
+			t.Run(name+"/"+revision, func(t *testing.T) {
+				p := start(t, "serve", "--stdio")
+				if revision != modern {
+					p.send(initialize(revision))
+					p.line()
+					p.send(initialized)
+				}
+				p.send(listen)
+				if m := parse(t, p.line()); m.Method != "notifications/subscriptions/acknowledged" {
+					t.Fatalf("the subscription got %s", m.Method)
+				}
+				begun := map[string]bool{}
+				for id := range calls {
+					p.send(call(revision, id, "count", `"steps":8`))
+				}
+				answered := map[string]bool{}
+				hear := func(line string) {
+					switch m := parse(t, line); {
+					case m.Method == "notifications/progress":
+						begun[string(m.Params.ProgressToken)] = true
+					case m.Method == "":
+						answered[string(m.ID)] = m.Error == nil
+					}
+				}
+				for len(begun) < calls {
+					hear(p.line())
+				}
+				told := end(p)
+				for line := range strings.Lines(p.rest()) {
+					hear(strings.TrimSuffix(line, "\n"))
+				}
+				for id := range calls {
+					if !answered[strconv.Itoa(id)] {
+						t.Errorf("call %d has no result", id)
+					}
+				}
+				if !answered[`"listen"`] {
+					t.Error("the subscription has no result")
+				}
+				p.ends(0, told, 3*time.Second)
+			})
+		}
+	}
+}
+
+func TestR7_3_10_IdleStdioEndsAtOnce(t *testing.T) {
+	p := start(t, "serve", "--stdio")
+	p.send(initialize(session))
+	p.line()
+	p.send(initialized, listen)
+	p.line()
+	told := p.signal(syscall.SIGTERM)
+	p.rest()
+	p.ends(0, told, 1500*time.Millisecond)
+}
+
+// Whoever does not want to wait says so twice.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	for _, transport := range []string{"stdio", "HTTP"} {
+		t.Run(transport, func(t *testing.T) {
+			var p *process
+			if transport == "stdio" {
+				p = start(t, "serve", "--stdio")
+				p.send(call(modern, 1, "count", `"steps":50`))
+				p.line() // it has begun
+			} else {
+				var s *httpServer
+				s, p = startHTTP(t)
+				s.post(t, modern, "", call(modern, 1, "count", `"steps":50`)).line()
+			}
+			told := p.signal(syscall.SIGTERM)
+			for { // until the first one has been noticed there may be only one
+				select {
+				case err := <-p.exited:
+					p.exited <- err
+					if took := time.Since(told); took > 4*time.Second {
+						t.Errorf("it took %v", took)
+					}
+					return
+				case <-time.After(50 * time.Millisecond):
+					p.Process.Signal(syscall.SIGTERM)
+				}
+			}
+		})
+	}
+}
+
+// Standard output carries messages and nothing else, whatever a tool prints.
+func TestSTDIO03_PrintsDoNotMixWithMessages(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), printEnv+"=1")
+	p := startCommand(t, cmd)
+	const calls = 20
+	for id := range calls {
+		p.send(call(modern, id, "print", ""))
+	}
+	for range calls {
+		if m := parse(t, p.line()); !strings.Contains(string(m.Result), "printed") {
+			t.Errorf("answered %s %s", m.Result, m.Error)
+		}
+	}
+	p.stdin.Close()
+	if got := p.rest(); got != "" {
+		t.Errorf("wrote %q", got)
+	}
+	p.ends(0, time.Now(), patience)
+	if got := p.stderr.String(); strings.Count(got, "a stray print") != calls || strings.Count(got, "forged") != calls {
+		t.Errorf("standard error is %s", got)
+	}
+}
+
+// An httpServer is the demo server at its address.
+type httpServer struct {
+	url string
+	ctx context.Context
+}
+
+// configs are the client configurations that the server prints.
+type config struct {
+	Servers map[string]struct {
+		Type, URL, Command string
+		Args               []string
+	} `json:"mcpServers"`
+}
+
+// announced reads what a server says when it starts.
+func announced(t *testing.T, p *process) (url string, configs []config) {
+	t.Helper()
+	for {
+		line := p.line()
+		if _, rest, ok := strings.Cut(line, "every revision of MCP at "); ok {
+			url = rest
+		}
+		if line == "{" {
+			text := line
+			for line != "}" {
+				line = p.line()
+				text += "\n" + line
+			}
+			var c config
+			if err := json.Unmarshal([]byte(text), &c); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+			configs = append(configs, c)
+		}
+		if strings.HasPrefix(line, "Stop with") {
+			return url, configs
+		}
+	}
+}
+
+func startHTTP(t *testing.T) (*httpServer, *process) {
+	t.Helper()
+	p := start(t, "serve", "--addr", "127.0.0.1:0")
+	url, configs := announced(t, p)
+	if len(configs) != 2 || configs[0].Servers["patchbay-demo"].URL != url {
+		t.Fatalf("announced %s and %+v", url, configs)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return &httpServer{url, ctx}, p
+}
+
+// A response is an answer that is read line by line.
+type response struct {
+	*http.Response
+	t     *testing.T
+	lines *bufio.Reader
+}
+
+func (s *httpServer) do(t *testing.T, method, query, body string, headers ...string) *response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(s.ctx, method, s.url+query, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Content-Type", "application/json")
+	for _, h := range headers {
+		if name, value, _ := strings.Cut(h, ": "); value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return &response{resp, t, bufio.NewReader(resp.Body)}
+}
+
+// post sends a message of a revision; id names the session, if there is one.
+func (s *httpServer) post(t *testing.T, revision, id, body string) *response {
+	t.Helper()
+	var m struct {
+		Method string
+		Params struct{ Name string }
+	}
+	json.Unmarshal([]byte(body), &m)
+	if revision != modern {
+		return s.do(t, http.MethodPost, "", body, "Mcp-Session-Id: "+id)
+	}
+	return s.do(t, http.MethodPost, "", body, "Mcp-Protocol-Version: "+modern, "Mcp-Method: "+m.Method, "Mcp-Name: "+m.Params.Name)
+}
+
+// line reads the data of the next event, or the body that is no event stream; empty at the end.
+func (r *response) line() string {
+	r.t.Helper()
+	for {
+		line, err := r.lines.ReadString('\n')
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		switch {
+		case ok && data != "":
+			return data
+		case errors.Is(err, io.EOF):
+			return strings.TrimSpace(line)
+		case err != nil:
+			r.t.Fatalf("the stream broke: %v", err)
+		}
+	}
+}
+
+// all reads the rest, which has to end in good order.
+func (r *response) all() (lines []string) {
+	r.t.Helper()
+	for {
+		line := r.line()
+		if line == "" {
+			return lines
+		}
+		lines = append(lines, line)
+	}
+}
+
+func (s *httpServer) openSession(t *testing.T) (id string) {
+	t.Helper()
+	resp := s.post(t, session, "", initialize(session))
+	resp.all()
+	id = resp.Header.Get("Mcp-Session-Id")
+	s.post(t, session, id, initialized).all()
+	return id
+}
+
+// openOldest opens HTTP+SSE and gives its stream and the query of its address to post to.
+func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
+	t.Helper()
+	events = s.do(t, http.MethodGet, "", "", "Accept: text/event-stream")
+	query = events.line()
+	s.do(t, http.MethodPost, query, initialize(oldest))
+	if got := events.line(); !strings.Contains(got, `"protocolVersion":"`+oldest+`"`) {
+		t.Fatalf("initialize: %s", got)
+	}
+	s.do(t, http.MethodPost, query, initialized)
+	return events, query
+}
+
+func TestR7_3_10_HTTPAnswersWhatIsInProgress(t *testing.T) {
+	const calls = 10 // of each kind
+	s, p := startHTTP(t)
+	id := s.openSession(t)
+	events, query := s.openOldest(t)
+	var streams []*response
+	for n := range calls {
+		streams = append(streams, s.post(t, modern, "", call(modern, n, "count", `"steps":8`)), s.post(t, session, id, call(session, n, "count", `"steps":8`)))
+		s.do(t, http.MethodPost, query, call(oldest, n, "count", `"steps":8`))
+	}
+	for _, r := range streams {
+		r.line() // it has begun
+	}
+	begun := map[string]bool{}
+	var heard []string
+	for len(begun) < calls {
+		line := events.line()
+		heard = append(heard, line)
+		if m := parse(t, line); m.Method == "notifications/progress" {
+			begun[string(m.Params.ProgressToken)] = true
+		}
+	}
+	told := p.signal(syscall.SIGTERM)
+	for n, r := range streams {
+		lines := r.all()
+		if len(lines) == 0 || !strings.Contains(lines[len(lines)-1], "counted to 8") {
+			t.Errorf("call %d ends with %q", n, lines)
+		}
+	}
+	results := 0
+	for _, line := range append(heard, events.all()...) {
+		results += strings.Count(line, "counted to 8")
+	}
+	if results != calls {
+		t.Errorf("%d of %d calls were answered on HTTP+SSE", results, calls)
+	}
+	p.ends(0, told, 3*time.Second)
+}
+
+func TestR7_3_10_IdleHTTPEndsAtOnce(t *testing.T) {
+	s, p := startHTTP(t)
+	var listens, streams []*response
+	for range 5 {
+		r := s.post(t, modern, "", listen)
+		if !strings.Contains(r.line(), "acknowledged") {
+			t.Fatal("the subscription was not acknowledged")
+		}
+		listens = append(listens, r)
+		streams = append(streams, s.do(t, http.MethodGet, "", "", "Mcp-Session-Id: "+s.openSession(t)))
+		events, _ := s.openOldest(t)
+		streams = append(streams, events)
+	}
+	idle, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	told := p.signal(syscall.SIGTERM)
+	for _, r := range listens {
+		if lines := r.all(); len(lines) != 1 || !strings.Contains(lines[0], `"id":"listen","result"`) {
+			t.Errorf("a subscription ends with %q, want its result", lines)
+		}
+	}
+	for _, r := range streams {
+		r.all()
+	}
+	idle.Close() // net/http waits for connections that have said nothing yet; ours is gone as a client's would be
+	p.ends(0, told, 1500*time.Millisecond)
+}
+
+// The configurations that are printed work as they are.
+func TestPrintedConfigurationsWork(t *testing.T) {
+	s, _ := startHTTP(t)
+	if got := s.post(t, modern, "", call(modern, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got, `"text":"3"`) {
+		t.Errorf("over HTTP: %s", got)
+	}
+	if got := s.post(t, session, s.openSession(t), call(session, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got, `"text":"3"`) {
+		t.Errorf("over HTTP, with a session: %s", got)
+	}
+	_, configs := announced(t, start(t, "serve", "--addr", "127.0.0.1:0"))
+	server := configs[1].Servers["patchbay-demo"]
+	if server.Command != built {
+		t.Errorf("the command is %s, want %s", server.Command, built)
+	}
+	worksOverStdio(t, server.Command, server.Args)
+}
+
+// What `go run` has built is gone one day, so it is named by its source.
+func TestPrintedConfigurationOfGoRun(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "main.go")
+	const text = `package main; import "os"; func main() { exe, _ := os.Executable(); print(exe) }`
+	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := exec.Command("go", "run", program).CombinedOutput()
+	if err != nil || !isTransient(string(exe)) {
+		t.Errorf("%q, %v: does not pass for what go run has built", exe, err)
+	}
+	for exe, want := range map[string]bool{
+		"/tmp/go-build1234567/b001/exe/patchbay":                                   true,
+		"/home/ann/.cache/go-build/17/" + strings.Repeat("0a", 32) + "-d/patchbay": true,
+		"/home/ann/go/bin/patchbay":                                                false,
+		"/tmp/patchbay":                                                            false,
+		"/home/ann/src/go-build/patchbay":                                          false,
+		"/opt/17/0a-d/patchbay":                                                    false,
+	} {
+		if got := isTransient(exe); got != want {
+			t.Errorf("isTransient(%q) = %v", exe, got)
+		}
+	}
+	command, args := selfCommand() // of the test, which is built in the same way
+	worksOverStdio(t, command, args)
+}
+
+// worksOverStdio starts a server as a client does that has its configuration.
+func worksOverStdio(t *testing.T, command string, args []string) {
+	t.Helper()
+	cmd := exec.Command(command, args...)
+	cmd.Dir = t.TempDir() // clients start servers anywhere
+	p := startCommand(t, cmd)
+	p.send(call(modern, 1, "add", `"a":1,"b":2`))
+	if m := parse(t, p.line()); !strings.Contains(string(m.Result), `"text":"3"`) {
+		t.Errorf("%s %q answers %s %s", command, args, m.Result, m.Error)
+	}
+	p.stdin.Close()
+	if got := p.rest(); got != "" {
+		t.Errorf("wrote %q", got)
+	}
+	p.ends(0, time.Now(), patience)
+}
+
+func TestCommandLine(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, test := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{nil, exitUsage, "Usage"},
+		{[]string{"help"}, 0, "Usage"},
+		{[]string{"--help"}, 0, "Usage"},
+		{[]string{"version"}, 0, "patchbay "},
+		{[]string{"no-such"}, exitUsage, `unknown command "no-such"`},
+		{[]string{"serve", "--no-such"}, exitUsage, "no-such"},
+		{[]string{"serve", "--help"}, 0, "-addr"},
+		{[]string{"serve", "surplus"}, exitUsage, `unexpected argument "surplus"`},
+		{[]string{"serve", "--addr", taken.Addr().String()}, exitFailure, "--addr"},
+		{[]string{"serve", "--addr", "nonsense"}, exitFailure, "--addr"},
+	} {
+		p := start(t, test.args...)
+		out := p.rest()
+		p.ends(test.status, time.Now(), patience)
+		if !strings.Contains(out+p.stderr.String(), test.says) {
+			t.Errorf("%q says %q and %q, want %q", test.args, out, &p.stderr, test.says)
+		}
+	}
+}
+
+// An address without a host is this machine's alone: a demo is not for the network.
+func TestAddressWithoutAHostIsLoopback(t *testing.T) {
+	p := start(t, "serve", "--addr", ":0")
+	if url, _ := announced(t, p); !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Errorf("it listens at %s", url)
+	}
+	p.signal(syscall.SIGTERM)
+}
