@@ -1,7 +1,9 @@
 package mcp_test
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -258,4 +260,49 @@ func TestPAG07_CursorsOutliveAServer(t *testing.T) {
 	cursor := *decode[toolPage](t, json.RawMessage(got)).NextCursor
 	got, err = serveModern(t, replicas[1], "tools/list", object{"cursor": cursor})
 	want(t, got, err, `"name":"b"`)
+}
+
+// A cursor with any bit changed, of another caller or of another list is refused, and always in the same words.
+func FuzzCursor(f *testing.F) {
+	key := make([]byte, 32) // new in each process: a cursor that an earlier run left in the corpus is then a foreign one
+	rand.Read(key)
+	server := func(t testing.TB) *mcp.Server {
+		s := mcp.NewServer("test", "1", &mcp.ServerOptions{PageSize: 1, StateKeys: [][]byte{key}})
+		for _, name := range []string{"a", "b"} {
+			give(s, name, "x")
+			mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (string, error) { return "", nil })
+		}
+		return s
+	}
+	s := server(f)
+	f.Add("", uint(0), byte(0))
+	f.Add("AAAA", uint(3), byte(64))
+	f.Add(strings.Repeat("A", 100), uint(7), byte(1))
+	f.Fuzz(func(t *testing.T, token string, at uint, flip byte) {
+		got, err := serveModern(t, s, "tools/list", nil)
+		want(t, got, err, `"name":"a"`)
+		cursor := *decode[toolPage](t, json.RawMessage(got)).NextCursor
+		got, err = serveModern(t, server(t), "tools/list", object{"cursor": cursor})
+		want(t, got, err, `"name":"b"`)
+
+		touched := []byte(cursor)
+		touched[at%uint(len(touched))] ^= cmp.Or(flip&0x7f, 1) // ASCII, and another character
+		forged := []string{token, string(touched), cursor + token + "A", cursor[:at%uint(len(cursor))]}
+		for _, forged := range forged {
+			_, err = serveModern(t, s, "tools/list", object{"cursor": strings.ToValidUTF8(forged, "?")})
+			wantRefusedCursor(t, forged, err)
+		}
+		_, err = serveModern(t, s, "prompts/list", object{"cursor": cursor})
+		wantRefusedCursor(t, "of another list", err)
+		_, err = serveAs(t, s, &mcp.Principal{Subject: token + "x"}, "tools/list", object{"cursor": cursor})
+		wantRefusedCursor(t, "of another caller", err)
+	})
+}
+
+func wantRefusedCursor(t *testing.T, cursor string, err *mcp.Error) {
+	t.Helper()
+	const text = "params.cursor is not a cursor of this list; start again without one"
+	if err == nil || err.Code != mcp.CodeInvalidParams || err.Message != text || err.Data != nil {
+		t.Errorf("cursor %q: got %v, want %q", cursor, err, text)
+	}
 }
