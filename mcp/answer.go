@@ -14,7 +14,7 @@ import (
 // and answered "internal error".
 func Answer(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	const room = 256 // for small results, which would grow to it in steps
-	body, err := appendServed(make([]byte, 0, room), ctx, h, req)
+	body, err := AppendResult(make([]byte, 0, room), ctx, h, req)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(req.ID, err)
 	}
@@ -28,15 +28,16 @@ func AppendAnswer(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, req.ID.String()...)
 	dst = append(dst, `,"result":`...)
-	out, err := appendServed(dst, ctx, h, req)
+	out, err := AppendResult(dst, ctx, h, req)
 	if err != nil {
 		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(req.ID, err)), err
 	}
 	return append(out, '}'), nil
 }
 
-// appendServed appends the result of one contained call to dst.
-func appendServed(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
+// AppendResult is [Answer] for transports that make the response themselves: it appends the result to dst, or gives the
+// error of the response.
+func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
 	}

@@ -85,7 +85,9 @@ func (p *progress) finish(c *call) {
 }
 
 func progressParams(token []byte, done, total float64, message string) []byte {
-	b := append([]byte(`{"progressToken":`), token...)
+	const room = 80 // for the names and two numbers
+	b := append(make([]byte, 0, room+len(token)+len(message)), `{"progressToken":`...)
+	b = append(b, token...)
 	b = append(b, `,"progress":`...)
 	b = appendNumber(b, done)
 	if total > 0 && !math.IsInf(total, 0) {

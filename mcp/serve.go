@@ -460,12 +460,12 @@ func (c core) open(m *jsonrpc.Message, out legacy.Stream) (*Request, error) {
 	return req, nil
 }
 
-func (c core) Serve(ctx context.Context, m *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+func (c core) Serve(ctx context.Context, dst []byte, m *jsonrpc.Message, out legacy.Stream) ([]byte, *Error) {
 	req, err := c.open(m, out)
 	if err != nil {
-		return jsonrpc.NewErrorResponse(m.ID, asError(err))
+		return nil, asError(err)
 	}
-	return Answer(ctx, c.s.handler, req)
+	return AppendResult(dst, ctx, c.s.handler, req)
 }
 
 // Listen waits for changes on a goroutine, which may wait for the peer to read: so what a slow client is not told yet

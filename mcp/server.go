@@ -104,8 +104,9 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.frame = append(s.frame, info...)
 	s.log = s.opts.Logger
 	s.sealer = newSealer(s.opts.StateKeys)
+	dispatch := HandlerFunc(s.dispatch)
 	s.handler = chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
-		return contain(ctx, s.log, req, HandlerFunc(s.dispatch)) // middleware sees a panic as an error
+		return contain(ctx, s.log, req, dispatch) // middleware sees a panic as an error
 	}), s.opts.Middleware)
 	s.tools.init("tool", func() { s.hub.listChanged(toolsChanged) })
 	s.prompts.init("prompt", func() { s.hub.listChanged(promptsChanged) })

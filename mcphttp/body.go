@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// firstRead is how much room a body gets at first. What it claims to be costs nothing until it arrives.
+	// firstRead is how much room a body gets at first, if it does not say that it is smaller. What it claims to be costs
+	// nothing until it arrives.
 	firstRead = 4 << 10
 	// maxPooled is the largest buffer that is kept for later requests: most messages are far smaller, and a few large
 	// ones must not pin their size for good.
 	maxPooled = 64 << 10
 )
 
-// buffers holds byte slices between requests.
+// buffers holds byte slices between requests, for what is written. What was read is never among them: a goroutine that a
+// handler has left behind may look at the params of its request for ever, and must not see another caller's.
 var buffers = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, firstRead)} }}
 
 // A buffer is a byte slice that is used again for other requests, and so must not outlive its own.
@@ -41,24 +43,28 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readBody reads the body of a POST into buf, within the limits of size and time.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, buf *buffer) *refusal {
+// readBody reads the body of a POST, within the limits of size and time.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	if r.ContentLength > h.opts.MaxBody {
-		return tooLarge(w)
+		return nil, tooLarge(w)
 	}
-	err := buf.readFrom(r.Body, h.opts.MaxBody)
+	room := int64(firstRead)
+	if r.ContentLength >= 0 {
+		room = min(room, r.ContentLength+1) // the end is seen without growing
+	}
+	body, err := readAll(r.Body, make([]byte, 0, room), h.opts.MaxBody)
 	switch {
 	case err == nil:
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		return nil
+		return body, nil
 	case errors.Is(err, errTooLarge):
-		return tooLarge(w)
+		return nil, tooLarge(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return refuse(http.StatusRequestTimeout, "the body did not arrive in time")
+		return nil, refuse(http.StatusRequestTimeout, "the body did not arrive in time")
 	}
 	w.Header().Set("Connection", "close")
-	return refuse(http.StatusBadRequest, "the body could not be read")
+	return nil, refuse(http.StatusBadRequest, "the body could not be read")
 }
 
 var errTooLarge = errors.New("body is too large")
@@ -68,21 +74,21 @@ func tooLarge(w http.ResponseWriter) *refusal {
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
-// readFrom reads r to its end, at most limit bytes.
-func (b *buffer) readFrom(r io.Reader, limit int64) error {
+// readAll appends r to b, up to its end, at most limit bytes in all.
+func readAll(r io.Reader, b []byte, limit int64) ([]byte, error) {
 	for {
-		if len(b.bytes) == cap(b.bytes) {
-			b.bytes = append(b.bytes, 0)[:len(b.bytes)]
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
 		}
-		n, err := r.Read(b.bytes[len(b.bytes):cap(b.bytes)])
-		b.bytes = b.bytes[:len(b.bytes)+n]
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
 		switch {
-		case int64(len(b.bytes)) > limit:
-			return errTooLarge
+		case int64(len(b)) > limit:
+			return nil, errTooLarge
 		case err == io.EOF:
-			return nil
+			return b, nil
 		case err != nil:
-			return err
+			return nil, err
 		}
 	}
 }

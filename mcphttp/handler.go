@@ -75,24 +75,19 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
 	h.calls.add()
 	defer h.calls.done()
-	body := newBuffer()
-	msg, id, no := h.readMessage(w, r, body)
-	if no != nil {
+	msg, id, no := h.readMessage(w, r)
+	switch {
+	case no != nil:
 		h.refuse(w, id, no)
-		body.free()
-		return
-	}
-	if isModern(r.Header, msg) {
+	case isModern(r.Header, msg):
 		h.serveModern(w, r, msg)
-		body.free()
-		return
+	default:
+		h.serveSessionPost(w, r, msg)
 	}
-	// What a session is sent may be kept for longer than this request: an answer goes to whoever asked.
-	h.serveSessionPost(w, r, msg, body)
 }
 
 // readMessage reads and decodes the body. With a refusal comes the id of the message, as far as it could be read.
-func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, body *buffer) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
+func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
 	if no := checkContent(r); no != nil {
 		return nil, jsonrpc.ID{}, no
 	}
@@ -101,10 +96,11 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, body *buff
 			return nil, jsonrpc.ID{}, no
 		}
 	}
-	if no := h.readBody(w, r, body); no != nil {
+	body, no := h.readBody(w, r)
+	if no != nil {
 		return nil, jsonrpc.ID{}, no
 	}
-	msg, err := jsonrpc.Decode(body.bytes)
+	msg, err := jsonrpc.Decode(body)
 	if err == nil {
 		return msg, msg.ID, nil
 	}
@@ -112,7 +108,7 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, body *buff
 	if !errors.As(err, &refused) {
 		return nil, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body is not a message")
 	}
-	no := &refusal{http.StatusBadRequest, refused.Err}
+	no = &refusal{http.StatusBadRequest, refused.Err}
 	if refused.Kind == jsonrpc.Response {
 		return nil, jsonrpc.ID{}, no // its id is one of ours
 	}

@@ -91,8 +91,8 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, msg *json
 		ctx:    callContext{Context: r.Context(), life: &h.life, endsAt: endsAt},
 		stream: eventStream{w: w, opts: &h.opts},
 	}
+	x.stream.call = &x.ctx
 	defer x.ctx.end()
-	x.stream.lost = x.disconnected
 	if err := checkParams(&x.ctx, h.core, r.Header, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}
@@ -125,9 +125,6 @@ func (x *exchange) serve(h *Handler, req *mcp.Request) {
 	}
 	h.reply(x.stream.w, statusOf(err), body)
 }
-
-// disconnected ends the call, since there is nobody left to answer.
-func (x *exchange) disconnected() { x.ctx.fail(mcp.ErrDisconnected) }
 
 // notify sends a notification ahead of the answer. It is the Notify of the request.
 func (x *exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {

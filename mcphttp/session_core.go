@@ -16,12 +16,12 @@ import (
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
-func (c sessionCore) Serve(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+func (c sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, out legacy.Stream) ([]byte, *mcp.Error) {
 	req, err := newSessionRequest(ctx, msg, out)
 	if err != nil {
-		return jsonrpc.NewErrorResponse(msg.ID, &mcp.Error{Code: mcp.CodeInvalidParams, Message: err.Error()})
+		return nil, &mcp.Error{Code: mcp.CodeInvalidParams, Message: err.Error()}
 	}
-	return mcp.Answer(ctx, c.handler, req)
+	return mcp.AppendResult(dst, ctx, c.handler, req)
 }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
@@ -68,9 +68,10 @@ func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, out legacy.Str
 	if err != nil {
 		return nil, err
 	}
-	req.Principal = mcp.PrincipalFrom(ctx)
 	if c := sessionContextFrom(ctx); c != nil {
-		req.Header = c.header
+		req.Principal, req.Header = c.principal, c.header
+	} else {
+		req.Principal = mcp.PrincipalFrom(ctx)
 	}
 	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
 		return out(ctx, jsonrpc.NewNotification(method, params))
@@ -84,14 +85,16 @@ func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, out legacy.Str
 // Spec: basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
-	header http.Header
-	post   *sessionPost // the stream that the handler may close; nil where there is none
+	principal *mcp.Principal // of the HTTP request
+	header    http.Header
+	post      *sessionPost // the stream that the handler may close; nil where there is none
 }
 
 type sessionContextKey struct{}
 
 func newSessionContext(r *http.Request) *sessionContext {
-	return &sessionContext{Context: context.WithoutCancel(r.Context()), header: r.Header}
+	ctx := r.Context()
+	return &sessionContext{Context: context.WithoutCancel(ctx), principal: mcp.PrincipalFrom(ctx), header: r.Header}
 }
 
 func sessionContextFrom(ctx context.Context) *sessionContext {

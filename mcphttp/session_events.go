@@ -2,7 +2,6 @@ package mcphttp
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"errors"
 	"iter"
@@ -46,34 +45,43 @@ const (
 
 // memoryEvents is an [EventStore] in memory. When it is full, the stream that was silent for longest goes first.
 type memoryEvents struct {
+	begin time.Time // times are kept as distances from it
+
 	mu       sync.Mutex // guards the fields below
-	streams  map[StreamKey]*list.Element
-	sessions map[StreamKey]map[string]bool // streams by session: keys without a stream
-	oldest   list.List                     // of *storedStream, the one that was silent for longest in front
+	sessions map[sessionKey]map[string]*storedStream
+	silent   storedStream // the ring of all streams: behind it the one that was silent for longest
 	bytes    int
 }
 
+type sessionKey struct{ session, principal string }
+
 type storedStream struct {
-	key    StreamKey
-	first  int64 // number of events[0]
-	events []storedEvent
-	bytes  int
+	key        StreamKey
+	first      int64 // number of events[0]
+	events     []storedEvent
+	bytes      int
+	prev, next *storedStream
 }
 
 type storedEvent struct {
 	data []byte
-	at   time.Time
+	at   time.Duration
 }
 
+// usualEvents is room for what most streams carry: the empty event, a note and the answer.
+const usualEvents = 3
+
 func newMemoryEvents() *memoryEvents {
-	return &memoryEvents{streams: make(map[StreamKey]*list.Element), sessions: make(map[StreamKey]map[string]bool)}
+	m := &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]map[string]*storedStream)}
+	m.silent.prev, m.silent.next = &m.silent, &m.silent
+	return m
 }
 
 // Append keeps an event, and makes room for it.
 func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
+	now := time.Since(m.begin)
 	stored := m.stream(key, n)
 	stored.events = append(stored.events, storedEvent{data: bytes.Clone(data), at: now})
 	m.grow(stored, len(data)+eventOverhead)
@@ -81,8 +89,7 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 		m.dropFirst(stored)
 	}
 	m.expire(stored, now)
-	for front := m.oldest.Front(); front != nil; front = m.oldest.Front() {
-		silent := front.Value.(*storedStream)
+	for silent := m.silent.next; silent != &m.silent; silent = m.silent.next {
 		if m.expire(silent, now); len(silent.events) > 0 && m.bytes <= maxEventBytes {
 			break
 		}
@@ -91,25 +98,31 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	return nil
 }
 
-// stream gives the stream that event n is to be appended to.
+// stream gives the stream that event n is to be appended to, and puts it last in the ring.
 func (m *memoryEvents) stream(key StreamKey, n int64) *storedStream {
-	e, ok := m.streams[key]
-	if !ok {
-		e = m.oldest.PushBack(&storedStream{key: key, first: n})
-		m.streams[key] = e
-		of := StreamKey{Session: key.Session, Principal: key.Principal}
+	stored := m.find(key)
+	if stored == nil {
+		stored = &storedStream{key: key, first: n, events: make([]storedEvent, 0, usualEvents)}
+		of := sessionKey{key.Session, key.Principal}
 		if m.sessions[of] == nil {
-			m.sessions[of] = make(map[string]bool)
+			m.sessions[of] = make(map[string]*storedStream)
 		}
-		m.sessions[of][key.Stream] = true
+		m.sessions[of][key.Stream] = stored
+	} else {
+		stored.prev.next, stored.next.prev = stored.next, stored.prev
 	}
-	m.oldest.MoveToBack(e)
-	stored := e.Value.(*storedStream)
+	stored.prev, stored.next = m.silent.prev, &m.silent
+	stored.prev.next, stored.next.prev = stored, stored
 	if stored.first+int64(len(stored.events)) != n { // an event in between was not kept
 		m.grow(stored, -stored.bytes)
 		stored.first, stored.events = n, nil
 	}
 	return stored
+}
+
+// find gives the stream of a key, nil if nothing is kept of it.
+func (m *memoryEvents) find(key StreamKey) *storedStream {
+	return m.sessions[sessionKey{key.Session, key.Principal}][key.Stream]
 }
 
 func (m *memoryEvents) grow(stored *storedStream, by int) {
@@ -125,17 +138,16 @@ func (m *memoryEvents) dropFirst(stored *storedStream) {
 }
 
 // expire drops the events of a stream that are too old.
-func (m *memoryEvents) expire(stored *storedStream, now time.Time) {
-	for len(stored.events) > 0 && now.Sub(stored.events[0].at) >= maxEventAge {
+func (m *memoryEvents) expire(stored *storedStream, now time.Duration) {
+	for len(stored.events) > 0 && now-stored.events[0].at >= maxEventAge {
 		m.dropFirst(stored)
 	}
 }
 
 func (m *memoryEvents) forget(stored *storedStream) {
 	m.grow(stored, -stored.bytes)
-	m.oldest.Remove(m.streams[stored.key])
-	delete(m.streams, stored.key)
-	of := StreamKey{Session: stored.key.Session, Principal: stored.key.Principal}
+	stored.prev.next, stored.next.prev = stored.next, stored.prev
+	of := sessionKey{stored.key.Session, stored.key.Principal}
 	delete(m.sessions[of], stored.key.Stream)
 	if len(m.sessions[of]) == 0 {
 		delete(m.sessions, of)
@@ -162,12 +174,11 @@ func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq
 func (m *memoryEvents) after(key StreamKey, n int64) ([]storedEvent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e, ok := m.streams[key]
-	if !ok {
+	stored := m.find(key)
+	if stored == nil {
 		return nil, ErrEventGap
 	}
-	stored := e.Value.(*storedStream)
-	m.expire(stored, time.Now())
+	m.expire(stored, time.Since(m.begin))
 	skip := n + 1 - stored.first
 	if skip < 0 || skip > int64(len(stored.events)) {
 		return nil, ErrEventGap
@@ -179,9 +190,8 @@ func (m *memoryEvents) after(key StreamKey, n int64) ([]storedEvent, error) {
 func (m *memoryEvents) EndSession(session, principal string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for stream := range m.sessions[StreamKey{Session: session, Principal: principal}] {
-		key := StreamKey{Session: session, Principal: principal, Stream: stream}
-		m.forget(m.streams[key].Value.(*storedStream))
+	for _, stored := range m.sessions[sessionKey{session, principal}] {
+		m.forget(stored)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serveSessionPost serves a POST of the era that has sessions. It owns body, which msg aliases.
-func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, body *buffer) {
+// serveSessionPost serves a POST of the era that has sessions.
+func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
@@ -23,7 +23,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
 		no = h.serveInitialize(w, r, msg)
 	default:
-		no = h.serveSessionMessage(w, r, msg, body)
+		no = h.serveSessionMessage(w, r, msg)
 	}
 	if no != nil {
 		h.refuse(w, requestID(msg), no)
@@ -86,7 +86,7 @@ func (t *sessions) initialize(s *session, r *http.Request, msg *jsonrpc.Message)
 }
 
 // serveSessionMessage serves any message but the first of a session.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, body *buffer) *refusal {
+func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
 	s, no := h.find(r)
 	if no != nil {
 		return no
@@ -104,8 +104,10 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, busy: http.StatusTooManyRequests}
-	p.ctx = sessionContext{Context: context.WithoutCancel(r.Context()), header: r.Header, post: p}
+	p := &sessionPost{
+		handler: h, session: s, rev: conv.Revision(), w: w, ctx: *newSessionContext(r), busy: http.StatusTooManyRequests,
+	}
+	p.ctx.post = p
 	reply, work := conv.Accept(&p.ctx, msg, p.send)
 	if work != nil {
 		p.busy = http.StatusServiceUnavailable // the client's share is not what it lacks
@@ -115,9 +117,6 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 		_ = p.send(&p.ctx, reply) // it is kept, and cannot fail
 	}
 	p.finish()
-	if msg.Kind() == jsonrpc.Request {
-		body.free() // a batch may hold answers, which others keep
-	}
 	return nil
 }
 

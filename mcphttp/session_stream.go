@@ -72,14 +72,15 @@ func (s *session) dropStream(stream *sessionStream) {
 	delete(s.streams, stream.key.Stream)
 }
 
-// start gives a new stream its first connection. Where the revision has it, the first event is empty: it is there for
-// its id, with which the client can come back before there is anything else.
+// start gives a new stream its first connection, on which the caller then sends something or opens it. Where the revision
+// has it, the first event is empty: it is there for its id, with which the client can come back before there is anything
+// else.
 func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.conn.Store(conn)
 	if st.primes && st.events != nil {
-		_ = st.emit(ctx, []byte{}) // a connection that is gone already is no error: the stream goes on
+		_ = conn.prepare(st.keep(ctx, []byte{})) // a connection that is gone already is no error: the stream goes on
 	}
 }
 

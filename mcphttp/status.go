@@ -74,13 +74,13 @@ const heldBack = 2 << 10
 func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 	head := w.Header()
 	head["Content-Type"] = []string{typeJSON}
-	head["Content-Length"] = []string{strconv.Itoa(len(body))}
 	if len(body) <= heldBack {
-		// It is written when the handler is done, and so can hold nothing but its connection.
+		// It is written when the handler is done, and so can hold nothing but its connection. net/http counts it then.
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
 		return
 	}
+	head["Content-Length"] = []string{strconv.Itoa(len(body))}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(h.opts.WriteTimeout))
 	w.WriteHeader(status)

@@ -22,12 +22,13 @@ const unflushedMax = 32 << 10
 type eventStream struct {
 	w    http.ResponseWriter
 	opts *Options
-	lost func() // called when the connection is found to be gone; nil for nobody
+	call *callContext // ends when the connection is found to be gone: there is nobody left to answer; nil for none
 
 	mu     sync.Mutex // guards the fields below, and is held while writing
 	state  streamState
-	gone   chan struct{} // closed when an open stream is over
-	buf    *buffer
+	opened bool
+	gone   chan struct{} // closed when an open stream is over; nil while nobody has asked for it
+	buf    *buffer       // what leaves with the next event
 	ticker *time.Timer
 	sent   int
 
@@ -53,13 +54,13 @@ func newEventStream(w http.ResponseWriter, opts *Options) *eventStream {
 func (s *eventStream) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == streamOpen {
+	if s.state == streamOpen && len(s.buf.bytes) == 0 {
 		return nil
 	}
 	if err := s.begin(); err != nil {
 		return err
 	}
-	return s.write(nil)
+	return s.write()
 }
 
 // begin prepares an unopened stream. The caller holds s.mu.
@@ -70,14 +71,13 @@ func (s *eventStream) begin() error {
 	case streamOpen:
 		return nil
 	}
-	head := s.w.Header()
-	head["Content-Type"] = []string{typeEventStream}
-	head["Cache-Control"] = []string{"no-store"}
-	head["X-Accel-Buffering"] = []string{"no"} // Spec: basic/transports/streamable-http#receiving-messages
+	head, values := s.w.Header(), []string{typeEventStream, "no-store", "no"}
+	head["Content-Type"] = values[0:1:1]
+	head["Cache-Control"] = values[1:2:2]
+	head["X-Accel-Buffering"] = values[2:3:3] // Spec: basic/transports/streamable-http#receiving-messages
 	s.w.WriteHeader(http.StatusOK)
-	s.state = streamOpen
+	s.state, s.opened = streamOpen, true
 	s.buf = newBuffer()
-	s.gone = make(chan struct{})
 	s.ticker = time.AfterFunc(math.MaxInt64, s.tick) // not before it can be used
 	s.ticker.Reset(s.opts.KeepAlive)
 	return nil
@@ -87,6 +87,12 @@ func (s *eventStream) begin() error {
 func (s *eventStream) over() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.opened && s.gone == nil {
+		s.gone = make(chan struct{})
+		if s.state == streamOver {
+			close(s.gone)
+		}
+	}
 	return s.gone
 }
 
@@ -97,7 +103,11 @@ func (s *eventStream) tick() {
 		return
 	}
 	defer s.mu.Unlock()
-	if s.state == streamOpen && s.write(sse.AppendComment(s.buf.bytes[:0], "")) == nil {
+	if s.state != streamOpen {
+		return
+	}
+	s.buf.bytes = sse.AppendComment(s.buf.bytes, "")
+	if s.write() == nil {
 		s.ticker.Reset(s.opts.KeepAlive)
 	}
 }
@@ -106,39 +116,51 @@ func (s *eventStream) tick() {
 func (s *eventStream) send(e sse.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.begin(); err != nil {
+	if err := s.add(e); err != nil {
 		return err
 	}
-	b, err := sse.Append(s.buf.bytes[:0], e)
-	if err != nil {
-		return err
-	}
-	s.buf.bytes = b
-	return s.write(b)
+	return s.write()
 }
 
-// write writes and flushes. The caller holds s.mu.
-func (s *eventStream) write(b []byte) error {
-	if s.writeUnflushed(b) {
+// prepare has an event leave together with what is sent next, or when the stream is opened: a write for each would be
+// most of what they cost.
+func (s *eventStream) prepare(e sse.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.add(e)
+}
+
+// add puts an event into the buffer, and opens the stream if need be. The caller holds s.mu.
+func (s *eventStream) add(e sse.Event) (err error) {
+	if err = s.begin(); err == nil {
+		s.buf.bytes, err = sse.Append(s.buf.bytes, e)
+	}
+	return err
+}
+
+// write writes the buffer and flushes. The caller holds s.mu.
+func (s *eventStream) write() error {
+	if s.writeUnflushed() {
 		err := http.NewResponseController(s.w).Flush()
 		if err == nil || errors.Is(err, errors.ErrUnsupported) {
 			return nil
 		}
 	}
 	s.end()
-	if s.lost != nil {
-		s.lost()
+	if s.call != nil {
+		s.call.fail(mcp.ErrDisconnected)
 	}
 	return mcp.ErrDisconnected
 }
 
-// writeUnflushed writes, and reports whether that went well. The caller holds s.mu.
-func (s *eventStream) writeUnflushed(b []byte) bool {
+// writeUnflushed writes the buffer and empties it, and reports whether that went well. The caller holds s.mu.
+func (s *eventStream) writeUnflushed() bool {
 	if !s.beginWrite() {
 		return false
 	}
-	_, err := s.w.Write(b)
-	s.sent += len(b)
+	_, err := s.w.Write(s.buf.bytes)
+	s.sent += len(s.buf.bytes)
+	s.buf.bytes = s.buf.bytes[:0]
 	return err == nil
 }
 
@@ -168,16 +190,11 @@ func (s *eventStream) finish(e sse.Event) (wasOpened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != streamOpen {
-		wasOpened = s.gone != nil
 		s.state = streamOver
-		return wasOpened
+		return s.opened
 	}
-	b, err := sse.Append(s.buf.bytes[:0], e)
-	if err == nil {
-		s.buf.bytes = b
-		if s.writeUnflushed(b) && s.sent > unflushedMax {
-			_ = http.NewResponseController(s.w).Flush()
-		}
+	if s.add(e) == nil && s.writeUnflushed() && s.sent > unflushedMax {
+		_ = http.NewResponseController(s.w).Flush()
 	}
 	s.end()
 	return true
@@ -216,7 +233,9 @@ func (s *eventStream) end() {
 		s.ticker.Stop()
 		s.buf.free()
 		s.buf = nil
-		close(s.gone)
+		if s.gone != nil {
+			close(s.gone)
+		}
 	}
 	s.state = streamOver
 	s.deadline.Lock()

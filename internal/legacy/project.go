@@ -167,15 +167,17 @@ func projectionOf(rev wire.Revision) *revisionProjection {
 	return &projections[rev]
 }
 
-// projectResult returns what a client of rev gets as the result of method. The result is checked JSON; it is not changed,
-// and what is returned may alias it.
-func projectResult(rev wire.Revision, method string, result stdjson.RawMessage) stdjson.RawMessage {
+// appendResult appends what a client of rev gets as the result of method. The result is checked JSON; it is not changed.
+func appendResult(dst []byte, rev wire.Revision, method string, result []byte) []byte {
 	of := projectionOf(rev)
 	p, ok := of.results[method]
 	if !ok {
 		p = of.anyResult
 	}
-	return p.apply(result)
+	if p == nil || jsonscan.Kind(result) != '{' {
+		return append(dst, result...)
+	}
+	return p.appendObject(dst, result)
 }
 
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
@@ -190,7 +192,7 @@ func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message
 	if m.Method == wire.NotificationProgress {
 		p = projectionOf(rev).progress
 	}
-	if p == nil || jsonscan.Kind(m.Params) != '{' {
+	if p == nil || !p.concerns(m.Params) {
 		return m
 	}
 	projected := *m

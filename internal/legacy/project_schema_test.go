@@ -174,7 +174,7 @@ func TestResultsAreValidInEachRevision(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			mustValidate(t, wire.Latest(), r.definition, []byte(r.result))
 			for _, rev := range legacyRevisions() {
-				mustValidate(t, rev, r.definition, projectResult(rev, r.method, []byte(r.result)))
+				mustValidate(t, rev, r.definition, appendResult(nil, rev, r.method, []byte(r.result)))
 			}
 		})
 	}

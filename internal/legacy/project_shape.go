@@ -96,6 +96,16 @@ func (p *projection) find(key []byte) *projectedField {
 	return nil
 }
 
+// concerns reports whether an object has something that the projection may change.
+func (p *projection) concerns(obj []byte) bool {
+	for key := range jsonscan.Members(obj) {
+		if p.find(key) != nil {
+			return true
+		}
+	}
+	return jsonscan.Kind(obj) == '{' && len(p.variants) > 0
+}
+
 // apply returns the projection of an object in memory of its own. Anything else than an object is returned as it is.
 func (p *projection) apply(obj []byte) []byte {
 	if p == nil || jsonscan.Kind(obj) != '{' {

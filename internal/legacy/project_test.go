@@ -64,7 +64,7 @@ func TestProjectResult(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			input := []byte(test.result)
-			if got := projectResult(test.rev, test.method, input); string(got) != test.want {
+			if got := appendResult(nil, test.rev, test.method, input); string(got) != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 			if string(input) != test.result {

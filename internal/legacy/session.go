@@ -4,6 +4,8 @@
 // envelope; what the core answers is projected onto the client's revision. What a session has and the modern era has
 // not, is here: questions that travel as requests of the server, pushed changes, subscriptions to one resource, a log
 // level for all requests, pings and batches.
+//
+// A [Client] is the mirror image: the client's end of a session, which makes its server look modern.
 package legacy
 
 import (
@@ -25,9 +27,9 @@ type Stream func(ctx context.Context, m *jsonrpc.Message) error
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.
 type Core interface {
-	// Serve answers one request; the notifications that belong to it go to out before Serve returns. The response is
-	// never nil, has the id of the request, and is the caller's.
-	Serve(ctx context.Context, req *jsonrpc.Message, out Stream) *jsonrpc.Message
+	// Serve answers one request; the notifications that belong to it go to out before Serve returns. It appends the
+	// result to dst, or gives the error, which may alias the request; else nothing of the request is kept.
+	Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, out Stream) ([]byte, *jsonrpc.Error)
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to out until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
 	Listen(ctx context.Context, req *jsonrpc.Message, out Stream) (stop func(), err error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -28,54 +29,56 @@ type exchange struct {
 	request *jsonrpc.Message // as the client sent it
 	out     Stream
 	told    progress
+
+	asked    jsonrpc.Message // the request as the core gets it
+	response jsonrpc.Message
 }
 
 // serve gives the response, or nil for none.
 func (x *exchange) serve() *jsonrpc.Message {
-	response, err := x.respond()
-	switch {
-	case !x.call.End():
+	result, err := x.respond()
+	if !x.call.End() {
 		return nil
-	case err != nil:
-		return jsonrpc.NewErrorResponse(x.request.ID, err)
 	}
-	return response
+	x.response = jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
+	return &x.response
 }
 
-func (x *exchange) respond() (response *jsonrpc.Message, err *jsonrpc.Error) {
+func (x *exchange) respond() (stdjson.RawMessage, *jsonrpc.Error) {
 	ctx, params := x.call.Context(), x.request.Params
-	var result stdjson.RawMessage
 	switch x.request.Method {
 	case wire.MethodLoggingSetLevel:
-		result, err = x.session.setLevel(ctx, params)
+		return x.session.setLevel(ctx, params)
 	case wire.MethodResourcesSubscribe:
-		result, err = x.session.subscribe(ctx, params)
+		return x.session.subscribe(ctx, params)
 	case wire.MethodResourcesUnsubscribe:
-		result, err = x.session.unsubscribe(ctx, params)
-	default:
-		return x.relay(ctx)
+		return x.session.unsubscribe(ctx, params)
 	}
-	return jsonrpc.NewResponse(x.request.ID, result), err
+	return x.relay(ctx)
 }
 
 // relay has the core answer the request, as often as it needs answers from the client.
-func (x *exchange) relay(ctx context.Context) (*jsonrpc.Message, *jsonrpc.Error) {
-	s, id, method := x.session, x.request.ID, x.request.Method
+func (x *exchange) relay(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Error) {
+	s, method := x.session, x.request.Method
 	var answers []byte // members that the retried request has in addition, each with a comma behind
 	for range maxRounds {
-		params, err := s.modernParams(x.request.Params, answers)
+		room := rooms.Get().(*room) // stays with errors and questions, which may alias it
+		params, err := s.appendModernParams(nil, x.request.Params, answers)
 		if err != nil {
 			return nil, err
 		}
-		response := s.cfg.Core.Serve(ctx, jsonrpc.NewRequest(id, method, params), x.notify)
-		if response.Error != nil {
-			return nil, projectError(s.rev, method, response.Error)
+		x.asked = jsonrpc.Message{ID: x.request.ID, Method: method, Params: params}
+		result, err := s.cfg.Core.Serve(ctx, room.result[:0], &x.asked, x.notify)
+		if err != nil {
+			return nil, projectError(s.rev, method, err)
 		}
-		if !asksForInput(response.Result) {
-			response.Result = projectResult(s.rev, method, response.Result)
-			return response, nil
+		room.result = result
+		if !asksForInput(result) {
+			projected := appendResult(make([]byte, 0, len(result)), s.rev, method, result)
+			room.free()
+			return projected, nil
 		}
-		if answers, err = s.ask(ctx, response.Result, x.out); err != nil {
+		if answers, err = s.ask(ctx, result, x.out); err != nil {
 			return nil, err
 		}
 	}
@@ -109,9 +112,26 @@ func asksForInput(result []byte) bool {
 	return ok && isString(typ, "input_required")
 }
 
-// modernParams gives the params of a client's request the envelope of the session, and further members, each with a comma
-// behind. What a client of a session cannot know of is left out: it would be taken for the session's own.
-func (s *Session) modernParams(params, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+// A room holds what the answer is in the modern form, which nobody but this package sees. It is used again for other
+// requests. The params are not: a goroutine that a handler has left behind may still read them.
+type room struct{ result []byte }
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// maxRoom is the largest room that is kept: most requests are far smaller, and a few large ones must not pin their size.
+const maxRoom = 64 << 10
+
+// free gives the room back. Nothing may alias it any more.
+func (r *room) free() {
+	if cap(r.result) <= maxRoom {
+		rooms.Put(r)
+	}
+}
+
+// appendModernParams appends the params of a client's request with the envelope of the session, and with further members,
+// each with a comma behind. What a client of a session cannot know of is left out: it would be taken for the session's
+// own. The envelope comes first, for it is what is looked for first.
+func (s *Session) appendModernParams(dst, params, further []byte) ([]byte, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
@@ -119,32 +139,31 @@ func (s *Session) modernParams(params, further []byte) (stdjson.RawMessage, *jso
 	logLevel := s.logLevel
 	s.mu.Unlock()
 
-	const room = 128 // for the log level and the brackets
-	dst := append(make([]byte, 0, len(params)+len(further)+len(s.envelope)+room), '{')
-	var meta []byte
-	for key, value := range jsonscan.Members(params) {
-		switch string(key) {
-		case "_meta":
-			if jsonscan.Kind(value) != '{' {
-				return nil, invalidParams("params._meta: want an object")
-			}
-			meta = value
-		case "inputResponses", "requestState":
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
+	meta, _ := jsonscan.Get(params, "_meta")
+	if meta != nil && jsonscan.Kind(meta) != '{' {
+		return nil, invalidParams("params._meta: want an object")
 	}
-	dst = append(dst, further...)
-	dst = append(dst, `"_meta":{`...)
+	const brackets = 128 // for the log level too
+	dst = slices.Grow(dst, len(params)+len(further)+len(s.envelope)+brackets)
+	dst = append(append(dst, `{"_meta":{`...), s.envelope...)
+	dst = append(dst, `,"`+wire.MetaLogLevel+`":`...)
+	dst = jsonscan.AppendQuote(dst, logLevel)
 	for key, value := range jsonscan.Members(meta) {
 		switch string(key) {
 		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
 		default:
+			dst = appendMember(append(dst, ','), key, value)
+		}
+	}
+	dst = append(dst, "},"...)
+	for key, value := range jsonscan.Members(params) {
+		switch string(key) {
+		case "_meta", "inputResponses", "requestState":
+		default:
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
-	dst = append(append(dst, s.envelope...), `,"`+wire.MetaLogLevel+`":`...)
-	return append(jsonscan.AppendQuote(dst, logLevel), "}}"...), nil
+	return closeWith(append(dst, further...), '}'), nil
 }
 
 // progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are

@@ -132,22 +132,22 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 // Spec: basic/lifecycle#initialization
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	defer close(s.described)
-	params, err := s.modernParams(nil, nil)
+	params, err := s.appendModernParams(nil, nil, nil)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, err)
 	}
-	discovered := s.cfg.Core.Serve(ctx, jsonrpc.NewRequest(id, wire.MethodDiscover, params), discard)
-	if discovered.Error != nil {
-		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, discovered.Error))
+	discovered, err := s.cfg.Core.Serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, params), discard)
+	if err != nil {
+		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
-	capabilities, _ := jsonscan.Get(discovered.Result, "capabilities")
+	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
 	s.offers = parseOffers(capabilities)
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
 	result = appendMember(append(result, ','), []byte("capabilities"), capabilities)
-	result = appendMember(append(result, ','), []byte("serverInfo"), projectImplementation(s.rev, serverInfo(discovered.Result)))
-	if instructions, ok := jsonscan.Get(discovered.Result, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
+	result = appendMember(append(result, ','), []byte("serverInfo"), projectImplementation(s.rev, serverInfo(discovered)))
+	if instructions, ok := jsonscan.Get(discovered, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
 		result = appendMember(append(result, ','), []byte("instructions"), instructions)
 	}
 	return jsonrpc.NewResponse(id, append(result, '}'))

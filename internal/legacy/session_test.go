@@ -40,20 +40,23 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+func (c *fakeCore) Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, out legacy.Stream) ([]byte, *jsonrpc.Error) {
 	if req.Method == wire.MethodDiscover {
 		if c.discovered == "" {
-			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no"})
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no"}
 		}
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(c.discovered))
+		return append(dst, c.discovered...), nil
 	}
+	kept := *req
+	kept.Params = slices.Clone(req.Params)
 	c.mu.Lock()
-	c.requests = append(c.requests, req)
+	c.requests = append(c.requests, &kept)
 	c.mu.Unlock()
 	if c.handle == nil {
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete"}`))
+		return append(dst, `{"resultType":"complete"}`...), nil
 	}
-	return c.handle(ctx, req, out)
+	response := c.handle(ctx, req, out)
+	return append(dst, response.Result...), response.Error
 }
 
 func (c *fakeCore) Listen(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) (func(), error) {
@@ -287,9 +290,9 @@ func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
 	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
 		"_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{"tasks":{}},"io.modelcontextprotocol/protocolVersion":"2026-07-28",
 		"io.modelcontextprotocol/logLevel":"debug","com.example/k":[1]},"arguments":{"a":1.0}}}`)
-	want := `{"name":"t","arguments":{"a":1.0},"_meta":{"progressToken":7,"com.example/k":[1],` +
-		`"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
-		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}}`
+	want := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info",` +
+		`"progressToken":7,"com.example/k":[1]},"name":"t","arguments":{"a":1.0}}`
 	if diff := cmp.Diff(want, string(core.last().Params)); diff != "" {
 		t.Errorf("params (-want +got):\n%s", diff)
 	}

@@ -52,8 +52,7 @@ type Table struct {
 type Call struct {
 	table     *Table
 	id        jsonrpc.ID
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
+	ctx       callContext
 	cancelled bool // by its id; guarded by table.mu
 	ended     bool // guarded by table.mu
 }
@@ -71,8 +70,7 @@ func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error
 	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
 		return nil, &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
 	}
-	c := &Call{table: t, id: id}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	c := &Call{table: t, id: id, ctx: callContext{Context: ctx}}
 	if t.calls == nil {
 		t.calls = map[jsonrpc.ID]*Call{}
 	}
@@ -83,7 +81,7 @@ func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error
 
 // Context is what the call is served under. It ends when the call is cancelled, with the cause given there, and when it
 // has ended.
-func (c *Call) Context() context.Context { return c.ctx }
+func (c *Call) Context() context.Context { return &c.ctx }
 
 // Over reports whether the other side wants to hear nothing more of the call, because it has cancelled it or because the
 // call has ended.
@@ -105,7 +103,7 @@ func (c *Call) End() (answer bool) {
 		delete(t.calls, c.id)
 	}
 	t.mu.Unlock()
-	c.cancel(nil)
+	c.ctx.end(nil)
 	return answer
 }
 
@@ -122,7 +120,7 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	if c == nil {
 		return false
 	}
-	c.cancel(cause)
+	c.ctx.end(cause)
 	return true
 }
 
@@ -136,6 +134,6 @@ func (t *Table) Close(cause error) {
 	}
 	t.closed = cause
 	for _, c := range t.calls {
-		c.cancel(cause)
+		c.ctx.end(cause)
 	}
 }
