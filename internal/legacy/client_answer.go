@@ -1,0 +1,262 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// codeBusy is the code for a request that may succeed a little later.
+const codeBusy = -32000
+
+// acceptRequest answers a ping, and begins to work on any other request.
+//
+// Spec: basic/utilities/ping#behavior-requirements
+func (c *Client) acceptRequest(m *jsonrpc.Message) {
+	if m.Method == wire.MethodPing {
+		c.say(jsonrpc.NewResponse(m.ID, emptyResult))
+		return
+	}
+	size := int64(len(m.Params))
+	if c.answering.Add(size) > maxAnsweringBytes {
+		c.answering.Add(-size)
+		c.say(refuse(m.ID, codeBusy, "too many requests in progress"))
+		return
+	}
+	call, err := c.calls.Begin(c.ctx, m.ID)
+	if err != nil {
+		c.answering.Add(-size)
+		c.say(jsonrpc.NewErrorResponse(m.ID, err))
+		return
+	}
+	begun := c.start(func() {
+		defer c.answering.Add(-size)
+		c.answer(call, m)
+	})
+	if !begun {
+		call.End()
+		c.answering.Add(-size)
+	}
+}
+
+// answer works on a request of the server and sends the response. Its place is taken until the response has left, so that
+// a server which reads none of them fills no memory.
+func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) {
+	defer call.End()
+	result, err := c.respond(call.Context(), m)
+	switch {
+	case call.Over(): // it was cancelled
+	case !c.isOpen(): // there is nowhere to send it
+	case err != nil:
+		c.send(jsonrpc.NewErrorResponse(m.ID, err))
+	default:
+		c.send(jsonrpc.NewResponse(m.ID, result))
+	}
+}
+
+// respond has the request answered as an input request. A server that asks before the session is open waits for that: what
+// may be asked depends on the revision.
+func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMessage, *jsonrpc.Error) {
+	select {
+	case <-c.opened:
+	case <-ctx.Done():
+		return nil, errInternal
+	}
+	if refusal := c.unanswerable(m.Method, m.Params); refusal != nil {
+		return nil, refusal
+	}
+	answer, err := c.cfg.Answer(ctx, m.Method, modernQuestion(m.Method, m.Params))
+	if err != nil {
+		return nil, projectError(c.rev, m.Method, err)
+	}
+	if jsonscan.Kind(answer) != '{' {
+		c.log.ErrorContext(ctx, "mcp: the answer to the server is not an object", "method", m.Method)
+		return nil, errInternal
+	}
+	return projectAnswer(c.rev, m.Method, answer)
+}
+
+// unanswerable says why a request of the server is not put to anyone.
+//
+// Spec: basic/lifecycle#operation; client/elicitation#error-handling (2025-11-25)
+func (c *Client) unanswerable(method string, params []byte) *jsonrpc.Error {
+	capability := ""
+	switch method {
+	case wire.MethodRootsList:
+		capability = "roots"
+	case wire.MethodSamplingCreateMessage:
+		capability = "sampling"
+	case wire.MethodElicitationCreate:
+		capability = "elicitation"
+	}
+	_, known := c.rev.Method(method)
+	switch {
+	case capability == "" || !known:
+		return methodNotFound("method not found")
+	case !hasCapability(c.declared, capability) || c.cfg.Answer == nil:
+		return methodNotFound("this client did not declare the capability " + capability)
+	case params != nil && jsonscan.Kind(params) != '{', params == nil && capability != "roots":
+		return invalidParams("params: want an object")
+	case capability == "elicitation":
+		return c.unaskable(params)
+	case capability == "sampling":
+		return c.unsampleable(params)
+	}
+	return nil
+}
+
+// unaskable says why the user is not asked: the mode is not one that was declared.
+func (c *Client) unaskable(params []byte) *jsonrpc.Error {
+	declared, _ := jsonscan.Get(c.declared, "elicitation")
+	mode, has := jsonscan.Get(params, "mode")
+	switch {
+	case (!has || isString(mode, "form")) && asksForm(declared):
+		return nil
+	case isString(mode, "url") && c.rev.Has(wire.ElicitationURL) && hasCapability(declared, "url"):
+		return nil
+	}
+	return invalidParams("params.mode: this client did not declare this mode of elicitation")
+}
+
+// unsampleable says why the model is not asked: tools were not declared.
+func (c *Client) unsampleable(params []byte) *jsonrpc.Error {
+	if hasCapability(c.declared, "sampling", "tools") {
+		return nil
+	}
+	for _, member := range []string{"tools", "toolChoice"} {
+		if value, ok := jsonscan.Get(params, member); ok && jsonscan.Kind(value) != 'n' {
+			return invalidParams("params.%s: this client did not declare the capability sampling.tools", member)
+		}
+	}
+	return nil
+}
+
+// modernQuestion gives the params of an input request: those of a session's request without what belongs to the message.
+// Which kind of elicitation is meant is always said.
+//
+// Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
+func modernQuestion(method string, params []byte) stdjson.RawMessage {
+	if params == nil {
+		return nil
+	}
+	dst := append(make([]byte, 0, len(params)+len(`"mode":"form",`)), '{')
+	if _, has := jsonscan.Get(params, "mode"); !has && method == wire.MethodElicitationCreate {
+		dst = append(dst, `"mode":"form",`...)
+	}
+	for key, value := range jsonscan.Members(params) {
+		switch string(key) {
+		case "task":
+			continue // no tasks were declared, so this is ignored
+		case "_meta":
+			if value = questionMeta(value); value == nil {
+				continue
+			}
+		}
+		dst = append(appendMember(dst, key, value), ',')
+	}
+	return closeWith(dst, '}')
+}
+
+// questionMeta gives the `_meta` of a request of the server without what is said of the message, or nil if nothing is
+// left.
+func questionMeta(meta []byte) []byte {
+	dst := []byte{'{'}
+	for key, value := range jsonscan.Members(meta) {
+		switch string(key) {
+		case wire.MetaProgressToken, wire.MetaRelatedTask:
+		default:
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	if dst = closeWith(dst, '}'); len(dst) == len("{}") {
+		return nil
+	}
+	return dst
+}
+
+// answerShapes are the answers to the server's requests by method.
+var answerShapes = map[string][]field{
+	wire.MethodElicitationCreate: nil,
+	wire.MethodRootsList:         {{key: "roots", shape: &shape{fields: []field{dataMeta}}}},
+	wire.MethodSamplingCreateMessage: {{key: "content", shape: &shape{
+		fields: append([]field{dataMeta, annotations}, toolOutput...),
+	}}},
+}
+
+// answerProjections is indexed by revision. It is written once, here.
+var answerProjections = compileAnswerProjections()
+
+func compileAnswerProjections() (all [wire.July2026]map[string]*projection) {
+	for rev := range wire.July2026 {
+		all[rev] = map[string]*projection{}
+		for method, fields := range answerShapes {
+			all[rev][method] = project(rev, &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)})
+		}
+	}
+	return all
+}
+
+// projectAnswer turns the answer to an input request into the result of a request of a server of rev.
+//
+// Spec: schema ClientResult
+func projectAnswer(rev wire.Revision, method string, answer stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+	if method == wire.MethodSamplingCreateMessage {
+		var err *jsonrpc.Error
+		if answer, err = projectSampled(rev, answer); err != nil {
+			return nil, err
+		}
+	}
+	return answerProjections[rev][method].apply(answer), nil
+}
+
+// projectSampled gives what a model has said the content that rev has a form for: one block where it knows no arrays.
+//
+// Spec: schema CreateMessageResult
+func projectSampled(rev wire.Revision, answer []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+	content, _ := jsonscan.Get(answer, "content")
+	for block := range objects(content) {
+		typ, _ := jsonscan.Get(block, "type")
+		switch {
+		case isString(typ, "audio") && !rev.Has(wire.AudioContent):
+			return nil, inexpressible("audio")
+		case isString(typ, "tool_use") && !rev.Has(wire.SamplingTools):
+			return nil, inexpressible("a use of tools")
+		}
+	}
+	if rev.Has(wire.SamplingContentArrays) || jsonscan.Kind(content) != '[' {
+		return answer, nil
+	}
+	single, err := singleBlock(content)
+	if err != nil {
+		return nil, err
+	}
+	return appendMessage(make([]byte, 0, len(answer)), answer, single), nil
+}
+
+// singleBlock makes one block of several, if they are all text.
+func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
+	var blocks [][]byte
+	var all []byte
+	for block := range objects(content) {
+		blocks = append(blocks, block)
+		all = append(all, text(block, "text")...)
+	}
+	if len(blocks) == 1 {
+		return blocks[0], nil
+	}
+	for _, block := range blocks {
+		if typ, _ := jsonscan.Get(block, "type"); !isString(typ, "text") {
+			return nil, inexpressible("several blocks of content")
+		}
+	}
+	return append(jsonscan.AppendQuote([]byte(`{"type":"text","text":`), string(all)), '}'), nil
+}
+
+// inexpressible says that an answer has no form in the server's revision. It is this side that failed.
+func inexpressible(what string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is " + what + ", which the session's protocol revision has no form for"}
+}

@@ -1,0 +1,23 @@
+package legacy
+
+import (
+	stdjson "encoding/json"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// BenchmarkClientRoundTrip is what the translator costs a small call.
+func BenchmarkClientRoundTrip(b *testing.B) {
+	link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), stdjson.RawMessage(`{"content":[{"type":"text","text":"hello world"}]}`))}
+	c := opened(b, wire.LatestLegacy(), link)
+	params := stdjson.RawMessage(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"info"},"name":"echo","arguments":{"message":"hello world"}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.RoundTrip(b.Context(), wire.MethodToolsCall, params, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// levelPatience is how long a server may take to change its log level. It does not hold up the request for longer.
+const levelPatience = 10 * time.Second
+
+// A notifier takes a notification. It does not block.
+type notifier = func(ctx context.Context, method string, params stdjson.RawMessage) error
+
+// RoundTrip sends a request in the modern form, with its envelope in the params, and gives a result in the modern form.
+// Progress goes to notify, which may be nil and must not block, in order and before RoundTrip returns. A subscription lasts
+// until ctx, notify or the session ends it, and then gives the error that says which.
+//
+// The error is that of the link, a [*jsonrpc.Error] that is remote if it is the server's answer and otherwise says why
+// nothing was sent, [ErrEnded], or is [ErrMalformed].
+func (c *Client) RoundTrip(ctx context.Context, method string, params stdjson.RawMessage, notify notifier) (stdjson.RawMessage, error) {
+	if !c.isOpen() {
+		return nil, errNotOpen
+	}
+	switch method {
+	case wire.MethodDiscover:
+		return c.discovered, nil
+	case wire.MethodSubscriptionsListen:
+		return nil, c.listen(ctx, params, notify)
+	}
+	if refusal := c.refuses(method); refusal != nil {
+		return nil, refusal
+	}
+	env, invalid := wire.Open(params)
+	if invalid != nil {
+		return nil, invalid
+	}
+	if err := c.awaitVisits(ctx, method, params); err != nil {
+		return nil, err
+	}
+	c.setLevel(ctx, env.LogLevel)
+	x, invalid := c.begin(ctx, env.ProgressToken, notify)
+	if invalid != nil {
+		return nil, invalid
+	}
+	defer c.finish(x)
+	return c.call(ctx, method, params)
+}
+
+func (c *Client) call(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+	response, err := c.request(ctx, method, c.sessionParams(method, params))
+	switch {
+	case err != nil:
+		return nil, err
+	case method == wire.MethodLoggingSetLevel:
+		c.level.Store(nil) // it is no longer the one that an envelope asked for
+	}
+	if response.Error != nil {
+		return c.modernError(method, params, response.Error)
+	}
+	return modernResult(method, response.Result)
+}
+
+func (c *Client) request(ctx context.Context, method string, params stdjson.RawMessage) (*jsonrpc.Message, error) {
+	return c.link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
+}
+
+// sessionParams takes out of the params of a request what the session knows already or its revision has not. Params that
+// had nothing else in them are left out.
+func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage {
+	m, _ := wire.Latest().Method(method)
+	dst := append(make([]byte, 0, len(params)), '{')
+	for key, value := range jsonscan.Members(params) {
+		switch string(key) {
+		case "_meta":
+			if value = sessionMeta(value); value == nil {
+				continue
+			}
+		case "inputResponses", "requestState":
+			if m.MayAskInput {
+				continue
+			}
+		case "context":
+			if method == wire.MethodCompletionComplete && !c.rev.Has(wire.CompletionContext) {
+				continue
+			}
+		}
+		dst = append(appendMember(dst, key, value), ',')
+	}
+	if dst = closeWith(dst, '}'); len(dst) == len("{}") {
+		return nil
+	}
+	return dst
+}
+
+// sessionMeta gives the `_meta` of a request without the envelope, or nil if nothing is left.
+func sessionMeta(meta []byte) []byte {
+	dst := append(make([]byte, 0, len(meta)), '{')
+	for key, value := range jsonscan.Members(meta) {
+		switch string(key) {
+		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
+		default:
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	if dst = closeWith(dst, '}'); len(dst) == len("{}") {
+		return nil
+	}
+	return dst
+}
+
+// setLevel tells the server which log messages are wanted, if that is not what it was told last. A server that does not
+// do as it is told is not told again: the request matters more than its log.
+//
+// Spec: server/utilities/logging#setting-log-level
+func (c *Client) setLevel(ctx context.Context, level string) {
+	if level == "" || !c.offers.logging || c.hasLevel(level) {
+		return
+	}
+	select {
+	case c.leveling <- struct{}{}:
+		defer func() { <-c.leveling }()
+	case <-ctx.Done():
+		return
+	}
+	if c.hasLevel(level) {
+		return
+	}
+	waiting, stop := context.WithTimeout(ctx, levelPatience)
+	defer stop()
+	params := append(jsonscan.AppendQuote([]byte(`{"level":`), level), '}')
+	response, err := c.request(waiting, wire.MethodLoggingSetLevel, params)
+	switch {
+	case ctx.Err() != nil:
+		return // whether the server has heard it is unknown
+	case err != nil:
+		c.log.DebugContext(ctx, "mcp: log level not set", "level", level, "error", err)
+	case response.Error != nil:
+		c.log.DebugContext(ctx, "mcp: log level not set", "level", level, "error", response.Error)
+	}
+	c.level.Store(&level)
+}
+
+func (c *Client) hasLevel(level string) bool {
+	told := c.level.Load()
+	return told != nil && *told == level
+}
+
+// A clientExchange is a request that waits for its response and wants to hear of its progress.
+type clientExchange struct {
+	token  string
+	ctx    context.Context
+	notify notifier
+
+	mu   sync.Mutex // held while notify is called; guards the field below
+	over bool
+}
+
+// begin enters a request under its progress token. Nil is a request that wants no progress.
+//
+// Spec: basic/utilities/progress#progress-flow
+func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientExchange, *jsonrpc.Error) {
+	if token == nil || notify == nil {
+		return nil, nil
+	}
+	x := &clientExchange{token: tokenKey(token), ctx: ctx, notify: notify}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.exchanges[x.token] != nil {
+		return nil, invalidParams("params._meta.progressToken: a request with this token is in progress")
+	}
+	c.exchanges[x.token] = x
+	return x, nil
+}
+
+// finish ends the progress of a request: once it returns, none is told.
+func (c *Client) finish(x *clientExchange) {
+	if x == nil {
+		return
+	}
+	c.mu.Lock()
+	delete(c.exchanges, x.token)
+	c.mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+}
+
+// progressed hands progress to the request that it belongs to. Late progress belongs to none.
+func (c *Client) progressed(m *jsonrpc.Message) {
+	token, _ := jsonscan.Get(m.Params, "progressToken")
+	c.mu.Lock()
+	x := c.exchanges[tokenKey(token)]
+	c.mu.Unlock()
+	if x == nil {
+		c.log.Debug("mcp: progress of no request")
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return
+	}
+	if err := x.notify(x.ctx, m.Method, m.Params); err != nil {
+		x.over = true // whoever waits wants to hear no more of it
+	}
+}
+
+// tokenKey makes progress tokens comparable: 1 and "1" differ, "a" and "\u0061" do not.
+func tokenKey(token []byte) string {
+	if jsonscan.Kind(token) == '"' {
+		if s, err := jsonscan.Unquote(token); err == nil {
+			return "s" + s
+		}
+	}
+	return "n" + string(token)
+}

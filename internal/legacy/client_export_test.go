@@ -1,0 +1,15 @@
+package legacy
+
+// Visits is the number of visits whose end is waited for.
+func (c *Client) Visits() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.visits)
+}
+
+// Watches is the number of resources that are subscribed to or about to be.
+func (c *Client) Watches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watches)
+}

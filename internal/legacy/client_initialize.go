@@ -1,0 +1,122 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// unnamedClient stands for a client that does not say what it is; a session's server has to be told something.
+const unnamedClient = `{"name":"unnamed","version":"0"}`
+
+// Open begins the session on a link, whose messages go to [Client.Receive] already, and gives what server/discover would
+// give. The link is the client's from then on; it is closed if Open fails. The error is that of the link, a
+// [*jsonrpc.Error] that is remote if the server refuses, or says why the two cannot speak. A client is opened once.
+//
+// Spec: basic/lifecycle#initialization
+func (c *Client) Open(ctx context.Context, link Link) (stdjson.RawMessage, error) {
+	if err := c.attach(link); err != nil {
+		_ = link.Close()
+		return nil, err
+	}
+	if err := c.initialize(ctx, link); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c.discovered, nil
+}
+
+func (c *Client) initialize(ctx context.Context, link Link) error {
+	if c.offered.Modern() {
+		return fmt.Errorf("protocol revision %s has no sessions", c.offered)
+	}
+	response, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodInitialize, c.initializeParams()))
+	switch {
+	case err != nil:
+		return err
+	case response.Error != nil:
+		return response.Error
+	case jsonscan.Kind(response.Result) != '{':
+		return fmt.Errorf("initialize: %w: it is not an object", ErrMalformed)
+	}
+	if c.rev, err = c.agree(response.Result); err != nil {
+		return err
+	}
+	c.welcomed(response.Result)
+	close(c.opened)
+	return link.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
+}
+
+func (c *Client) initializeParams() stdjson.RawMessage {
+	info := c.cfg.Info
+	if jsonscan.Kind(info) != '{' {
+		info = stdjson.RawMessage(unnamedClient)
+	}
+	params := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, c.offered.String()))
+	params = appendMember(append(params, ','), []byte("capabilities"), c.declared)
+	params = appendMember(append(params, ','), []byte("clientInfo"), projectImplementation(c.offered, info))
+	return append(params, '}')
+}
+
+// agree gives the revision that the server has chosen, unless it cannot be spoken.
+//
+// Spec: basic/lifecycle#version-negotiation
+func (c *Client) agree(result []byte) (wire.Revision, error) {
+	const shown = 64 // bytes of the server's text; a version is a date of ten
+	version, _ := jsonscan.Get(result, "protocolVersion")
+	if jsonscan.Kind(version) != '"' {
+		return 0, fmt.Errorf("initialize: %w: protocolVersion is not a string", ErrMalformed)
+	}
+	chosen := text(result, "protocolVersion")
+	rev, known := wire.ParseRevision(chosen)
+	if len(chosen) > shown {
+		chosen = strings.ToValidUTF8(chosen[:shown], "") + "…"
+	}
+	switch {
+	case !known:
+		return 0, fmt.Errorf("the server chose protocol revision %q, which is not spoken here; these are: %s", chosen, spoken())
+	case rev.Modern():
+		return 0, fmt.Errorf("the server chose protocol revision %q in answer to initialize, but that one has no sessions; these have: %s", chosen, spoken())
+	case c.cfg.Pinned && rev != c.offered:
+		return 0, fmt.Errorf("the server chose protocol revision %q, but only %s is wanted", chosen, c.offered)
+	}
+	return rev, nil
+}
+
+// spoken lists the revisions that have sessions, the newest first.
+func spoken() string {
+	var versions []string
+	for rev := wire.LatestLegacy(); rev != 0; rev-- {
+		versions = append(versions, rev.String())
+	}
+	return strings.Join(versions, ", ")
+}
+
+// welcomed keeps what the server says of itself, in the form of a discover result. What is missing or malformed there is
+// left out: a server that can be spoken with is spoken with.
+//
+// Spec: server/discover (2026-07-28)
+func (c *Client) welcomed(result []byte) {
+	declared, _ := jsonscan.Get(result, "capabilities")
+	c.capabilities = serverCapabilities(c.rev, declared)
+	c.offers = parseOffers(c.capabilities)
+
+	dst := appendMember([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",`), []byte("supportedVersions"), nil)
+	dst = append(jsonscan.AppendQuote(append(dst, '['), c.rev.String()), `],`...)
+	dst = appendMember(dst, []byte("capabilities"), c.capabilities)
+	if instructions, ok := jsonscan.Get(result, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
+		dst = appendMember(append(dst, ','), []byte("instructions"), instructions)
+	}
+	info, _ := jsonscan.Get(result, "serverInfo")
+	if jsonscan.Kind(info) == '{' {
+		if info, err := boundedInfo(info); err == nil {
+			dst = append(appendMember(append(dst, `,"_meta":{`...), []byte(wire.MetaServerInfo), info), '}')
+		}
+	}
+	c.discovered = append(dst, '}')
+}

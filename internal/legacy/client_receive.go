@@ -1,0 +1,126 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Receive takes a message of the server that no request awaits: a request, a notification, or a batch of them. It never
+// blocks, and keeps the message. It may be called before [Client.Open], and after the end, when nothing is taken any more.
+func (c *Client) Receive(m *jsonrpc.Message) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		c.acceptRequest(m)
+	case jsonrpc.Notification:
+		c.acceptNotification(m)
+	case jsonrpc.Batch:
+		c.acceptBatch(m.Batch)
+	case jsonrpc.Response:
+		c.log.Debug("mcp: response to no request that waits", "id", m.ID)
+	default:
+		c.refuse(m)
+	}
+}
+
+// acceptBatch accepts each message of a batch. Each is answered by itself.
+//
+// Spec: basic#batching (2025-03-26)
+func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
+	if !c.Revision().Has(wire.Batches) {
+		c.log.Warn("mcp: the server has sent a batch, which its protocol revision has not", "messages", len(batch))
+		return
+	}
+	for _, m := range batch {
+		c.Receive(m)
+	}
+}
+
+// refuse answers a message that could not be read, if it was a request.
+func (c *Client) refuse(m *jsonrpc.Message) {
+	if m.Refused == nil {
+		return
+	}
+	c.log.Debug("mcp: message of the server refused", "error", m.Refused)
+	if response := m.Refused.Response(); response != nil && !response.ID.IsZero() {
+		c.say(response)
+	}
+}
+
+func (c *Client) acceptNotification(m *jsonrpc.Message) {
+	if jsonscan.Kind(m.Params) != '{' {
+		m = jsonrpc.NewNotification(m.Method, emptyResult)
+	}
+	switch m.Method {
+	case wire.NotificationCancelled:
+		if id, reason, ok := peer.ParseCancelled(m.Params); ok {
+			c.calls.Cancel(id, c.cancelled(reason))
+		}
+	case wire.NotificationProgress:
+		c.progressed(m)
+	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged:
+		c.listChanged(m.Method)
+	case wire.NotificationResourcesUpdated:
+		c.updated(text(m.Params, "uri"))
+	case wire.NotificationElicitationComplete:
+		c.visited(text(m.Params, "elicitationId"))
+		c.notify(m)
+	default:
+		c.notify(m)
+	}
+}
+
+func (c *Client) notify(m *jsonrpc.Message) {
+	if c.cfg.Notify != nil {
+		c.cfg.Notify(c.ctx, m.Method, m.Params)
+	}
+}
+
+func (c *Client) cancelled(reason string) error {
+	if c.cfg.Cancelled == nil {
+		return errors.New("cancelled by the server: " + reason)
+	}
+	return c.cfg.Cancelled(reason)
+}
+
+// say puts a reply on its way, or drops it if the server does not read those before.
+func (c *Client) say(reply *jsonrpc.Message) {
+	select {
+	case c.replies <- reply:
+	default:
+		c.unsaid.Add(1)
+	}
+}
+
+// reply sends what is to be said until the session ends.
+func (c *Client) reply() {
+	for {
+		select {
+		case m := <-c.replies:
+			c.send(m)
+		case <-c.ctx.Done():
+			return
+		}
+		if n := c.unsaid.Swap(0); n > 0 {
+			c.log.Warn("mcp: the server asks faster than it reads; replies were dropped", "replies", n)
+		}
+	}
+}
+
+func (c *Client) send(m *jsonrpc.Message) {
+	c.mu.Lock()
+	link := c.link // which may not be open yet
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.ctx, sendPatience)
+	defer cancel()
+	if err := link.Send(ctx, m); err != nil && c.ctx.Err() == nil {
+		c.log.Debug("mcp: reply to the server not delivered", "id", m.ID, "error", err)
+	}
+}

@@ -1,0 +1,137 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A server of the last revision with sessions may refuse a request until the user has visited some pages, and say with a
+// notification that this has been done. In the modern era the same is a result that asks for input. The answer to it only
+// says that the user agreed to go there, so the request that brings it waits for the notification.
+
+const (
+	// maxVisits is the number of pages that one request may need. Each is put to a person.
+	maxVisits = 16
+	// maxVisitsKept is the number of visits whose end is waited for.
+	maxVisitsKept = 256
+	// maxElicitationID bounds what names a visit, in bytes.
+	maxElicitationID = 256
+	// visitPatience is how long the end of the visits is waited for: servers need not tell it. Then the request is sent,
+	// and the user may be asked again.
+	visitPatience = 30 * time.Second
+)
+
+// visitsRequired gives the result that asks for what an error's data demands, or nil if this cannot be asked. The keys of
+// its input requests are the ids of the visits.
+//
+// Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr (2026-07-28)
+func (c *Client) visitsRequired(method string, data []byte) stdjson.RawMessage {
+	m, _ := wire.Latest().Method(method)
+	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) || !hasCapability(c.declared, "elicitation", "url") {
+		return nil
+	}
+	elicitations, _ := jsonscan.Get(data, "elicitations")
+	var ids []string
+	seen := map[string]bool{}
+	dst := []byte(`{"resultType":"input_required","inputRequests":{`)
+	for params := range jsonscan.Elements(elicitations) {
+		id := visitID(params)
+		if id == "" || seen[id] || len(ids) == maxVisits {
+			return nil
+		}
+		seen[id] = true
+		ids = append(ids, id)
+		dst = append(jsonscan.AppendQuote(dst, id), `:{"method":"`+wire.MethodElicitationCreate+`","params":`...)
+		dst = append(append(dst, modernQuestion(wire.MethodElicitationCreate, params)...), `},`...)
+	}
+	if ids == nil {
+		return nil
+	}
+	c.keepVisits(ids)
+	return append(closeWith(dst, '}'), '}')
+}
+
+// visitID gives the id of an elicitation that is a visit, or "".
+func visitID(params []byte) string {
+	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" || text(params, "url") == "" || text(params, "message") == "" {
+		return ""
+	}
+	id := text(params, "elicitationId")
+	if len(id) > maxElicitationID {
+		return ""
+	}
+	return id
+}
+
+func (c *Client) keepVisits(ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if c.visits[id] != nil {
+			continue
+		}
+		for old, done := range c.visits {
+			if len(c.visits) < maxVisitsKept {
+				break
+			}
+			close(done)
+			delete(c.visits, old)
+		}
+		c.visits[id] = make(chan struct{})
+	}
+}
+
+// visited takes note of the end of a visit. One that nobody knows of is none.
+//
+// Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
+func (c *Client) visited(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if done := c.visits[id]; done != nil {
+		close(done)
+		delete(c.visits, id)
+	}
+}
+
+// awaitVisits waits, within limits, for the end of the visits that a request brings the user's answer to. Its error is
+// context.Cause(ctx), or says that the user does not go there.
+func (c *Client) awaitVisits(ctx context.Context, method string, params []byte) error {
+	m, _ := wire.Latest().Method(method)
+	if !m.MayAskInput {
+		return nil
+	}
+	answers, _ := jsonscan.Get(params, "inputResponses")
+	var waiting []chan struct{}
+	for id, answer := range jsonscan.Members(answers) {
+		if action, _ := jsonscan.Get(answer, "action"); !isString(action, "accept") {
+			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "the request needs a visit to a page, to which the user did not agree"}
+		}
+		c.mu.Lock()
+		if done := c.visits[string(id)]; done != nil {
+			waiting = append(waiting, done)
+		}
+		c.mu.Unlock()
+	}
+	if waiting == nil {
+		return nil
+	}
+	patience := time.NewTimer(visitPatience)
+	defer patience.Stop()
+	for _, done := range waiting {
+		select {
+		case <-done:
+		case <-patience.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.ctx.Done():
+			return ErrEnded
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	// maxSubscribing is how many resources of a listener are subscribed to at once: enough to make up for a slow way to the
+	// server, few enough for a server that bounds its requests.
+	maxSubscribing = 8
+	// unsubscribePatience is how long it may take to unsubscribe from the resources of a listener. Nobody waits for it.
+	unsubscribePatience = 10 * time.Second
+)
+
+// A watch is the session's subscription to one resource, which several listeners may share.
+type watch struct {
+	listeners int           // guarded by the client's mu
+	turn      chan struct{} // holds a token while the field below is looked at or changes
+	on        bool          // the server was told
+}
+
+func (w *watch) lock(ctx context.Context) error {
+	select {
+	case w.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (w *watch) unlock() { <-w.turn }
+
+// join counts one more listener to the resources.
+func (c *Client) join(uris []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, uri := range uris {
+		w := c.watches[uri]
+		if w == nil {
+			w = &watch{turn: make(chan struct{}, 1)}
+			c.watches[uri] = w
+		}
+		w.listeners++
+	}
+}
+
+// leave counts one less, and has the server told of resources that nobody listens to any more.
+func (c *Client) leave(uris []string) {
+	if len(uris) == 0 {
+		return
+	}
+	c.start(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, unsubscribePatience)
+		defer cancel()
+		each(uris, func(_ int, uri string) { c.unsubscribe(ctx, uri) })
+	})
+}
+
+// subscribeAll subscribes to the resources that a listener asked for. One that the server refuses is not acknowledged.
+//
+// Spec: server/resources#subscriptions
+func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) error {
+	failures := make([]error, len(uris))
+	each(uris, func(i int, uri string) {
+		response, err := c.subscribe(ctx, uri)
+		switch {
+		case err != nil:
+			failures[i] = err
+		case response != nil && response.Error != nil:
+			c.log.DebugContext(ctx, "mcp: resource not subscribed to", "uri", uri, "error", response.Error)
+			l.forget(uri)
+		}
+	})
+	for _, err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscribe tells the server of a listener to the resource, unless it was told. A response is one to that.
+func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
+	w := c.watch(uri)
+	if err := w.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer w.unlock()
+	if w.on {
+		return nil, nil
+	}
+	response, err := c.request(ctx, wire.MethodResourcesSubscribe, uriParams(uri))
+	w.on = err != nil || response.Error == nil // without an answer it may be
+	return response, err
+}
+
+// unsubscribe takes a listener from the resource. The last one tells the server.
+func (c *Client) unsubscribe(ctx context.Context, uri string) {
+	w := c.watch(uri)
+	if w.lock(ctx) == nil {
+		defer w.unlock()
+		c.mu.Lock()
+		last := w.listeners == 1
+		c.mu.Unlock()
+		if last && w.on {
+			w.on = false
+			_, _ = c.request(ctx, wire.MethodResourcesUnsubscribe, uriParams(uri)) // it does no harm if the server goes on
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.listeners--; w.listeners == 0 {
+		delete(c.watches, uri)
+	}
+}
+
+// watch gives the watch of a resource that has a listener.
+func (c *Client) watch(uri string) *watch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches[uri]
+}
+
+func uriParams(uri string) stdjson.RawMessage {
+	return append(jsonscan.AppendQuote([]byte(`{"uri":`), uri), '}')
+}
+
+// each calls f for every URI, for a few at once, and waits.
+func each(uris []string, f func(i int, uri string)) {
+	slots := make(chan struct{}, maxSubscribing)
+	var wg sync.WaitGroup
+	for i, uri := range uris {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			f(i, uri)
+		})
+	}
+	wg.Wait()
+}
