@@ -1,4 +1,5 @@
-// Package mcp is the Model Context Protocol: servers that offer tools, resources and prompts to AI applications.
+// Package mcp is the Model Context Protocol: servers that offer tools, resources and prompts to AI applications, and the
+// clients that reach them.
 //
 // # Servers
 //
@@ -48,11 +49,30 @@
 // the code before a question runs again: it has no effects, or stands in [Once]. The key names the question and is the
 // same in each run. What was answered travels with the client, sealed, so any replica of the server can go on.
 //
+// # Clients
+//
+// A [Client] is one connection to one server. [Connect] finds out which revision the server speaks; after that all servers
+// look the same:
+//
+//	c, err := mcp.Connect(ctx, mcp.Command("npx", "-y", "@modelcontextprotocol/server-everything"), nil)
+//	defer c.Close()
+//	for tool, err := range c.Tools(ctx) { … }
+//	sum, err := mcp.Call[int](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
+//
+// [Command] starts a child process, [InMemory] is a server in this process, [OverConn] takes any stream, and
+// mcphttp.NewTransport reaches a URL. [ClientOptions] holds the functions that answer a server's questions; setting one
+// declares its capability. [WithCallOptions] sets progress and timeouts for single requests. [Client.Listen] gives changes
+// at the server as a loop.
+//
+// An error is an [*Error] if the server said it, a [*ToolError] if a tool failed, and a [*TransportError] if there is no
+// answer; that one says whether the request may have run, which decides whether it is safe to repeat.
+//
 // # Transports
 //
 // [Stdio] serves a client that started this process, [Pipe] connects within it, [NewStream] speaks over any stream of
 // bytes. HTTP is in package mcphttp, so that a server on stdio does not link it. A [Conn] is all that a further
-// transport on streams needs; one that is not a stream calls a [Handler] itself, through [NewRequest] and [Answer].
+// transport on streams needs; a server's that is not a stream calls a [Handler] itself, through [NewRequest] and
+// [Answer], and a client's is a [Transport].
 //
 // # Revisions
 //
@@ -65,4 +85,8 @@
 // Everything from a peer is checked and bounded. Errors that are not meant for the peer are logged and leave as
 // "internal error". [ServerOptions.Visible] hides features from callers who may not use them. What travels with the
 // client is encrypted and bound to the caller, the method and the arguments.
+//
+// A client takes what servers send for as hostile as a server takes what clients send: sizes, counts, rounds and times
+// are bounded, schemas are never fetched, child processes get a short list of environment variables, and nothing is
+// opened or shown to a user but by a function of the caller's.
 package mcp

@@ -38,6 +38,12 @@ var (
 	ErrCancelled = errors.New("mcp: cancelled")
 	// ErrDisconnected is the cause of a context whose peer went away before the answer.
 	ErrDisconnected = fmt.Errorf("%w: peer disconnected", ErrClosed)
+	// ErrTimeout is within the error of a client's request that was not answered in time. It is a
+	// context.DeadlineExceeded.
+	ErrTimeout = fmt.Errorf("mcp: no answer in time: %w", context.DeadlineExceeded)
+	// ErrInvalidResult is within the error of a client's request whose result breaks the protocol, or the tool's own
+	// output schema.
+	ErrInvalidResult = errors.New("the result is invalid")
 	// ErrShutdown is the cause of a context whose server is shutting down.
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
 )

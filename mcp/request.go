@@ -26,10 +26,12 @@ type Request struct {
 	Principal *Principal
 	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
 	Header map[string][]string
-	// Notify sends a notification on the stream of this request; params is a JSON object. It blocks while the stream
-	// is full and fails once the stream is gone. The transport sets it; nil means that nothing can be sent.
-	// It may be called from several goroutines.
+	// Notify takes a notification on the stream of this request; params is a JSON object. At a server it sends: it blocks
+	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
+	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
 	Notify func(ctx context.Context, method string, params stdjson.RawMessage) error
+	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
+	Mirror []MirroredParam
 
 	env   wire.Envelope
 	frame []byte            // what the server adds to the `_meta` of the result: members without braces

@@ -76,12 +76,22 @@ func newStreamConn(r io.Reader, w io.Writer, maxMessage int) *streamConn {
 }
 
 func (c *streamConn) Read(ctx context.Context) (*jsonrpc.Message, error) {
+	line, err := c.readLine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return jsonrpc.Decode(line)
+}
+
+// readLine is Read before the message is looked at.
+func (c *streamConn) readLine(ctx context.Context) ([]byte, error) {
 	line, err := c.lines.next(ctx)
 	switch {
 	case err == nil:
-		return jsonrpc.Decode(line)
+		return line, nil
 	case errors.Is(err, errLineTooLong):
-		return nil, &jsonrpc.DecodeError{Err: Errorf(CodeInvalidRequest, "invalid request: longer than %d bytes", c.lines.limit)}
+		refused := &jsonrpc.DecodeError{Err: Errorf(CodeInvalidRequest, "invalid request: longer than %d bytes", c.lines.limit)}
+		return nil, fmt.Errorf("%w: %w", refused, err)
 	case errors.Is(err, io.EOF), errors.Is(err, errStopped):
 		return nil, io.EOF
 	case ctx.Err() != nil:
@@ -126,6 +136,9 @@ func (c *streamConn) writeAll(ctx context.Context, messages []*jsonrpc.Message) 
 	return nil
 }
 
+// isBound reports whether a write that waits ends with its context.
+func (c *streamConn) isBound() bool { return c.setDeadline != nil }
+
 // flush writes the buffer and empties it.
 func (c *streamConn) flush(ctx context.Context) error {
 	end := endWith(ctx, c.setDeadline)
@@ -138,15 +151,24 @@ func (c *streamConn) flush(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("%w: %w", ErrDisconnected, err)
-	if n > 0 {
-		c.broken = err // part of a line is out: what followed would be read as the rest of it
-	}
 	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
+	} else {
+		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
+	if n == 0 {
+		return &unsentError{err}
+	}
+	// Part of a line is out: what followed would be read as the rest of it.
+	c.broken = &unsentError{fmt.Errorf("%w: a message was cut off", ErrDisconnected)}
 	return err
 }
+
+// An unsentError says that nothing of a message has left.
+type unsentError struct{ err error }
+
+func (e *unsentError) Error() string { return e.err.Error() }
+func (e *unsentError) Unwrap() error { return e.err }
 
 func (c *streamConn) Close() error {
 	var err error

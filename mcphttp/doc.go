@@ -19,11 +19,22 @@
 // Answers are JSON. One becomes an event stream as soon as something is sent before it: progress, a log message, or a
 // question to a client that has a session.
 //
+// # Clients
+//
+// A [Transport] takes an [mcp.Client] to a server, of whatever revision that is:
+//
+//	c, err := mcp.Connect(ctx, mcphttp.NewTransport("https://example.com/mcp", nil), nil)
+//
+// Connections, proxies and authorization are those of an http.Client, which [TransportOptions] may bring along. Redirects
+// are not followed but for a GET within the origin, and everything that a server sends is bounded.
+//
 // # Connections that break
 //
 // A request that carries its envelope ends with its connection: the context of the handler is cancelled, with
 // [mcp.ErrDisconnected] as the cause. A request of a session does not: the call goes on, and what it sends is kept in
-// an [EventStore] for the client that comes back. Such a client cancels with a message, if at all.
+// an [EventStore] for the client that comes back. Such a client cancels with a message, if at all. A Transport does all
+// of this by itself, and says of a request that remains without an answer whether it may have run: see
+// [mcp.TransportError].
 //
 // # Security
 //

@@ -62,6 +62,27 @@ func isPlainValue(s string) bool {
 	return true
 }
 
+// isToken reports whether s can be the name of a header.
+//
+// Spec: RFC 9110, section 5.6.2
+func isToken(s string) bool {
+	const marks = "!#$%&'*+-.^_`|~"
+	for i := range len(s) {
+		c := s[i]
+		if letter := c | 0x20; ('a' > letter || letter > 'z') && (c < '0' || '9' < c) && strings.IndexByte(marks, c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// hasControl reports whether s holds what no header can carry.
+//
+// Spec: RFC 9110, section 5.5
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
 // maxSafeInteger is the largest integer that every JSON reader keeps exact; mirrored integers stay within it.
 const maxSafeInteger = 1<<53 - 1
 

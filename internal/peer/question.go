@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -71,6 +73,25 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	delete(t.questions, response.ID)
 	q.answer <- response
 	return true
+}
+
+// Alone gives the id of the question that waits, if there is exactly one.
+func (t *Table) Alone() (id jsonrpc.ID, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.questions) == 1 {
+		for id := range t.questions {
+			return id, true
+		}
+	}
+	return id, false
+}
+
+// Waiting gives the ids of the questions that wait.
+func (t *Table) Waiting() []jsonrpc.ID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.questions))
 }
 
 // Hangup ends all waiting, because no answer can come any more, and lets no question be asked. The first cause stays.

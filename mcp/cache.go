@@ -1,0 +1,123 @@
+package mcp
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	// maxCached bounds the answers that a client keeps, and maxCachedBytes their size in all. Past either, those that
+	// expire first go first.
+	maxCached      = 1000
+	maxCachedBytes = 16 << 20
+	// maxFresh is how long an answer is believed at most: a server that says "for ever" may have been wrong.
+	maxFresh = 24 * time.Hour
+)
+
+// A resultCache keeps answers for as long as the server says that they stay good. It is one client's, and so one
+// caller's: what is private stays so.
+//
+// Spec: server/utilities/caching (2026-07-28).
+type resultCache struct {
+	mu      sync.Mutex
+	entries map[string]cachedResult // by method and params without `_meta`
+	bytes   int
+}
+
+type cachedResult struct {
+	raw    RawResult
+	method string
+	until  time.Time
+}
+
+func cacheKey(k *ask) string { return k.method + string(k.members) }
+
+// get gives a fresh answer.
+func (c *resultCache) get(k *ask) (RawResult, bool) {
+	if m, ok := wire.Latest().Method(k.method); !ok || !m.Cacheable {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[cacheKey(k)]
+	if !ok || !time.Now().Before(e.until) {
+		return nil, false
+	}
+	return e.raw, true
+}
+
+// put keeps an answer that says that it may be kept.
+func (c *resultCache) put(k *ask, raw RawResult) {
+	if m, ok := wire.Latest().Method(k.method); !ok || !m.Cacheable {
+		return
+	}
+	ttl := freshFor(raw)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(cacheKey(k))
+	if ttl <= 0 || len(raw) > maxCachedBytes/4 {
+		return
+	}
+	for len(c.entries) >= maxCached || c.bytes+len(raw) > maxCachedBytes {
+		c.drop(c.oldest())
+	}
+	put(&c.entries, cacheKey(k), cachedResult{raw, k.method, time.Now().Add(ttl)})
+	c.bytes += len(raw)
+}
+
+// freshFor reads how long an answer stays good. What is no number of milliseconds is no permission.
+func freshFor(raw RawResult) time.Duration {
+	value, ok := jsonscan.Get(raw, "ttlMs")
+	if !ok || jsonscan.Kind(value) != '0' {
+		return 0
+	}
+	var ms float64
+	if json.Unmarshal(value, &ms) != nil || math.IsNaN(ms) || ms <= 0 {
+		return 0
+	}
+	return time.Duration(min(ms, float64(maxFresh/time.Millisecond))) * time.Millisecond
+}
+
+func (c *resultCache) drop(key string) {
+	if e, ok := c.entries[key]; ok {
+		c.bytes -= len(e.raw)
+		delete(c.entries, key)
+	}
+}
+
+// oldest gives the key of the entry that expires first.
+func (c *resultCache) oldest() (key string) {
+	var first time.Time
+	for k, e := range c.entries {
+		if first.IsZero() || e.until.Before(first) {
+			key, first = k, e.until
+		}
+	}
+	return key
+}
+
+// forget drops the answers to methods, because the server says that they have changed.
+func (c *resultCache) forget(methods ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, e := range c.entries {
+		for _, method := range methods {
+			if e.method == method {
+				c.drop(key)
+			}
+		}
+	}
+}
+
+// clear drops everything: another connection may be to another server.
+func (c *resultCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries, c.bytes = nil, 0
+}

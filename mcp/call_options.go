@@ -1,0 +1,221 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// CallOptions are how single requests of a [Client] differ from its others. The zero value is how all are.
+type CallOptions struct {
+	// Progress is told how far the server has come, note after note on a goroutine of the client's, and never after the
+	// request has returned. Setting it asks the server for progress.
+	Progress func(ProgressUpdate)
+	// Timeout is how long the server may be silent: until the answer, or between notes of progress if Progress is set.
+	// Default: that of the client.
+	Timeout time.Duration
+	// MaxTimeout is how long the request may take in all, whatever progress it makes. Default: that of the client.
+	MaxTimeout time.Duration
+	// LogLevel asks for the log messages of the request from this level on. Default: that of the client.
+	LogLevel LogLevel
+	// Meta is added to the `_meta` of the request. Keys that the protocol has a meaning for are refused, but for those of
+	// trace context.
+	Meta Meta
+	// NoCache asks the server even if an answer is still fresh.
+	NoCache bool
+}
+
+// A ProgressUpdate is one note of progress.
+//
+// Spec: basic/utilities/progress; schema ProgressNotificationParams.
+type ProgressUpdate struct {
+	Progress float64  `json:"progress"`         // how far it has come, in any unit; it only grows
+	Total    *float64 `json:"total,omitzero"`   // how far there is to go; nil when unknown
+	Message  string   `json:"message,omitzero"` // for people
+}
+
+type callOptionsKey struct{}
+
+// WithCallOptions gives a context whose requests have these options. They replace all of those that ctx had.
+func WithCallOptions(ctx context.Context, o CallOptions) context.Context {
+	return context.WithValue(ctx, callOptionsKey{}, &o)
+}
+
+var noCallOptions CallOptions
+
+func callOptionsFrom(ctx context.Context) *CallOptions {
+	if o, ok := ctx.Value(callOptionsKey{}).(*CallOptions); ok {
+		return o
+	}
+	return &noCallOptions
+}
+
+// checkMeta refuses what would contradict the envelope.
+func (o *CallOptions) checkMeta() error {
+	for key := range o.Meta {
+		if key == wire.MetaProgressToken || wire.Latest().ReservesMeta(key) {
+			return fmt.Errorf("mcp: CallOptions.Meta: the key %q belongs to the protocol", key)
+		}
+		if !wire.ValidMetaKey(key) {
+			return fmt.Errorf("mcp: CallOptions.Meta: %q is no key of _meta", key)
+		}
+	}
+	return nil
+}
+
+// A watch ends a request whose server is silent for too long.
+type watch struct {
+	client *Client
+	idle   time.Duration
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	heard  time.Time // when the server was heard of last
+	end    time.Time // of the request, however lively it is
+	paused time.Time // zero when it is not
+	token  []byte    // of the request's progress
+}
+
+// newWatch starts the time of a request, which ends with the client too.
+func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) (context.Context, *watch) {
+	now := time.Now()
+	w := &watch{client: c, idle: idle, heard: now, end: now.Add(most)}
+	ctx, w.cancel = context.WithCancelCause(ctx)
+	c.watches.add(w)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(min(idle, most), w.fire)
+	return ctx, w
+}
+
+// watches are the requests of a client that are in progress.
+type watches struct {
+	mu     sync.Mutex
+	all    map[*watch]struct{}
+	closed bool
+}
+
+func (s *watches) add(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		w.cancel(ErrClosed)
+	}
+	if s.all == nil {
+		s.all = map[*watch]struct{}{}
+	}
+	s.all[w] = struct{}{}
+}
+
+func (s *watches) remove(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, w)
+}
+
+// touch says that the server has been heard of by all.
+func (s *watches) touch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.all {
+		w.touch()
+	}
+}
+
+func (s *watches) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for w := range s.all {
+		w.cancel(ErrClosed)
+	}
+}
+
+// fire ends a request, unless it is the user who is waited for, or the server has just been heard of.
+func (w *watch) fire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.paused.IsZero() {
+		return
+	}
+	if w.client.isAsking() {
+		w.timer.Reset(w.idle)
+		return
+	}
+	if left := w.left(); left > 0 {
+		w.timer.Reset(left)
+		return
+	}
+	w.cancel(ErrTimeout)
+}
+
+// left is the time that is left if nothing more is heard of the server.
+func (w *watch) left() time.Duration {
+	now := time.Now()
+	return min(w.heard.Add(w.idle).Sub(now), w.end.Sub(now))
+}
+
+// touch says that the server has been heard of.
+func (w *watch) touch() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+}
+
+// pause stops the time while it is not the server that is waited for.
+func (w *watch) pause() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.paused = time.Now()
+}
+
+func (w *watch) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+	w.end = w.end.Add(w.heard.Sub(w.paused))
+	w.paused = time.Time{}
+	w.timer.Reset(w.left())
+}
+
+func (w *watch) stop() {
+	w.client.watches.remove(w)
+	w.mu.Lock()
+	w.timer.Stop()
+	w.mu.Unlock()
+	w.cancel(nil)
+}
+
+// A LogMessage is a log message of a server.
+//
+// Spec: server/utilities/logging; schema LoggingMessageNotificationParams.
+type LogMessage struct {
+	Level  LogLevel           `json:"level"`
+	Logger string             `json:"logger,omitzero"` // the part of the server that speaks
+	Data   stdjson.RawMessage `json:"data"`            // any JSON: text, or an object with fields
+}
+
+// Text gives the data as a line: the text itself if it is one, or the message of an object that has one, or JSON.
+func (m *LogMessage) Text() string {
+	var text string
+	if json.Unmarshal(m.Data, &text) == nil {
+		return text
+	}
+	var object struct {
+		Msg     string `json:"msg"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(m.Data, &object) == nil && object.Msg+object.Message != "" {
+		return strings.TrimSpace(object.Msg + object.Message)
+	}
+	return string(m.Data)
+}

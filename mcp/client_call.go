@@ -1,0 +1,213 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// An ask is what one of the client's methods wants of the server.
+type ask struct {
+	method  string
+	members []byte // of the params, each behind a comma
+	input   []byte // members that answer what the server asked in the round before
+	mirror  []MirroredParam
+	endless bool // it is no sign of trouble if the answer takes for ever
+	notify  func(method string, params stdjson.RawMessage)
+}
+
+// do sends a request, answers what the server asks meanwhile, and gives the result.
+func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
+	o := callOptionsFrom(ctx)
+	if err := o.checkMeta(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, &TransportError{Method: k.method, Err: context.Cause(ctx)}
+	}
+	if !o.NoCache {
+		if raw, ok := c.cache.get(k); ok {
+			return raw, nil
+		}
+	}
+	idle, most := cmp.Or(o.Timeout, c.opts.Timeout), cmp.Or(o.MaxTimeout, c.opts.MaxTimeout)
+	if k.endless {
+		idle, most = forever, forever
+	}
+	ctx, w := c.newWatch(ctx, idle, max(idle, most))
+	defer w.stop()
+	raw, err := c.rounds(ctx, w, o, k)
+	if err != nil {
+		return nil, unanswered(ctx, k.method, err)
+	}
+	if k.input == nil {
+		c.cache.put(k, raw)
+	}
+	return raw, nil
+}
+
+func (c *Client) isAsking() bool { return c.asking.Load() > 0 }
+
+// unanswered makes the end of a context an error that says that the request may have run.
+func unanswered(ctx context.Context, method string, err error) error {
+	var failed *TransportError
+	if ctx.Err() == nil || asError(err) != nil || errors.As(err, &failed) {
+		return err
+	}
+	if errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()) {
+		return &TransportError{Method: method, MayHaveRun: true, Err: err}
+	}
+	return err
+}
+
+// rounds sends a request again with the answers for as long as the server asks.
+//
+// Spec: basic/patterns/mrtr (2026-07-28).
+func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
+	var in answering
+	for round := 0; ; round++ {
+		raw, err := c.round(ctx, w, o, k)
+		if err != nil {
+			return nil, err
+		}
+		switch resultType := raw.ResultType(); resultType {
+		case ResultComplete:
+			return raw, nil
+		case ResultInputRequired:
+			if round == c.opts.MaxRounds {
+				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: fmt.Errorf("the server asks for the %dth time", round+1)}
+			}
+			w.pause()
+			k.input, err = c.answerInput(ctx, &in, k.method, raw)
+			w.resume()
+			if err != nil {
+				return nil, err
+			}
+		default:
+			return nil, c.invalid(k.method, fmt.Errorf("result type %.64q is not known", resultType))
+		}
+	}
+}
+
+// round sends a request once.
+func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
+	conn, err := c.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var box *inbox
+	var notify func(context.Context, string, stdjson.RawMessage) error
+	if k.notify != nil {
+		notify = func(_ context.Context, method string, params stdjson.RawMessage) error {
+			k.notify(method, params)
+			return nil
+		}
+	} else if o.Progress != nil || c.opts.Log != nil {
+		last := math.Inf(-1) // progress
+		box = &inbox{log: c.opts.Logger, take: func(method string, params stdjson.RawMessage) { c.notified(o, &last, method, params) }}
+		notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+			w.touch()
+			return box.put(ctx, method, params)
+		}
+	}
+	req, err := c.newRequest(conn, o, k, notify)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.handler.ServeMCP(ctx, req)
+	if box != nil {
+		box.drain(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rawResult(res)
+}
+
+// rawResult gives a result in its encoded form; only middleware makes others.
+func rawResult(res Result) (RawResult, error) {
+	switch res := res.(type) {
+	case RawResult:
+		return res, nil
+	case nil:
+		return nil, errors.New("mcp: middleware returned neither result nor error")
+	}
+	raw, err := appendResult(nil, res, nil)
+	return RawResult(raw), err
+}
+
+// notified hands a notification of a request to the caller's functions. Progress that does not grow is none.
+//
+// Spec: basic/utilities/progress#behavior-requirements.
+func (c *Client) notified(o *CallOptions, last *float64, method string, params stdjson.RawMessage) {
+	switch method {
+	case wire.NotificationProgress:
+		var update ProgressUpdate
+		if o.Progress != nil && json.Unmarshal(params, &update) == nil && update.Progress > *last {
+			*last = update.Progress
+			o.Progress(update)
+		}
+	case wire.NotificationMessage:
+		c.logged(method, params)
+	}
+}
+
+// logged hands a log message to the caller's function.
+func (c *Client) logged(_ string, params stdjson.RawMessage) {
+	var m LogMessage
+	if c.opts.Log == nil {
+		return
+	}
+	if err := json.Unmarshal(params, &m); err != nil {
+		c.opts.Logger.Debug("mcp: log message of the server cannot be read", "error", err)
+		return
+	}
+	c.opts.Log(c.ctx, &m)
+}
+
+// invalid says that an answer is none. What the server was asked to do it has done.
+func (c *Client) invalid(method string, err error) error {
+	return &TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", ErrInvalidResult, err)}
+}
+
+// newRequest puts what is asked into its envelope.
+func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, stdjson.RawMessage) error) (*Request, error) {
+	req := &Request{Method: k.method, Notify: notify, Mirror: k.mirror}
+	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
+	req.env = wire.Envelope{
+		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
+		ClientInfo: c.info, Capabilities: c.declared, LogLevel: level,
+	}
+	const room = 128
+	b := make([]byte, 0, len(conn.prefix)+len(k.members)+len(k.input)+room)
+	b = append(b, conn.prefix...)
+	if level != "" {
+		b = append(b, `,"`+wire.MetaLogLevel+`":"`...)
+		b = append(append(b, level...), '"')
+	}
+	if o.Progress != nil {
+		b = append(b, `,"`+wire.MetaProgressToken+`":`...)
+		mark := len(b)
+		b = strconv.AppendInt(b, c.tokens.Add(1), 10)
+		req.env.ProgressToken = stdjson.RawMessage(b[mark:len(b):len(b)])
+	}
+	if len(o.Meta) > 0 {
+		var err error
+		if b, err = appendMembers(append(b, ','), o.Meta); err != nil {
+			return nil, fmt.Errorf("mcp: CallOptions.Meta: %w", err)
+		}
+	}
+	b = append(b, '}')
+	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
+	b = append(append(b, k.members...), k.input...)
+	req.Params = append(b, '}')
+	return req, nil
+}

@@ -1,0 +1,465 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// onClients runs a test with a client of every revision over every transport, in fake time.
+func onClients(t *testing.T, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
+	t.Helper()
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, on, mcptest.Dial(t, h, on, opts)) })
+		})
+	}
+}
+
+type sum struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+type total struct {
+	Total int `json:"total"`
+}
+
+// calculator is a server with a little of everything that clients use.
+func calculator(t testing.TB) *mcp.Server {
+	s := newServer(t, &mcp.ServerOptions{PageSize: 2, Title: "Calculator", Instructions: "Count on me."})
+	mcp.AddTool(s, &mcp.Tool{Name: "add"}, func(_ context.Context, in sum) (total, error) { return total{in.A + in.B}, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "double"}, func(_ context.Context, in sum) (int, error) { return 2 * in.A, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "say"}, func(_ context.Context, in named) (string, error) { return "I am " + in.Name, nil })
+	addTool(s, "fail", func(context.Context) (string, error) { return "", errors.New("out of paper") })
+	addTool(s, "refuse", func(context.Context) (string, error) { return "", mcp.Errorf(-31999, "not today") })
+	addTool(s, "panic", func(context.Context) (string, error) { panic("secret") })
+	addTool(s, "steps", func(ctx context.Context) (string, error) {
+		for i := range 3 {
+			mcp.Progress(ctx, float64(i+1), 3, fmt.Sprintf("step %d", i+1))
+			mcp.Logger(ctx).Warn("stepping", "i", i)
+			time.Sleep(time.Second)
+		}
+		return "done", nil
+	})
+	addTool(s, "stuck", func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
+		who, err := mcp.Ask[named](ctx, "who", "Who are you?", nil)
+		if err != nil {
+			return "", err
+		}
+		sure, err := mcp.Ask[bool](ctx, "sure", "Sure, "+who.Name+"?", nil)
+		return fmt.Sprintf("%s, %v", who.Name, sure), err
+	})
+	addTool(s, "think", func(ctx context.Context) (string, error) {
+		r, err := mcp.Sample(ctx, "thought", &mcp.SampleParams{MaxTokens: 9, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
+		if err != nil {
+			return "", err
+		}
+		return r.Model + ": " + r.Text(), nil
+	})
+	addTool(s, "where", func(ctx context.Context) (string, error) {
+		roots, err := mcp.Roots(ctx)
+		if err != nil {
+			return "", err
+		}
+		return roots[0].URI, nil
+	})
+	addText(s, "mem://one", "eins")
+	addText(s, "mem://two", "zwei")
+	addText(s, "mem://three", "drei")
+	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "mem://n/{n}", Name: "n"},
+		func(_ context.Context, v struct {
+			N string `json:"n"`
+		}) (string, error) {
+			return "number " + v.N, nil
+		})
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "greet"}, func(_ context.Context, in struct {
+		Who  string `json:"who"`
+		Tone string `json:"tone,omitempty" jsonschema:"tone,enum=formal|friendly"`
+	}) (string, error) {
+		return "Greet " + in.Who, nil
+	})
+	return s
+}
+
+func collect[V any](t *testing.T, seq func(yield func(*V, error) bool), name func(*V) string) (names []string) {
+	t.Helper()
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name(v))
+	}
+	return names
+}
+
+func TestPAG06_ListsAreDrained(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
+		tools := collect(t, c.Tools(t.Context()), func(v *mcp.Tool) string { return v.Name })
+		resources := collect(t, c.Resources(t.Context()), func(v *mcp.Resource) string { return v.URI })
+		templates := collect(t, c.ResourceTemplates(t.Context()), func(v *mcp.ResourceTemplate) string { return v.URITemplate })
+		prompts := collect(t, c.Prompts(t.Context()), func(v *mcp.Prompt) string { return v.Name })
+		got := fmt.Sprint(tools, resources, templates, prompts)
+		if want := "[add ask double fail panic refuse say steps stuck think where] [mem://one mem://three mem://two] [mem://n/{n}] [greet]"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		for range c.Tools(t.Context()) {
+			break // leaving early leaves nothing behind
+		}
+	})
+}
+
+func TestVER23_TheClientTellsWhatItFound(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+		caps := c.Capabilities()
+		if c.Revision() != on.Revision || c.Server().Name != "test" || c.Instructions() != "Count on me." || caps.Tools == nil || caps.Resources == nil {
+			t.Errorf("got %s, %+v, %q, %+v", c.Revision(), c.Server(), c.Instructions(), caps)
+		}
+		if !slices.Contains(c.Versions(), on.Revision) {
+			t.Errorf("versions %q", c.Versions())
+		}
+		if err := c.Ping(t.Context()); err != nil {
+			t.Errorf("ping: %v", err)
+		}
+	})
+}
+
+func TestTOOL14_CallsDecodeWhatToolsGive(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
+		ctx := t.Context()
+		for range c.Tools(ctx) { // from now on results are checked against their schemas
+		}
+		if got, err := mcp.Call[total](ctx, c, "add", sum{1, 2}); err != nil || got.Total != 3 {
+			t.Errorf("add: %v, %v", got, err)
+		}
+		if got, err := mcp.Call[int](ctx, c, "double", sum{A: 21}); err != nil || got != 42 {
+			t.Errorf("double: %v, %v", got, err)
+		}
+		if got, err := mcp.Call[string](ctx, c, "say", json.RawMessage(`{"name":"Ada"}`)); err != nil || got != "I am Ada" {
+			t.Errorf("say: %v, %v", got, err)
+		}
+		var failed *mcp.ToolError
+		if _, err := mcp.Call[string](ctx, c, "fail", nil); !errors.As(err, &failed) || failed.Error() != `tool "fail" failed: out of paper` {
+			t.Errorf("fail: %v", err)
+		}
+		if r, err := c.CallTool(ctx, "fail", nil); err != nil || !r.IsError || r.Text() != "out of paper" {
+			t.Errorf("fail, as a result: %+v, %v", r, err)
+		}
+		var said *mcp.Error
+		if _, err := mcp.Call[string](ctx, c, "refuse", nil); !errors.As(err, &said) || said.Code != -31999 || !said.Remote() {
+			t.Errorf("refuse: %v", err)
+		}
+		if _, err := mcp.Call[string](ctx, c, "panic", nil); !errors.As(err, &said) || said.Code != mcp.CodeInternalError || strings.Contains(err.Error(), "secret") {
+			t.Errorf("panic: %v", err)
+		}
+		if _, err := mcp.Call[string](ctx, c, "nobody", nil); !errors.As(err, &said) || said.Code != mcp.CodeInvalidParams {
+			t.Errorf("an unknown tool: %v", err)
+		}
+		for _, args := range []any{5, []int{1}, json.RawMessage(`{"a":`), make(chan int)} {
+			if _, err := c.CallTool(ctx, "add", args); err == nil || errors.As(err, &said) {
+				t.Errorf("arguments %v: %v, want a refusal of our own", args, err)
+			}
+		}
+	})
+}
+
+func TestRES02_ResourcesPromptsAndCompletion(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+		ctx := t.Context()
+		r, err := c.ReadResource(ctx, "mem://two")
+		if err != nil || r.Contents[0].Text != "zwei" {
+			t.Errorf("read: %v, %v", r, err)
+		}
+		r, err = c.ReadResource(ctx, "mem://n/7")
+		if err != nil || r.Contents[0].Text != "number 7" {
+			t.Errorf("read from a template: %v, %v", r, err)
+		}
+		var said *mcp.Error
+		if _, err = c.ReadResource(ctx, "mem://none"); !errors.As(err, &said) || said.Code != mcp.CodeInvalidParams || !said.Remote() {
+			t.Errorf("an unknown resource: %v", err)
+		}
+		p, err := c.GetPrompt(ctx, "greet", map[string]string{"who": "Ada"})
+		if err != nil || p.Messages[0].Content.(*mcp.TextContent).Text != "Greet Ada" {
+			t.Errorf("prompt: %v, %v", p, err)
+		}
+		v, err := c.Complete(ctx, mcp.CompletionRef{Prompt: "greet"}, "tone", "f", map[string]string{"who": "Ada"})
+		if err != nil || !slices.Equal(v.Values, []string{"formal", "friendly"}) {
+			t.Errorf("complete: %v, %v", v, err)
+		}
+		if _, err = c.Complete(ctx, mcp.CompletionRef{}, "tone", "f", nil); err == nil {
+			t.Error("a reference to nothing was sent")
+		}
+	})
+}
+
+func TestPROG_UpdatesComeInOrderAndBeforeTheResult(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
+		var got []string
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(p mcp.ProgressUpdate) {
+			got = append(got, fmt.Sprintf("%v/%v %s", p.Progress, *p.Total, p.Message))
+		}})
+		if _, err := c.CallTool(ctx, "steps", nil); err != nil {
+			t.Fatal(err)
+		}
+		if want := "1/3 step 1,2/3 step 2,3/3 step 3"; !strings.HasPrefix(want, strings.Join(got, ",")) || len(got) != 3 {
+			// a revision may not have messages
+			if joined := strings.Join(got, ","); joined != "1/3 ,2/3 ,3/3 " {
+				t.Errorf("got %q, want %q", joined, want)
+			}
+		}
+	})
+}
+
+func TestLOG_MessagesReachTheFunction(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	opts := &mcp.ClientOptions{LogLevel: mcp.LevelWarning, Log: func(_ context.Context, m *mcp.LogMessage) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, string(m.Level)+" "+m.Text())
+	}}
+	onClients(t, calculator(t), opts, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
+		mu.Lock()
+		got = nil
+		mu.Unlock()
+		if _, err := c.CallTool(t.Context(), "steps", nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(got) != 3 || got[0] != "warning stepping" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// yes is a client that answers everything.
+func yes(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*asked = append(*asked, what)
+	}
+	return &mcp.ClientOptions{
+		Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			note(p.Message)
+			if strings.HasPrefix(p.Message, "Who") {
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
+			}
+			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
+		},
+		Sample: func(_ context.Context, p *mcp.SampleParams) (*mcp.SampleResult, error) {
+			note(fmt.Sprint(p.MaxTokens))
+			return &mcp.SampleResult{Model: "m1", StopReason: mcp.StopEndTurn, Content: []mcp.Content{mcp.Text("hm")}}, nil
+		},
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			note("roots")
+			return []mcp.Root{{URI: "file:///home"}}, nil
+		},
+	}
+}
+
+func TestMRTR07_QuestionsAreAnsweredInEveryEra(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	onClients(t, calculator(t), yes(&asked, &mu), func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		if on.Since("2025-06-18") {
+			if got, err := mcp.Call[string](t.Context(), c, "ask", nil); err != nil || got != "Ada, true" {
+				t.Errorf("ask: %q, %v", got, err)
+			}
+		}
+		if got, err := mcp.Call[string](t.Context(), c, "think", nil); err != nil || got != "m1: hm" {
+			t.Errorf("think: %q, %v", got, err)
+		}
+		if got, err := mcp.Call[string](t.Context(), c, "where", nil); err != nil || got != "file:///home" {
+			t.Errorf("where: %q, %v", got, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if want := "Who are you?,Sure, Ada?,9,roots"; !strings.HasSuffix(want, strings.Join(asked, ",")) {
+			t.Errorf("asked %q, want %q", asked, want)
+		}
+	})
+}
+
+func TestELI02_WhatWasNotDeclaredIsNotAsked(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
+		for _, tool := range []string{"ask", "think", "where"} {
+			var said *mcp.Error
+			if _, err := c.CallTool(t.Context(), tool, nil); !errors.As(err, &said) || !said.Remote() {
+				t.Errorf("%s: %v, want the server's refusal", tool, err)
+			}
+		}
+	})
+}
+
+func TestCAN12_TheEndOfAContextCancelsAtTheServer(t *testing.T) {
+	s := newServer(t, nil)
+	running, cancelled := make(chan struct{}, 1), make(chan error, 1)
+	addTool(s, "stuck", func(ctx context.Context) (string, error) {
+		running <- struct{}{}
+		<-ctx.Done()
+		cancelled <- context.Cause(ctx)
+		return "", ctx.Err()
+	})
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			mcptest.NoLeaks(t)
+			c := mcptest.Dial(t, s, on, nil)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			why := errors.New("changed my mind")
+			go func() {
+				<-running
+				cancel(why)
+			}()
+			_, err := c.CallTool(ctx, "stuck", nil)
+			var failed *mcp.TransportError
+			if !errors.As(err, &failed) || !failed.MayHaveRun || !errors.Is(err, why) {
+				t.Errorf("got %v, want an error that it may have run, because %v", err, why)
+			}
+			select {
+			case cause := <-cancelled:
+				if strings.Contains(cause.Error(), why.Error()) && on.Transport != mcptest.InMemory {
+					t.Errorf("the server was told %v", cause)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the server was not told")
+			}
+			if err := c.Ping(t.Context()); err != nil {
+				t.Errorf("after it: %v", err)
+			}
+		})
+	}
+}
+
+func TestLIFE19_ProgressResetsTheTimeAndTheMaximumHolds(t *testing.T) {
+	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+		call := func(tool string, o mcp.CallOptions) (time.Duration, error) {
+			began := time.Now()
+			_, err := c.CallTool(mcp.WithCallOptions(t.Context(), o), tool, nil)
+			return time.Since(began), err
+		}
+		heard := func(mcp.ProgressUpdate) {}
+		if took, err := call("steps", mcp.CallOptions{Timeout: 1500 * time.Millisecond, Progress: heard}); err != nil || took != 3*time.Second {
+			t.Errorf("with progress: %v after %v", err, took)
+		}
+		for _, o := range []mcp.CallOptions{
+			{Timeout: 1500 * time.Millisecond},
+			{Timeout: 1200 * time.Millisecond, MaxTimeout: 1500 * time.Millisecond, Progress: heard},
+		} {
+			if on.Transport == mcptest.InMemory && on.Modern() {
+				continue // the handler holds its caller up as long as it does not heed its context
+			}
+			took, err := call("steps", o)
+			var failed *mcp.TransportError
+			if !errors.Is(err, mcp.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &failed) || !failed.MayHaveRun || took > 1600*time.Millisecond {
+				t.Errorf("%+v: %v after %v", o, err, took)
+			}
+			time.Sleep(5 * time.Second) // the tool ends
+		}
+	})
+}
+
+func TestTheTimeOfAUserIsNotTheServers(t *testing.T) {
+	opts := &mcp.ClientOptions{Timeout: time.Minute, Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		time.Sleep(4 * time.Minute)
+		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
+	}}
+	onClients(t, calculator(t), opts, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+		if !on.Since("2025-06-18") {
+			return
+		}
+		if r, err := c.CallTool(t.Context(), "ask", nil); err != nil || !r.IsError {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	})
+}
+
+func TestCloseEndsWhatIsInProgress(t *testing.T) {
+	s := newServer(t, nil)
+	running := make(chan struct{}, 2)
+	addTool(s, "stuck", func(ctx context.Context) (string, error) {
+		running <- struct{}{}
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			mcptest.NoLeaks(t)
+			c := mcptest.Dial(t, s, on, nil)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.CallTool(context.Background(), "stuck", nil)
+				failed <- err
+			}()
+			<-running
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-failed; !errors.Is(err, mcp.ErrClosed) {
+				t.Errorf("the call: %v", err)
+			}
+			if _, err := c.CallTool(context.Background(), "stuck", nil); !errors.Is(err, mcp.ErrClosed) {
+				t.Errorf("a later call: %v", err)
+			}
+			for _, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true}) {
+				if !errors.Is(err, mcp.ErrClosed) {
+					t.Errorf("a later subscription: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestSUB_ChangesAreHeardInEveryEra(t *testing.T) {
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := calculator(t)
+				c := mcptest.Dial(t, s, on, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var got []string
+				for e, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true, ResourceSubscriptions: []string{"mem://one"}}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, strings.TrimSpace(e.Kind.String()+" "+e.URI))
+					switch len(got) {
+					case 1:
+						if !e.Filter.ToolsListChanged || !slices.Equal(e.Filter.ResourceSubscriptions, []string{"mem://one"}) {
+							t.Errorf("the server tells of %+v", e.Filter)
+						}
+						s.ResourceUpdated("mem://two")
+						s.ResourceUpdated("mem://one")
+					case 2:
+						addTool(s, "new", func(context.Context) (string, error) { return "", nil })
+					case 3:
+						cancel()
+					}
+				}
+				if want := "[listening resource updated mem://one tools changed]"; fmt.Sprint(got) != want {
+					t.Errorf("got %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,268 @@
+package mcp_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func init() {
+	leaveGroup = func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+}
+
+// lives reports whether a process runs. A zombie does not.
+func lives(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
+}
+
+// wantGone tests that processes end within the time.
+func wantGone(t testing.TB, pids []string, within time.Duration) {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for begun := time.Now(); ; <-look.C {
+		left := ""
+		for _, pid := range pids {
+			if lives(pid) {
+				left += " " + pid
+			}
+		}
+		switch {
+		case left == "":
+			return
+		case time.Since(begun) > within:
+			t.Fatalf("processes are left after %v:%s", within, left)
+		}
+	}
+}
+
+// wantZombies tests that this process has reaped its children but for those that live.
+func wantNoZombies(t testing.TB) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		_, rest, _ := bytes.Cut(stat, []byte(") "))
+		if strings.HasPrefix(string(rest), fmt.Sprintf("Z %d ", os.Getpid())) {
+			t.Errorf("a zombie is left: %s", stat)
+		}
+	}
+}
+
+func TestSTDIO14_NothingOfATreeSurvivesClose(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		roles  []string
+		at, by time.Duration
+	}{
+		{"the server and its children listen to signals", []string{"deaf", "deaf", "deaf"}, 5 * time.Second, 8 * time.Second},
+		{"the server ends, its children listen", []string{"echo", "deaf", "deaf"}, 0, 4500 * time.Millisecond},
+		{"the server ends, its children are stubborn", []string{"echo", "stubborn"}, 3 * time.Second, 4900 * time.Millisecond},
+		{"all are stubborn", []string{"stubborn", "stubborn", "stubborn"}, 8 * time.Second, closeBound},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && test.at > 0 {
+				t.Skip("it takes as long as the server has")
+			}
+			c := start(t, play(t, "tree", test.roles...))
+			pids := words(t, c, "pids")
+			if len(pids) != len(test.roles) {
+				t.Fatalf("got %d processes, want %d", len(pids), len(test.roles))
+			}
+			begun := time.Now()
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begun); took < test.at || took > test.by {
+				t.Errorf("Close took %v, want between %v and %v", took, test.at, test.by)
+			}
+			for _, pid := range pids {
+				if lives(pid) {
+					t.Errorf("process %s is left", pid)
+				}
+			}
+		})
+	}
+}
+
+// A server that ends by itself takes along what it has started.
+func TestSTDIO17_NothingOfATreeSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"deaf", "stubborn"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, play(t, "tree", "abort", role, role))
+			pids := words(t, c, "pids")
+			if exit := wantExit(t, c); exit.Signal != "killed" {
+				t.Errorf("got %v", exit)
+			}
+			wantGone(t, pids, 10*time.Second)
+		})
+	}
+}
+
+// Whoever holds the pipes of a server that has ended, for ever, hides neither that nor what the server said before.
+func TestSTDIO17_TheEndOfAServerIsToldThoughOthersHoldItsPipes(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"abort", "echo"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, play(t, "tree", role, "daemon"))
+			pids := words(t, c, "pids")
+			daemon, err := strconv.Atoi(pids[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Kill(daemon, syscall.SIGKILL)
+			if role == "abort" {
+				wantExit(t, c)
+				wantExit(t, c)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if !lives(pids[1]) {
+				t.Error("a daemon does not live: this test tests nothing")
+			}
+		})
+	}
+}
+
+// On Linux a child can die with the thread that has started it, which ends when a goroutine ends that has locked it.
+func TestSTDIO01_TheServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
+	t.Parallel()
+	conns := make(chan mcp.Conn)
+	thread := 0
+	var c mcp.Conn
+	for c == nil {
+		go func() {
+			runtime.LockOSThread()
+			if thread = syscall.Gettid(); thread == os.Getpid() {
+				runtime.UnlockOSThread() // the first thread never ends
+				conns <- nil
+				return
+			}
+			conns <- start(t, play(t, "echo"))
+		}()
+		c = <-conns
+	}
+	wantGone(t, []string{fmt.Sprintf("self/task/%d", thread)}, 10*time.Second)
+	wantEcho(t, c)
+}
+
+// Rule 11 of security.md 7.3: no child outlives its host, not even one that was killed.
+func TestSTDIO01_NothingOfATreeSurvivesTheHost(t *testing.T) {
+	t.Parallel()
+	for _, roles := range [][]string{
+		{"echo"},
+		{"stubborn", "stubborn", "stubborn"},
+		{"echo", "deaf", "stubborn"},
+	} {
+		t.Run(strings.Join(roles, " "), func(t *testing.T) {
+			t.Parallel()
+			host := exec.Command(self(t), roles...)
+			host.Env = append(os.Environ(), roleVariable+"=middle")
+			out, err := host.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := host.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer host.Wait()
+			defer host.Process.Kill()
+			pids := words(t, mcp.NewStream(out, nil, nil), "pids")
+			guards := guardsOf(t, host.Process.Pid)
+			if len(guards) != 1 {
+				t.Errorf("%d processes guard the tree, want one", len(guards))
+			}
+			host.Process.Kill()
+			wantGone(t, append(pids, guards...), 5*time.Second)
+		})
+	}
+}
+
+// guardsOf gives the processes that a process has started to guard its servers.
+func guardsOf(t *testing.T, parent int) (pids []string) {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range lines {
+		line, _ := os.ReadFile(name)
+		pid := filepath.Base(filepath.Dir(name))
+		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
+		_, rest, _ := bytes.Cut(stat, []byte(") "))
+		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) && bytes.Contains(line, []byte("mcp-guard")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Everything that a server costs is given back, also by those that never started or were killed.
+func TestSTDIO14_NothingIsLeftOfAServer(t *testing.T) {
+	mcptest.NoLeaks(t)
+	descriptors := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	one := func(role string, args ...string) {
+		c, err := play(t, role, args...).Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role != "echo" {
+			wantExit(t, c)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	one("echo") // what is opened once and for all is open now
+	before := descriptors()
+	for range 5 {
+		one("echo")
+		one("fail", "x")
+		one("abort")
+		if c, err := mcp.Command("patchbay-no-such-program").Dial(t.Context()); err == nil {
+			c.Close()
+			t.Fatal("it was started")
+		}
+	}
+	if after := descriptors(); after > before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
+	wantNoZombies(t)
+	if guards := guardsOf(t, os.Getpid()); len(guards) > 0 {
+		t.Errorf("guards are left: %v", guards)
+	}
+}

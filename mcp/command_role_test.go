@@ -1,0 +1,179 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// roleVariable makes the test binary play a server, or what a server starts, in place of running tests.
+const roleVariable = "PATCHBAY_TEST_ROLE"
+
+// roles is filled by init, since some of them play others.
+var roles map[string]func(args []string)
+
+// leaveGroup makes a process one that is not followed, where that is possible.
+var leaveGroup = func(*exec.Cmd) {}
+
+func init() {
+	roles = map[string]func(args []string){
+		"echo":     func([]string) { echo() },
+		"server":   func([]string) { serveStdio() },
+		"env":      func([]string) { tell("env", os.Environ()) },
+		"cwd":      func([]string) { dir, _ := os.Getwd(); tell("cwd", []string{dir, os.Getenv("PWD")}) },
+		"args":     func(args []string) { tell("args", args) },
+		"deaf":     func([]string) { tell("ready", nil); waitForever() },
+		"stubborn": func([]string) { signal.Ignore(syscall.SIGTERM); tell("ready", nil); waitForever() },
+		"fail":     func(args []string) { fmt.Fprint(os.Stderr, args[0]); os.Exit(3) },
+		"abort":    func([]string) { abort() },
+		"mute":     func([]string) { os.Stdout.Close(); waitForever() },
+		"flood":    func(args []string) { flood(args[0]); echo() },
+		"long":     func([]string) { longLine(); echo() },
+		"daemon":   func([]string) { tell("ready", nil); waitForever() },
+		"garbage":  func([]string) { garbage() },
+		"tree":     tree,
+		"middle":   middle,
+	}
+	if role := roles[os.Getenv(roleVariable)]; role != nil {
+		role(os.Args[1:])
+		os.Exit(0)
+	}
+}
+
+// play gives the command for a role.
+func play(t testing.TB, role string, args ...string) *mcp.ServerCommand {
+	t.Helper()
+	s := mcp.Command(self(t), args...)
+	s.Env = []string{roleVariable + "=" + role}
+	return s
+}
+
+func self(t testing.TB) string {
+	t.Helper()
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// tell sends a notification with an array of strings.
+func tell(method string, words []string) {
+	params, _ := json.Marshal(map[string]any{"words": words})
+	fmt.Printf(`{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", method, params)
+}
+
+// echo answers every line with itself until there are no more.
+func echo() {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fmt.Println(in.Text())
+	}
+}
+
+func serveStdio() {
+	s := mcp.NewServer("child", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "exit"}, func(context.Context, struct{}) (string, error) {
+		fmt.Fprintln(os.Stderr, "I was asked to")
+		os.Exit(7)
+		return "", nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) { return fmt.Sprint(os.Getpid()), nil })
+	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// waitForever ends with a signal only.
+func waitForever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func abort() {
+	p, _ := os.FindProcess(os.Getpid())
+	p.Kill()
+	waitForever()
+}
+
+// flood writes so many MB to standard error, in a thousand lines each.
+func flood(size string) {
+	block := bytes.Repeat([]byte(strings.Repeat("x", 999)+"\n"), 100)
+	blocks, _ := strconv.Atoi(size + "0")
+	for range blocks {
+		os.Stderr.Write(block)
+	}
+	fmt.Fprintln(os.Stderr, "the flood is over")
+}
+
+// longLine writes a message of 20 MB and then one that is short.
+func longLine() {
+	fmt.Printf(`{"jsonrpc":"2.0","method":"long","params":{"text":"%s"}}`+"\n", strings.Repeat("x", 20<<20))
+	tell("short", nil)
+}
+
+func garbage() {
+	fmt.Println("Welcome to the \x1b[31mserver\x1b[0m")
+	for i := range 1000 {
+		fmt.Println("line", i, strings.Repeat("y", 500))
+	}
+	tell("sense", nil)
+	echo()
+}
+
+// tree starts the roles that are its arguments but for the first, waits until they are ready, tells their process ids, and
+// plays the first.
+func tree(args []string) {
+	pids := []string{fmt.Sprint(os.Getpid())}
+	for _, role := range args[1:] {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), roleVariable+"="+role)
+		ready, err := cmd.StdoutPipe()
+		if err != nil {
+			panic(err)
+		}
+		if role == "daemon" {
+			leaveGroup(cmd)
+		}
+		cmd.Stderr = os.Stderr
+		cmd.ExtraFiles = []*os.File{os.Stdout} // it holds our output open
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+			panic(err)
+		}
+		pids = append(pids, fmt.Sprint(cmd.Process.Pid))
+	}
+	tell("pids", pids)
+	roles[args[0]](nil)
+}
+
+// middle is a host: it starts a tree, tells whom it started and waits to be killed.
+func middle(args []string) {
+	s := mcp.Command(os.Args[0], args...)
+	s.Env = []string{roleVariable + "=tree"}
+	c, err := s.Dial(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	m, err := c.Read(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf(`{"jsonrpc":"2.0","method":"pids","params":%s}`+"\n", m.Params)
+	waitForever()
+}

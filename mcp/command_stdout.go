@@ -1,0 +1,110 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+const (
+	// outputPatience is how long a read waits for more of what a server has written before it ended. All of that is in the
+	// pipe, so nothing has to be waited for; but another process may hold the pipe open, and then nothing tells its end.
+	outputPatience = 250 * time.Millisecond
+	// outputLeft is how much of it there can be: more than a pipe holds on any system. What comes after is of other
+	// processes.
+	outputLeft = 1 << 20
+)
+
+// output gives the bytes that the server writes.
+func (c *child) output() source {
+	if c.stdout.SetReadDeadline(time.Time{}) != nil {
+		// All processes that could hold the pipe open are in the job that ends with the server.
+		return newPump(c.stdout, c.stream.closed, nil)
+	}
+	return &childOutput{
+		from:   deadlineSource{r: c.stdout, setDeadline: c.stdout.SetReadDeadline, buf: make([]byte, chunkSize)},
+		exited: c.exited,
+		left:   outputLeft,
+	}
+}
+
+// A childOutput ends when the server has ended and what it has written is read, though other processes may hold its output
+// open.
+type childOutput struct {
+	from   deadlineSource
+	exited <-chan struct{}
+	left   int // bytes that may be read after the end of the server
+}
+
+func (o *childOutput) next(ctx context.Context) ([]byte, error) {
+	for {
+		exited := isClosed(o.exited)
+		if exited {
+			if o.left <= 0 {
+				return nil, io.EOF
+			}
+			_ = o.from.setDeadline(time.Now().Add(outputPatience))
+		}
+		b, err := o.from.next(ctx)
+		switch {
+		case exited && err == nil:
+			o.left -= len(b)
+		case ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) && isClosed(o.exited):
+			if !exited {
+				continue // the deadline is endOutput's, and this read may have come after it
+			}
+			err = io.EOF
+		}
+		return b, err
+	}
+}
+
+// endOutput makes a read that waits for output return soon after the end of the server.
+func (c *child) endOutput() { _ = c.stdout.SetReadDeadline(time.Now().Add(outputPatience)) }
+
+// drain takes the place of whoever has read, and reads what is not wanted any more, so that the server can write it and end.
+func (c *child) drain() {
+	<-c.stream.closed
+	_ = c.stdout.SetReadDeadline(time.Unix(1, 0)) // long past: ends a Read that waits
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	_ = c.stdout.SetReadDeadline(time.Time{})
+	_, _ = io.Copy(io.Discard, c.stdout)
+}
+
+const (
+	// garbageShown is how much of a line that is no message is logged: enough to see what printed it.
+	garbageShown = 200
+	// garbageLines is the number of such lines that are logged in a garbagePeriod. A few are a banner; more are a server
+	// that prints to the wrong stream.
+	garbageLines  = 8
+	garbagePeriod = 10 * time.Second
+)
+
+// A garbageLog logs lines that are no messages, some of them.
+type garbageLog struct {
+	begun  time.Time // of the period
+	logged int       // lines in the period
+	more   int       // lines that were not logged
+}
+
+func (g *garbageLog) log(notes *noteQueue, line []byte) {
+	if now := time.Now(); now.Sub(g.begun) > garbagePeriod {
+		g.begun, g.logged = now, 0
+	}
+	if g.logged == garbageLines {
+		g.more++
+		return
+	}
+	g.logged++
+	attrs := []slog.Attr{slog.String("line", fmt.Sprintf("%q", line[:min(len(line), garbageShown)]))}
+	if g.more > 0 {
+		attrs = append(attrs, slog.Int("more", g.more))
+		g.more = 0
+	}
+	notes.log(slog.LevelWarn, "mcp: the server writes what is no message to its standard output", attrs...)
+}

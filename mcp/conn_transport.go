@@ -1,0 +1,175 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	// restartPause is how long a server that died young is left alone before it is started a third time; it doubles with
+	// every start.
+	restartPause = time.Second
+	// maxRestartPause ends the doubling.
+	maxRestartPause = 30 * time.Second
+	// oldAge is how long a server has to have lived for its death to count as an accident.
+	oldAge = 10 * time.Second
+)
+
+// OverConn gives a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It ends when the Conn does.
+func OverConn(conn Conn) Transport {
+	t := &connTransport{}
+	used := false
+	t.init(func(context.Context) (Conn, error) {
+		if used {
+			return nil, fmt.Errorf("%w: the Conn has ended", ErrDisconnected)
+		}
+		used = true
+		return conn, nil
+	})
+	t.unused = conn
+	return t
+}
+
+// A connTransport is a Transport over Conns, of which it has one at a time: a new one when the last has ended, as far as
+// there are new ones.
+type connTransport struct {
+	dial   func(ctx context.Context) (Conn, error)
+	logger *slog.Logger
+	unused Conn // closed if nothing was ever sent
+
+	turn    chan struct{} // holds a token while the fields below are looked at
+	current *link         // nil before the first request
+	born    time.Time     // of current
+	young   int           // servers that have died young, one after the other
+	closed  bool
+
+	routes   routes
+	unrouted func(m *jsonrpc.Message) // takes notifications that belong to no request
+}
+
+func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
+	t.dial, t.turn = dial, make(chan struct{}, 1)
+	t.unrouted = func(*jsonrpc.Message) {}
+}
+
+func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
+
+// RoundTrip sends a request in the modern form. If the server has ended since the last one, it is started again.
+func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
+	l, err := t.live(ctx, req.Method)
+	if err != nil {
+		return nil, err
+	}
+	if err := req.open(); err != nil {
+		return nil, err
+	}
+	return l.roundTripModern(ctx, req, &t.routes)
+}
+
+// open reads the envelope of a request that was not opened yet.
+func (r *Request) open() error {
+	if r.env.Meta != nil {
+		return nil
+	}
+	env, err := wire.Open(r.Params)
+	if err != nil {
+		return err
+	}
+	r.env = env
+	return nil
+}
+
+// live gives the link to a server that lives.
+func (t *connTransport) live(ctx context.Context, method string) (*link, error) {
+	select {
+	case t.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-t.turn }()
+	if t.closed {
+		return nil, &TransportError{Method: method, Err: ErrClosed}
+	}
+	if t.current != nil && !isClosed(t.current.done) {
+		return t.current, nil
+	}
+	if err := t.bury(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := t.dial(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &TransportError{Method: method, Err: err}
+	}
+	t.unused, t.born = nil, time.Now()
+	t.current = newLink(conn, t.log(), t.receive)
+	return t.current, nil
+}
+
+// bury makes room for another server, and waits if too many have died young.
+func (t *connTransport) bury(ctx context.Context) error {
+	if t.current == nil {
+		return nil
+	}
+	_ = t.current.Close()
+	if time.Since(t.born) > oldAge {
+		t.young = 0
+	}
+	t.current = nil
+	t.young++
+	if t.young < 2 {
+		return nil
+	}
+	timer := time.NewTimer(min(restartPause<<min(t.young-2, 10), maxRestartPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// receive takes what no request awaits.
+//
+// Spec: basic/transports/stdio (2026-07-28): servers send no requests.
+func (t *connTransport) receive(m *jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Request {
+		t.log().Debug("mcp: the server has sent a request, which it must not", "method", m.Method)
+		return
+	}
+	if !t.routes.notified(context.Background(), m) {
+		t.unrouted(m)
+	}
+}
+
+// Close ends the Conn.
+func (t *connTransport) Close() error {
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
+	t.closed = true
+	switch {
+	case t.current != nil:
+		return t.current.Close()
+	case t.unused != nil:
+		conn := t.unused
+		t.unused = nil
+		return conn.Close()
+	}
+	return nil
+}
+
+// Ends reports whether err is the end of a stream rather than an answer.
+func ended(err error) bool {
+	var failed *TransportError
+	return errors.As(err, &failed) && errors.Is(err, ErrClosed)
+}

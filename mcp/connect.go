@@ -1,0 +1,481 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Connect makes a client of a transport. It finds out which revision the server speaks: it asks with server/discover, and
+// if that is not understood, opens a session. The context bounds the connecting alone. If that fails, the transport is
+// closed. The client owns the transport from then on.
+//
+// A server that speaks no revision that this package speaks, or not the one that [ClientOptions.Revision] pins, gives
+// [ErrNoRevision].
+//
+// Spec: basic/versioning (2026-07-28), Backward Compatibility.
+func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
+	c, err := newClient(t, opts)
+	if err == nil {
+		err = c.checkPin()
+	}
+	if t, ok := t.(interface{ streams() *connTransport }); ok && err == nil {
+		t.streams().unrouted = func(m *jsonrpc.Message) { _ = c.logs.put(c.ctx, m.Method, paramsOf(m)) }
+		t.streams().logger = cmp.Or(t.streams().logger, c.opts.Logger)
+	}
+	if err == nil {
+		_, err = c.live(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return c, nil
+}
+
+// ErrNoRevision is within the error of [Connect] if client and server have no revision in common.
+var ErrNoRevision = errors.New("mcp: no common revision of the protocol")
+
+// A connection is how a client reaches its server.
+type connection struct {
+	Transport  // takes requests in the modern form, whatever the server speaks
+	revision   wire.Revision
+	discovered *DiscoverResult
+	server     Implementation
+	prefix     []byte         // of the params of every request: the envelope, up to what differs
+	session    *legacy.Client // nil in the modern era
+	done       <-chan struct{}
+}
+
+// end ends a session.
+func (conn *connection) end() {
+	if conn.session != nil {
+		_ = conn.session.Close()
+	}
+}
+
+func (c *Client) checkPin() error {
+	if c.opts.Revision == "" {
+		return nil
+	}
+	if _, ok := wire.ParseRevision(c.opts.Revision); !ok {
+		return fmt.Errorf("%w: ClientOptions.Revision is %q, want one of %s", ErrNoRevision, c.opts.Revision, spokenVersions())
+	}
+	return nil
+}
+
+func spokenVersions() string {
+	var versions []string
+	for _, r := range wire.Revisions() {
+		versions = append(versions, r.String())
+	}
+	return strings.Join(versions, ", ")
+}
+
+// live gives the connection, and makes a new one if there is none or the last one has ended.
+func (c *Client) live(ctx context.Context) (*connection, error) {
+	if conn := c.connection.Load(); conn != nil && !isClosed(conn.done) && c.ctx.Err() == nil {
+		return conn, nil
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if c.ctx.Err() != nil {
+		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
+	}
+	last := c.connection.Load()
+	if last != nil && !isClosed(last.done) {
+		return last, nil
+	}
+	if last != nil {
+		last.end()
+		c.cache.clear()
+	}
+	conn, err := c.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.connection.Store(conn)
+	if c.ctx.Err() != nil { // Close may not have seen it
+		conn.end()
+		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
+	}
+	return conn, nil
+}
+
+// exchange is the innermost handler of a client: it gives the request to the connection. What certainly has not run,
+// because the server has forgotten the session or is not what it was, is sent again once on a new connection.
+func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
+	conn, err := c.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := conn.RoundTrip(ctx, req)
+	if err == nil || !c.outlived(conn, err) {
+		return res, err
+	}
+	if conn, err2 := c.live(ctx); err2 == nil {
+		return conn.RoundTrip(ctx, req)
+	}
+	return nil, err
+}
+
+// outlived reports whether err says that what is known of the server no longer holds, so that the request has not run. It
+// then forgets the connection.
+func (c *Client) outlived(conn *connection, err error) bool {
+	var failed *TransportError
+	if !errors.As(err, &failed) {
+		return false
+	}
+	lost := errors.Is(err, ErrSessionLost) || ended(err) && conn.session != nil
+	changed := conn.session == nil && isEraSignal(err)
+	if !lost && !changed || c.ctx.Err() != nil {
+		return false
+	}
+	if c.connection.Load() == conn {
+		gone := *conn
+		closed := make(chan struct{})
+		close(closed)
+		gone.done = closed
+		c.connection.CompareAndSwap(conn, &gone)
+	}
+	return !failed.MayHaveRun
+}
+
+// An eraVerdict is what a server was found to be.
+type eraVerdict uint8
+
+const (
+	eraUnknown eraVerdict = iota
+	eraModern
+	eraLegacy
+)
+
+// eras remembers what servers are, by [KeyedTransport.ServerKey].
+//
+// Spec: basic/versioning (2026-07-28): clients cache what they have found.
+var eras struct {
+	sync.Mutex
+	found map[string]finding
+}
+
+type finding struct {
+	era   eraVerdict
+	until time.Time
+}
+
+const (
+	// maxEras bounds the servers that are remembered: more than one process talks to.
+	maxEras = 1000
+	// eraMemory is how long a verdict is believed. A server that is brought up to date is noticed after it.
+	eraMemory = time.Hour
+)
+
+func (c *Client) verdict() eraVerdict {
+	keyed, ok := c.transport.(KeyedTransport)
+	if !ok {
+		return eraUnknown
+	}
+	eras.Lock()
+	defer eras.Unlock()
+	if f := eras.found[keyed.ServerKey()]; time.Now().Before(f.until) {
+		return f.era
+	}
+	return eraUnknown
+}
+
+func (c *Client) remember(v eraVerdict) {
+	keyed, ok := c.transport.(KeyedTransport)
+	if !ok {
+		return
+	}
+	eras.Lock()
+	defer eras.Unlock()
+	if len(eras.found) >= maxEras {
+		clear(eras.found)
+	}
+	put(&eras.found, keyed.ServerKey(), finding{v, time.Now().Add(eraMemory)})
+}
+
+// find connects. It is the only place that decides which era the server is of.
+//
+// Spec: basic/versioning (2026-07-28), Backward Compatibility; basic/transports.
+func (c *Client) find(ctx context.Context) (*connection, error) {
+	sessions, dual := c.transport.(SessionTransport)
+	pin, pinned := wire.ParseRevision(c.opts.Revision)
+	pinnedLegacy := pinned && !pin.Modern()
+	if pinnedLegacy && !dual {
+		return nil, fmt.Errorf("%w: the transport cannot carry %s", ErrNoRevision, pin)
+	}
+	remembered := c.verdict() == eraLegacy && !pinned && dual
+	if remembered || pinnedLegacy {
+		conn, err := c.openSession(ctx, sessions)
+		if err == nil || pinnedLegacy || ctx.Err() != nil {
+			return conn, err
+		}
+		c.remember(eraUnknown)
+	}
+	conn, probed := c.probe(ctx)
+	if probed == nil {
+		c.remember(eraModern)
+		return conn, nil
+	}
+	if ctx.Err() != nil || !dual || pinned || !mayBeLegacy(probed) {
+		return nil, probed
+	}
+	conn, err := c.openSession(ctx, sessions)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("%w (before that: %v)", err, probed)
+	}
+	c.remember(eraLegacy)
+	return conn, nil
+}
+
+// notModern is the error of a probe whose answer is no proof of the modern era.
+type notModern struct{ err error }
+
+func (e *notModern) Error() string { return e.err.Error() }
+func (e *notModern) Unwrap() error { return e.err }
+
+func mayBeLegacy(err error) bool {
+	var not *notModern
+	return errors.As(err, &not)
+}
+
+// probe asks the server to describe itself in the modern way.
+func (c *Client) probe(ctx context.Context) (*connection, error) {
+	revision := wire.Latest()
+	conn := &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
+	probing, cancel := context.WithTimeoutCause(ctx, c.opts.ProbeTimeout, ErrTimeout)
+	defer cancel()
+	raw, err := c.discover(probing, conn)
+	if e := asError(err); e != nil && e.Code == CodeUnsupportedVersion && slices.Contains(supportedVersions(e), revision.String()) {
+		raw, err = c.discover(probing, conn) // it does speak it: something on the way did not, or it has just begun to
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, c.judge(err)
+	}
+	if err := conn.describe(raw); err != nil {
+		return nil, &notModern{c.invalid(wire.MethodDiscover, err)}
+	}
+	versions := conn.discovered.SupportedVersions
+	if !slices.Contains(versions, revision.String()) {
+		return nil, c.noCommon(versions)
+	}
+	return conn, nil
+}
+
+func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, error) {
+	req, err := c.newRequest(conn, &noCallOptions, &ask{method: wire.MethodDiscover}, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.transport.RoundTrip(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return rawResult(res)
+}
+
+// judge says of an error of the probe whether the server may be one of the session era.
+//
+// Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
+func (c *Client) judge(err error) error {
+	var failed *TransportError
+	switch e := asError(err); {
+	case e != nil && e.Code == CodeUnsupportedVersion:
+		return c.noCommon(supportedVersions(e))
+	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability):
+		return err // it is modern, and does not want us
+	case e != nil, errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
+		return &notModern{err}
+	case errors.As(err, &failed) && failed.MayHaveRun && ended(err) && c.isStream():
+		return &notModern{err} // it died of it, and is started again
+	}
+	return err
+}
+
+func (c *Client) isStream() bool {
+	_, ok := c.transport.(interface{ streams() *connTransport })
+	return ok
+}
+
+// isEraSignal reports whether an HTTP status says that the server did not understand, rather than that it is unwell or
+// wants to know who asks.
+func isEraSignal(err error) bool {
+	var status interface{ HTTPStatus() int }
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch s := status.HTTPStatus(); s {
+	case 401, 403, 407, 408, 413, 425, 429, 431, 451:
+		return false
+	default:
+		return s >= 200 && s < 300 || s >= 400 && s < 500
+	}
+}
+
+// noCommon decides what a server is that does not speak our modern revision.
+func (c *Client) noCommon(versions []string) error {
+	err := fmt.Errorf("%w: the server speaks %.200q, this client %s", ErrNoRevision, versions, spokenVersions())
+	for _, v := range versions {
+		if r, ok := wire.ParseRevision(v); ok && !r.Modern() {
+			return &notModern{err}
+		}
+	}
+	return err
+}
+
+// supportedVersions reads the data of an error that says that a revision is not spoken.
+func supportedVersions(e *Error) []string {
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	_ = json.Unmarshal(e.Data, &data) // what cannot be read supports nothing
+	return data.Supported
+}
+
+// describe takes what the server says of itself.
+func (conn *connection) describe(raw RawResult) error {
+	if t := raw.ResultType(); t != ResultComplete {
+		return fmt.Errorf("server/discover has result type %.64q", t)
+	}
+	if versions, ok := jsonscan.Get(raw, "supportedVersions"); !ok || jsonscan.Kind(versions) != '[' {
+		return errors.New("the result of server/discover has no supportedVersions")
+	}
+	conn.discovered = &DiscoverResult{}
+	if err := json.Unmarshal(raw, conn.discovered); err != nil {
+		return fmt.Errorf("the result of server/discover cannot be read: %w", err)
+	}
+	meta, _ := jsonscan.Get(raw, "_meta")
+	if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok {
+		_ = json.Unmarshal(info, &conn.server) // a server that names itself badly is only less well named
+	}
+	return nil
+}
+
+// prefix is how the params of every request begin.
+func (c *Client) prefix(r wire.Revision) []byte {
+	b := []byte(`{"_meta":{"` + wire.MetaProtocolVersion + `":"` + r.String() + `","` + wire.MetaClientInfo + `":`)
+	b = append(b, c.info...)
+	b = append(b, `,"`+wire.MetaClientCapabilities+`":`...)
+	return append(b, c.declared...)
+}
+
+// openSession opens a session with a server of the session era, which from then on looks like a modern one.
+func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connection, error) {
+	pin, pinned := wire.ParseRevision(c.opts.Revision)
+	session := legacy.NewClient(legacy.ClientConfig{
+		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
+		Answer: c.answerDirect,
+		Notify: func(ctx context.Context, method string, params stdjson.RawMessage) {
+			_ = c.logs.put(ctx, method, params)
+		},
+	})
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, ErrTimeout)
+	defer cancel()
+	link, err := t.OpenSession(ctx, session.Receive)
+	if err != nil {
+		_ = session.Close()
+		return nil, err
+	}
+	raw, err := session.Open(ctx, link)
+	if err != nil {
+		return nil, c.sessionError(wire.MethodInitialize, err)
+	}
+	conn := &connection{revision: session.Revision(), session: session, done: link.Done(), prefix: c.prefix(session.Revision())}
+	conn.Transport = sessionTransport{c, session}
+	if err := conn.describe(RawResult(raw)); err != nil {
+		_ = session.Close()
+		return nil, c.invalid(wire.MethodInitialize, err)
+	}
+	return conn, nil
+}
+
+// A sessionTransport makes a session look modern.
+type sessionTransport struct {
+	client  *Client
+	session *legacy.Client
+}
+
+func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
+	raw, err := t.session.RoundTrip(ctx, req.Method, req.Params, req.Notify)
+	if err != nil {
+		return nil, t.client.sessionError(req.Method, err)
+	}
+	return RawResult(raw), nil
+}
+
+// sessionError says of an error of the translator what it means to the caller.
+func (c *Client) sessionError(method string, err error) error {
+	var failed *TransportError
+	switch {
+	case asError(err) != nil, errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, legacy.ErrMalformed):
+		return c.invalid(method, err)
+	case errors.Is(err, legacy.ErrEnded):
+		return &TransportError{Method: method, MayHaveRun: method == wire.MethodSubscriptionsListen, Err: fmt.Errorf("%w: %w", ErrDisconnected, err)}
+	case method == wire.MethodInitialize:
+		return fmt.Errorf("%w: %w", ErrNoRevision, err)
+	}
+	return err
+}
+
+func (t sessionTransport) Close() error { return t.session.Close() }
+
+// OpenSession uses the stream as it is: on it, a session begins with initialize.
+func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
+	l, err := t.live(ctx, wire.MethodInitialize)
+	if err != nil {
+		return nil, err
+	}
+	l.receive.Store(&receive)
+	return l, nil
+}
+
+func (t *connTransport) streams() *connTransport { return t }
+
+// memoryDrain is how long requests may take to end when their client has gone, and with it everybody who could read their
+// results.
+const memoryDrain = time.Millisecond
+
+// OpenSession serves the handler on a pipe.
+func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
+	client, server := Pipe()
+	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
+	return newLink(client, nil, receive), nil
+}
+
+// RootsChanged tells the server that the folders to work in are others now. Servers since 2026-07-28 ask when they need to
+// know, and are told nothing.
+//
+// Spec: client/roots#root-list-changes (2025-11-25).
+func (c *Client) RootsChanged(ctx context.Context) error {
+	conn, err := c.live(ctx)
+	if err != nil || conn.session == nil {
+		return err
+	}
+	return conn.session.RootsChanged(ctx)
+}

@@ -1,0 +1,143 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A cutter passes on so many bytes and then ends the stream, in the middle of whatever it is in.
+type cutter struct {
+	io.WriteCloser
+	mu   sync.Mutex
+	left int
+	sent int
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(p), c.left)
+	c.left -= n
+	c.sent += n
+	if _, err := c.WriteCloser.Write(p[:n]); err != nil {
+		return 0, err
+	}
+	if n < len(p) {
+		c.Close()
+		return n, io.ErrClosedPipe
+	}
+	return n, nil
+}
+
+// cutAfter does what a client does with a server whose stream ends after n bytes in one direction. It gives the outcome and
+// how many bytes there were.
+func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool, do func(ctx context.Context, c *mcp.Client) error) (sent int, err error) {
+	clientReads, serverWrites := io.Pipe()
+	serverReads, clientWrites := io.Pipe()
+	cut := &cutter{WriteCloser: serverWrites, left: n}
+	var near, far io.WriteCloser = clientWrites, cut
+	if toServer {
+		cut.WriteCloser = clientWrites
+		near, far = cut, serverWrites
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		_ = mcp.Serve(context.Background(), h, mcp.NewStream(serverReads, far, nil), &mcp.ServeOptions{Logger: quiet()})
+	})
+	defer served.Wait()
+	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada","value":true}`)}, nil
+	}}
+	c, err := mcp.Connect(t.Context(), mcp.OverConn(mcp.NewStream(clientReads, near, nil)), opts)
+	if err != nil {
+		return cut.sent, err
+	}
+	err = do(t.Context(), c)
+	cut.mu.Lock()
+	sent = cut.sent
+	cut.mu.Unlock()
+	return sent, errors.Join(err, c.Close())
+}
+
+// Wherever a stream is cut, in either direction, the caller has the answer, or an error that says whether the request may
+// have run; and nothing hangs, which the bubble would see.
+func TestEveryByteCut(t *testing.T) {
+	exchanges := map[string]func(ctx context.Context, c *mcp.Client) error{
+		"call": func(ctx context.Context, c *mcp.Client) error {
+			got, err := mcp.Call[total](ctx, c, "add", sum{1, 2})
+			if err == nil && got.Total != 3 {
+				t.Errorf("an answer that is none: %v", got)
+			}
+			return err
+		},
+		"question": func(ctx context.Context, c *mcp.Client) error {
+			got, err := mcp.Call[string](ctx, c, "ask", nil)
+			if err == nil && got != "Ada, true" {
+				t.Errorf("an answer that is none: %v", got)
+			}
+			return err
+		},
+		"progress": func(ctx context.Context, c *mcp.Client) error {
+			ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {}})
+			_, err := c.CallTool(ctx, "steps", nil)
+			return err
+		},
+		"pages": func(ctx context.Context, c *mcp.Client) error {
+			for _, err := range c.Resources(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"read": func(ctx context.Context, c *mcp.Client) error {
+			_, err := c.ReadResource(ctx, "mem://one")
+			return err
+		},
+		"prompt": func(ctx context.Context, c *mcp.Client) error {
+			_, err := c.GetPrompt(ctx, "greet", map[string]string{"who": "Ada"})
+			return err
+		},
+	}
+	const never = 1 << 30
+	for _, revision := range []string{"2025-06-18", mcptest.Modern} {
+		for name, do := range exchanges {
+			for _, toServer := range []bool{false, true} {
+				direction := map[bool]string{false: "answers", true: "requests"}[toServer]
+				t.Run(revision+"/"+name+"/"+direction, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := calculator(t)
+						whole, err := cutAfter(t, s, revision, never, toServer, do)
+						if err != nil {
+							t.Fatalf("uncut: %v", err)
+						}
+						step := 7
+						if name == "call" || name == "question" {
+							step = 1
+						}
+						for n := 0; n < whole; n += step {
+							_, err := cutAfter(t, s, revision, n, toServer, do)
+							var failed *mcp.TransportError
+							switch {
+							case err == nil, errors.As(err, &failed), errors.As(err, new(*mcp.Error)): // the last one is an answer too
+							default:
+								t.Errorf("cut after %d of %d bytes: %v, want an answer or a *TransportError", n, whole, err)
+							}
+							if errors.As(err, &failed) && failed.Err == nil {
+								t.Errorf("cut after %d bytes: the error has no cause", n)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+const (
+	// defaultMaxRounds is how many times a request may ask: a long form in several steps, and some more.
+	defaultMaxRounds = 16
+	// defaultInputTimeout is how long a user may think, in all.
+	defaultInputTimeout = 10 * time.Minute
+	// maxInputRequests is the number of questions of one round; a user would not look at more.
+	maxInputRequests = 64
+	// stateOnlyPause is how long the client waits before it tries again because the server asks for nothing but that.
+	stateOnlyPause = 100 * time.Millisecond
+)
+
+// answering is what has been spent on the questions of one request.
+type answering struct {
+	asked time.Duration // spent so far
+	bare  int           // rounds without questions, one after the other
+}
+
+// answerInput answers the questions of an input_required result. It gives the members that the request is sent again with.
+//
+// Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
+func (c *Client) answerInput(ctx context.Context, in *answering, method string, raw RawResult) ([]byte, error) {
+	if m, ok := wire.Latest().Method(method); !ok || !m.MayAskInput {
+		return nil, c.invalid(method, errors.New("it asks for input"))
+	}
+	requests, asks := jsonscan.Get(raw, "inputRequests")
+	state, keeps := jsonscan.Get(raw, "requestState")
+	switch {
+	case !asks && !keeps:
+		return nil, c.invalid(method, errors.New("it asks for input without inputRequests and requestState"))
+	case asks && jsonscan.Kind(requests) != '{':
+		return nil, c.invalid(method, errors.New("its inputRequests are no object"))
+	case keeps && jsonscan.Kind(state) != '"':
+		return nil, c.invalid(method, errors.New("its requestState is no string"))
+	case len(state) > maxRequestState+2:
+		return nil, c.invalid(method, fmt.Errorf("its requestState has more than %d bytes", maxRequestState))
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout-in.asked, fmt.Errorf("the questions took too long: %w", ErrTimeout))
+	defer cancel()
+	var members []byte
+	if empty := len(requests) == 0 || string(requests) == "{}"; empty {
+		if err := in.pause(ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		responses, err := c.answerAll(ctx, method, requests)
+		if err != nil {
+			return nil, err
+		}
+		members = append(append(members, `,"inputResponses":`...), responses...)
+		in.bare = 0
+	}
+	in.asked += time.Since(began)
+	if keeps {
+		members = append(append(members, `,"requestState":`...), state...)
+	}
+	return members, nil
+}
+
+// pause waits before a request is repeated for the server's sake alone, longer each time.
+func (in *answering) pause(ctx context.Context) error {
+	timer := time.NewTimer(stateOnlyPause << in.bare)
+	defer timer.Stop()
+	in.bare = min(in.bare+1, 6)
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// answerAll asks one question after the other: there is one user. A question that cannot be answered ends the request,
+// since the server would only ask again.
+func (c *Client) answerAll(ctx context.Context, method string, requests []byte) ([]byte, error) {
+	b := []byte{'{'}
+	n := 0
+	for key, value := range jsonscan.Members(requests) {
+		if n++; n > maxInputRequests {
+			return nil, c.invalid(method, fmt.Errorf("it asks more than %d questions", maxInputRequests))
+		}
+		name, _ := jsonscan.Get(value, "method")
+		asked, err := jsonscan.Unquote(name)
+		if err != nil {
+			return nil, c.invalid(method, fmt.Errorf("its input request %.64q has no method", key))
+		}
+		params, _ := jsonscan.Get(value, "params")
+		answer, err := c.answer(ctx, asked, params)
+		if err != nil {
+			return nil, fmt.Errorf("mcp: %s: the server's %s is not answered: %w", method, asked, err)
+		}
+		if n > 1 {
+			b = append(b, ',')
+		}
+		b = append(jsonscan.AppendQuote(b, string(key)), ':')
+		b = append(b, answer...)
+	}
+	return append(b, '}'), nil
+}
+
+// answerDirect answers a question that is a request of its own, as servers of older revisions send it. What the server may
+// not know is logged.
+func (c *Client) answerDirect(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *Error) {
+	c.asking.Add(1)
+	defer func() {
+		c.watches.touch() // it is the server's turn again, and its time begins
+		c.asking.Add(-1)
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
+	defer cancel()
+	raw, err := c.answer(ctx, method, params)
+	if err == nil {
+		return raw, nil
+	}
+	if e := asError(err); e != nil {
+		return nil, e
+	}
+	c.opts.Logger.WarnContext(ctx, "mcp: question of the server is not answered", "method", method, "error", err)
+	return nil, errInternal
+}
+
+// answer has one of the caller's functions answer a question of the server. The error is an [*Error] if it is the server's
+// fault.
+func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMessage) (answer stdjson.RawMessage, err error) {
+	defer recovered(ctx, c.opts.Logger, method, &err)
+	switch {
+	case method == wire.MethodElicitationCreate && c.caps.Elicitation != nil:
+		return c.answerElicitation(ctx, params)
+	case method == wire.MethodSamplingCreateMessage && c.opts.Sample != nil:
+		return c.answerSampling(ctx, params)
+	case method == wire.MethodRootsList && c.opts.Roots != nil:
+		roots, err := c.opts.Roots(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
+	}
+	return nil, methodNotFound(method)
+}
+
+// answerElicitation asks the user.
+//
+// Spec: client/elicitation (2026-07-28).
+func (c *Client) answerElicitation(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+	var p ElicitParams
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, Errorf(CodeInvalidParams, "the params of an elicitation cannot be read")
+	}
+	switch {
+	case p.Mode == modeURL && c.opts.ElicitURL != nil:
+		if err := checkPage(p.URL); err != nil {
+			return nil, Errorf(CodeInvalidParams, "%v", err)
+		}
+		r, err := c.opts.ElicitURL(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
+	case (p.Mode == "" || p.Mode == modeForm) && c.opts.Elicit != nil:
+		p.Mode = modeForm
+		return c.answerForm(ctx, &p)
+	}
+	return nil, Errorf(CodeInvalidParams, "the mode %.64q of elicitation was not declared", p.Mode)
+}
+
+// answerForm has the user fill in a form, completes what was left out and checks it.
+func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMessage, error) {
+	form, err := schema.Compile(p.RequestedSchema)
+	if err != nil {
+		return nil, Errorf(CodeInvalidParams, "requestedSchema: %v", err)
+	}
+	r, err := c.opts.Elicit(ctx, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return nil, errors.New("ClientOptions.Elicit returned neither a result nor an error")
+	case r.Action != ElicitAccept:
+		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
+	}
+	content := r.Content
+	if len(content) == 0 {
+		content = stdjson.RawMessage("{}")
+	}
+	if err := jsonscan.Valid(content, jsonscan.Limits{}); err != nil || jsonscan.Kind(content) != '{' {
+		return nil, fmt.Errorf("the content of the form is no JSON object: %.64q", []byte(content))
+	}
+	content = form.ApplyDefaults(content)
+	if err := form.Validate(content); err != nil {
+		return nil, fmt.Errorf("the content of the form is not what was asked for: %w", err)
+	}
+	return json.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
+}
+
+// answerSampling has the model continue a conversation.
+//
+// Spec: client/sampling (2026-07-28).
+func (c *Client) answerSampling(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+	var p SampleParams
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, Errorf(CodeInvalidParams, "the params of sampling cannot be read: %v", err)
+	}
+	if p.usesTools() && !c.opts.SampleTools {
+		return nil, Errorf(CodeInvalidParams, "sampling with tools was not declared")
+	}
+	r, err := c.opts.Sample(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, errors.New("ClientOptions.Sample returned neither a result nor an error")
+	}
+	answer := *r
+	if answer.Role == "" {
+		answer.Role = RoleAssistant
+	}
+	return json.Marshal(answer, deterministic)
+}

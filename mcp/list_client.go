@@ -1,0 +1,254 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Bounds of what a client takes of a list: more than any host shows, or any model reads.
+const (
+	maxListed      = 10_000
+	maxPages       = 1000
+	maxListedBytes = 64 << 20
+	// maxCursorText is a server's cursor at its longest. It is sent back, and compared with those before.
+	maxCursorText = 4 << 10
+)
+
+// A list is one of the four that servers have.
+type list[V any] struct {
+	method string
+	key    string         // of the items in the result
+	check  func(*V) error // says why an item is left out; nil for never
+}
+
+// items gives the items of all pages.
+//
+// Spec: server/utilities/pagination.
+func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error] {
+	return func(yield func(*V, error) bool) {
+		var cursor []byte
+		seen := map[string]bool{}
+		count, size := 0, 0
+		for {
+			raw, next, err := c.page(ctx, l.method, cursor)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			size += len(raw)
+			for v, err := range l.decode(ctx, c, raw) {
+				if count++; count > maxListed || size > maxListedBytes {
+					yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d items or %d bytes", maxListed, maxListedBytes)))
+					return
+				}
+				if !yield(v, err) || err != nil {
+					return
+				}
+			}
+			if next == nil {
+				return
+			}
+			switch {
+			case seen[string(next)]:
+				yield(nil, c.invalid(l.method, errors.New("a cursor comes back that has been followed before")))
+				return
+			case len(seen) == maxPages-1:
+				yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d pages", maxPages)))
+				return
+			}
+			seen[string(next)] = true
+			cursor = next
+		}
+	}
+}
+
+// page asks for a page. The cursor is the raw string, nil for the first page, and next is nil at the end; an empty string
+// is not the end.
+func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw RawResult, next []byte, err error) {
+	var members []byte
+	if cursor != nil {
+		members = append([]byte(`,"cursor":`), cursor...)
+	}
+	raw, err = c.do(ctx, &ask{method: method, members: members})
+	if err != nil {
+		return nil, nil, err
+	}
+	next, ok := jsonscan.Get(raw, "nextCursor")
+	switch {
+	case !ok || jsonscan.Kind(next) == 'n':
+		return raw, nil, nil
+	case jsonscan.Kind(next) != '"' || len(next) > maxCursorText+2:
+		return nil, nil, c.invalid(method, fmt.Errorf("nextCursor is no string of at most %d bytes", maxCursorText))
+	}
+	return raw, next, nil
+}
+
+// decode gives the items of one page. One that is broken is left out: it must not take the others along.
+func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2[*V, error] {
+	return func(yield func(*V, error) bool) {
+		array, ok := jsonscan.Get(raw, l.key)
+		if !ok || jsonscan.Kind(array) != '[' {
+			yield(nil, c.invalid(l.method, fmt.Errorf("it has no array %q", l.key)))
+			return
+		}
+		for value := range jsonscan.Elements(array) {
+			v := new(V)
+			err := json.Unmarshal(value, v)
+			if err == nil && l.check != nil {
+				err = l.check(v)
+			}
+			if err != nil {
+				c.opts.Logger.WarnContext(ctx, "mcp: left out of a list", "list", l.key, "item", shorten(string(value)), "reason", err)
+				continue
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Resources gives the resources of the server, as [Client.Tools] gives its tools.
+//
+// Spec: server/resources, Listing Resources.
+func (c *Client) Resources(ctx context.Context) iter.Seq2[*Resource, error] {
+	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources", func(r *Resource) error { return wantName("uri", r.URI) }})
+}
+
+// ResourceTemplates gives the resource templates of the server, as [Client.Tools] gives its tools.
+//
+// Spec: server/resources, Resource Templates.
+func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTemplate, error] {
+	return items(ctx, c, list[ResourceTemplate]{wire.MethodResourcesTemplatesList, "resourceTemplates",
+		func(t *ResourceTemplate) error { return wantName("uriTemplate", t.URITemplate) }})
+}
+
+// Prompts gives the prompts of the server, as [Client.Tools] gives its tools.
+//
+// Spec: server/prompts, Listing Prompts.
+func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
+	return items(ctx, c, list[Prompt]{wire.MethodPromptsList, "prompts", func(p *Prompt) error { return wantName("name", p.Name) }})
+}
+
+func wantName(key, value string) error {
+	if value == "" {
+		return fmt.Errorf("it has no %s", key)
+	}
+	return nil
+}
+
+// ReadResource reads a resource. An unknown one is an [*Error] with code -32602 whatever the revision.
+//
+// Spec: server/resources, Reading Resources.
+func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, error) {
+	members := jsonscan.AppendQuote([]byte(`,"uri":`), uri)
+	raw, err := c.do(ctx, &ask{method: wire.MethodResourcesRead, members: members})
+	if err != nil {
+		return nil, err
+	}
+	r := &ReadResult{}
+	return r, c.decode(wire.MethodResourcesRead, raw, "contents", r, &r.Meta)
+}
+
+// GetPrompt has the server fill in a prompt.
+//
+// Spec: server/prompts, Getting a Prompt.
+func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
+	members := jsonscan.AppendQuote([]byte(`,"name":`), name)
+	if len(args) > 0 {
+		var err error
+		if members, err = appendArguments(append(members, `,"arguments":`...), args); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members})
+	if err != nil {
+		return nil, err
+	}
+	r := &PromptResult{}
+	return r, c.decode(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
+}
+
+// A CompletionRef names what has the argument that is to be completed: a prompt, or a resource template. One of the two is
+// set.
+//
+// Spec: server/utilities/completion, Reference Types.
+type CompletionRef struct {
+	Prompt   string // its name
+	Template string // its URI template
+}
+
+// Complete asks for values of an argument of which value has been typed so far. known holds the arguments that were
+// chosen before, or is nil; servers of revisions before 2025-06-18 do not get it.
+//
+// Spec: server/utilities/completion.
+func (c *Client) Complete(ctx context.Context, ref CompletionRef, argument, value string, known map[string]string) (*Completion, error) {
+	if (ref.Prompt == "") == (ref.Template == "") {
+		return nil, errors.New("mcp: Complete: CompletionRef names either a prompt or a template")
+	}
+	params := map[string]any{"argument": map[string]string{"name": argument, "value": value}}
+	if ref.Prompt != "" {
+		params["ref"] = map[string]string{"type": "ref/prompt", "name": ref.Prompt}
+	} else {
+		params["ref"] = map[string]string{"type": "ref/resource", "uri": ref.Template}
+	}
+	if len(known) > 0 {
+		params["context"] = map[string]any{"arguments": known}
+	}
+	members, err := appendParams(nil, params)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.do(ctx, &ask{method: wire.MethodCompletionComplete, members: members})
+	if err != nil {
+		return nil, err
+	}
+	r := &CompleteResult{}
+	if err := c.decode(wire.MethodCompletionComplete, raw, "completion", r, &r.Meta); err != nil {
+		return nil, err
+	}
+	return &r.Completion, nil
+}
+
+// Ping asks the server whether it is there. Since 2026-07-28 no request does nothing but that: the server is asked to
+// describe itself.
+//
+// Spec: basic/utilities/ping (2025-11-25); server/discover (2026-07-28).
+func (c *Client) Ping(ctx context.Context) error {
+	conn, err := c.live(ctx)
+	if err != nil {
+		return err
+	}
+	method := wire.MethodPing
+	if _, ok := conn.revision.Method(method); !ok {
+		method = wire.MethodDiscover
+	}
+	o := *callOptionsFrom(ctx)
+	o.NoCache = true
+	_, err = c.do(WithCallOptions(ctx, o), &ask{method: method})
+	return err
+}
+
+// decode reads a result that has to have one member.
+func (c *Client) decode(method string, raw RawResult, member string, v any, meta *Meta) error {
+	if _, ok := jsonscan.Get(raw, member); !ok {
+		return c.invalid(method, fmt.Errorf("it has no %s", member))
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return c.invalid(method, err)
+	}
+	if value, ok := jsonscan.Get(raw, "_meta"); ok {
+		var err error
+		if *meta, err = decodeMeta(value); err != nil {
+			return c.invalid(method, fmt.Errorf("_meta: %w", err))
+		}
+	}
+	return nil
+}

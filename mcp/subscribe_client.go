@@ -1,0 +1,231 @@
+package mcp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+const (
+	// maxRelistens is how many times a subscription is renewed in vain, one after the other, before it is given up.
+	maxRelistens = 5
+	// relistenPause is how long the first pause between them is; each is twice the one before, and a little at random so
+	// that the clients of a server that restarts do not come all at once.
+	relistenPause = time.Second
+	// forever is longer than any process lives.
+	forever = 100 * 365 * 24 * time.Hour
+)
+
+// An EventKind says what an [Event] is.
+type EventKind uint8
+
+// Kinds of events.
+const (
+	// EventListening: the server has agreed; Filter is what it will tell of, which may be less than was asked for.
+	EventListening EventKind = iota + 1
+	// EventResync: the subscription was interrupted and is back. Changes meanwhile were missed: what matters is to be
+	// fetched again. Filter is what the server will tell of from now on.
+	EventResync
+	EventToolsChanged     // the list of tools is another one
+	EventPromptsChanged   // the list of prompts is another one
+	EventResourcesChanged // the list of resources, or of templates, is another one
+	EventResourceUpdated  // the resource URI has other contents
+)
+
+// String names the kind in lower case.
+func (k EventKind) String() string {
+	return [...]string{"unknown", "listening", "resync", "tools changed", "prompts changed", "resources changed", "resource updated"}[min(k, EventResourceUpdated)]
+}
+
+// An Event is a change at the server, or of the subscription itself.
+type Event struct {
+	Kind   EventKind
+	URI    string  // of EventResourceUpdated
+	Filter *Filter // of EventListening and EventResync
+}
+
+// Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost it subscribes again, and then
+// there is an [EventResync]. The error ends the loop; it is the last one: that the server refuses, or that subscribing
+// failed five times in a row. When ctx ends the loop ends without an error.
+//
+// A caller that is slow misses no kind of change, only that it came several times. Fresh answers that the client keeps are
+// dropped when they change.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28).
+func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		l := &listening{client: c, filter: f, wake: make(chan struct{}, 1)}
+		var err error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			err = l.run(ctx)
+		}()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		for over := false; !over; {
+			select {
+			case <-l.wake:
+			case <-done:
+				over = true
+			}
+			if !l.deliver(yield) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// A listening is one loop over changes.
+type listening struct {
+	client *Client
+	filter Filter
+	wake   chan struct{} // holds a token while there are events
+
+	mu     sync.Mutex
+	events []Event            // that wait for the loop
+	noted  map[eventName]bool // those of them that need not be noted twice
+	heard  bool               // it was acknowledged before
+	acked  bool               // the one that is open is
+}
+
+type eventName struct {
+	kind EventKind
+	uri  string
+}
+
+// deliver gives what waits to the loop.
+func (l *listening) deliver(yield func(Event, error) bool) bool {
+	l.mu.Lock()
+	events := l.events
+	l.events, l.noted = nil, nil
+	l.mu.Unlock()
+	for _, e := range events {
+		if !yield(e, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// run subscribes, again and again.
+func (l *listening) run(ctx context.Context) error {
+	for failures := 0; ; failures++ {
+		err := l.once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if asError(err) != nil || errors.Is(err, ErrInvalidResult) || l.client.ctx.Err() != nil {
+			return err
+		}
+		if l.wasAcknowledged() {
+			failures = 0
+		}
+		if failures == maxRelistens {
+			return err
+		}
+		pause := relistenPause << failures
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// wasAcknowledged reports whether the subscription that has ended had begun.
+func (l *listening) wasAcknowledged() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	acked := l.acked
+	l.acked = false
+	return acked
+}
+
+// once subscribes and waits for the end of it.
+func (l *listening) once(ctx context.Context) error {
+	members, err := appendParams(nil, map[string]any{"notifications": l.filter})
+	if err != nil {
+		return err
+	}
+	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, endless: true, notify: l.take})
+	return err // nil is a server that ends it in good order, as one does that restarts
+}
+
+// take notes a notification, if it was asked for. What is noted already is not noted again, so a slow loop costs no memory.
+func (l *listening) take(method string, params stdjson.RawMessage) {
+	switch {
+	case method == wire.NotificationSubscriptionsAcknowledged:
+		l.acknowledged(params)
+	case method == wire.NotificationToolsListChanged && l.filter.ToolsListChanged:
+		l.client.cache.forget(wire.MethodToolsList)
+		l.note(Event{Kind: EventToolsChanged})
+	case method == wire.NotificationPromptsListChanged && l.filter.PromptsListChanged:
+		l.client.cache.forget(wire.MethodPromptsList)
+		l.note(Event{Kind: EventPromptsChanged})
+	case method == wire.NotificationResourcesListChanged && l.filter.ResourcesListChanged:
+		l.client.cache.forget(wire.MethodResourcesList, wire.MethodResourcesTemplatesList)
+		l.note(Event{Kind: EventResourcesChanged})
+	case method == wire.NotificationResourcesUpdated && len(l.filter.ResourceSubscriptions) > 0:
+		raw, _ := jsonscan.Get(params, "uri")
+		uri, err := unquoteAtMost(raw, maxURI)
+		if err != nil {
+			return
+		}
+		l.client.cache.forget(wire.MethodResourcesRead)
+		l.note(Event{Kind: EventResourceUpdated, URI: uri})
+	}
+}
+
+func (l *listening) acknowledged(params stdjson.RawMessage) {
+	raw, _ := jsonscan.Get(params, "notifications")
+	var f Filter
+	if json.Unmarshal(raw, &f) != nil {
+		f = Filter{}
+	}
+	l.mu.Lock()
+	e := Event{Kind: EventListening, Filter: &f}
+	if l.heard {
+		e.Kind = EventResync
+		l.client.cache.clear()
+	}
+	l.heard, l.acked = true, true
+	l.mu.Unlock()
+	l.note(e)
+}
+
+func (l *listening) note(e Event) {
+	name := eventName{e.Kind, e.URI}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.noted[name] || len(l.events) > maxSubscribedURIs+8 {
+		return
+	}
+	if l.noted == nil {
+		l.noted = map[eventName]bool{}
+	}
+	l.noted[name] = true
+	l.events = append(l.events, e)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

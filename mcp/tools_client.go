@@ -1,0 +1,366 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Tools gives the tools of the server, page after page as they are needed. An error is the last thing given. Tools whose
+// definition is broken or too large are left out, with a warning in the log.
+//
+// Spec: server/tools, Listing Tools.
+func (c *Client) Tools(ctx context.Context) iter.Seq2[*Tool, error] {
+	return func(yield func(*Tool, error) bool) {
+		for t, err := range items(ctx, c, toolList) {
+			if err == nil {
+				if err := c.note(t); err != nil {
+					c.opts.Logger.WarnContext(ctx, "mcp: tool left out", "tool", shorten(t.Name), "reason", err)
+					continue
+				}
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
+}
+
+var toolList = list[Tool]{wire.MethodToolsList, "tools", func(t *Tool) error {
+	if t.Name == "" {
+		return errors.New("it has no name")
+	}
+	return checkSchemas(t)
+}}
+
+// A toolIndex is what the client knows of the tools that it has listed.
+type toolIndex struct {
+	mu    sync.Mutex
+	tools map[string]*knownTool
+}
+
+// A knownTool is a tool as it was listed last.
+type knownTool struct {
+	mirror []MirroredParam
+	raw    stdjson.RawMessage // output schema, nil for none
+	output func() (*schema.Schema, error)
+}
+
+func (c *Client) knownTool(name string) *knownTool {
+	c.known.mu.Lock()
+	defer c.known.mu.Unlock()
+	return c.known.tools[name]
+}
+
+// note keeps what calls of the tool need to know. The error says why the tool cannot be called.
+//
+// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
+func (c *Client) note(t *Tool) error {
+	k := &knownTool{raw: t.OutputSchema}
+	if old := c.knownTool(t.Name); old != nil && bytes.Equal(old.raw, t.OutputSchema) {
+		k.output = old.output // what is compiled stays so
+	} else {
+		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(t.OutputSchema) })
+	}
+	if _, mirrors := c.transport.(MirrorTransport); mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
+		compiled, err := schema.Compile(t.InputSchema)
+		if err != nil {
+			return err
+		}
+		headers, err := compiled.Headers()
+		if err != nil {
+			return err
+		}
+		for _, h := range headers {
+			k.mirror = append(k.mirror, MirroredParam{Header: h.Name, Path: h.Path, Type: h.Type})
+		}
+	}
+	c.known.mu.Lock()
+	defer c.known.mu.Unlock()
+	if len(c.known.tools) >= maxListed {
+		clear(c.known.tools)
+	}
+	put(&c.known.tools, t.Name, k)
+	return nil
+}
+
+// checkSchemas holds the schemas of a tool to what a client takes.
+func checkSchemas(t *Tool) error {
+	if jsonscan.Kind(t.InputSchema) != '{' {
+		return errors.New("its inputSchema is no object")
+	}
+	for _, raw := range []stdjson.RawMessage{t.InputSchema, t.OutputSchema} {
+		if len(raw) > schema.MaxBytes {
+			return fmt.Errorf("a schema has %d bytes, at most %d are taken", len(raw), schema.MaxBytes)
+		}
+		nodes := 0
+		if err := countSchema(raw, &nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countSchema counts the objects of a schema and the elements of its arrays.
+func countSchema(raw []byte, nodes *int) error {
+	switch jsonscan.Kind(raw) {
+	case '{':
+		if *nodes++; *nodes > schema.MaxNodes {
+			return fmt.Errorf("a schema has more than %d parts", schema.MaxNodes)
+		}
+		for _, value := range jsonscan.Members(raw) {
+			if err := countSchema(value, nodes); err != nil {
+				return err
+			}
+		}
+	case '[':
+		n := 0
+		for value := range jsonscan.Elements(raw) {
+			if n++; n > schema.MaxEnum {
+				return fmt.Errorf("a list in a schema has more than %d values", schema.MaxEnum)
+			}
+			if err := countSchema(value, nodes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CallTool calls a tool. args encodes to a JSON object, or is nil for none. That the tool failed is a result, with
+// IsError set; see [Call] for the other way. A structured result is checked against the output schema, if the tool was
+// listed before; one that does not fit is an [ErrInvalidResult].
+//
+// Spec: server/tools, Calling Tools.
+func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
+	members := append([]byte(`,"name":`), jsonscan.AppendQuote(nil, name)...)
+	members, err := appendArguments(append(members, `,"arguments":`...), args)
+	if err != nil {
+		return nil, err
+	}
+	known := c.knownTool(name)
+	raw, err := c.callTool(ctx, known, members)
+	if e := asError(err); e != nil && e.Code == CodeHeaderMismatch && e.Remote() {
+		if known, err2 := c.refresh(ctx, name); err2 == nil {
+			raw, err = c.callTool(ctx, known, members)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	res, err := decodeToolResult(raw)
+	if err == nil {
+		err = c.checkOutput(c.knownTool(name), res)
+	}
+	if err != nil {
+		return nil, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: %w", name, err))
+	}
+	return res, nil
+}
+
+func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte) (RawResult, error) {
+	k := &ask{method: wire.MethodToolsCall, members: members}
+	if known != nil {
+		k.mirror = known.mirror
+	}
+	return c.do(ctx, k)
+}
+
+// refresh lists the tools again, because the server has other headers in mind for one of them. The call has not run.
+//
+// Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
+func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
+	if _, mirrors := c.transport.(MirrorTransport); !mirrors {
+		return nil, errors.New("the transport has no headers")
+	}
+	o := *callOptionsFrom(ctx)
+	o.NoCache = true
+	for _, err := range c.Tools(WithCallOptions(ctx, o)) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.knownTool(name), nil
+}
+
+// appendArguments appends the JSON object of a tool's arguments.
+func appendArguments(dst []byte, args any) ([]byte, error) {
+	switch args := args.(type) {
+	case nil:
+		return append(dst, `{}`...), nil
+	case stdjson.RawMessage:
+		if err := jsonscan.Valid(args, jsonscan.Limits{}); err != nil || jsonscan.Kind(args) != '{' {
+			return nil, fmt.Errorf("mcp: the arguments are no JSON object: %.64q", []byte(args))
+		}
+		return append(dst, args...), nil
+	}
+	raw, err := json.Marshal(args, deterministic)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: encode arguments: %w", err)
+	}
+	switch jsonscan.Kind(raw) {
+	case '{':
+		return append(dst, raw...), nil
+	case 'n':
+		return append(dst, `{}`...), nil
+	}
+	return nil, fmt.Errorf("mcp: the arguments encode to %.64q, want an object", raw)
+}
+
+// decodeToolResult reads a result. Revisions and servers differ in what they leave out.
+func decodeToolResult(raw RawResult) (*ToolResult, error) {
+	r := &ToolResult{Content: []Content{}}
+	for key, value := range jsonscan.Members(raw) {
+		var err error
+		switch string(key) {
+		case "content":
+			r.Content, err = decodeContents(value)
+		case "structuredContent":
+			r.StructuredContent = stdjson.RawMessage(value)
+		case "isError":
+			err = json.Unmarshal(value, &r.IsError)
+		case "_meta":
+			r.Meta, err = decodeMeta(value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return r, nil
+}
+
+// decodeMeta reads the `_meta` of a result, without what the server says of itself: that is the client's to tell.
+func decodeMeta(raw []byte) (Meta, error) {
+	if jsonscan.Kind(raw) != '{' {
+		return nil, errors.New("want an object")
+	}
+	var meta Meta
+	for key, value := range jsonscan.Members(raw) {
+		if string(key) == wire.MetaServerInfo {
+			continue
+		}
+		var v any
+		if err := json.Unmarshal(value, &v); err != nil {
+			return nil, err
+		}
+		if meta == nil {
+			meta = Meta{}
+		}
+		meta[string(key)] = v
+	}
+	return meta, nil
+}
+
+func decodeContents(raw []byte) ([]Content, error) {
+	if jsonscan.Kind(raw) != '[' {
+		return nil, errors.New("want an array")
+	}
+	list := make([]Content, 0, 1)
+	for value := range jsonscan.Elements(raw) {
+		piece, err := decodeContent(value)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, piece)
+	}
+	return list, nil
+}
+
+// checkOutput holds a structured result to the schema that the tool was listed with.
+//
+// Spec: server/tools, Output Schema.
+func (c *Client) checkOutput(known *knownTool, r *ToolResult) error {
+	if known == nil || known.raw == nil || r.IsError {
+		return nil
+	}
+	compiled, err := known.output()
+	if err != nil {
+		c.opts.Logger.Debug("mcp: output schema cannot be used", "error", err)
+		return nil
+	}
+	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	if !ok {
+		return errors.New("it has an output schema, and the result no structured content")
+	}
+	if err := compiled.Validate(raw); err != nil {
+		return fmt.Errorf("the structured content does not fit the output schema: %w", err)
+	}
+	return nil
+}
+
+// A ToolError says that a tool has failed: Result, whose content is for the model to read.
+type ToolError struct {
+	Tool   string
+	Result *ToolResult
+}
+
+// Error gives the text of the result.
+func (e *ToolError) Error() string {
+	if text := e.Result.Text(); text != "" {
+		return fmt.Sprintf("tool %q failed: %s", e.Tool, text)
+	}
+	return fmt.Sprintf("tool %q failed", e.Tool)
+}
+
+// Text gives the text of the result; other content is left out.
+func (r *ToolResult) Text() string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if text, ok := c.(*TextContent); ok {
+			if b.Len() > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(text.Text)
+		}
+	}
+	return b.String()
+}
+
+// Call calls a tool, as [Client.CallTool] does, and decodes what it gives: *[ToolResult] as it is, []Content, a string
+// from the text, and everything else from the structured content, or from the text if there is none. A tool that failed
+// is a [*ToolError].
+func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
+	var out Out
+	r, err := c.CallTool(ctx, tool, args)
+	if err != nil {
+		return out, err
+	}
+	if r.IsError {
+		return out, &ToolError{Tool: tool, Result: r}
+	}
+	switch p := any(&out).(type) {
+	case **ToolResult:
+		*p = r
+		return out, nil
+	case *[]Content:
+		*p = r.Content
+		return out, nil
+	case *string:
+		if r.StructuredContent == nil || json.Unmarshal(r.StructuredContent.(stdjson.RawMessage), p) != nil {
+			*p = r.Text()
+		}
+		return out, nil
+	}
+	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	if !ok {
+		raw = stdjson.RawMessage(r.Text())
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: the result does not decode into %T: %w", tool, out, err))
+	}
+	return out, nil
+}
+
+// shorten cuts a stranger's text for a log.
+func shorten(text string) string { return text[:min(len(text), 128)] }

@@ -1,0 +1,219 @@
+package mcphttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A cutter lets so many bytes of one direction pass on all connections together, cuts the one that is next, and then
+// nothing more.
+type cutter struct {
+	reads bool // from the server; else to it
+	mu    sync.Mutex
+	left  int
+	cut   bool
+}
+
+type cutConn struct {
+	net.Conn
+	*cutter
+}
+
+func (c *cutter) take(n int) (passes int, cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut || n <= c.left {
+		c.left -= n
+		return n, false
+	}
+	c.cut = true
+	return c.left, true
+}
+
+func (c cutConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.reads {
+		return n, err
+	}
+	passes, cut := c.take(n)
+	if cut {
+		c.Conn.Close()
+		return passes, io.EOF
+	}
+	return n, err
+}
+
+func (c cutConn) Write(p []byte) (int, error) {
+	if c.reads {
+		return c.Conn.Write(p)
+	}
+	passes, cut := c.take(len(p))
+	n, err := c.Conn.Write(p[:passes])
+	if cut {
+		c.Conn.Close()
+		return n, io.ErrClosedPipe
+	}
+	return n, err
+}
+
+// A countingCore counts the calls of each tool.
+type countingCore struct {
+	*testCore
+	mu   sync.Mutex
+	runs map[string]int
+}
+
+func (c *countingCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	var p struct{ Name string }
+	_ = json.Unmarshal(req.Params, &p)
+	c.mu.Lock()
+	c.runs[p.Name]++
+	c.mu.Unlock()
+	return c.testCore.ServeMCP(ctx, req)
+}
+
+// A cutTest is one exchange that is cut somewhere, or nowhere.
+type cutTest struct {
+	*testing.T
+	tr    *mcphttp.Transport
+	core  *countingCore
+	whole bool
+}
+
+// failed checks the error of a call of a tool, if it is one. None may have run twice, and none that is said not to have
+// run may have run at all.
+func (t *cutTest) failed(err error, tool string) bool {
+	t.core.mu.Lock()
+	ran := t.core.runs[tool]
+	t.core.mu.Unlock()
+	if tool != "" && ran > 1 {
+		t.Errorf("%s ran %d times", tool, ran)
+	}
+	if err == nil {
+		return false
+	}
+	if t.whole || !mayHaveRun(t, err) && tool != "" && ran > 0 {
+		t.Errorf("got %v after %d runs", err, ran)
+	}
+	return true
+}
+
+// An exchange shape is what a client does, and what it has to get when nothing is cut: it fails the test itself when it
+// gets something else than the answers or typed errors.
+var cutShapes = map[string]func(t *cutTest){
+	"modern JSON": func(t *cutTest) { t.modern("echo") },
+	"modern SSE":  func(t *cutTest) { t.modern("notify") },
+	"modern 400":  func(t *cutTest) { t.modern("missing") },
+	march2025:     func(t *cutTest) { t.session(march2025) },
+	november2025:  func(t *cutTest) { t.session(november2025) },
+	november2024:  func(t *cutTest) { t.session(november2024) },
+}
+
+func (t *cutTest) modern(tool string) {
+	req := modernRequest(t, "tools/call", `"name":"`+tool+`","arguments":{"message":"echo"}`)
+	res, err := t.tr.RoundTrip(t.Context(), req)
+	remote := (*mcp.Error)(nil)
+	switch {
+	case err == nil:
+		if !strings.Contains(string(res.(mcp.RawResult)), `"text":"`+tool+`"`) {
+			t.Errorf("got %s", res)
+		}
+	case errors.As(err, &remote):
+		if tool != "missing" || remote.Code != mcp.CodeMissingCapability {
+			t.Errorf("got %v", err)
+		}
+	default:
+		if status := (*mcphttp.StatusError)(nil); tool == "missing" && errors.As(err, &status) && status.StatusCode == 400 {
+			return // cut after the status, which says enough
+		}
+		t.failed(err, tool)
+	}
+}
+
+func (t *cutTest) session(version string) {
+	link, err := t.tr.OpenSession(t.Context(), func(*jsonrpc.Message) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &linkClient{SessionLink: link, t: t}
+	m, err := c.try(t.Context(), "initialize", `{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
+	if t.failed(err, "") || m.Error != nil {
+		return
+	}
+	if t.failed(c.Send(t.Context(), jsonrpc.NewNotification("notifications/initialized", nil)), "") {
+		return
+	}
+	if _, err := c.try(t.Context(), "logging/setLevel", `{"level":"debug"}`); t.failed(err, "") {
+		return
+	}
+	for _, tool := range []string{"notify", "echo"} {
+		m, err := c.try(t.Context(), "tools/call", `{"name":"`+tool+`","arguments":{"message":"echo"}}`)
+		if !t.failed(err, tool) && !strings.Contains(string(m.Result), `"text":"`+tool+`"`) {
+			t.Errorf("got %s", jsonrpc.Append(nil, m))
+		}
+	}
+	c.Close()
+}
+
+// TestFault_CutAtEveryByte cuts every shape of exchange at every byte, in both directions. The caller has the answer then,
+// or an error that says whether the request may have run, and nothing hangs: the bubble would tell.
+func TestFault_CutAtEveryByte(t *testing.T) {
+	for name, shape := range cutShapes {
+		for _, reads := range []bool{true, false} {
+			direction := map[bool]string{true: "from the server", false: "to the server"}[reads]
+			t.Run(name+" "+direction, func(t *testing.T) {
+				const more = 1 << 20
+				all := more - cutOnce(t, name, shape, &cutter{reads: reads, left: more}, true)
+				step := 1
+				if testing.Short() {
+					step = 17
+				}
+				for n := 0; n < all; n += step {
+					cutOnce(t, name, shape, &cutter{reads: reads, left: n}, false)
+					if t.Failed() {
+						t.Fatalf("cut after %d of %d bytes", n, all)
+					}
+				}
+			})
+		}
+	}
+}
+
+// cutOnce gives how many bytes were left.
+func cutOnce(t *testing.T, name string, shape func(t *cutTest), c *cutter, whole bool) (left int) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &countingCore{testCore: newTestCore(), runs: map[string]int{}}
+		f := start(t, core, nil)
+		network := f.client.Transport.(*http.Transport)
+		network.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			conn, err := f.listener.dial()
+			return cutConn{conn, c}, err
+		}
+		client := f.client
+		if name == november2024 {
+			client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+					return refusing{nil, http.MethodPost, 405}.RoundTrip(r)
+				}
+				return network.RoundTrip(r)
+			})}
+		}
+		shape(&cutTest{T: t, tr: f.transport(&mcphttp.TransportOptions{Client: client}), core: core, whole: whole})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		left = c.left
+	})
+	return left
+}

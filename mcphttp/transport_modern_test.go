@@ -1,0 +1,521 @@
+package mcphttp_test
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// serveMemory is a server written by hand, on a network in memory so that virtual time can pass, and a transport to it.
+func serveMemory(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+	t.Helper()
+	return serveMemoryAt(t, "/mcp", handler, opts)
+}
+
+func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+	t.Helper()
+	listener := newMemListener()
+	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+	var o mcphttp.TransportOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.Logger = quiet
+	network := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return listener.dial() }}
+	o.Client = &http.Client{Transport: network}
+	transport := mcphttp.NewTransport("http://localhost:8765"+path, &o)
+	t.Cleanup(func() {
+		transport.Close()
+		network.CloseIdleConnections()
+		server.Close()
+		<-done
+	})
+	return transport
+}
+
+// result is a canned answer to a posted request.
+func result(r *http.Request) string {
+	return `{"jsonrpc":"2.0","id":` + idOf(r) + `,"result":{"resultType":"complete"}}`
+}
+
+func writeJSON(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+func writeEvents(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		_, _ = io.WriteString(w, e+"\n\n")
+		w.(http.Flusher).Flush()
+	}
+}
+
+func call(t *testing.T, tr *mcphttp.Transport) (string, error) {
+	t.Helper()
+	res, err := tr.RoundTrip(t.Context(), modernRequest(t, "tools/call", `"name":"x"`))
+	if err != nil {
+		return "", err
+	}
+	return string(res.(mcp.RawResult)), nil
+}
+
+func TestHDR_MirroredHeaders(t *testing.T) {
+	var got http.Header
+	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		writeJSON(w, 200, result(r))
+	}, &mcphttp.TransportOptions{Header: http.Header{"x-tenant": {"a", "b"}}})
+	mirror := []mcp.MirroredParam{
+		{Header: "Region", Path: []string{"region"}, Type: "string"},
+		{Header: "tenantId", Path: []string{"nested", "n"}, Type: "integer"},
+		{Header: "Dry-Run", Path: []string{"dry"}, Type: "boolean"},
+	}
+	for _, test := range []struct {
+		name, method, members string
+		want                  map[string]string // "-" for none
+	}{
+		{"HDR01 HDR03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern, "Mcp-Method": "tools/list", "Mcp-Name": "-",
+			"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
+		{"HDR04 a tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
+		{"HDR04 a prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
+		{"HDR04 a resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
+		{"HDR05 a task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR06", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
+		{"no name", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
+		{"HDR12 HDR22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
+			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
+		{"HDR22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
+			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
+		{"HDR23", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`, map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
+		{"HDR24", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
+			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64("=?base64?eA==?=") + "?="}},
+		{"HDR25", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`, map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
+		{"HDR26", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
+			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
+		{"HDR36", "tools/call", `"name":"x","arguments":{"region":""}`, map[string]string{"Mcp-Param-Region": ""}},
+		{"HDR17 the largest", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`, map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
+		{"not of a call", "prompts/get", `"name":"x","arguments":{"region":"eu"}`, map[string]string{"Mcp-Param-Region": "-"}},
+	} {
+		req := modernRequest(t, test.method, test.members)
+		req.Mirror = mirror
+		if _, err := tr.RoundTrip(t.Context(), req); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		for name, want := range test.want {
+			if values := got.Values(name); want == "-" && values != nil || want != "-" && (len(values) == 0 || values[0] != want) {
+				t.Errorf("%s: %s is %q, want %q", test.name, name, values, want)
+			}
+		}
+	}
+}
+
+func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
+	tr := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }, nil)
+	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
+		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
+		req.Mirror = []mcp.MirroredParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
+		if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) || !strings.Contains(err.Error(), "Mcp-Param-N") {
+			t.Errorf("%s: got %v", argument, err)
+		}
+	}
+	req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":1}`)
+	req.Mirror = []mcp.MirroredParam{{Header: "N:\r\nX", Path: []string{"n"}, Type: "integer"}}
+	if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := tr.RoundTrip(t.Context(), &mcp.Request{Method: "tools/list", Params: json.RawMessage(`{}`)}); mayHaveRun(t, err) {
+		t.Errorf("without an envelope: got %v", err)
+	}
+}
+
+// Our own server checks what our own client mirrors.
+func TestHDR08_MirroredHeadersAreTakenByTheServer(t *testing.T) {
+	tr := start(t, newTestCore(), nil).transport(nil)
+	for _, region := range []string{`"eu"`, `" é\u0000 "`, `"=?base64?eA==?="`, `""`, `null`} {
+		req := modernRequest(t, "tools/call", `"name":"mirror","arguments":{"region":`+region+`,"nested":{"count":4.2e1},"dryRun":true}`)
+		req.Mirror = newTestCore().MirroredParams(t.Context(), nil, "mirror")
+		if _, err := tr.RoundTrip(t.Context(), req); err != nil {
+			t.Errorf("%s: %v", region, err)
+		}
+	}
+}
+
+func TestTransport_UnusableOptions(t *testing.T) {
+	good := "http://localhost/mcp"
+	for _, test := range []struct {
+		url  string
+		opts *mcphttp.TransportOptions
+	}{
+		{"", nil}, {"localhost:8080", nil}, {"ftp://localhost", nil}, {"http://", nil}, {"http://user:secret@%zz/", nil},
+		{good, &mcphttp.TransportOptions{Header: http.Header{"Mcp-Session-Id": {"x"}}}},
+		{good, &mcphttp.TransportOptions{Header: http.Header{"accept": {"x"}}}},
+		{good, &mcphttp.TransportOptions{Header: http.Header{"Mcp-Param-X": {"x"}}}},
+		{good, &mcphttp.TransportOptions{Header: http.Header{"X:Y": {"x"}}}},
+		{good, &mcphttp.TransportOptions{Header: http.Header{"X": {"x", "x\r\nY: z"}}}},
+		{good, &mcphttp.TransportOptions{MaxResponse: -1}},
+		{good, &mcphttp.TransportOptions{MaxEvent: -1}},
+	} {
+		tr := mcphttp.NewTransport(test.url, test.opts)
+		if _, err := call(t, tr); mayHaveRun(t, err) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q %+v: got %v", test.url, test.opts, err)
+		}
+		if _, err := tr.OpenSession(t.Context(), nil); mayHaveRun(t, err) {
+			t.Errorf("%q %+v: got %v", test.url, test.opts, err)
+		}
+		tr.Close()
+	}
+}
+
+func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
+	reached := false
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer other.Close()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, to := range []string{other.URL, "/elsewhere"} {
+			tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				reached = reached || r.URL.Path == "/elsewhere"
+				http.Redirect(w, r, to, status)
+			}, nil)
+			_, err := call(t, tr)
+			var refused *mcphttp.StatusError
+			if !errors.As(err, &refused) || refused.HTTPStatus() != status || mayHaveRun(t, err) || refused.Header.Get("Location") != to {
+				t.Errorf("%d to %s: got %v", status, to, err)
+			}
+		}
+	}
+	if reached {
+		t.Error("the redirect was followed")
+	}
+}
+
+func TestTransport_StatusSaysWhetherItMayHaveRun(t *testing.T) {
+	for status, may := range map[int]bool{
+		400: false, 401: false, 403: false, 404: false, 405: false, 406: false, 413: false, 415: false, 421: false, 429: false, 431: false,
+		409: true, 418: true, 500: true, 502: true, 503: true, 504: true, -503: false, 202: true, 204: true,
+	} {
+		tr := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
+			w.Header().Set("X-Other", "x")
+			if status == -503 {
+				w.Header().Set("Retry-After", "1")
+			}
+			w.WriteHeader(max(status, -status))
+			_, _ = io.WriteString(w, "<html>\x1b[31m</html>")
+		}, nil)
+		_, err := call(t, tr)
+		var refused *mcphttp.StatusError
+		if !errors.As(err, &refused) || refused.StatusCode != max(status, -status) || mayHaveRun(t, err) != may {
+			t.Fatalf("%d: got %v, want %v", status, err, may)
+		}
+		if strings.ContainsRune(err.Error(), '\x1b') || status >= 400 && !strings.Contains(err.Error(), "html") {
+			t.Errorf("%d: got %q", status, err)
+		}
+		if refused.Header.Get("Www-Authenticate") == "" || refused.Header.Get("X-Other") != "" {
+			t.Errorf("%d: got %v", status, refused.Header)
+		}
+	}
+}
+
+func TestTransport_ResponsesThatAreNoAnswer(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":         `hello`,
+		"not a message":   `{"ok":true}`,
+		"a notification":  `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`,
+		"a request":       `{"jsonrpc":"2.0","id":ID,"method":"ping"}`,
+		"a batch":         `[{"jsonrpc":"2.0","id":ID,"result":{}}]`,
+		"another id":      `{"jsonrpc":"2.0","id":1234567,"result":{}}`,
+		"the id a string": `{"jsonrpc":"2.0","id":"ID","result":{}}`,
+		"another's error": `{"jsonrpc":"2.0","id":1234567,"error":{"code":1,"message":"no"}}`,
+		"duplicate keys":  `{"jsonrpc":"2.0","id":ID,"result":{"a":1,"a":2}}`,
+		"no object":       `{"jsonrpc":"2.0","id":ID,"result":[]}`,
+		"nothing":         ``,
+	} {
+		fill := func(r *http.Request) string { return strings.ReplaceAll(body, "ID", idOf(r)) }
+		for kind, handler := range map[string]http.HandlerFunc{
+			"JSON":  func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, fill(r)) },
+			"SSE":   func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: "+fill(r)) },
+			"other": func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, fill(r)) },
+			"encoding": func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Encoding", "br")
+				writeJSON(w, 200, result(r))
+			},
+		} {
+			got, err := call(t, serve(t, handler, nil))
+			if err == nil || !mayHaveRun(t, err) {
+				t.Errorf("%s as %s: got %s, %v", name, kind, got, err)
+			}
+			if kind == "other" {
+				if status := (*mcphttp.StatusError)(nil); !errors.As(err, &status) || status.StatusCode != 200 {
+					t.Errorf("%s as %s: got %v, want the status", name, kind, err)
+				}
+			}
+			if remote := (*mcp.Error)(nil); errors.As(err, &remote) {
+				t.Errorf("%s as %s: got %v, which is not the server's error", name, kind, err)
+			}
+		}
+	}
+}
+
+func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
+	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w,
+			": comment", "event: other\ndata: {}", "id: 1\ndata:", "data: nonsense",
+			`data: {"jsonrpc":"2.0","id":999,"result":{}}`,
+			`data: {"jsonrpc":"2.0","id":999,"error":{"code":1,"message":"no"}}`,
+			`data: {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}`,
+			`data: {"jsonrpc":"2.0","method":"notifications/a"}`,
+			`data: {"jsonrpc":"2.0","method":"notifications/b","params":[]}`,
+			`data: {"jsonrpc":"2.0",`+"\n"+`data: "method":"notifications/c","params":{"x":1}}`,
+			"data: "+result(r))
+	}, nil)
+	var got notes
+	req := modernRequest(t, "tools/call", `"name":"x"`)
+	req.Notify = got.take
+	// An unreadable message may have been the answer: then no other comes.
+	if _, err := tr.RoundTrip(t.Context(), req); err == nil || !mayHaveRun(t, err) {
+		t.Errorf("got %v", err)
+	}
+	tr = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w,
+			": comment", "event: other\ndata: {}", "id: 1\ndata:",
+			`data: {"jsonrpc":"2.0","id":999,"result":{}}`,
+			`data: {"jsonrpc":"2.0","id":999,"result":{"a":1,"a":2}}`,
+			`data: {"jsonrpc":"2.0","id":999,"error":{"code":1,"message":"no"}}`,
+			`data: {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}`,
+			`data: {"jsonrpc":"2.0","method":"notifications/a"}`,
+			`data: {"jsonrpc":"2.0","method":"notifications/b","params":[]}`,
+			`data: {"jsonrpc":"2.0",`+"\n"+`data: "method":"notifications/c","params":{"x":1}}`,
+			"data: "+result(r))
+	}, nil)
+	if _, err := tr.RoundTrip(t.Context(), req); err != nil {
+		t.Errorf("got %v", err)
+	}
+	if want := "[notifications/a {} notifications/c {\"x\":1}]"; fmt.Sprint(got.all) != want {
+		t.Errorf("got %v, want %s", got.all, want)
+	}
+}
+
+func TestMHTTP23_ErrorWithoutIDIsTheAnswer(t *testing.T) {
+	const body = `{"jsonrpc":"2.0","error":{"code":-32020,"message":"no"}}`
+	for name, handler := range map[string]http.HandlerFunc{
+		"JSON":    func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, body) },
+		"400":     func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 400, body) },
+		"as text": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, 500) },
+		"null": func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, 400, strings.Replace(body, `,`, `,"id":null,`, 1))
+		},
+		"SSE":      func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: "+body) },
+		"with 413": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 413, body) },
+		"echoed id": func(w http.ResponseWriter, r *http.Request) {
+			writeJSON(w, 404, strings.Replace(body, `,`, `,"id":`+idOf(r)+`,`, 1))
+		},
+	} {
+		_, err := call(t, serve(t, handler, nil))
+		var remote *mcp.Error
+		if !errors.As(err, &remote) || !remote.Remote() || remote.Code != mcp.CodeHeaderMismatch {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestR7_2_BodiesAndEventsAreBounded(t *testing.T) {
+	const limit = 10_000
+	padded := func(r *http.Request, size int) string {
+		body := result(r)
+		return body + strings.Repeat(" ", size-len(body))
+	}
+	zip := func(w http.ResponseWriter, body string) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Content-Type", "application/json")
+		z := gzip.NewWriter(w)
+		_, _ = io.WriteString(z, body)
+		z.Close()
+	}
+	for name, handler := range map[string]func(w http.ResponseWriter, r *http.Request, size int){
+		"with a length": func(w http.ResponseWriter, r *http.Request, size int) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			writeJSON(w, 200, padded(r, size))
+		},
+		"in chunks": func(w http.ResponseWriter, r *http.Request, size int) {
+			body := padded(r, size)
+			writeJSON(w, 200, body[:100])
+			w.(http.Flusher).Flush()
+			_, _ = io.WriteString(w, body[100:])
+		},
+		"compressed": func(w http.ResponseWriter, r *http.Request, size int) { zip(w, padded(r, size)) },
+		"an event":   func(w http.ResponseWriter, r *http.Request, size int) { writeEvents(w, "data:"+padded(r, size)) },
+	} {
+		for size, fits := range map[int]bool{limit: true, limit + 1: false} {
+			tr := serve(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) }, &mcphttp.TransportOptions{MaxResponse: limit, MaxEvent: limit})
+			_, err := call(t, tr)
+			if fits && err != nil || !fits && (!errors.Is(err, mcphttp.ErrTooLarge) || !mayHaveRun(t, err)) {
+				t.Errorf("%s, %d bytes: got %v", name, size, err)
+			}
+		}
+	}
+}
+
+// A bomb of 1 GiB, a line without end and a body without end stop at the limits that are set by default.
+func TestR7_2_Bombs(t *testing.T) {
+	chunk := []byte(strings.Repeat(" ", 64<<10))
+	endless := func(w io.Writer) {
+		for range 16 << 10 {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+	for name, handler := range map[string]http.HandlerFunc{
+		"gzip": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Type", "application/json")
+			z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+			endless(z)
+		},
+		"length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "999999999999")
+			w.(http.Flusher).Flush()
+		},
+		"JSON": func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, " "); endless(w) },
+		"line": func(w http.ResponseWriter, _ *http.Request) {
+			writeEvents(w, "data: {}")
+			_, _ = io.WriteString(w, "data:")
+			endless(w)
+		},
+	} {
+		before := heapInUse()
+		_, err := call(t, serve(t, handler, nil))
+		if name == "line" { // the event before it is no message, and ends it
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			continue
+		}
+		if !errors.Is(err, mcphttp.ErrTooLarge) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if grown := heapInUse() - before; grown > 64<<20 {
+			t.Errorf("%s: the heap has grown by %d", name, grown)
+		}
+	}
+}
+
+// The body that explains a failure may be long and slow: what counts is the status.
+func TestR7_2_DiagnosisIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, handler := range map[string]http.HandlerFunc{
+			"long": func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(500)
+				for r.Context().Err() == nil {
+					if _, err := io.WriteString(w, strings.Repeat("x", 1000)); err != nil {
+						return
+					}
+				}
+			},
+			"slow": func(w http.ResponseWriter, r *http.Request) {
+				_ = idOf(r)
+				w.WriteHeader(500)
+				_, _ = io.WriteString(w, "xx")
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			},
+		} {
+			tr := serveMemory(t, handler, nil)
+			began := time.Now()
+			_, err := call(t, tr)
+			var status *mcphttp.StatusError
+			if !errors.As(err, &status) || status.StatusCode != 500 || !strings.HasPrefix(status.Body, `"xx`) || len(status.Body) > 1100 {
+				t.Errorf("%s: got %v", name, err)
+			}
+			if d := time.Since(began); d > 5*time.Second {
+				t.Errorf("%s: it took %v", name, d)
+			}
+		}
+	})
+}
+
+func TestTransport_NoConnectionMeansNotSent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	for _, url := range []string{"http://" + l.Addr().String() + "?key=secret", "http://no.such.host.invalid/?key=secret"} {
+		tr := mcphttp.NewTransport(url, nil)
+		if _, err := call(t, tr); mayHaveRun(t, err) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v", url, err)
+		}
+		tr.Close()
+	}
+	server := httptest.NewTLSServer(nil)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	defer server.Close()
+	tr := mcphttp.NewTransport(server.URL, nil)
+	defer tr.Close()
+	if _, err := call(t, tr); mayHaveRun(t, err) {
+		t.Errorf("an unknown certificate: got %v", err)
+	}
+}
+
+func TestMHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
+	var ids []string
+	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		ids = append(ids, r.Method+idOf(r))
+		writeEvents(w, "id: 7\nretry: 100\ndata:", `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
+	}, nil)
+	for range 2 {
+		if _, err := call(t, tr); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if fmt.Sprint(ids) != "[POST1 POST2]" {
+		t.Errorf("got requests %v, want two POSTs", ids)
+	}
+}
+
+// Connections are used again, also after event streams, without the caller having to wait for their end.
+func TestTransport_ConnectionsAreUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), nil)
+		network := f.client.Transport.(*http.Transport)
+		dial, dialled := network.DialContext, 0
+		network.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialled++
+			return dial(ctx, network, address)
+		}
+		tr := f.transport(nil)
+		for range 5 {
+			for _, tool := range []string{"echo", "notify", "missing", "error", "late", "busy"} {
+				ctx, cancel := context.WithCancel(t.Context())
+				_, _ = tr.RoundTrip(ctx, modernRequest(t, "tools/call", `"name":"`+tool+`"`))
+				cancel()
+				synctest.Wait()
+			}
+		}
+		if dialled != 1 {
+			t.Errorf("30 calls took %d connections", dialled)
+		}
+	})
+}

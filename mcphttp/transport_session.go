@@ -1,0 +1,389 @@
+package mcphttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxSessionID bounds an id that goes out again with every request. Servers that put a signed token in it need about
+	// this much.
+	maxSessionID = 4 << 10
+	// noticeTime is how long a cancellation may take to be posted, and noticeGrace how long closing waits for those that
+	// are on their way.
+	noticeTime, noticeGrace = 5 * time.Second, 2 * time.Second
+	// maxNotices bounds the cancellations on their way: a server that takes so few of them acts on none.
+	maxNotices = 256
+	// deleteTime is how long the end of a session may take to be posted. A server that does not hear of it ends the
+	// session itself in time.
+	deleteTime = 4 * time.Second
+	// streamPatience is how long the end of the handshake waits for the server to take the stream on which it sends what
+	// belongs to no request. What is called after that may already send something there.
+	streamPatience = time.Second
+)
+
+// OpenSession gives the way to a new session with a server of an older revision. What carries it shows with the answer
+// to initialize: Streamable HTTP, or HTTP+SSE where a server takes no POST. Streams that break are taken up again where
+// the server supports it, at most 5 times without anything new.
+//
+// Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
+func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
+	l := &sessionLink{t: t, receive: receive, done: make(chan struct{}), notices: make(chan struct{}, maxNotices)}
+	l.life.begin(t.life.ctx)
+	l.telling.begin(t.life.ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case t.broken != nil:
+		return nil, &mcp.TransportError{Method: wire.MethodInitialize, Err: t.broken}
+	case !t.keep(l):
+		return nil, &mcp.TransportError{Method: wire.MethodInitialize, Err: mcp.ErrClosed}
+	}
+	l.header, l.postHeader = t.header, t.postHeader
+	return l, nil
+}
+
+// A sessionLink carries the messages of one session.
+type sessionLink struct {
+	t       *Transport
+	receive func(m *jsonrpc.Message)
+	ids     atomic.Int64
+	life    lifetime
+	telling lifetime      // of cancellations, which may be told when all else has ended
+	notices chan struct{} // holds a token for each cancellation on its way
+	done    chan struct{}
+
+	mu         sync.Mutex // guards the fields below
+	id         string     // of the session; empty if the server has given none
+	rev        wire.Revision
+	header     http.Header     // of every GET and DELETE; not changed, but replaced
+	postHeader http.Header     // the same for every POST
+	endpoint   *endpointStream // of HTTP+SSE; nil on Streamable HTTP
+	listening  listenState
+	ended      error // why nothing more can be sent
+}
+
+// RoundTrip sends a request and gives the response.
+func (l *sessionLink) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	req.ID = jsonrpc.IntID(l.ids.Add(1))
+	x, endpoint, err := l.depart(ctx, &l.life, req.Method)
+	if err != nil {
+		return nil, err
+	}
+	defer x.end()
+	var m *jsonrpc.Message
+	switch {
+	case endpoint != nil:
+		m, err = endpoint.ask(x, req)
+	case req.Method == wire.MethodInitialize:
+		return l.initialize(x, req)
+	default:
+		if err = x.post(l.t.target, l.posting(), req); err == nil {
+			m, err = l.answer(x, req.ID)
+		}
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		l.withdraw(ctx, req)
+	}
+	if err == nil {
+		l.revive()
+	}
+	return m, err
+}
+
+// depart begins a trip of the session.
+func (l *sessionLink) depart(ctx context.Context, life *lifetime, method string) (*trip, *endpointStream, error) {
+	l.mu.Lock()
+	endpoint, ended, rev := l.endpoint, l.ended, l.rev
+	l.mu.Unlock()
+	if ended != nil {
+		return nil, nil, &mcp.TransportError{Method: method, Err: ended}
+	}
+	x, err := l.t.depart(ctx, life, method)
+	if err != nil {
+		return nil, nil, err
+	}
+	x.batches = rev.Has(wire.Batches)
+	return x, endpoint, nil
+}
+
+// posting gives the header of a POST, which is the request's own.
+func (l *sessionLink) posting() http.Header {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.postHeader)
+}
+
+// answer gives the response to a request that was posted.
+func (l *sessionLink) answer(x *trip, id jsonrpc.ID) (*jsonrpc.Message, error) {
+	status := x.res.StatusCode
+	switch {
+	case status == http.StatusNotFound && x.sent[headerSession] != nil:
+		m, _ := x.refusal(id)
+		if m != nil && m.Error.Code == mcp.CodeMethodNotFound {
+			return m, nil // the session is there, the method is not
+		}
+		l.end(mcp.ErrSessionLost)
+		return nil, x.notSent(mcp.ErrSessionLost)
+	case status/100 == 2 && x.isEvents():
+		return l.callStream(x, id)
+	}
+	return x.answer(id, l.receive)
+}
+
+// initialize sends the first request, and takes from its answer what later ones need.
+//
+// Spec: basic/transports#session-management (2025-11-25)
+func (l *sessionLink) initialize(x *trip, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if err := x.post(l.t.target, l.posting(), req); err != nil {
+		return nil, err
+	}
+	if err := l.adopt(x.res); err != nil {
+		return nil, x.unanswered(err)
+	}
+	m, err := l.answer(x, req.ID)
+	if isFirstTransport(x.res.StatusCode, m) {
+		if e, why := l.openEndpoint(x.caller); why == nil {
+			m, err = e.ask(x, req)
+		} else if m == nil {
+			err = x.notSent(fmt.Errorf("%w; and by HTTP+SSE: %w", err, why))
+		}
+	}
+	if err == nil && m.Error == nil {
+		l.settle(m)
+	}
+	return m, err
+}
+
+// isFirstTransport reports whether a server that answers initialize like this may know the transport of the first
+// revision only. An error that only servers of the newest revision know shows that it does not.
+//
+// Spec: basic/transports/streamable-http#backward-compatibility (2026-07-28)
+func isFirstTransport(status int, m *jsonrpc.Message) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+	default:
+		return false
+	}
+	if m == nil {
+		return true
+	}
+	switch m.Error.Code {
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+		return false
+	case mcp.CodeMethodNotFound:
+		return status != http.StatusNotFound
+	}
+	return true
+}
+
+// adopt takes the id of the session, if the server gives one.
+func (l *sessionLink) adopt(res *http.Response) error {
+	values := res.Header[headerSession]
+	if len(values) == 0 || res.StatusCode/100 != 2 {
+		return nil
+	}
+	id := values[0]
+	if len(values) > 1 || !isSessionID(id) {
+		return errors.New("the session id is not one of visible ASCII characters")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id = id
+	l.header = with(l.header, headerSession, []string{id})
+	l.postHeader = with(l.postHeader, headerSession, []string{id})
+	return nil
+}
+
+func isSessionID(id string) bool {
+	for i := range len(id) {
+		if id[i] < 0x21 || id[i] > 0x7e {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxSessionID
+}
+
+// settle takes the revision that the server has chosen. Whether that is a good one is for others to say.
+//
+// Spec: basic/transports#protocol-version-header (2025-11-25)
+func (l *sessionLink) settle(m *jsonrpc.Message) {
+	raw, _ := jsonscan.Get(m.Result, "protocolVersion")
+	version, _ := jsonscan.Unquote(raw)
+	rev, _ := wire.ParseRevision(version)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rev = rev
+	if rev.Has(wire.ProtocolVersionHeader) {
+		l.header = with(l.header, headerVersion, []string{version})
+		l.postHeader = with(l.postHeader, headerVersion, []string{version})
+	}
+}
+
+// Send sends a notification or a response. The one that ends the handshake also opens the stream for what belongs to no
+// request, and waits up to a second until the server has taken it.
+func (l *sessionLink) Send(ctx context.Context, m *jsonrpc.Message) error {
+	if err := l.send(ctx, &l.life, m); err != nil {
+		return err
+	}
+	if m.Method != wire.NotificationInitialized {
+		return nil
+	}
+	opened := l.listen()
+	timer := time.NewTimer(streamPatience)
+	defer timer.Stop()
+	select {
+	case <-opened:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// send posts a message that has no answer.
+func (l *sessionLink) send(ctx context.Context, life *lifetime, m *jsonrpc.Message) error {
+	x, endpoint, err := l.depart(ctx, life, m.Method)
+	if err != nil {
+		return err
+	}
+	defer x.end()
+	if endpoint != nil {
+		return endpoint.post(x, m)
+	}
+	if err := x.post(l.t.target, l.posting(), m); err != nil {
+		return err
+	}
+	return l.accepted(x, m.ID)
+}
+
+// accepted reads the response to a message that has no answer, or not there. An error with the id is one all the same.
+//
+// Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
+func (l *sessionLink) accepted(x *trip, id jsonrpc.ID) error {
+	switch status := x.res.StatusCode; {
+	case status/100 == 2:
+		x.linger() // there is nothing to read, but for servers that know no better
+		return nil
+	case status == http.StatusNotFound && x.sent[headerSession] != nil:
+		l.end(mcp.ErrSessionLost)
+		return x.notSent(mcp.ErrSessionLost)
+	}
+	m, err := x.refusal(id)
+	if err != nil {
+		return err
+	}
+	return m.Error
+}
+
+// withdraw tells the server that nobody waits for the answer to a request any more. That its connection is closed does
+// not say so.
+//
+// Spec: basic/utilities/cancellation (2025-11-25)
+func (l *sessionLink) withdraw(ctx context.Context, req *jsonrpc.Message) {
+	reason := `"cancelled"` // the cause itself is not meant for the server
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		reason = `"timeout"`
+	}
+	params := append(req.ID.Append([]byte(`{"requestId":`)), `,"reason":`+reason+`}`...)
+	select {
+	case l.notices <- struct{}{}:
+	default:
+		l.t.log.Warn("mcphttp: too many cancellations on their way, one is not sent", "method", req.Method)
+		return
+	}
+	started := l.telling.run(func() {
+		defer func() { <-l.notices }()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
+		defer cancel()
+		if err := l.send(ctx, &l.telling, jsonrpc.NewNotification(wire.NotificationCancelled, params)); err != nil {
+			l.t.log.Info("mcphttp: cancellation not sent", "method", req.Method, "error", err)
+		}
+	})
+	if !started {
+		<-l.notices
+	}
+}
+
+// Done is closed when the session has ended.
+func (l *sessionLink) Done() <-chan struct{} { return l.done }
+
+// end says that nothing more can be sent, and why.
+func (l *sessionLink) end(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended == nil {
+		l.ended = why
+		close(l.done)
+	}
+}
+
+func (l *sessionLink) whyEnded() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// isEnded reports whether the session has ended.
+func (l *sessionLink) isEnded() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends what is in progress, and the session at the server.
+func (l *sessionLink) Close() error {
+	l.life.close(func() {
+		l.telling.end(noticeGrace)
+		l.mu.Lock()
+		ends := l.id != "" && l.ended == nil
+		l.mu.Unlock()
+		l.end(mcp.ErrClosed)
+		l.life.end(0)
+		if ends {
+			l.delete()
+		}
+		l.t.forget(l)
+	})
+	return nil
+}
+
+// delete ends the session at the server, which may refuse that.
+//
+// Spec: basic/transports#session-management (2025-11-25)
+func (l *sessionLink) delete() {
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
+	defer cancel()
+	x, err := l.t.depart(ctx, &l.t.life, http.MethodDelete)
+	if err != nil {
+		return
+	}
+	defer x.end()
+	l.mu.Lock()
+	header := maps.Clone(l.header)
+	l.mu.Unlock()
+	if err = x.do(&http.Request{Method: http.MethodDelete, URL: l.t.target, Header: header}); err == nil {
+		switch status := x.res.StatusCode; {
+		case status/100 == 2, status == http.StatusMethodNotAllowed, status == http.StatusNotFound:
+			_ = x.diagnosis() // so that the connection is of use again
+		default:
+			err = newStatusError(x.res, x.diagnosis(), "")
+		}
+	}
+	if err != nil {
+		l.t.log.Info("mcphttp: session not ended at the server", "error", err)
+	}
+}

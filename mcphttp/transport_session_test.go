@@ -1,0 +1,346 @@
+package mcphttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A linkClient is a client of the session era, over a SessionLink.
+type linkClient struct {
+	mcp.SessionLink
+	t        testing.TB
+	received chan *jsonrpc.Message
+}
+
+// openLink opens a session that is not initialized.
+func openLink(t testing.TB, tr *mcphttp.Transport) *linkClient {
+	t.Helper()
+	c := &linkClient{t: t, received: make(chan *jsonrpc.Message, 1000)}
+	link, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) { c.received <- m })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SessionLink = link
+	return c
+}
+
+// initialized opens a session of a revision.
+func initialized(t testing.TB, tr *mcphttp.Transport, version string) *linkClient {
+	t.Helper()
+	c := openLink(t, tr)
+	c.initialize(version)
+	return c
+}
+
+func (c *linkClient) initialize(version string) {
+	c.t.Helper()
+	m := c.ask("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}`, version))
+	if !strings.Contains(string(m.Result), `"protocolVersion":"`+version+`"`) {
+		c.t.Fatalf("initialize: got %s", jsonrpc.Append(nil, m))
+	}
+	if err := c.Send(c.t.Context(), jsonrpc.NewNotification("notifications/initialized", nil)); err != nil {
+		c.t.Fatalf("initialized: %v", err)
+	}
+}
+
+func (c *linkClient) try(ctx context.Context, method, params string) (*jsonrpc.Message, error) {
+	return c.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(params)))
+}
+
+func (c *linkClient) ask(method, params string) *jsonrpc.Message {
+	c.t.Helper()
+	m, err := c.try(c.t.Context(), method, params)
+	if err != nil {
+		c.t.Fatalf("%s: %v", method, err)
+	}
+	return m
+}
+
+// next gives the next message that nobody awaited.
+func (c *linkClient) next(method string) *jsonrpc.Message {
+	c.t.Helper()
+	select {
+	case m := <-c.received:
+		if m.Method != method {
+			c.t.Fatalf("got %s, want %s", jsonrpc.Append(nil, m), method)
+		}
+		return m
+	case <-time.After(10 * time.Second):
+		c.t.Fatalf("%s has not come", method)
+		return nil
+	}
+}
+
+var sessionRevisions = []string{november2024, march2025, june2025, november2025}
+
+func TestLHTTP_SessionCalls(t *testing.T) {
+	for _, version := range sessionRevisions {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, newTestCore(), nil)
+				tr := f.transport(nil)
+				c := initialized(t, tr, version)
+				if m := c.ask("tools/call", `{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
+					t.Errorf("got %s", m.Result)
+				}
+				c.ask("logging/setLevel", `{"level":"debug"}`)
+				if m := c.ask("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result), `"text":"notify"`) {
+					t.Errorf("got %s", m.Result)
+				}
+				if len(c.received) != 2 {
+					t.Errorf("%d notifications came before the answer, want 2", len(c.received))
+				}
+				c.next("notifications/message")
+				c.next("notifications/message")
+				if m := c.ask("no/such", `{}`); m.Error == nil || !m.Error.Remote() || m.Error.Code != mcp.CodeMethodNotFound {
+					t.Errorf("got %s", jsonrpc.Append(nil, m))
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				<-c.Done()
+				if _, err := c.try(t.Context(), "ping", `{}`); !errors.Is(err, mcp.ErrClosed) || mayHaveRun(t, err) {
+					t.Errorf("after the end: got %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestELI_ServerAsksOnTheStreamOfTheCall(t *testing.T) {
+	for _, version := range []string{june2025, november2025} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := initialized(t, start(t, newTestCore(), nil).transport(nil), version)
+				answer := make(chan *jsonrpc.Message)
+				go func() { answer <- c.ask("tools/call", `{"name":"ask"}`) }()
+				question := c.next("elicitation/create")
+				reply := jsonrpc.NewResponse(question.ID, json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`))
+				if err := c.Send(t.Context(), reply); err != nil {
+					t.Fatal(err)
+				}
+				if m := <-answer; !strings.Contains(string(m.Result), "Ann") {
+					t.Errorf("got %s", m.Result)
+				}
+			})
+		})
+	}
+}
+
+func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
+	for _, version := range sessionRevisions {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core := newTestCore()
+				c := initialized(t, start(t, core, nil).transport(nil), version)
+				for _, tool := range []string{"wait", "notifywait"} {
+					why := errors.New("changed my mind")
+					ctx, cancel := context.WithCancelCause(t.Context())
+					go func() {
+						<-core.started
+						cancel(why)
+					}()
+					if _, err := c.try(ctx, "tools/call", `{"name":"`+tool+`"}`); !errors.Is(err, why) {
+						t.Errorf("%s: got %v, want the cause", tool, err)
+					}
+					if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) || !strings.Contains(cause.Error(), "cancelled") {
+						t.Errorf("%s: the server saw %v", tool, cause)
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := c.try(ctx, "tools/call", `{"name":"wait"}`); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, want the deadline", err)
+				}
+				if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) || !strings.Contains(cause.Error(), "timeout") {
+					t.Errorf("the server saw %v", cause)
+				}
+			})
+		})
+	}
+}
+
+func TestLHTTP11_ChangesComeOnTheStandaloneStream(t *testing.T) {
+	for _, version := range sessionRevisions {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core, change := newChangingServer()
+				f := start(t, core, nil)
+				c := initialized(t, f.transport(nil), version)
+				change()
+				c.next("notifications/tools/list_changed")
+			})
+		})
+	}
+}
+
+func TestLHTTP20_StandaloneStreamIsTakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, change := newChangingServer()
+		f := start(t, core, nil)
+		cuts := &cuttingClient{next: f.client.Transport}
+		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: cuts}}), november2025)
+		change()
+		c.next("notifications/tools/list_changed")
+		for range 20 { // more often than attempts in vain would be made
+			cuts.cut()
+			synctest.Wait()
+			change() // while there is no connection
+			c.next("notifications/tools/list_changed")
+		}
+		if n := cuts.resumed.Load(); n != 20 {
+			t.Errorf("the stream was taken up with the last event %d times, want 20", n)
+		}
+	})
+}
+
+// A cuttingClient cuts the connections of GETs.
+type cuttingClient struct {
+	next    http.RoundTripper
+	end     atomic.Pointer[context.CancelFunc]
+	resumed atomic.Int32
+}
+
+func (c *cuttingClient) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		return c.next.RoundTrip(r)
+	}
+	if r.Header.Get("Last-Event-Id") != "" {
+		c.resumed.Add(1)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	c.end.Store(&cancel)
+	return c.next.RoundTrip(r.WithContext(ctx))
+}
+
+func (c *cuttingClient) cut() { (*c.end.Load())() }
+
+func TestLHTTP06_07_PolledCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		c := initialized(t, start(t, core, nil).transport(nil), november2025)
+		go func() {
+			<-core.started
+			time.Sleep(time.Second)
+			core.proceed <- struct{}{}
+		}()
+		if m := c.ask("tools/call", `{"name":"poll"}`); !strings.Contains(string(m.Result), "polled") {
+			t.Errorf("got %s", m.Result)
+		}
+		if err := <-core.polled; err != nil {
+			t.Errorf("the server could not hang up: %v", err)
+		}
+	})
+}
+
+func TestLHTTP29_30_LostSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{IdleTimeout: time.Minute}})
+		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: refusing{f.client.Transport, http.MethodGet, 405}}})
+		c := initialized(t, tr, november2025)
+		time.Sleep(time.Hour) // without a stream it is idle
+		_, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
+		if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+			t.Errorf("got %v, want the loss of the session", err)
+		}
+		<-c.Done()
+		if err := c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed", nil)); !errors.Is(err, mcp.ErrSessionLost) {
+			t.Errorf("Send: got %v", err)
+		}
+		again := initialized(t, tr, november2025)
+		again.ask("tools/call", `{"name":"echo"}`)
+	})
+}
+
+// refusing answers requests of one method itself.
+type refusing struct {
+	next   http.RoundTripper
+	method string
+	status int
+}
+
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != r.method {
+		return r.next.RoundTrip(req)
+	}
+	return &http.Response{StatusCode: r.status, Body: http.NoBody, Request: req, Header: http.Header{}, ProtoMajor: 1}, nil
+}
+
+func TestSSE08_09_10_FirstTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := start(t, core, nil)
+		for _, status := range []int{400, 404, 405} {
+			// A server that takes POSTs at its endpoint only.
+			only := roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+					return refusing{nil, http.MethodPost, status}.RoundTrip(r)
+				}
+				return f.client.Transport.RoundTrip(r)
+			})
+			c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: only}}), november2024)
+			if m := c.ask("tools/call", `{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
+				t.Errorf("got %s", m.Result)
+			}
+			c.ask("logging/setLevel", `{"level":"debug"}`)
+			c.ask("tools/call", `{"name":"notify"}`)
+			if len(c.received) != 2 {
+				t.Errorf("%d notifications came before the answer, want 2", len(c.received))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-core.started
+				cancel()
+			}()
+			if _, err := c.try(ctx, "tools/call", `{"name":"wait"}`); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) {
+				t.Errorf("the server saw %v", cause)
+			}
+			c.Close()
+		}
+	})
+}
+
+type roundTripper func(r *http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestSSE04_EndOfTheStreamIsTheEndOfTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := start(t, core, nil)
+		cuts := &cuttingClient{next: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+				return refusing{nil, http.MethodPost, 405}.RoundTrip(r)
+			}
+			return f.client.Transport.RoundTrip(r)
+		})}
+		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: cuts}}), november2024)
+		go func() {
+			<-core.started
+			cuts.cut()
+		}()
+		_, err := c.try(t.Context(), "tools/call", `{"name":"wait"}`)
+		if !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
+			t.Errorf("got %v, want the end of the stream", err)
+		}
+		<-c.Done()
+		if _, err := c.try(t.Context(), "ping", `{}`); !errors.Is(err, mcp.ErrClosed) || mayHaveRun(t, err) {
+			t.Errorf("after the end: got %v", err)
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package mcphttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// endpointPatience is how long a server may take to say where to post. It has nothing to think about.
+	endpointPatience = 10 * time.Second
+	// maxEndpoint bounds that address, which every later message is posted to.
+	maxEndpoint = 8 << 10
+)
+
+// An endpointStream is the event stream of the oldest transport, which is the session, with the address that it names
+// for what the client sends.
+type endpointStream struct {
+	link   *sessionLink
+	ready  chan error // gets one value when the address is known, or will not be
+	target *url.URL   // set before that
+
+	mu      sync.Mutex // guards the fields below
+	waiting map[jsonrpc.ID]chan<- *jsonrpc.Message
+	over    bool
+}
+
+var (
+	errEndpointLate   = fmt.Errorf("the server named no endpoint in %v", endpointPatience)
+	errEndpointOrigin = errors.New("the server named an endpoint of another origin")
+	errEndpointURL    = errors.New("the server named an endpoint that is no URL")
+)
+
+// openEndpoint opens the event stream and waits for the address. The stream then lasts as long as the session.
+//
+// Spec: basic/transports#http-with-sse (2024-11-05)
+func (l *sessionLink) openEndpoint(ctx context.Context) (*endpointStream, error) {
+	x, _, err := l.depart(context.WithoutCancel(ctx), &l.life, http.MethodGet)
+	if err != nil {
+		return nil, unwrapped(err)
+	}
+	e := &endpointStream{link: l, ready: make(chan error, 1), waiting: map[jsonrpc.ID]chan<- *jsonrpc.Message{}}
+	if !l.life.run(func() { e.run(x) }) {
+		x.end()
+		return nil, mcp.ErrClosed
+	}
+	timer := time.NewTimer(endpointPatience)
+	defer timer.Stop()
+	select {
+	case err = <-e.ready:
+	case <-timer.C:
+		err = errEndpointLate
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		x.cancel(err)
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endpoint = e
+	return e, nil
+}
+
+// run reads the stream to its end.
+func (e *endpointStream) run(x *trip) {
+	defer x.end()
+	e.hangUp(e.read(x))
+}
+
+func (e *endpointStream) read(x *trip) error {
+	err := x.do(&http.Request{Method: http.MethodGet, URL: e.link.t.target, Header: e.link.t.header.Clone()})
+	switch {
+	case err != nil:
+		return unwrapped(err)
+	case x.res.StatusCode != http.StatusOK || !x.isEvents():
+		return newStatusError(x.res, x.diagnosis(), "no event stream")
+	}
+	events := x.openEvents()
+	defer events.close()
+	if err := e.readEndpoint(x, events); err != nil {
+		return err
+	}
+	e.ready <- nil
+	x.others = e.answered
+	_, err = x.events(events, jsonrpc.ID{}, e.link.receive)
+	return err
+}
+
+// readEndpoint reads the first event, the address. It is resolved against that of the stream and has to have its origin:
+// else a server could have messages, and the headers with them, sent to anyone.
+func (e *endpointStream) readEndpoint(x *trip, events eventReader) error {
+	for {
+		event, err := events.Next()
+		switch {
+		case err != nil:
+			return lost(err)
+		case event.Type != "endpoint":
+			continue
+		case len(event.Data) > maxEndpoint:
+			return errEndpointURL
+		}
+		base := e.link.t.target
+		if x.res.Request != nil && x.res.Request.URL != nil { // it may have been redirected
+			base = x.res.Request.URL
+		}
+		target, err := base.Parse(string(event.Data))
+		switch {
+		case err != nil:
+			return errEndpointURL
+		case !isOneOrigin(e.link.t.target, target):
+			return errEndpointOrigin
+		}
+		target.User, target.Fragment, target.RawFragment = e.link.t.target.User, "", ""
+		e.target = target
+		return nil
+	}
+}
+
+// answered hands a response to the request that waits for it. An error that names no request belongs to the one that
+// waits alone.
+func (e *endpointStream) answered(m *jsonrpc.Message) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := m.ID
+	if id.IsZero() && len(e.waiting) == 1 {
+		for id = range e.waiting {
+		}
+	}
+	waiting := e.waiting[id]
+	if waiting == nil {
+		return false
+	}
+	delete(e.waiting, id)
+	m.ID = id
+	waiting <- m // it holds one
+	return true
+}
+
+// hangUp ends the session with its stream.
+func (e *endpointStream) hangUp(err error) {
+	e.mu.Lock()
+	e.over = true
+	e.mu.Unlock()
+	select {
+	case e.ready <- err:
+	default: // somebody was told already
+	}
+	if e.target != nil {
+		e.link.end(fmt.Errorf("%w: the session's stream has ended: %w", mcp.ErrDisconnected, err))
+	}
+}
+
+// ask posts a request and waits for the response, which comes on the stream.
+func (e *endpointStream) ask(x *trip, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	answer := make(chan *jsonrpc.Message, 1)
+	e.mu.Lock()
+	over := e.over
+	e.waiting[req.ID] = answer
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.waiting, req.ID)
+	}()
+	if over {
+		return nil, x.notSent(mcp.ErrDisconnected)
+	}
+	if err := e.post(x, req); err != nil {
+		select {
+		case m := <-answer: // all the same
+			return checked(x, m)
+		default:
+		}
+		var refused *mcp.Error
+		if errors.As(err, &refused) && refused.Remote() {
+			return jsonrpc.NewErrorResponse(req.ID, refused), nil
+		}
+		return nil, err
+	}
+	select {
+	case m := <-answer:
+		return checked(x, m)
+	case <-x.caller.Done(): // x itself ends with the response to its POST
+		return nil, x.unanswered(context.Cause(x.caller))
+	case <-e.link.done:
+	}
+	select {
+	case m := <-answer: // it was the last thing on the stream
+		return checked(x, m)
+	default:
+		return nil, x.unanswered(e.link.whyEnded())
+	}
+}
+
+func checked(x *trip, m *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if err := checkAnswer(m); err != nil {
+		return nil, x.unanswered(err)
+	}
+	return m, nil
+}
+
+// post posts a message. What comes of it comes on the stream.
+func (e *endpointStream) post(x *trip, m *jsonrpc.Message) error {
+	if err := x.post(e.target, e.link.posting(), m); err != nil {
+		return err
+	}
+	return e.link.accepted(x, m.ID)
+}

@@ -1,0 +1,380 @@
+package mcphttp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/sse"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A trip is one HTTP request of a client, with its response. It is the context of both, with the values of its caller's:
+// it ends when the caller's does, when what it belongs to is closed, and when the trip is over.
+type trip struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	caller context.Context
+	stop   func() bool // looking at the caller
+
+	t       *Transport
+	life    *lifetime                     // of what the trip belongs to
+	method  string                        // of the message, for errors
+	batches bool                          // the revision has them
+	others  func(m *jsonrpc.Message) bool // takes responses to other requests, if they belong here
+
+	sent     http.Header // of the request
+	res      *http.Response
+	atEnd    bool // the body was read to its end
+	taken    int  // messages
+	told     bool // that something was dropped
+	lingered bool // the trip ends by itself
+}
+
+// depart begins a trip. The caller ends it.
+func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (*trip, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if t.broken != nil {
+		return nil, &mcp.TransportError{Method: method, Err: t.broken}
+	}
+	if life.ctx.Err() != nil {
+		return nil, &mcp.TransportError{Method: method, Err: context.Cause(life.ctx)}
+	}
+	x := &trip{t: t, life: life, caller: ctx, method: method}
+	x.Context, x.cancel = context.WithCancelCause(life.ctx)
+	x.stop = context.AfterFunc(ctx, func() { x.cancel(context.Cause(ctx)) })
+	return x, nil
+}
+
+// Value gives the values of the trip's own context first: by one of them package context finds its way, without a
+// goroutine.
+func (x *trip) Value(key any) any {
+	if v := x.Context.Value(key); v != nil {
+		return v
+	}
+	return x.caller.Value(key)
+}
+
+// end ends the trip, unless it has been left to itself.
+func (x *trip) end() {
+	if !x.lingered {
+		x.close()
+	}
+}
+
+// close ends the trip. When there was more to read that closes its connection, or resets its stream of HTTP/2.
+func (x *trip) close() {
+	x.stop()
+	if x.res != nil {
+		_ = x.res.Body.Close()
+	}
+	x.cancel(nil)
+}
+
+// notSent is the error of a request that has certainly not run, unless nobody waits for it any more.
+func (x *trip) notSent(err error) error {
+	return x.failed(&mcp.TransportError{Method: x.method, Err: err})
+}
+
+// unanswered is the error of a request that may have run.
+func (x *trip) unanswered(err error) error {
+	return x.failed(&mcp.TransportError{Method: x.method, MayHaveRun: true, Err: err})
+}
+
+func (x *trip) failed(err *mcp.TransportError) error {
+	if x.caller.Err() != nil {
+		return context.Cause(x.caller)
+	}
+	if x.life.ctx.Err() != nil {
+		err.Err = context.Cause(x.life.ctx)
+	}
+	return err
+}
+
+// refusedBy is the error of a request that was answered with an HTTP status alone.
+func (x *trip) refusedBy(err *StatusError) error {
+	if err.mayHaveRun() {
+		return x.unanswered(err)
+	}
+	return x.notSent(err)
+}
+
+// post sends a message.
+func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
+	const room = 128 // for what is around the params
+	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
+	reader := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	first, _ := reader()
+	return x.do(&http.Request{
+		Method: http.MethodPost, URL: target, Header: header,
+		Body: first, GetBody: reader, ContentLength: int64(len(body)),
+	})
+}
+
+// do sends an HTTP request and waits for the header of the response.
+func (x *trip) do(req *http.Request) error {
+	x.sent = req.Header
+	res, err := x.t.client.Do(req.WithContext(x))
+	switch {
+	case err == nil:
+		x.res = res
+		return nil
+	case wasNotSent(err):
+		return x.notSent(withoutURL(err))
+	}
+	return x.unanswered(lost(withoutURL(err)))
+}
+
+// body is what the trip reads of the response.
+func (x *trip) body() io.Reader { return tripBody{x} }
+
+// A tripBody takes note of the body's end: a connection is of use again when it was seen.
+type tripBody struct{ *trip }
+
+func (b tripBody) Read(p []byte) (int, error) {
+	n, err := b.res.Body.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.atEnd = true
+	}
+	return n, err
+}
+
+// linger lets the trip end by itself when its answer has come on an event stream. The end of the stream comes a moment
+// later; waiting for it keeps the connection for others, and is nothing that the caller should have to do.
+func (x *trip) linger() {
+	const patience, most = time.Second, 4 << 10 // a server that still says something has misunderstood
+	if x.atEnd || x.res.ContentLength == 0 {
+		return
+	}
+	x.stop()
+	x.lingered = x.life.run(func() {
+		timer := time.AfterFunc(patience, func() { x.cancel(nil) })
+		defer timer.Stop()
+		_, _ = io.CopyN(io.Discard, x.body(), most)
+		x.close()
+	})
+}
+
+// answer reads the response to the request with that id, whatever form it has. Other messages go to take.
+func (x *trip) answer(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+	switch {
+	case x.res.StatusCode/100 != 2:
+		return x.refusal(id)
+	case x.isEvents():
+		events := x.openEvents()
+		defer events.close()
+		m, err := x.events(events, id, take)
+		if err != nil {
+			return nil, x.unanswered(err)
+		}
+		return m, nil
+	case x.isJSON():
+		return x.json(id, take)
+	}
+	return nil, x.noAnswer("neither JSON nor an event stream")
+}
+
+func (x *trip) isJSON() bool { return isJSON(x.contentType()) }
+
+func (x *trip) isEvents() bool {
+	contentType := x.contentType()
+	if contentType == typeEventStream {
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == typeEventStream
+}
+
+// contentType is none when the body has an encoding that was not asked for.
+func (x *trip) contentType() string {
+	if encoding := x.res.Header["Content-Encoding"]; len(encoding) > 0 && !strings.EqualFold(encoding[0], "identity") {
+		return ""
+	}
+	contentType, _ := first(x.res.Header, "Content-Type")
+	return contentType
+}
+
+// json reads a body that is one message.
+func (x *trip) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+	body, err := x.readBody()
+	if err != nil {
+		return nil, x.unanswered(err)
+	}
+	m, err := jsonrpc.Decode(body)
+	if err != nil {
+		return nil, x.unanswered(newStatusError(x.res, body, err.Error()))
+	}
+	if m = x.sort(m, id, take); m != nil {
+		if err := checkAnswer(m); err != nil {
+			return nil, x.unanswered(err)
+		}
+		return m, nil
+	}
+	return nil, x.unanswered(newStatusError(x.res, body, "no answer to the request in it"))
+}
+
+// readBody reads a whole body, in as few pieces as its length allows to foresee.
+func (x *trip) readBody() ([]byte, error) {
+	const foreseen = 64 << 10 // what a body claims to be costs no more than this until it arrives
+	size := int(min(x.res.ContentLength, foreseen)) + 1
+	if x.res.ContentLength > int64(x.t.maxResponse) {
+		return nil, ErrTooLarge
+	}
+	if x.res.ContentLength < 0 {
+		size = firstRead
+	}
+	body, err := readAll(x.body(), make([]byte, 0, size), int64(x.t.maxResponse))
+	if err != nil {
+		return nil, lost(err)
+	}
+	return body, nil
+}
+
+// An eventReader reads the event stream of a response.
+type eventReader struct {
+	*sse.Reader
+	buf *bufio.Reader
+}
+
+// eventBuffers holds buffers between streams: most of these are one event long, and far shorter than a buffer.
+var eventBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, eventBuffer) }}
+
+// eventBuffer is the size with which an sse.Reader takes a buffer as its own.
+const eventBuffer = 16 << 10
+
+func (x *trip) openEvents() eventReader {
+	buf := eventBuffers.Get().(*bufio.Reader)
+	buf.Reset(x.body())
+	return eventReader{sse.NewReader(buf, x.t.maxEvent), buf}
+}
+
+// close gives the buffer back, when nothing more is read.
+func (r eventReader) close() {
+	r.buf.Reset(nil)
+	eventBuffers.Put(r.buf)
+}
+
+// events reads events until the answer.
+func (x *trip) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+	for {
+		e, err := events.Next()
+		if err != nil {
+			return nil, lost(err)
+		}
+		if x.caller.Err() != nil {
+			return nil, context.Cause(x.caller)
+		}
+		if e.Type != sse.DefaultType || len(e.Data) == 0 {
+			continue
+		}
+		m, err := jsonrpc.Decode(e.Data)
+		if err != nil {
+			if m = standIn(err); m == nil {
+				x.drop("it is refused", err)
+				continue
+			}
+		}
+		if m = x.sort(m, id, take); m != nil {
+			return m, checkAnswer(m)
+		}
+	}
+}
+
+// standIn gives what stands for a message that is refused, if that may be an answer somebody waits for: no other will
+// come. It is an error that is not the server's.
+func standIn(err error) *jsonrpc.Message {
+	var refused *jsonrpc.DecodeError
+	if !errors.As(err, &refused) || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
+		return nil
+	}
+	return jsonrpc.NewErrorResponse(refused.ID, &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message})
+}
+
+// sort gives m back if it is the answer to id, an error that names no request included. It hands requests and
+// notifications to take, and drops the rest.
+func (x *trip) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Message)) (answer *jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Request, jsonrpc.Notification:
+		x.taken++
+		take(m)
+	case jsonrpc.Response:
+		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
+			m.ID = id
+			return m
+		}
+		if x.others == nil || !x.others(m) {
+			x.drop("it answers another request", nil)
+		}
+	case jsonrpc.Batch:
+		if !x.batches {
+			x.drop("the revision has no batches", nil)
+			return nil
+		}
+		for _, m := range m.Batch {
+			if a := x.sort(m, id, take); a != nil {
+				answer = a
+			}
+		}
+	case jsonrpc.Invalid:
+		if stands := standIn(m.Refused); stands != nil {
+			return x.sort(stands, id, take)
+		}
+		x.drop("it is refused", m.Refused)
+	}
+	return answer
+}
+
+// drop makes a note of a message that nothing comes of. One note is enough for a trip: a server could fill the log.
+func (x *trip) drop(why string, err error) {
+	if x.told {
+		return
+	}
+	x.told = true
+	x.t.log.Warn("mcphttp: dropped a message of the server: "+why, "method", x.method, "error", err)
+}
+
+// refusal reads a response whose status is an error. It is an answer if a JSON-RPC error is in it.
+func (x *trip) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
+	body := x.diagnosis()
+	if jsonscan.Kind(body) == '{' {
+		m, err := jsonrpc.Decode(body)
+		if err == nil && m.Error != nil && (m.ID == id || m.ID.IsZero()) {
+			m.ID = id
+			return m, nil
+		}
+	}
+	return nil, x.refusedBy(newStatusError(x.res, body, ""))
+}
+
+// noAnswer is the error for a response that promised one.
+func (x *trip) noAnswer(reason string) error {
+	return x.unanswered(newStatusError(x.res, x.diagnosis(), reason))
+}
+
+// diagnosis reads the beginning of a body that explains a failure, as far as it comes in time.
+func (x *trip) diagnosis() []byte {
+	timer := time.AfterFunc(diagnosisTime, func() { x.cancel(nil) })
+	defer timer.Stop()
+	body, _ := io.ReadAll(io.LimitReader(x.body(), maxDiagnosis)) // what cannot be read is not quoted
+	return body
+}
+
+// with gives a copy of a header with more in it.
+func with(header http.Header, name string, values []string) http.Header {
+	header = maps.Clone(header)
+	header[name] = values
+	return header
+}
