@@ -44,35 +44,57 @@ func build(t *testing.T, dir, pkg string) string {
 	return binary
 }
 
-// start runs a server until the test ends and gives the first word of its output that is a URL.
+// start runs a server of ours until the test ends and gives the first word of its output that is a URL.
 func start(t *testing.T, command string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(command, args...)
 	cmd.Stderr = os.Stderr
+	url, end := launch(t, cmd)
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Errorf("the server did not end well: %v", err)
+		}
+	})
+	return url
+}
+
+// startPeer is start for a server of others, which ends as it likes.
+func startPeer(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	url, end := launch(t, cmd)
+	t.Cleanup(func() { _ = end() })
+	return url
+}
+
+// launch starts a server and waits until it prints a URL, or that it listens on its port, on what is not redirected of its
+// output. end tells it to terminate and waits for it.
+func launch(t *testing.T, cmd *exec.Cmd) (url string, end func() error) {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = cmd.Stdout
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	end = func() error {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server did not end well: %v", err)
-		}
-	})
+		return cmd.Wait()
+	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		for _, word := range strings.Fields(lines.Text()) {
-			if strings.HasPrefix(word, "http://") {
+			if strings.HasPrefix(word, "http://") || word == "port" {
 				go drain(lines)
-				return word
+				return word, end
 			}
 		}
 	}
-	t.Fatal("the server printed no URL")
-	return ""
+	t.Fatalf("the server said nothing of where it listens: %v", end())
+	return "", nil
 }
 
 // drain keeps a server's output from filling its pipe; it ends with the server.

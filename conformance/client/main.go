@@ -1,0 +1,59 @@
+// Command client is the client that the official conformance suites test. A suite starts it once for every scenario, with
+// the URL of a server as the last argument and the name of the scenario in the environment.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// patience is less than what the suites have: what they say of a client that they had to kill helps nobody.
+const patience = 20 * time.Second
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run does what the scenario wants. With -pin it speaks the revision that the suite names; otherwise it finds the
+// revision by itself, as hosts do.
+func run(args []string) error {
+	opts := &mcp.ClientOptions{
+		Info:   mcp.Implementation{Name: "patchbay-everything-client", Version: "1.0.0"},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if len(args) == 2 && args[0] == "-pin" {
+		opts.Revision = os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION")
+		args = args[1:]
+	}
+	if len(args) != 1 {
+		return fmt.Errorf("want [-pin] URL, got %q", args)
+	}
+	name := cmp.Or(os.Getenv("MCP_CONFORMANCE_SCENARIO"), "initialize")
+	s, ok := scenarios[name]
+	if !ok {
+		return fmt.Errorf("scenario %q is not played", name)
+	}
+	opts.Elicit = s.elicit
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := mcp.Connect(ctx, mcphttp.NewTransport(args[0], &mcphttp.TransportOptions{Logger: opts.Logger}), opts)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.play(ctx, c), c.Close()); err != nil {
+		return err
+	}
+	fmt.Println("played", name, "over", c.Revision())
+	return nil
+}

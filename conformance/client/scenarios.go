@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A scenario is what the client does with the server, and what its user answers.
+type scenario struct {
+	play   func(ctx context.Context, c *mcp.Client) error
+	elicit func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error)
+}
+
+var scenarios = map[string]scenario{
+	"initialize":                          {play: ping},
+	"tools_call":                          {play: call("add_numbers", map[string]any{"a": 5, "b": 3})},
+	"elicitation-sep1034-client-defaults": {play: call("test_client_elicitation_defaults", nil), elicit: accept(`{}`)},
+	"sse-retry":                           {play: call("test_reconnection", nil)},
+	"request-metadata":                    {play: listTools},
+	"json-schema-ref-no-deref":            {play: listTools},
+	"json-schema-2020-12-preservation":    {play: echoSchema},
+	"sep-2322-client-request-state":       {play: answerInTurn, elicit: accept(`{"confirmed":true}`)},
+	"http-standard-headers":               {play: useEverything},
+	"http-custom-headers":                 {play: callAsTold},
+	"http-invalid-tool-headers":           {play: callEvery(map[string]any{"region": "us-west1"})},
+}
+
+// accept gives a user who agrees to every form and fills it in like that.
+func accept(content string) func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	return func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(content)}, nil
+	}
+}
+
+func ping(ctx context.Context, c *mcp.Client) error { return c.Ping(ctx) }
+
+func listTools(ctx context.Context, c *mcp.Client) error {
+	for _, err := range c.Tools(ctx) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// call lists the tools, as hosts do, and calls one.
+func call(tool string, args map[string]any) func(context.Context, *mcp.Client) error {
+	return func(ctx context.Context, c *mcp.Client) error {
+		if err := listTools(ctx, c); err != nil {
+			return err
+		}
+		_, err := mcp.Call[*mcp.ToolResult](ctx, c, tool, args)
+		return err
+	}
+}
+
+// callEvery calls every tool that the client lists.
+func callEvery(args map[string]any) func(context.Context, *mcp.Client) error {
+	return func(ctx context.Context, c *mcp.Client) error {
+		for tool, err := range c.Tools(ctx) {
+			if err != nil {
+				return err
+			}
+			if _, err := c.CallTool(ctx, tool.Name, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// echoSchema sends the schema of a tool back as it came.
+func echoSchema(ctx context.Context, c *mcp.Client) error {
+	var schema json.RawMessage
+	for tool, err := range c.Tools(ctx) {
+		if err != nil {
+			return err
+		}
+		if tool.Name == "json_schema_2020_12_tool" {
+			schema = tool.InputSchema
+		}
+	}
+	if schema == nil {
+		return errors.New("the server has no json_schema_2020_12_tool")
+	}
+	_, err := mcp.Call[*mcp.ToolResult](ctx, c, "json_schema_echo", map[string]any{"schema": schema})
+	return err
+}
+
+// answerInTurn calls the tools that ask, in the order that the suite wants.
+func answerInTurn(ctx context.Context, c *mcp.Client) error {
+	if err := listTools(ctx, c); err != nil {
+		return err
+	}
+	for _, tool := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"} {
+		if _, err := c.CallTool(ctx, tool, nil); err != nil {
+			return fmt.Errorf("%s: %w", tool, err)
+		}
+	}
+	return nil
+}
+
+// useEverything lists all that the server has and uses each of it.
+func useEverything(ctx context.Context, c *mcp.Client) error {
+	if err := callEvery(nil)(ctx, c); err != nil {
+		return err
+	}
+	for resource, err := range c.Resources(ctx) {
+		if err != nil {
+			return err
+		}
+		if _, err := c.ReadResource(ctx, resource.URI); err != nil {
+			return err
+		}
+	}
+	for prompt, err := range c.Prompts(ctx) {
+		if err != nil {
+			return err
+		}
+		if _, err := c.GetPrompt(ctx, prompt.Name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callAsTold makes the calls that the suite has written down.
+func callAsTold(ctx context.Context, c *mcp.Client) error {
+	var told struct {
+		ToolCalls []struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &told); err != nil {
+		return fmt.Errorf("the context of the scenario: %w", err)
+	}
+	if err := listTools(ctx, c); err != nil {
+		return err
+	}
+	for _, call := range told.ToolCalls {
+		if _, err := c.CallTool(ctx, call.Name, call.Arguments); err != nil {
+			return fmt.Errorf("%s: %w", call.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package conformance_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A host is who uses the client: its user, its model, and what they were told.
+type host struct {
+	mu      sync.Mutex
+	visited []string
+	logs    chan string
+}
+
+func newHost() *host { return &host{logs: make(chan string, 1000)} }
+
+// options gives a client that can be asked everything, and always agrees.
+func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		Info:     mcp.Implementation{Name: "patchbay-interop", Version: "1.0.0"},
+		Revision: revision,
+		Logger:   logger(t),
+		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
+		},
+		ElicitURL: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.visited = append(h.visited, p.URL)
+			return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
+		},
+		Sample: func(context.Context, *mcp.SampleParams) (*mcp.SampleResult, error) {
+			return &mcp.SampleResult{Model: "test-model", Content: []mcp.Content{mcp.Text("a summary")}, StopReason: mcp.StopEndTurn}, nil
+		},
+		Roots: func(context.Context) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///work/area", Name: "area"}}, nil
+		},
+		Log: func(_ context.Context, m *mcp.LogMessage) {
+			select {
+			case h.logs <- m.Text():
+			default:
+			}
+		},
+	}
+}
+
+// logger puts what goes wrong, and what is odd, into the output of the test.
+func logger(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func overHTTP(url string) func(t *testing.T) mcp.Transport {
+	return func(t *testing.T) mcp.Transport {
+		return mcphttp.NewTransport(url, &mcphttp.TransportOptions{Logger: logger(t)})
+	}
+}
+
+func overStdio(name string, args ...string) func(t *testing.T) mcp.Transport {
+	return func(t *testing.T) mcp.Transport {
+		s := mcp.Command(name, args...)
+		s.Logger, s.Stderr = logger(t), t.Output()
+		return s
+	}
+}
+
+// pages gives what the user was asked to visit.
+func (h *host) pages() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.visited)
+}
+
+// logged waits until the server has logged a text.
+func (h *host) logged(ctx context.Context, t *testing.T, text string) {
+	t.Helper()
+	for {
+		select {
+		case got := <-h.logs:
+			if strings.Contains(got, text) {
+				return
+			}
+		case <-ctx.Done():
+			t.Errorf("the log message %q has not come", text)
+			return
+		}
+	}
+}
+
+// dial connects, and closes in the end, which has to go well.
+func dial(ctx context.Context, t *testing.T, transport mcp.Transport, opts *mcp.ClientOptions) *mcp.Client {
+	t.Helper()
+	c, err := mcp.Connect(ctx, transport, opts)
+	if err != nil {
+		t.Fatalf("Connect: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// within bounds a test of one server.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// must gives a value and ends the test if there is none.
+func must[V any](v V, err error) func(t *testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// names drains a list.
+func names[V any](t *testing.T, list func(func(*V, error) bool), name func(*V) string) []string {
+	t.Helper()
+	var all []string
+	for v, err := range list {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, name(v))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func toolNames(ctx context.Context, t *testing.T, c *mcp.Client) []string {
+	t.Helper()
+	return names(t, c.Tools(ctx), func(v *mcp.Tool) string { return v.Name })
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	g, _ := json.Marshal(got)
+	w, _ := json.Marshal(want)
+	if string(g) != string(w) {
+		t.Errorf("%s: got %s, want %s", what, g, w)
+	}
+}

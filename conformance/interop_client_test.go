@@ -1,0 +1,298 @@
+package conformance_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A peer is a way to reach a server of another SDK, and what works there.
+type peer struct {
+	name     string
+	path     string // of the URL; none for stdio
+	pin      string
+	revision string // that has to be spoken
+	able     ability
+}
+
+// An ability is something that a server can do.
+type ability uint8
+
+const (
+	asks    ability = 1 << iota // asks its client for something
+	logs                        // sends log messages
+	notes                       // sends all notes of progress, in order and before the answer
+	cancels                     // hears of a cancellation
+	updates                     // tells of resources that have other contents
+	changes                     // tells of lists that have changed
+
+	everyAbility = asks | logs | notes | cancels | updates | changes
+)
+
+// goSDK is the official SDK. What it lacks is by the revision or by being without sessions.
+var goSDK = []peer{
+	{"stdio", "", "", "2026-07-28", everyAbility},
+	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility},
+	{"stdio 2024-11-05", "", "2024-11-05", "2024-11-05", everyAbility &^ asks},
+	{"stateless", "/stateless", "", "2026-07-28", everyAbility},
+	{"stateless 2025-06-18", "/stateless", "2025-06-18", "2025-06-18", notes},
+	{"session", "/session", "", "2025-11-25", everyAbility},
+	{"session 2025-03-26", "/session", "2025-03-26", "2025-03-26", everyAbility &^ asks},
+	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility},
+}
+
+// mcpGo is the other one. Its notifications race with its answers, it tells of resources only who has a session, on stdio it
+// does not say which subscription it is about, and over HTTP+SSE it asks nothing.
+var mcpGo = []peer{
+	{"stdio", "", "", "2026-07-28", asks | logs | cancels},
+	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility &^ notes},
+	{"stdio 2024-11-05", "", "2024-11-05", "2024-11-05", everyAbility &^ notes &^ asks},
+	{"stateless", "/stateless", "", "2026-07-28", asks | logs | cancels | changes},
+	{"stateless 2025-06-18", "/stateless", "2025-06-18", "2025-06-18", cancels},
+	{"session", "/session", "", "2026-07-28", asks | logs | cancels | changes},
+	{"session 2025-11-25", "/session", "2025-11-25", "2025-11-25", everyAbility &^ notes},
+	{"session 2025-03-26", "/session", "2025-03-26", "2025-03-26", everyAbility &^ notes &^ asks},
+	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility &^ notes &^ asks},
+}
+
+// TestPeers talks to servers of the other Go SDKs, in every way that they offer.
+func TestPeers(t *testing.T) {
+	for _, sdk := range []struct {
+		name  string
+		peers []peer
+	}{{"gosdk", goSDK}, {"mcpgo", mcpGo}} {
+		t.Run(sdk.name, func(t *testing.T) {
+			binary := build(t, ".", "./peers/"+sdk.name)
+			url := startPeer(t, exec.Command(binary, "-addr", "127.0.0.1:0"))
+			for _, p := range sdk.peers {
+				transport := overStdio(binary)
+				if p.path != "" {
+					transport = overHTTP(url + p.path)
+				}
+				t.Run(p.name, func(t *testing.T) { p.exercise(t, sdk.name, transport(t)) })
+			}
+		})
+	}
+}
+
+func (p peer) can(a ability) bool { return p.able&a != 0 }
+
+func (p peer) exercise(t *testing.T, sdk string, transport mcp.Transport) {
+	ctx := within(t, time.Minute)
+	h := newHost()
+	c := dial(ctx, t, transport, h.options(t, p.pin))
+	equal(t, "revision", c.Revision(), p.revision)
+	equal(t, "server", c.Server().Name, sdk+"-peer")
+	equal(t, "instructions", c.Instructions(), "A peer.")
+	if err := c.Ping(ctx); err != nil {
+		t.Errorf("Ping: %v", err)
+	}
+	p.useTools(ctx, t, c)
+	usePeerData(ctx, t, c)
+	if p.can(logs) {
+		h.logged(ctx, t, "step 3")
+	}
+	if p.can(asks) {
+		answerPeer(ctx, t, c)
+	}
+	if p.can(cancels) {
+		cancelPeer(ctx, t, c)
+	}
+	p.listen(ctx, t, c)
+}
+
+func (p peer) useTools(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	tools := toolNames(ctx, t, c)
+	for _, want := range []string{"add", "cancelled", "count", "fail", "greet", "grow", "increment", "summarize", "wait", "where"} {
+		if !slices.Contains(tools, want) {
+			t.Errorf("the tools are %q, without %s", tools, want)
+		}
+	}
+	type sum struct{ Sum int }
+	equal(t, "add", must(mcp.Call[sum](ctx, c, "add", map[string]int{"A": 20, "B": 22}))(t), sum{42})
+	var toolFailed *mcp.ToolError
+	if _, err := mcp.Call[string](ctx, c, "fail", nil); !errors.As(err, &toolFailed) || !strings.Contains(err.Error(), "it failed, as it should") {
+		t.Errorf("fail: %v", err)
+	}
+	var progress []float64
+	counting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }})
+	equal(t, "count", must(mcp.Call[string](counting, c, "count", map[string]int{"Steps": 3}))(t), "counted to 3")
+	if p.can(notes) {
+		equal(t, "progress", progress, []float64{1, 2, 3})
+	}
+	// The official SDK answers older requests of this kind with a bare HTTP status.
+	var e *mcp.Error
+	var failed *mcp.TransportError
+	_, err := c.Request(ctx, "nobody/knows", nil)
+	if unknown := errors.As(err, &e) && e.Remote() && e.Code == mcp.CodeMethodNotFound; !unknown && !(errors.As(err, &failed) && !failed.MayHaveRun) {
+		t.Errorf("an unknown method: %v", err)
+	}
+}
+
+func usePeerData(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	equal(t, "resources", names(t, c.Resources(ctx), func(v *mcp.Resource) string { return v.URI }),
+		[]string{"demo://counter", "demo://guide", "demo://logo"})
+	equal(t, "templates", names(t, c.ResourceTemplates(ctx), func(v *mcp.ResourceTemplate) string { return v.URITemplate }),
+		[]string{"demo://cities/{country}/{city}"})
+	for _, uri := range []string{"demo://guide", "demo://cities/japan/kyoto"} {
+		equal(t, "read", must(c.ReadResource(ctx, uri))(t).Contents[0].Text, "this is "+uri)
+	}
+	var e *mcp.Error
+	if _, err := c.ReadResource(ctx, "demo://nowhere"); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
+		t.Errorf("an unknown resource: %v", err)
+	}
+	equal(t, "prompts", names(t, c.Prompts(ctx), func(v *mcp.Prompt) string { return v.Name }), []string{"review"})
+	prompt := must(c.GetPrompt(ctx, "review", map[string]string{"language": "go", "code": "x := 1"}))(t)
+	equal(t, "prompt", prompt.Messages[0].Content, mcp.Text("Review this go code: x := 1"))
+	languages := must(c.Complete(ctx, mcp.CompletionRef{Prompt: "review"}, "language", "p", nil))(t)
+	equal(t, "completion", languages.Values, []string{"python", "typescript"})
+	if c.Revision() >= "2025-06-18" { // older ones have no context
+		cities := must(c.Complete(ctx, mcp.CompletionRef{Template: "demo://cities/{country}/{city}"}, "city", "", map[string]string{"country": "japan"}))(t)
+		equal(t, "completion in context", cities.Values, []string{"kyoto", "osaka"})
+	}
+}
+
+// answerPeer calls the tools that ask for something.
+func answerPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	equal(t, "elicitation", must(mcp.Call[string](ctx, c, "greet", nil))(t), "Hello, Ada! (state)")
+	equal(t, "sampling", must(mcp.Call[string](ctx, c, "summarize", nil))(t), "a summary")
+	equal(t, "roots", must(mcp.Call[string](ctx, c, "where", nil))(t), "file:///work/area")
+}
+
+// cancelPeer cancels a call that has begun, and sees that the server stops.
+func cancelPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	waiting = mcp.WithCallOptions(waiting, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { cancel() }})
+	if _, err := c.CallTool(waiting, "wait", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("wait: %v", err)
+	}
+	equal(t, "cancelled", must(mcp.Call[string](ctx, c, "cancelled", nil))(t), "yes")
+}
+
+// listen subscribes and has something change.
+func (p peer) listen(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	var filter mcp.Filter
+	var triggers []string
+	var want []mcp.Event
+	if p.can(changes) {
+		filter.ToolsListChanged = true
+		triggers = append(triggers, "grow")
+		want = append(want, mcp.Event{Kind: mcp.EventToolsChanged})
+	}
+	if p.can(updates) {
+		filter.ResourceSubscriptions = []string{"demo://counter"}
+		triggers = append(triggers, "increment")
+		want = append(want, mcp.Event{Kind: mcp.EventResourceUpdated, URI: "demo://counter"})
+	}
+	if len(want) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var got []mcp.Event
+	for e, err := range c.Listen(ctx, filter) {
+		if err != nil {
+			t.Fatalf("Listen: %v", err)
+		}
+		if e.Kind == mcp.EventListening {
+			equal(t, "filter", e.Filter, filter)
+		} else {
+			got = append(got, e)
+		}
+		if len(got) == len(want) {
+			break
+		}
+		must(c.CallTool(ctx, triggers[len(got)], nil))(t)
+	}
+	equal(t, "events", got, want)
+}
+
+// TestKilledServer kills servers amid a call. The call fails as one that may have run, and the next one works.
+func TestKilledServer(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no shell to tell the process id")
+	}
+	built := func(pkg string) func(t *testing.T) []string {
+		return func(t *testing.T) []string { return []string{build(t, ".", pkg)} }
+	}
+	for _, k := range []struct {
+		name    string
+		command func(t *testing.T) []string
+		slow    string
+		args    any
+	}{
+		{"gosdk", built("./peers/gosdk"), "wait", nil},
+		{"mcpgo", built("./peers/mcpgo"), "wait", nil},
+		{"everything", func(t *testing.T) []string { return []string{needNode(t), everything, "stdio"} },
+			"trigger-long-running-operation", map[string]int{"duration": 4, "steps": 40}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			command := k.command(t)
+			for _, revision := range []string{"", "2025-11-25"} {
+				t.Run(cmp.Or(revision, "newest"), func(t *testing.T) { killAmid(t, command, k.slow, k.args, revision) })
+			}
+		})
+	}
+}
+
+func killAmid(t *testing.T, command []string, slow string, args any, revision string) {
+	ctx := within(t, time.Minute)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	server := mcp.Command("sh", append([]string{"-c", `echo $$ > "$0"; exec "$@"`, pidFile}, command...)...)
+	c := dial(ctx, t, server, newHost().options(t, revision))
+	before := c.Revision()
+	killed := false
+	begun := func(mcp.ProgressUpdate) {
+		if !killed {
+			killed = true
+			if err := kill(pidFile); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	_, err := c.CallTool(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: begun}), slow, args)
+	var failed *mcp.TransportError
+	if !errors.As(err, &failed) || !failed.MayHaveRun || !errors.Is(err, mcp.ErrClosed) {
+		t.Errorf("the call that was killed: %v", err)
+	}
+	if !killed {
+		t.Error("the call has not begun")
+	}
+	if tools := toolNames(ctx, t, c); !slices.Contains(tools, slow) {
+		t.Errorf("after a restart the tools are %q", tools)
+	}
+	equal(t, "revision", c.Revision(), before)
+}
+
+// kill kills the process whose id is in a file.
+func kill(pidFile string) error {
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return process.Kill()
+}
