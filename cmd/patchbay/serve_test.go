@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// endpoint is where the server is found.
+const endpoint = "/mcp"
+
 // built is the path of the command.
 var built string
 
@@ -596,33 +599,6 @@ func TestPrintedConfigurationsWork(t *testing.T) {
 	worksOverStdio(t, server.Command, server.Args)
 }
 
-// What `go run` has built is gone one day, so it is named by its source.
-func TestPrintedConfigurationOfGoRun(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "main.go")
-	const text = `package main; import "os"; func main() { exe, _ := os.Executable(); print(exe) }`
-	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	exe, err := exec.Command("go", "run", program).CombinedOutput()
-	if err != nil || !isTransient(string(exe)) {
-		t.Errorf("%q, %v: does not pass for what go run has built", exe, err)
-	}
-	for exe, want := range map[string]bool{
-		"/tmp/go-build1234567/b001/exe/patchbay":                                   true,
-		"/home/ann/.cache/go-build/17/" + strings.Repeat("0a", 32) + "-d/patchbay": true,
-		"/home/ann/go/bin/patchbay":                                                false,
-		"/tmp/patchbay":                                                            false,
-		"/home/ann/src/go-build/patchbay":                                          false,
-		"/opt/17/0a-d/patchbay":                                                    false,
-	} {
-		if got := isTransient(exe); got != want {
-			t.Errorf("isTransient(%q) = %v", exe, got)
-		}
-	}
-	command, args := selfCommand() // of the test, which is built in the same way
-	worksOverStdio(t, command, args)
-}
-
 // worksOverStdio starts a server as a client does that has its configuration.
 func worksOverStdio(t *testing.T, command string, args []string) {
 	t.Helper()
@@ -651,16 +627,16 @@ func TestCommandLine(t *testing.T) {
 		status int
 		says   string
 	}{
-		{nil, exitUsage, "Usage"},
+		{nil, 2, "Usage"},
 		{[]string{"help"}, 0, "Usage"},
 		{[]string{"--help"}, 0, "Usage"},
 		{[]string{"version"}, 0, "patchbay "},
-		{[]string{"no-such"}, exitUsage, `unknown command "no-such"`},
-		{[]string{"serve", "--no-such"}, exitUsage, "no-such"},
+		{[]string{"no-such"}, 2, `unknown command "no-such"`},
+		{[]string{"serve", "--no-such"}, 2, "no-such"},
 		{[]string{"serve", "--help"}, 0, "-addr"},
-		{[]string{"serve", "surplus"}, exitUsage, `unexpected argument "surplus"`},
-		{[]string{"serve", "--addr", taken.Addr().String()}, exitFailure, "--addr"},
-		{[]string{"serve", "--addr", "nonsense"}, exitFailure, "--addr"},
+		{[]string{"serve", "surplus"}, 2, `unexpected argument "surplus"`},
+		{[]string{"serve", "--addr", taken.Addr().String()}, 1, "--addr"},
+		{[]string{"serve", "--addr", "nonsense"}, 1, "--addr"},
 	} {
 		p := start(t, test.args...)
 		out := p.rest()

@@ -84,8 +84,8 @@ func shortList(values []string) string {
 	return b.String()
 }
 
-// nearest gives the candidate that a misspelt name most likely means, "" if none is near.
-func nearest(name string, candidates []string) string {
+// Nearest gives the candidate that a misspelt name most likely means, "" if none is near.
+func Nearest(name string, candidates []string) string {
 	const longest, most = 64, 1000 // a longer name is no slip of the pen, and a longer list takes too much time
 	if len(name) < 2 || len(name) > longest {
 		return ""

@@ -75,7 +75,7 @@ func likeOption(key string) string {
 			return o
 		}
 	}
-	return nearest(key, tagOptions)
+	return Nearest(key, tagOptions)
 }
 
 // splitList gives the items of a value such as small|medium|large, without the space around them.

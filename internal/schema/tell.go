@@ -126,7 +126,7 @@ func (e *evaluation) oneOf(values []string, at int) string {
 			words = append(words, string(unquote([]byte(v))))
 		}
 	}
-	if like := nearest(string(unquote(e.doc[at:skipString(e.doc, at)])), words); like != "" {
+	if like := Nearest(string(unquote(e.doc[at:skipString(e.doc, at)])), words); like != "" {
 		text += " (did you mean " + string(quote(like)) + "?)"
 	}
 	return text
@@ -160,7 +160,7 @@ func (e *evaluation) tellUnknown(r *objectRules, at, nameEnd int) {
 		known = append(known, p.name)
 	}
 	e.spend(len(known))
-	if like := nearest(name, known); like != "" {
+	if like := Nearest(name, known); like != "" {
 		text += " (did you mean " + string(quote(like)) + "?)"
 	}
 	switch {

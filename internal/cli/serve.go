@@ -1,10 +1,8 @@
-package main
+package cli
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +12,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/patchbay-mcp/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -22,40 +22,72 @@ import (
 // defaultAddr is fixed, so that a client's configuration stays right from one start to the next.
 const defaultAddr = "127.0.0.1:8765"
 
-// self is the package of this program.
+// self is the package of the program.
 const self = "github.com/patchbay-mcp/patchbay/cmd/patchbay"
 
 // endpoint is the path of the server.
 const endpoint = "/mcp"
 
-func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := newFlags("serve", stderr)
-	addr := flags.String("addr", defaultAddr, "`host:port` to listen on; no host is this machine alone, port 0 picks a free one")
-	stdio := flags.Bool("stdio", false, "serve on standard input and output instead of HTTP")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
+func (p *program) serveCommand() *cobra.Command {
+	var addr string
+	var stdio bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the demo server",
+		Long: `Serve a demo server that has one of everything, to try a client on. It prints its URL and
+what to paste into a client's configuration.`,
+		Example: `  patchbay serve
+  patchbay serve --stdio`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stdio {
+				return demo.New(version()).Run(cmd.Context(), mcp.Stdio())
+			}
+			return serve(cmd.Context(), addr, p.output.w)
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "`host:port` to listen on; no host is this machine alone, port 0 picks a free one")
+	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output instead of HTTP")
+	return cmd
+}
+
+// nothing refuses arguments.
+func nothing(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("unexpected argument %q", args[0]))
+	}
+	return nil
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: `  patchbay version`,
+		Args:    nothing,
+		RunE: func(*cobra.Command, []string) error {
+			if p.flags.json {
+				p.output.value(map[string]any{"version": version(), "revisions": revisions()})
+				return nil
+			}
+			p.output.printf("patchbay %s", version())
 			return nil
-		}
-		return errUsage
+		},
 	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "patchbay serve: unexpected argument %q\n", flags.Arg(0))
-		return errUsage
-	}
-	server := demo.New(version())
-	if *stdio {
-		return server.Run(ctx, mcp.Stdio())
-	}
+}
+
+// serve serves on HTTP until ctx ends.
+func serve(ctx context.Context, addr string, stdout io.Writer) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", onLoopback(*addr))
+	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
 	if err != nil {
-		return fmt.Errorf("%w (choose another address with --addr)", err)
+		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
 	}
 	url := "http://" + listener.Addr().String() + endpoint
 	if err := announce(stdout, url); err != nil {
 		return err
 	}
-	return mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(server, nil))
+	return mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(demo.New(version()), nil))
 }
 
 // onLoopback completes an address that names no host: a demo is not for the network unless it is told to be.

@@ -1,0 +1,117 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// plainJSON gives the JSON within text that may hold comments, trailing commas and a byte order mark in front, as people
+// and editors write them. What is not JSON becomes white space, so that every place keeps its line and column.
+func plainJSON(text []byte) ([]byte, error) {
+	plain := bytes.Clone(text)
+	if bytes.HasPrefix(plain, []byte("\uFEFF")) {
+		blank(plain[:len("\uFEFF")])
+	}
+	if at := blankComments(plain); at >= 0 {
+		return nil, fmt.Errorf("%s: a comment has no end", position(text, at))
+	}
+	blankTrailingCommas(plain)
+	if err := jsonscan.Valid(plain, jsonscan.Limits{}); err != nil {
+		var syntax *jsonscan.SyntaxError
+		if errors.As(err, &syntax) {
+			return nil, fmt.Errorf("%s: %v", position(text, syntax.Offset), syntax.Reason)
+		}
+		return nil, err
+	}
+	return plain, nil
+}
+
+// blank makes white space of text, its lines aside.
+func blank(text []byte) {
+	for i, c := range text {
+		if c != '\n' && c != '\r' {
+			text[i] = ' '
+		}
+	}
+}
+
+// blankComments removes comments. It gives the offset of one that does not end, or -1.
+func blankComments(text []byte) int {
+	for at := 0; at < len(text); {
+		switch {
+		case text[at] == '"':
+			at = pastString(text, at)
+		case bytes.HasPrefix(text[at:], []byte("//")):
+			end := bytes.IndexAny(text[at:], "\r\n")
+			if end < 0 {
+				end = len(text) - at
+			}
+			blank(text[at : at+end])
+			at += end
+		case bytes.HasPrefix(text[at:], []byte("/*")):
+			end := bytes.Index(text[at+2:], []byte("*/"))
+			if end < 0 {
+				return at
+			}
+			end += at + 4
+			blank(text[at:end])
+			at = end
+		default:
+			at++
+		}
+	}
+	return -1
+}
+
+// blankTrailingCommas removes each comma between a value and a closing bracket.
+func blankTrailingCommas(text []byte) {
+	comma, before := -1, byte(0) // a comma that nothing has followed yet; what stands before
+	for at := 0; at < len(text); {
+		c := text[at]
+		switch c {
+		case ' ', '\t', '\r', '\n':
+			at++
+			continue
+		case '"':
+			at = pastString(text, at)
+			comma, before = -1, c
+			continue
+		case ',':
+			comma = -1
+			if before != 0 && before != '[' && before != '{' && before != ',' && before != ':' {
+				comma = at
+			}
+		case ']', '}':
+			if comma >= 0 {
+				text[comma] = ' '
+			}
+			comma = -1
+		default:
+			comma = -1
+		}
+		before = c
+		at++
+	}
+}
+
+// pastString gives the offset behind the string whose opening quote is at text[at].
+func pastString(text []byte, at int) int {
+	for at++; at < len(text); at++ {
+		switch text[at] {
+		case '\\':
+			at++
+		case '"':
+			return at + 1
+		}
+	}
+	return len(text)
+}
+
+// position tells line and column of an offset, both counted from 1 and the column in bytes.
+func position(text []byte, at int) string {
+	before := text[:min(at, len(text))]
+	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'))
+}

@@ -1,0 +1,285 @@
+package host_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// full has one of everything that files are known to hold.
+const full = "\uFEFF" + `{
+	// servers of the project
+	"mcpServers": {
+		"files": {
+			"command": "npx", /* fetched
+			                     at need */
+			"args": ["-y", "@acme/files", "${HOME}/src", "//no comment", "a,]",],
+			"env": {"TOKEN": "${TOKEN:-none}", "PORT": 8080, "DEBUG": true, "GONE": null},
+			"cwd": "work",
+			"disabled": true,
+			"alwaysAllow": ["read"],
+		},
+		"web": {"url": "https://${HOST:-example.com}/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}},
+		"old": {"type": "sse", "url": "http://127.0.0.1/sse"},
+		"new": {"type": "streamable-http", "url": "http://127.0.0.1/mcp"},
+		"broken": {"type": "carrier-pigeon"},
+	},
+	"inputs": [],
+}
+`
+
+func parse(t *testing.T, text string) *host.Config {
+	t.Helper()
+	c, err := host.ParseConfig([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// variables is an environment.
+func variables(set map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := set[name]; return v, ok }
+}
+
+func TestConfigTakesWhatPeopleWrite(t *testing.T) {
+	c := parse(t, full)
+	if diff := cmp.Diff([]string{"files", "web", "old", "new", "broken"}, c.Names()); diff != "" {
+		t.Error(diff)
+	}
+	if got := string(c.Extra["inputs"]); got != "[]" {
+		t.Errorf("inputs is %q, want it kept", got)
+	}
+	env := variables(map[string]string{"HOME": "/home/ann", "TOKEN": "t0k"})
+	for name, want := range map[string]*host.Server{
+		"files": {Name: "files", Type: host.TypeStdio, Command: "npx", Args: []string{"-y", "@acme/files", "/home/ann/src", "//no comment", "a,]"},
+			Env: map[string]string{"TOKEN": "t0k", "PORT": "8080", "DEBUG": "true"}, Dir: "work", Disabled: true},
+		"web": {Name: "web", Type: host.TypeHTTP, URL: "https://example.com/mcp", Header: map[string]string{"Authorization": "Bearer t0k"}},
+		"old": {Name: "old", Type: host.TypeSSE, URL: "http://127.0.0.1/sse"},
+		"new": {Name: "new", Type: host.TypeHTTP, URL: "http://127.0.0.1/mcp"},
+	} {
+		s, err := c.Server(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "files" && string(s.Extra["alwaysAllow"]) != `["read"]` {
+			t.Errorf("alwaysAllow is %q, want it kept", s.Extra["alwaysAllow"])
+		}
+		if s, err = s.Expand(env); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(host.Server{}, "Extra"), cmpopts.IgnoreUnexported(host.Server{})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if _, err := c.Server("broken"); err == nil || !strings.Contains(err.Error(), `server "broken": type: got "carrier-pigeon"`) {
+		t.Errorf("a broken server is %v", err)
+	}
+	if _, err := c.Server("absent"); err == nil {
+		t.Error("an absent server is there")
+	}
+}
+
+func TestConfigTakesServers(t *testing.T) {
+	c := parse(t, `{"servers": {"a": {"command": "x"}}, "inputs": [{"id": "k"}]}`)
+	if !c.Has("a") || c.Has("b") {
+		t.Errorf("the names are %q", c.Names())
+	}
+}
+
+func TestConfigSaysWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                "line 1, column 1",
+		`[]`:                              "not a JSON object",
+		`{}`:                              "names no servers",
+		`{"mcpServers": []}`:              "mcpServers is not an object",
+		"{\n  \"a\": 1,,\n}":              "line 2, column 10",
+		`{"a": [,]}`:                      "line 1, column 8",
+		`{,}`:                             "line 1, column 2",
+		`{"a": /* 1}`:                     "line 1, column 7: a comment has no end",
+		`{"a": "//}`:                      "malformed",
+		`{"servers": {"a": {}, "a": {}}}`: "duplicate key",
+		`{"servers": {"a": {}}, "mcpServers": {"a": {}}}`:                    `server "a" stands in mcpServers and in servers`,
+		`{"servers": {}}` + strings.Repeat(" ", 4<<20):                       "bytes",
+		`{"a": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: "nested too deeply",
+	} {
+		if _, err := host.ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q is %v, want %q", text, err, want)
+		}
+	}
+	for entry, want := range map[string]string{
+		`1`:                                  "not an object",
+		`{}`:                                 "no command",
+		`{"type": "http"}`:                   "no url",
+		`{"type": "stdio", "url": "x"}`:      "no command",
+		`{"command": "x", "url": "y"}`:       "say with type",
+		`{"command": 1}`:                     "command: want a string",
+		`{"command": "x", "args": "y"}`:      "args: want a list",
+		`{"command": "x", "args": [1]}`:      "args: element 0",
+		`{"command": "x", "env": []}`:        "env: want an object",
+		`{"command": "x", "env": {"A": []}}`: "env: A: want a string",
+		`{"url": 1}`:                         "url: want a string",
+		`{"url": "x", "headers": "y"}`:       "headers: want an object",
+		`{"type": 1}`:                        "type: want a string",
+	} {
+		c := parse(t, `{"servers": {"s": `+entry+`, "good": {"command": "x"}}}`)
+		if _, err := c.Server("s"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `server "s"`) {
+			t.Errorf("%s is %v, want %q", entry, err, want)
+		}
+		if _, err := c.Server("good"); err != nil {
+			t.Errorf("beside %s: %v", entry, err)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	env := variables(map[string]string{"A": "1", "EMPTY": "", "NESTED": "${A}", "LONG": strings.Repeat("x", 1<<19)})
+	for text, want := range map[string]string{
+		"":                 "",
+		"plain $A $ {A}":   "plain $A $ {A}",
+		"${A}${A}":         "11",
+		"x${A}y":           "x1y",
+		"${env:A}":         "1",
+		"${EMPTY}":         "",
+		"${EMPTY:-d}":      "d",
+		"${NONE:-}":        "",
+		"${NONE:-a b:-c$}": "a b:-c$",
+		"${NESTED}":        "${A}", // once is enough
+		"${NONE}":          "!the environment has no NONE",
+		"${input:key}":     "!not understood",
+		"${}":              "!not understood",
+		"${1A}":            "!not understood",
+		"${A":              "!has no }",
+		"${LONG}${LONG}x":  "!more than",
+	} {
+		c := parse(t, `{"servers": {"s": {"command": "x", "args": ["`+text+`"]}}}`)
+		s, err := c.Server("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Expand(env)
+		if problem, bad := strings.CutPrefix(want, "!"); bad {
+			if err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), `server "s": args 0`) {
+				t.Errorf("%q is %v, want %q", text, err, problem)
+			}
+			continue
+		}
+		if err != nil || got.Args[0] != want {
+			t.Errorf("%q is %q, %v, want %q", text, got.Args, err, want)
+		}
+		if s.Args[0] != text {
+			t.Errorf("%q was changed in place", text)
+		}
+	}
+}
+
+func TestFilesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	t.Setenv("HOME", dir)
+	t.Setenv("AppData", filepath.Join(dir, "config"))
+	t.Setenv(host.ConfigEnv, "")
+	user, err := os.UserConfigDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(path, server string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(`{"mcpServers": {"`+server+`": {"command": "x", "cwd": "sub"}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func(path string) (all []string, err error) {
+		configs, err := host.LoadConfigs(path)
+		for _, c := range configs {
+			all = append(all, c.Names()...)
+		}
+		return all, err
+	}
+	if got, err := names(""); err != nil || got != nil {
+		t.Errorf("nothing gives %q, %v", got, err)
+	}
+	write(filepath.Join(user, "patchbay", "mcp.json"), "user")
+	write("mcp.json", "plain")
+	write(".mcp.json", "hidden")
+	write("other/mcp.json", "other")
+	for path, want := range map[string][]string{"": {"hidden", "plain", "user"}, "other/mcp.json": {"other"}} {
+		if got, err := names(path); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("%q gives %q, %v, want %q", path, got, err, want)
+		}
+	}
+	if _, err := names("absent.json"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an absent file is %v", err)
+	}
+	if err := os.WriteFile("mcp.json", []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := names(""); err == nil || !strings.Contains(err.Error(), "mcp.json: line 1") || !cmp.Equal(got, []string{"hidden", "user"}) {
+		t.Errorf("with a broken file: %q, %v", got, err)
+	}
+	t.Setenv(host.ConfigEnv, "other/mcp.json")
+	if got, err := names(""); err != nil || !cmp.Equal(got, []string{"other"}) {
+		t.Errorf("by the environment: %q, %v", got, err)
+	}
+	configs, _ := host.LoadConfigs("")
+	s, err := configs[0].Server("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = s.Expand(os.LookupEnv); err != nil || s.Dir != filepath.Join("other", "sub") {
+		t.Errorf("the folder is %q, %v", s.Dir, err)
+	}
+}
+
+// A second reader agrees about what is JSON without comments, and what is taken can be read and expanded.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(full))
+	f.Add([]byte(`{"servers":{"a":{"command":"${A:-b}","args":["//",",]"]}}}`))
+	f.Add([]byte("{/**/\"servers\"//\n:{},}"))
+	f.Add([]byte(`{"a":[1,"/*"],"servers":{"\u0061":{"url":"x"}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := host.ParseConfig(text)
+		var plain struct {
+			A map[string]any `json:"mcpServers"`
+			B map[string]any `json:"servers"`
+		}
+		strict := json.Unmarshal(text, &plain) == nil && plain.A != nil && plain.B == nil
+		if strict && err != nil && !strings.Contains(err.Error(), "nested") {
+			t.Fatalf("JSON is refused: %v", err)
+		}
+		if err != nil {
+			return
+		}
+		if names := c.Names(); strict && len(names) != len(plain.A) {
+			t.Errorf("got %q, want the keys of %v", names, plain.A)
+		}
+		for _, name := range c.Names() {
+			if _, has := plain.A[name]; strict && !has {
+				t.Errorf("a server %q was made up", name)
+			}
+			s, err := c.Server(name)
+			if err != nil {
+				continue
+			}
+			if (s.Type == host.TypeStdio && s.Command == "") || (s.Type != host.TypeStdio && s.URL == "") {
+				t.Errorf("server %q cannot be reached: %+v", name, s)
+			}
+			same := func(string) (string, bool) { return "", false }
+			if e, err := s.Expand(same); err == nil && !strings.Contains(string(text), "$") && e.Command != s.Command {
+				t.Errorf("server %q: the command %q became %q", name, s.Command, e.Command)
+			}
+		}
+	})
+}

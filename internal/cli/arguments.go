@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+)
+
+// arguments are the arguments of a call in the making: an object whose members keep the order in which they were given.
+type arguments struct {
+	parameters []parameter
+	closed     bool // there are no others
+	keys       []string
+	values     map[string]stdjson.RawMessage
+	lists      map[string][]stdjson.RawMessage // elements that were given one by one
+	wrong      map[string]bool                 // keys that were given, with what they cannot be
+	input      *keyboard
+}
+
+// newArguments reads what stands behind a tool's name: key=value, key:=json, key=@file, key:=@file, @file, -, or a JSON
+// object. What comes later wins. The values are made what the schema wants.
+func (p *program) newArguments(ctx context.Context, words []string, inputSchema stdjson.RawMessage) (*arguments, error) {
+	a := &arguments{values: map[string]stdjson.RawMessage{}, lists: map[string][]stdjson.RawMessage{}, wrong: map[string]bool{}, input: p.keyboard}
+	a.parameters, a.closed = parametersOf(inputSchema)
+	var errs []error
+	for _, word := range words {
+		if err := a.add(ctx, word); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(append(errs, a.check()...)...); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// add takes one word of the command line.
+func (a *arguments) add(ctx context.Context, word string) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	switch at := strings.IndexByte(word, '='); {
+	case !utf8.ValidString(word):
+		return fmt.Errorf("%q is no UTF-8 text", word)
+	case word == "-":
+		data, err := a.input.all(ctx)
+		if err != nil {
+			return err
+		}
+		return a.merge("standard input", data)
+	case strings.HasPrefix(word, "@"):
+		data, err := readFile(word[1:])
+		if err != nil {
+			return err
+		}
+		return a.merge(word[1:], data)
+	case strings.HasPrefix(word, "{"):
+		return a.merge("the argument", []byte(word))
+	case at <= 0 || word[:at] == ":":
+		return fmt.Errorf("%q is no argument, want key=value, key:=json, @file or -", word)
+	case word[at-1] == ':':
+		return a.setJSON(word[:at-1], word[at+1:])
+	default:
+		return a.setText(word[:at], word[at+1:])
+	}
+}
+
+// merge takes the members of a JSON object.
+func (a *arguments) merge(from string, data []byte) error {
+	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	if jsonscan.Kind(data) != '{' {
+		return fmt.Errorf("%s: want a JSON object", from)
+	}
+	for key, value := range jsonscan.Members(data) {
+		a.set(string(key), value)
+	}
+	return nil
+}
+
+func (a *arguments) setJSON(key, text string) error {
+	data := []byte(text)
+	if file, ok := strings.CutPrefix(text, "@"); ok {
+		var err error
+		if data, err = readFile(file); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
+		a.wrong[key] = true
+		return fmt.Errorf("%s: %.60q is no JSON: %w", key, text, err)
+	}
+	a.set(key, data)
+	return nil
+}
+
+func (a *arguments) setText(key, text string) error {
+	if file, ok := strings.CutPrefix(text, "@"); ok {
+		data, err := readFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w (a value that begins with @ is written key:='\"@…\"')", key, err)
+		}
+		if text = string(data); !utf8.ValidString(text) {
+			return fmt.Errorf("%s: %s is no UTF-8 text", key, file)
+		}
+	}
+	param := a.parameter(key)
+	value, err := param.coerce(text)
+	if err != nil && param.items != nil { // one element of a list
+		value, err = param.items.coerce(text)
+		if err == nil {
+			a.lists[key] = append(a.lists[key], value)
+			value = listOf(a.lists[key])
+			a.put(key, value)
+			return nil
+		}
+	}
+	if err != nil {
+		a.wrong[key] = true
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	a.set(key, value)
+	return nil
+}
+
+func listOf(elements []stdjson.RawMessage) stdjson.RawMessage {
+	out := []byte{'['}
+	for i, e := range elements {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, e...)
+	}
+	return append(out, ']')
+}
+
+// parameter gives what the schema says of a key; of one that it does not know, that it is a text.
+func (a *arguments) parameter(key string) *parameter {
+	for i := range a.parameters {
+		if a.parameters[i].name == key {
+			return &a.parameters[i]
+		}
+	}
+	return &parameter{name: key}
+}
+
+func (a *arguments) set(key string, value stdjson.RawMessage) {
+	delete(a.lists, key)
+	a.put(key, value)
+}
+
+func (a *arguments) put(key string, value stdjson.RawMessage) {
+	if _, has := a.values[key]; !has {
+		a.keys = append(a.keys, key)
+	}
+	a.values[key] = value
+}
+
+// check tells what is missing, and what is there that the tool does not know.
+func (a *arguments) check() (errs []error) {
+	var known []string
+	for i := range a.parameters {
+		known = append(known, a.parameters[i].name)
+	}
+	for _, key := range a.keys {
+		if !slices.Contains(known, key) && (a.closed || a.misses(schema.Nearest(key, known))) {
+			errs = append(errs, unknown("argument", key, known))
+		}
+	}
+	for i := range a.parameters {
+		p := &a.parameters[i]
+		if !a.misses(p.name) {
+			continue
+		}
+		text := fmt.Sprintf("missing argument %s: %s", cleanLine(p.name), cleanLine(p.want()))
+		if d := p.description(); d != "" {
+			text += ", " + shorten(cleanLine(d), 120)
+		}
+		errs = append(errs, errors.New(text))
+	}
+	return errs
+}
+
+// misses reports whether a parameter is required and not given.
+func (a *arguments) misses(key string) bool {
+	_, given := a.values[key]
+	return !given && !a.wrong[key] && key != "" && a.parameter(key).required
+}
+
+// unknown says that there is no thing of that name, and what is near.
+func unknown(thing, name string, known []string) error {
+	text := fmt.Sprintf("no %s %q", thing, name)
+	if like := schema.Nearest(name, known); like != "" {
+		return fmt.Errorf("%s: did you mean %q?", text, cleanLine(like))
+	}
+	const shown = 20
+	switch {
+	case len(known) == 0:
+		return fmt.Errorf("%s: there are none", text)
+	case len(known) > shown:
+		return fmt.Errorf("%s: there are %s and %d more", text, cleanLine(strings.Join(known[:shown], ", ")), len(known)-shown)
+	}
+	return fmt.Errorf("%s: there are %s", text, cleanLine(strings.Join(known, ", ")))
+}
+
+// object gives the arguments as JSON.
+func (a *arguments) object() stdjson.RawMessage {
+	out := []byte{'{'}
+	for i, key := range a.keys {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(jsonscan.AppendQuote(out, key), ':')
+		out = append(out, a.values[key]...)
+	}
+	return append(out, '}')
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return data, nil
+}

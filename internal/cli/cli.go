@@ -1,0 +1,234 @@
+// Package cli is the command patchbay: it asks MCP servers from the command line, and serves a demo.
+//
+// [Run] is all of it. A file holds a noun: target, arguments, form, answers, output; or a group of verbs.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A program is one run of the command.
+type program struct {
+	flags    flags
+	keyboard *keyboard
+	output   *output
+	screen   *screen
+
+	interactive bool                    // there is somebody at the keyboard who sees the screen
+	open        func(page string) error // opens a page in a browser
+	turn        chan struct{}           // holds a token while the user is asked something
+	answers     *answers                // of --answers
+	asking      atomic.Pointer[string]  // who is connected to, for questions
+}
+
+// flags are those that all verbs share.
+type flags struct {
+	json, verbose, noInput     bool
+	timeout                    time.Duration
+	revision, logLevel, save   string
+	config, answers, directory string
+	header, environment, roots []string
+}
+
+// Run runs the command with its arguments, which do not include its name, and gives the status to exit with; `patchbay
+// help exit-codes` says what the codes mean. When ctx ends, so does the command. Questions are asked if stdin and stderr
+// are a terminal.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := newProgram(stdin, stdout, stderr)
+	p.interactive = isTerminal(stdin) && p.screen.terminal
+	return p.run(ctx, args)
+}
+
+func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
+	return &program{
+		keyboard: newKeyboard(stdin),
+		output:   &output{w: stdout, terminal: isTerminal(stdout)},
+		screen:   &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
+		open:     openPage,
+		turn:     make(chan struct{}, 1),
+	}
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// widthOf is the width of a terminal, 0 if it does not tell.
+func widthOf(stream any) int {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// maxData is how much is shown of the data of an error, in characters.
+const maxData = 1000
+
+// errTold is an error of which the user has been told.
+var errTold = errors.New("told")
+
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(p.keyboard.r)
+	root.SetOut(p.output.w)
+	root.SetErr(p.screen.w)
+	err := root.ExecuteContext(ctx)
+	p.screen.done()
+	if err == nil {
+		err = p.output.err
+	}
+	code := exitCode(ctx, err)
+	if err == nil || errors.Is(err, errTold) {
+		return code
+	}
+	if p.flags.json {
+		p.output.value(map[string]failure{"error": newFailure(code, err)})
+	}
+	p.screen.printf("patchbay: %s", clean(err.Error()))
+	if f := newFailure(code, err); f.Data != nil {
+		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
+	}
+	if code == exitAuth {
+		p.screen.printf("  --header 'Authorization: Bearer TOKEN' shows a token to the server")
+	}
+	return code
+}
+
+// Groups of verbs in the help.
+const (
+	groupAsk  = "ask"
+	groupSelf = "self"
+)
+
+func (p *program) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "patchbay",
+		Short: "The Model Context Protocol, in every revision",
+		Long: `patchbay asks servers of the Model Context Protocol, in every revision of it.
+
+A TARGET is a URL, a name from a configuration file (patchbay help config), or, behind two
+dashes at the end of the line, a command that is started and spoken to over its standard
+input and output.`,
+		Example: `  patchbay tools https://example.com/mcp
+  patchbay tools -- npx -y @modelcontextprotocol/server-everything
+  patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
+  patchbay call echo message=hi -- npx -y @modelcontextprotocol/server-everything`,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Version:                    version(),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			err := fmt.Errorf("unknown command %q", args[0])
+			for _, like := range cmd.SuggestionsFor(args[0]) {
+				err = fmt.Errorf("%w: did you mean %q?", err, like)
+				break
+			}
+			return usage(err)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(p.screen.w)
+			return usage(errors.Join(errTold, cmd.Help()))
+		},
+	}
+	root.SetVersionTemplate("patchbay {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
+	})
+	root.AddGroup(&cobra.Group{ID: groupAsk, Title: "Ask a server:"}, &cobra.Group{ID: groupSelf, Title: "This program:"})
+	root.SetHelpCommandGroupID(groupSelf)
+	root.SetCompletionCommandGroupID(groupSelf)
+	p.addFlags(root)
+	for _, verb := range p.verbs() {
+		root.AddCommand(verb)
+	}
+	root.AddCommand(topics()...)
+	return root
+}
+
+// verbs are the commands, in no order: the help sorts them.
+func (p *program) verbs() []*cobra.Command {
+	asking := []*cobra.Command{
+		p.probeCommand(), p.toolsCommand(), p.resourcesCommand(), p.templatesCommand(), p.promptsCommand(),
+		p.callCommand(), p.readCommand(), p.getCommand(), p.completeCommand(), p.listenCommand(), p.rpcCommand(), p.pingCommand(),
+	}
+	for _, verb := range asking {
+		verb.GroupID, verb.DisableFlagsInUseLine = groupAsk, true
+	}
+	own := []*cobra.Command{p.serveCommand(), p.versionCommand()}
+	for _, verb := range own {
+		verb.GroupID = groupSelf
+	}
+	return append(asking, own...)
+}
+
+func (p *program) addFlags(root *cobra.Command) {
+	f, all := &p.flags, root.PersistentFlags()
+	const patience = 60 * time.Second // as the client has it
+	all.BoolVar(&f.json, "json", false, "print JSON on standard output (see help json)")
+	all.BoolVarP(&f.verbose, "verbose", "v", false, "show every message and what the server prints, on standard error")
+	all.DurationVar(&f.timeout, "timeout", patience, "how long the server may be silent")
+	all.StringVar(&f.revision, "revision", "", "pin the revision of the protocol, such as "+newestRevision())
+	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
+	all.StringArrayVar(&f.environment, "env", nil, "add to the environment of the command, as `KEY=value`")
+	all.StringVar(&f.directory, "cwd", "", "start the command in this `directory`")
+	all.StringVar(&f.config, "config", "", "read names of targets from this `file` (see help config)")
+	all.StringVar(&f.answers, "answers", "", "answer the server's questions from this `file` (see help answers)")
+	all.BoolVar(&f.noInput, "no-input", false, "ask the user nothing: decline what the server asks")
+	all.StringVar(&f.logLevel, "log-level", "", "show log messages of the server from this `level` on, debug to emergency")
+	all.StringVar(&f.save, "save", "", "save images, sounds and other binary contents to this `directory`")
+	all.StringArrayVar(&f.roots, "root", nil, "tell the server that this `directory` is worked in")
+}
+
+// verb makes a verb of a function that talks to one server: it finds the target, connects and closes.
+func (p *program) verb(run func(ctx context.Context, c *mcp.Client, words []string) error, atLeast, atMost int) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		t, words, err := p.target(cmd, args)
+		if err != nil {
+			return usage(err)
+		}
+		if len(words) < atLeast || atMost >= 0 && len(words) > atMost {
+			return usage(fmt.Errorf("wrong number of arguments, want %s", cmd.UseLine()))
+		}
+		c, err := p.connect(cmd.Context(), t)
+		if err != nil {
+			return err
+		}
+		err = run(p.withProgress(cmd.Context()), c, words)
+		p.screen.done()
+		p.close(c)
+		return err
+	}
+}
+
+// close ends a connection. What goes wrong with that takes nothing from what was asked for.
+func (p *program) close(c *mcp.Client) {
+	if err := c.Close(); err != nil && p.flags.verbose {
+		p.screen.printf("patchbay: close: %s", clean(err.Error()))
+	}
+}
+
+// withProgress gives a context whose requests show their progress.
+func (p *program) withProgress(ctx context.Context) context.Context {
+	return mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress})
+}

@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// update says whether to rewrite the transcripts: mcptest has the flag.
+func update() bool { return flag.Lookup("update").Value.String() == "true" }
+
+// serveEnv makes the test binary the demo server on stdio.
+const serveEnv = "PATCHBAY_TEST_SERVE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serveEnv) != "" {
+		if err := newServer("demo").Run(context.Background(), mcp.Stdio()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(mcptest.Main(m))
+}
+
+// newServer gives the demo server, or one whose answers are hard to show.
+func newServer(name string) *mcp.Server {
+	if name == "demo" {
+		return demo.New("1.0")
+	}
+	return newOddServer()
+}
+
+// hostile is text that a terminal would act on, and its reader would be misled by.
+const hostile = "red \x1b[31malert\x1b]0;title\x07\u202Egnp.exe\u200b\u009b2J\r!"
+
+type oddIn struct {
+	Text   string            `json:"text,omitempty"`
+	Number float64           `json:"number,omitempty"`
+	Yes    *bool             `json:"yes,omitempty"`
+	List   []int             `json:"list,omitempty"`
+	Object map[string]string `json:"object,omitempty"`
+	Size   string            `json:"size,omitempty" jsonschema:"how large,enum=small|large"`
+}
+
+func newOddServer() *mcp.Server {
+	s := mcp.NewServer("odd "+hostile, "1.0", &mcp.ServerOptions{Instructions: hostile})
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: hostile}, func(_ context.Context, in oddIn) (oddIn, error) { return in, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "fail"}, func(context.Context, struct{}) (string, error) { return "", errors.New("it broke: " + hostile) })
+	mcp.AddTool(s, &mcp.Tool{Name: "refuse"}, func(context.Context, struct{}) (string, error) {
+		return "", &mcp.Error{Code: -32050, Message: "not today: " + hostile, Data: []byte(`{"why":1}`)}
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "say"}, func(context.Context, struct{}) (string, error) { return hostile, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "media"}, func(context.Context, struct{}) ([]mcp.Content, error) {
+		size := int64(7)
+		return []mcp.Content{
+			mcp.Text("look"), &mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"},
+			&mcp.AudioContent{Data: []byte("WAVE!"), MIMEType: "audio/wav"},
+			&mcp.ResourceLink{URI: "file:///a.txt", Name: "a", Size: &size},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://../../b", Blob: []byte{0}, MIMEType: "application/x-odd"}},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://c", Text: "inner"}},
+		}, nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	})
+	mcp.AddResource(s, &mcp.Resource{URI: "x://blob", Name: "blob"}, func(context.Context, string) ([]byte, error) { return []byte("\x00\x01"), nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://text", Name: "text"}, func(context.Context, string) (string, error) { return hostile, nil })
+	addForms(s)
+	return s
+}
+
+// listen gives the URL of a server.
+func listen(t *testing.T, s *mcp.Server) string {
+	t.Helper()
+	h := mcphttp.NewHandler(s, nil)
+	web := httptest.NewServer(h)
+	t.Cleanup(func() {
+		if err := h.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		web.Close()
+	})
+	return web.URL
+}
+
+// An outcome is what became of a command.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+// patchbay runs a command as the program does, with nobody at the keyboard.
+func patchbay(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status := Run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// atTerminal runs a command with somebody at a terminal who types.
+func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	p := newProgram(strings.NewReader(typed), &stdout, &stderr)
+	p.interactive, p.output.terminal, p.screen.terminal = true, true, true
+	p.open = func(page string) error { t.Errorf("%s is opened", page); return nil }
+	if prepare != nil {
+		prepare(p)
+	}
+	status := p.run(t.Context(), args)
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// TestTranscripts runs the commands of testdata/*.txt and compares what they print. In these files, "$ " begins a command,
+// "< " is a line on its standard input, "! " one on its standard error, and "? " its exit code unless that is 0.
+func TestTranscripts(t *testing.T) {
+	for _, name := range []string{"demo", "odd"} {
+		t.Run(name, func(t *testing.T) {
+			mcptest.NoLeaks(t)
+			url := listen(t, newServer(name))
+			work := t.TempDir()
+			file := filepath.Join("testdata", name+".txt")
+			script, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, err := filepath.Abs("testdata")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(work)
+			t.Setenv("PATCHBAY_CONFIG", filepath.Join(dir, "mcp.json"))
+			t.Setenv("URL", url)
+			t.Setenv("SELF", self)
+			names := strings.NewReplacer("$URL", url, "$SELF", self, "$DATA", dir)
+			var got strings.Builder
+			for _, block := range blocks(string(script)) {
+				got.WriteString(block.replay(t, names))
+			}
+			text := volatile.ReplaceAllString(got.String(), "${1}N")
+			text = strings.NewReplacer(url, "$URL", self, "$SELF", dir, "$DATA", strings.TrimPrefix(url, "http://"), "$ADDRESS").Replace(text)
+			if update() {
+				if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(script), text); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// volatile is what differs from run to run.
+var volatile = regexp.MustCompile(`("(?:ms|connectMs|pingMs)":|connecting  |ping        |answered in |spoken +|Deploy r)[0-9.]+`)
+
+// A block is one command of a transcript.
+type block struct {
+	comments, command string
+	stdin             []string
+}
+
+func blocks(script string) (all []block) {
+	comments := ""
+	for line := range strings.Lines(script) {
+		switch {
+		case strings.HasPrefix(line, "#") || line == "\n":
+			comments += line
+		case strings.HasPrefix(line, "$ "):
+			all = append(all, block{comments: comments, command: strings.TrimSpace(line[2:])})
+			comments = ""
+		case strings.HasPrefix(line, "< "):
+			all[len(all)-1].stdin = append(all[len(all)-1].stdin, line[2:])
+		}
+	}
+	return all
+}
+
+// replay runs the command and gives the block as it should be.
+func (b block) replay(t *testing.T, names *strings.Replacer) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s$ %s\n", b.comments, b.command)
+	for _, line := range b.stdin {
+		text.WriteString("< " + line)
+	}
+	args := words(names.Replace(b.command))
+	o := patchbay(t, strings.Join(b.stdin, ""), args[1:]...)
+	text.WriteString(strings.ReplaceAll(o.stdout, "\n\n", "\n.\n"))
+	if o.stdout != "" && !strings.HasSuffix(o.stdout, "\n") {
+		text.WriteString("(no newline)\n")
+	}
+	for line := range strings.Lines(o.stderr) {
+		text.WriteString("! " + strings.TrimSuffix(line, "\n") + "\n")
+	}
+	if o.status != 0 {
+		fmt.Fprintf(&text, "? %d\n", o.status)
+	}
+	return text.String()
+}
+
+// words splits a command line as a shell does that knows single quotes only.
+func words(line string) (all []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			all[len(all)-1] += part
+			continue
+		}
+		fields := strings.Fields(part)
+		if i > 0 && len(fields) > 0 && !strings.HasPrefix(part, " ") {
+			all[len(all)-1] += fields[0]
+			fields = fields[1:]
+		}
+		all = append(all, fields...)
+		if strings.HasSuffix(part, " ") {
+			all = append(all, "")
+		}
+	}
+	if all[len(all)-1] == "" {
+		all = all[:len(all)-1]
+	}
+	return all
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// completionPatience is how long somebody who has pressed the tabulator waits.
+const completionPatience = 2 * time.Second
+
+// A lister gives the names of one kind of thing that a server has.
+type lister func(ctx context.Context, c *mcp.Client) []string
+
+func toolNames(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _ := collect(c.Tools(ctx)) // what was read before an error helps as well
+	for _, t := range list {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+func promptNames(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _ := collect(c.Prompts(ctx))
+	for _, prompt := range list {
+		names = append(names, prompt.Name)
+	}
+	return names
+}
+
+func resourceURIs(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _ := collect(c.Resources(ctx))
+	for _, r := range list {
+		names = append(names, r.URI)
+	}
+	return names
+}
+
+// completeNames completes targets, and then the names that a server behind a URL has. A command is not started for this:
+// pressing the tabulator runs nobody's code.
+func (p *program) completeNames(names lister) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
+		}
+		t, err := p.named(args[0])
+		if err != nil || t.url == "" || names == nil || len(args) > 1 || p.addToTarget(t) != nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		defer cancel()
+		p.flags.noInput = true
+		c, err := p.connect(ctx, t)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer p.close(c)
+		return matching(names(ctx, c), typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// targetNames gives the names of configured servers.
+func (p *program) targetNames(typed string) (names []string) {
+	configs, _ := host.LoadConfigs(p.flags.config) // a file that cannot be read names nothing
+	for _, c := range configs {
+		names = append(names, c.Names()...)
+	}
+	return matching(names, typed)
+}
+
+// matching gives the names that begin with what was typed and can stand on a command line and on a terminal.
+func matching(names []string, typed string) (found []string) {
+	for _, name := range names {
+		if strings.HasPrefix(name, typed) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
+			found = append(found, name)
+		}
+	}
+	return found
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// show prints a piece of content: text as it is, all else as a description, saved if --save says where.
+func (p *program) show(c mcp.Content) error {
+	text, ok := c.(*mcp.TextContent)
+	if ok {
+		p.output.line(text.Text)
+		return nil
+	}
+	if r, ok := c.(*mcp.EmbeddedResource); ok && r.Resource != nil && r.Resource.Blob == nil {
+		p.output.line(r.Resource.Text)
+		return nil
+	}
+	p.output.line(cleanLine(describe(c)))
+	return p.saveContent(c)
+}
+
+// describe puts content into words.
+func describe(c mcp.Content) string {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		return c.Text
+	case *mcp.ImageContent:
+		return binary("image", c.MIMEType, c.Data)
+	case *mcp.AudioContent:
+		return binary("audio", c.MIMEType, c.Data)
+	case *mcp.ResourceLink:
+		text := "[resource " + c.URI
+		if c.Name != "" {
+			text += ", " + c.Name
+		}
+		if c.MIMEType != "" {
+			text += ", " + c.MIMEType
+		}
+		return text + "]"
+	case *mcp.EmbeddedResource:
+		if c.Resource == nil {
+			return "[resource]"
+		}
+		if c.Resource.Blob == nil {
+			return c.Resource.Text
+		}
+		return binary("resource "+c.Resource.URI, c.Resource.MIMEType, c.Resource.Blob)
+	case *mcp.ToolUse:
+		return "[use of the tool " + c.Name + " with " + string(c.Input) + "]"
+	case *mcp.ToolUseResult:
+		var all []string
+		for _, inner := range c.Content {
+			all = append(all, describe(inner))
+		}
+		return "[result of a tool: " + strings.Join(all, " ") + "]"
+	}
+	return fmt.Sprintf("[content of type %T]", c)
+}
+
+func binary(what, mimeType string, data []byte) string {
+	if mimeType == "" {
+		mimeType = "unknown type"
+	}
+	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, bytesOf(len(data)))
+}
+
+// saveContent writes binary content to a file, if the user wants it.
+func (p *program) saveContent(c mcp.Content) error {
+	switch c := c.(type) {
+	case *mcp.ImageContent:
+		return p.saveFile("image", c.MIMEType, c.Data)
+	case *mcp.AudioContent:
+		return p.saveFile("audio", c.MIMEType, c.Data)
+	case *mcp.EmbeddedResource:
+		if c.Resource != nil && c.Resource.Blob != nil {
+			return p.saveFile(c.Resource.URI, c.Resource.MIMEType, c.Resource.Blob)
+		}
+	}
+	return nil
+}
+
+// maxSameName is how many files of one name are kept in a folder.
+const maxSameName = 1000
+
+// saveFile writes a new file to the folder of --save; it replaces none. What the server calls it decides only what the
+// name looks like.
+func (p *program) saveFile(name, mimeType string, data []byte) error {
+	if p.flags.save == "" {
+		return nil
+	}
+	if err := os.MkdirAll(p.flags.save, 0o755); err != nil {
+		return err
+	}
+	stem, extension := fileName(name, mimeType)
+	for n := 1; n <= maxSameName; n++ {
+		path := filepath.Join(p.flags.save, fmt.Sprintf("%s-%d%s", stem, n, extension))
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		p.screen.printf("saved %s", path)
+		return nil
+	}
+	return fmt.Errorf("%s has %d files named %s already", p.flags.save, maxSameName, stem)
+}
+
+// fileName makes a harmless name of what a server says: letters, digits, dash and underscore, and one dot.
+func fileName(name, mimeType string) (stem, extension string) {
+	const longest = 60
+	name = name[strings.LastIndexByte(strings.TrimRight(name, "/"), '/')+1:]
+	extension = safeName(strings.TrimPrefix(filepath.Ext(name), "."))
+	stem = safeName(strings.TrimSuffix(name, filepath.Ext(name)))
+	if stem == "" {
+		stem = "content"
+	}
+	if known := extensionOf(mimeType); known != "" {
+		extension = known
+	}
+	if extension == "" {
+		extension = "bin"
+	}
+	return stem[:min(len(stem), longest)], "." + extension[:min(len(extension), longest)]
+}
+
+func safeName(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// extensionOf gives the usual ending of files of a type. The tables of systems differ, so common types stand here.
+func extensionOf(mimeType string) string {
+	plain, _, err := mime.ParseMediaType(mimeType)
+	if err != nil {
+		return ""
+	}
+	return map[string]string{
+		"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
+		"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "audio/flac": "flac", "audio/mp4": "m4a",
+		"application/pdf": "pdf", "application/zip": "zip", "application/gzip": "gz", "video/mp4": "mp4", "application/json": "json",
+	}[plain]
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// answering gives the URL of a web server that answers every request alike.
+func answering(t *testing.T, status int, contentType, body string) string {
+	t.Helper()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// refusing gives the URL of an address at which nobody listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+func TestExitCodes(t *testing.T) {
+	mcptest.NoLeaks(t)
+	odd := listen(t, newOddServer())
+	// discovered is a server that says it is modern, and then answers tools/list with something else.
+	discovered := func(answer string) string {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			_ = json.NewDecoder(r.Body).Decode(&m)
+			w.Header().Set("Content-Type", "application/json")
+			text := answer
+			if m.Method == "server/discover" {
+				text = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}`
+			}
+			_, _ = io.WriteString(w, strings.Replace(text, `"id":1`, `"id":`+string(m.ID), 1))
+		}))
+		t.Cleanup(web.Close)
+		return web.URL
+	}
+	for _, test := range []struct {
+		name   string
+		args   []string
+		status int
+	}{
+		{"ok", []string{"tools", odd}, exitOK},
+		{"nobody listens", []string{"tools", refusing(t)}, exitUnreachable},
+		{"no such host", []string{"tools", "http://no-such-host.invalid/"}, exitUnreachable},
+		{"no such command", []string{"tools", "--", "./no-such-command"}, exitUnreachable},
+		{"a command that ends", []string{"tools", "--", "go", "version"}, exitUnreachable},
+		{"a web page", []string{"tools", answering(t, 200, "text/html", "<html>")}, exitUnreachable},
+		{"not found", []string{"tools", answering(t, 404, "text/plain", "no")}, exitUnreachable},
+		{"broken", []string{"tools", answering(t, 500, "text/plain", "no")}, exitUnreachable},
+		{"unauthorized", []string{"tools", answering(t, 401, "text/plain", "no")}, exitAuth},
+		{"forbidden", []string{"tools", answering(t, 403, "application/json", `{"error":"no"}`)}, exitAuth},
+		{"tool fails", []string{"call", odd, "fail"}, exitTool},
+		{"no such tool", []string{"call", odd, "nope"}, exitNotFound},
+		{"no such prompt", []string{"get", odd, "nope"}, exitNotFound},
+		{"no such resource", []string{"read", odd, "x://nope"}, exitNotFound},
+		{"no such resource before", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exitNotFound},
+		{"no such method", []string{"rpc", odd, "nope"}, exitNotFound},
+		{"a protocol error", []string{"call", odd, "refuse"}, exitFailure},
+		{"no answer in time", []string{"call", "--timeout", "200ms", odd, "wait"}, exitTimeout},
+		{"no list", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":5}}`)}, exitProtocol},
+		{"a foreign result type", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"odd","tools":[]}}`)}, exitProtocol},
+		{"no message", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`)}, exitProtocol},
+		{"no common revision", []string{"tools", answering(t, 400, "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no","data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)}, exitProtocol},
+		{"no roots file", []string{"tools", "--config", "/no/such/file", "x"}, exitUsage},
+		{"unknown flag", []string{"tools", "--no-such"}, exitUsage},
+		{"unknown verb", []string{"no-such"}, exitUsage},
+		{"nothing", nil, exitUsage},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := patchbay(t, "", test.args...)
+			if o.status != test.status || (o.status != exitOK) != (o.stderr != "") {
+				t.Errorf("got %d, want %d: %s", o.status, test.status, o.stderr)
+			}
+			if test.status == exitOK || test.status == exitTool || test.args == nil {
+				return
+			}
+			var got struct{ Error failure }
+			o = patchbay(t, "", append([]string{"--json"}, test.args...)...)
+			if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || strings.Count(o.stdout, "\n") != 1 {
+				t.Fatalf("standard output is %q: %v", o.stdout, err)
+			}
+			if got.Error.Exit != test.status || got.Error.Kind != kindOf[test.status] || got.Error.Message == "" {
+				t.Errorf("the error is %+v", got.Error)
+			}
+			if !strings.Contains(helpExitCodes, got.Error.Kind) {
+				t.Errorf("the help does not have %q", got.Error.Kind)
+			}
+		})
+	}
+}
+
+// Whatever waits, an interrupt ends it.
+func TestInterrupt(t *testing.T) {
+	mcptest.NoLeaks(t)
+	url := listen(t, newOddServer())
+	deaf := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer deaf.Close()
+	for name, test := range map[string]struct {
+		args []string
+		when string // it is said on standard error
+	}{
+		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call"},
+		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover"},
+		"listening":         {[]string{"listen", url}, "listening"},
+		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result"},
+		"a question":        {[]string{"call", url, "form"}, "text:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stdin, typist := io.Pipe()
+			defer typist.Close()
+			var stdout bytes.Buffer
+			p := newProgram(stdin, &stdout, &trigger{when: test.when, then: cancel})
+			p.interactive = true
+			if status := p.run(ctx, test.args); status != exitInterrupted {
+				t.Errorf("got %d, want %d", status, exitInterrupted)
+			}
+		})
+	}
+}
+
+// A trigger does something once a text has been written.
+type trigger struct {
+	when, seen string
+	then       func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	w.seen += string(p)
+	if strings.Contains(w.seen, w.when) {
+		w.then()
+	}
+	return len(p), nil
+}
+
+// A full disk is not success.
+func TestOutputThatFails(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	for _, args := range [][]string{{"tools", url}, {"tools", "--json", url}, {"call", url, "add", "a=1", "b=2"}, {"version"}} {
+		var stderr bytes.Buffer
+		if status := Run(t.Context(), args, strings.NewReader(""), full{}, &stderr); status != exitFailure || !strings.Contains(stderr.String(), "disk") {
+			t.Errorf("%q: got %d, %s", args, status, &stderr)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+func TestHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"help":            "Usage",
+		"--help":          "Usage",
+		"help exit-codes": "auth_required",
+		"help json":       "resource_updated",
+		"help config":     "mcpServers",
+		"help answers":    "elicitation",
+		"help arguments":  "key:=json",
+		"call --help":     "Examples",
+		"version":         "patchbay ",
+		"--version":       "patchbay ",
+		"completion bash": "patchbay",
+		"version --json":  `"revisions":["2026-07-28"`,
+	} {
+		o := patchbay(t, "", strings.Fields(args)...)
+		if o.status != exitOK || o.stderr != "" {
+			t.Errorf("%s: got %d, %s", args, o.status, o.stderr)
+		}
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("%s does not say %q: %s", args, want, o.stdout)
+		}
+	}
+	root := newProgram(strings.NewReader(""), io.Discard, io.Discard).rootCommand()
+	for _, verb := range root.Commands() {
+		if verb.Runnable() && verb.Name() != "help" && verb.Name() != "completion" && verb.Example == "" {
+			t.Errorf("%s has no example", verb.Name())
+		}
+	}
+	for _, args := range []string{"call", "tools", "help arguments", "help json", "help config", "help answers", "help exit-codes"} {
+		for line := range strings.Lines(patchbay(t, "", append(strings.Fields(args), "--help")...).stdout) {
+			if n := len([]rune(line)); n > 140 {
+				t.Errorf("%s: a line has %d characters: %s", args, n, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// everyField is a form with a field of each kind.
+//
+// Spec: client/elicitation (2026-07-28), Requested Schema.
+const everyField = `{"type": "object", "required": ["name", "colour", "tags"], "properties": {
+	"name": {"type": "string", "title": "Your name", "description": "As friends call you", "minLength": 2, "maxLength": 10},
+	"mail": {"type": "string", "format": "email"},
+	"day": {"type": "string", "format": "date", "default": "2026-01-02"},
+	"age": {"type": "integer", "minimum": 18, "maximum": 99},
+	"ratio": {"type": "number", "exclusiveMinimum": 0},
+	"agree": {"type": "boolean", "default": true},
+	"colour": {"type": "string", "enum": ["red", "green"], "enumNames": ["Red", "Green"]},
+	"size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}], "default": "l"},
+	"plain": {"type": "string", "enum": ["1", "2"]},
+	"tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "minItems": 1, "maxItems": 2},
+	"more": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "Ex"}, {"const": "y", "title": "Why"}]}, "default": ["x"]}
+}}`
+
+// addForms adds tools that ask.
+func addForms(s *mcp.Server) {
+	mcp.AddTool(s, &mcp.Tool{Name: "form"}, func(ctx context.Context, _ struct{}) (stdjson.RawMessage, error) {
+		answer, err := mcp.Ask[stdjson.RawMessage](ctx, "form", "Who are you? "+hostile, &mcp.AskOptions{Schema: []byte(everyField)})
+		return answer, told(err)
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "page"}, func(ctx context.Context, _ struct{}) (string, error) {
+		err := mcp.AskURL(ctx, "page", "https://example.com/a?b=c%20d", "Please sign in")
+		return "went", told(err)
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "model"}, func(ctx context.Context, _ struct{}) (string, error) {
+		r, err := mcp.Sample(ctx, "model", &mcp.SampleParams{MaxTokens: 9, SystemPrompt: "Be brief.", Messages: []mcp.SampleMessage{
+			{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("How is the weather?"), &mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"}}}}})
+		if err != nil {
+			return "", told(err)
+		}
+		return r.Model + " says " + r.Text(), nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "both"}, func(ctx context.Context, _ struct{}) (string, error) {
+		var a, b string
+		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "First?", &a, nil), mcp.FormQuestion("b", "Second?", &b, nil))
+		return a + b, told(err)
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "where"}, func(ctx context.Context, _ struct{}) (string, error) {
+		roots, err := mcp.Roots(ctx)
+		if err != nil {
+			return "", err
+		}
+		return roots[0].Name, nil
+	})
+}
+
+// told makes an outcome of the user's refusal, and leaves other errors.
+func told(err error) error {
+	switch {
+	case errors.Is(err, mcp.ErrDeclined):
+		return errors.New("declined")
+	case errors.Is(err, mcp.ErrCancelled):
+		return errors.New("cancelled")
+	}
+	return err
+}
+
+// lines joins what is typed.
+func lines(all ...string) string { return strings.Join(all, "\n") + "\n" }
+
+// Every kind of field is asked for, in both eras; what does not fit is asked again.
+func TestELIC_FormsAreAskedOnTheTerminal(t *testing.T) {
+	url := listen(t, newOddServer())
+	good := lines("Ann", "", "", "", "", "", "2", "", "", "a,b", "", "y")
+	for name, test := range map[string]struct {
+		typed  string
+		result string
+		says   []string
+	}{
+		"the least": {good, `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`,
+			[]string{"Your name (at least 2 characters, at most 10 characters, required)", "As friends call you", "1) red  Red", "y or n [y]", "one of them [l]", `Who are you? red \x1b[31malert`}},
+		"everything": {lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1", "1, c", "Why,x,y", ""),
+			`{"name":"Ann","mail":"ann@example.com","day":"2025-12-31","age":42,"ratio":0.5,"agree":false,"colour":"red","size":"s","plain":"1","tags":["a","c"],"more":["y","x"]}`, nil},
+		"wrong at first": {lines("", "A", "Annabella Maria", "Ann", "nobody", "a@b", "tomorrow", "", "17", "4.2", "x", "18", "0", "1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
+			`{"name":"Ann","mail":"a@b","day":"2026-01-02","age":18,"ratio":1e-3,"agree":true,"colour":"green","size":"l","tags":["b"],"more":["x"]}`,
+			[]string{"an answer is needed", "want at least 2", "want at most 10", `got "nobody", want a text of the format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
+		"again": {lines("Ann", "", "", "", "", "", "1", "", "", "a", "", "n") + good,
+			`{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`, []string{"fill it in again"}},
+	} {
+		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+			t.Run(name+"/"+revision, func(t *testing.T) {
+				o := atTerminal(t, test.typed, func(p *program) { p.output.terminal = false }, "call", "--revision", revision, url, "form")
+				if o.status != exitOK || strings.TrimSpace(o.stdout) != test.result {
+					t.Errorf("got %d %q, want %s; the screen: %s", o.status, o.stdout, test.result, o.stderr)
+				}
+				for _, text := range append(test.says, `it calls itself "odd red \\x1b[31malert`, url) {
+					if !strings.Contains(o.stderr, text) {
+						t.Errorf("the screen does not say %q: %s", text, o.stderr)
+					}
+				}
+				if i := strings.IndexFunc(o.stderr, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\r' && r != '\x1b' }); i >= 0 {
+					t.Errorf("the screen holds %q", o.stderr[i:min(len(o.stderr), i+4)])
+				}
+			})
+		}
+	}
+}
+
+func TestELIC_FormsAreRefusedAndDismissed(t *testing.T) {
+	url := listen(t, newOddServer())
+	for typed, want := range map[string]string{
+		lines(":decline"):            "declined",
+		lines(":cancel"):             "cancelled",
+		"":                           "cancelled",
+		lines("Ann", "", ":decline"): "declined",
+		lines("Ann", "", "", "", "", "", "1", "", "", "a", "", ":cancel"): "cancelled",
+	} {
+		o := atTerminal(t, typed, nil, "call", url, "form")
+		if o.status != exitTool || !strings.Contains(o.stderr, want) {
+			t.Errorf("%q: got %d, %s, want %s", typed, o.status, o.stderr, want)
+		}
+	}
+	o := atTerminal(t, lines(`""`, "y", "b", "y"), func(p *program) { p.output.terminal = false }, "call", url, "both")
+	if o.status != exitOK || o.stdout != "b\n" {
+		t.Errorf("two questions: got %d, %q, %s", o.status, o.stdout, o.stderr)
+	}
+}
+
+// Nothing is opened without the user's yes, and nothing but the page that was shown.
+func TestELIC_PagesAreOpenedWithConsent(t *testing.T) {
+	url := listen(t, newOddServer())
+	const page = "https://example.com/a?b=c%20d"
+	for typed, want := range map[string]struct {
+		opened, says string
+		status       int
+	}{
+		lines("y"):           {page, "went", exitOK},
+		lines("what", "yes"): {page, "went", exitOK},
+		lines("n"):           {"", "declined", exitTool},
+		lines(""):            {"", "declined", exitTool},
+		lines(":decline"):    {"", "declined", exitTool},
+		lines(":cancel"):     {"", "cancelled", exitTool},
+		"":                   {"", "cancelled", exitTool},
+	} {
+		var opened string
+		o := atTerminal(t, typed, func(p *program) { p.open = func(page string) error { opened += page; return errors.New("no browser") } }, "call", url, "page")
+		if o.status != want.status || opened != want.opened || !strings.Contains(o.stdout+o.stderr, want.says) {
+			t.Errorf("%q: got %d, %q opened, %s%s", typed, o.status, opened, o.stdout, o.stderr)
+		}
+		if !strings.Contains(o.stderr, page) || !strings.Contains(o.stderr, "host example.com") {
+			t.Errorf("%q: the page is not shown: %s", typed, o.stderr)
+		}
+		if opened != "" && !strings.Contains(o.stderr, "open it yourself") {
+			t.Errorf("%q: the failure is not told: %s", typed, o.stderr)
+		}
+	}
+	for _, args := range [][]string{{"call", url, "page"}, {"call", "--no-input", url, "page"}} {
+		if o := patchbay(t, "y\n", args...); o.status != exitTool || !strings.Contains(o.stderr, "declined") {
+			t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
+		}
+	}
+}
+
+func TestPagesThatAreNotOpened(t *testing.T) {
+	for page, want := range map[string]string{
+		"https://example.com/":          "",
+		"http://localhost:8/x":          "",
+		"http://127.0.0.1/":             "",
+		"http://[::1]/":                 "",
+		"http://example.com/":           "neither https",
+		"http://127.0.0.1.example.com/": "neither https",
+		"javascript:alert(1)":           "no host",
+		"file:///etc/passwd":            "no host",
+		"https://user@example.com/":     "credentials",
+		"https://":                      "no host",
+		"https://exаmple.com/":          "beyond ASCII",
+		"https://a b/":                  "parsed",
+		"ftp://example.com/":            "neither https",
+	} {
+		_, err := checkPage(page)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", page, err, want)
+		}
+	}
+}
+
+func TestSamplingIsAskedOnTheTerminal(t *testing.T) {
+	url := listen(t, newOddServer())
+	for typed, want := range map[string]string{
+		lines("It rains.", "Much.", "."): "human says It rains.\nMuch.",
+		"It rains.":                      "human says It rains.",
+		lines(":decline"):                "the user refused",
+		"":                               "the user refused",
+	} {
+		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+			o := atTerminal(t, typed, nil, "call", "--revision", revision, url, "model")
+			if !strings.Contains(o.stdout+o.stderr, want) || (o.status == exitOK) != strings.HasPrefix(want, "human") {
+				t.Errorf("%q in %s: got %d, %s%s", typed, revision, o.status, o.stdout, o.stderr)
+			}
+			for _, text := range []string{"system: Be brief.", "user: How is the weather?", "user: [image, image/png, 3 B]"} {
+				if !strings.Contains(o.stderr, text) {
+					t.Errorf("the screen does not say %q: %s", text, o.stderr)
+				}
+			}
+		}
+	}
+}
+
+func TestAnswersComeFromAFile(t *testing.T) {
+	url := listen(t, newOddServer())
+	file := filepath.Join(t.TempDir(), "answers.json")
+	run := func(text, tool string) outcome {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return patchbay(t, "", "call", "--answers", file, url, tool)
+	}
+	const form = `{"name":"Bob","colour":"red","tags":["a"]}`
+	for _, test := range []struct {
+		answers, tool string
+		status        int
+		says          string
+	}{
+		{`{"elicitation": [{"content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
+		{`{"elicitation": [{"message": "nothing of it", "action": "cancel"}, {"message": "Who are", "content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
+		{`{"elicitation": [{"field": "mane", "action": "cancel"}, {"field": "name", "content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
+		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
+		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
+		{`{}`, "form", exitTool, "no terminal"},
+		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "not what was asked for"},
+		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
+		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`, "both", exitOK, "12"},
+		{`{"elicitation": [{"content": {"value": "1"}}]}`, "both", exitTool, "declined"},
+		{`{"elicitation": [{"content": {}}, {"action": "accept"}]}`, "page", exitOK, "open it yourself"},
+		{`{"elicitation": [{"action": "decline"}]}`, "page", exitTool, "declined"},
+		{`{"sampling": [{"message": "weather", "text": "Fine.", "model": "m"}]}`, "model", exitOK, "m says Fine."},
+		{`{"sampling": [{"result": {"role": "assistant", "content": [{"type": "text", "text": "Hm."}], "model": "n"}}]}`, "model", exitOK, "n says Hm."},
+		{`{"sampling": [{"action": "decline"}]}`, "model", exitFailure, "refused"},
+		{`{"sampling": [{"text": "x"}], "more": 1}`, "model", exitUsage, "more"},
+		{`{"sampling": [{}]}`, "model", exitUsage, "sampling 0: it has neither"},
+		{`{"sampling": [{"content": {}}]}`, "model", exitUsage, "sampling 0"},
+		{`{"elicitation": [{}]}`, "form", exitUsage, "elicitation 0: it has neither"},
+		{`{"elicitation": [{"text": "x"}]}`, "form", exitUsage, "elicitation 0"},
+		{`{"elicitation": [{"content": 1}]}`, "form", exitUsage, "not an object"},
+		{`{"elicitation": [{"action": "maybe"}]}`, "form", exitUsage, `the action is "maybe"`},
+		{`{"elicitation": [null]}`, "form", exitUsage, "null"},
+		{`[`, "form", exitUsage, "answers.json"},
+	} {
+		o := run(test.answers, test.tool)
+		if o.status != test.status || !strings.Contains(o.stdout+o.stderr, test.says) {
+			t.Errorf("%s for %s: got %d, %s%s, want %d, %q", test.answers, test.tool, o.status, o.stdout, o.stderr, test.status, test.says)
+		}
+	}
+	if o := patchbay(t, "", "call", "--answers", file+".not", url, "form"); o.status != exitUsage {
+		t.Errorf("without the file: got %d, %s", o.status, o.stderr)
+	}
+}

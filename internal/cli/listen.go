@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A heard event is one line of `patchbay listen --json`.
+type heard struct {
+	Event  string      `json:"event"`
+	URI    string      `json:"uri,omitzero"`
+	Filter *mcp.Filter `json:"filter,omitzero"`
+}
+
+func (p *program) listenCommand() *cobra.Command {
+	var tools, prompts, resources bool
+	var count int
+	var length time.Duration
+	cmd := &cobra.Command{
+		Use:   "listen TARGET [URI…] | listen [URI…] -- COMMAND…",
+		Short: "Print changes as they happen",
+		Long: `Print changes as they happen: of the lists of tools, prompts and resources, and of the
+resources whose URIs are given. Without a flag and a URI it listens to the three lists. It
+goes on until it is interrupted, or as --for and --count say.`,
+		Example: `  patchbay listen http://127.0.0.1:8765/mcp demo://counter
+  patchbay listen --tools --count 1 http://127.0.0.1:8765/mcp`,
+		ValidArgsFunction: p.completeNames(resourceURIs),
+		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+			f := mcp.Filter{ToolsListChanged: tools, PromptsListChanged: prompts, ResourcesListChanged: resources, ResourceSubscriptions: words}
+			if !tools && !prompts && !resources && len(words) == 0 {
+				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
+			}
+			return p.listen(ctx, c, f, count, length)
+		}, 0, -1),
+	}
+	cmd.Flags().BoolVar(&tools, "tools", false, "listen to the list of tools")
+	cmd.Flags().BoolVar(&prompts, "prompts", false, "listen to the list of prompts")
+	cmd.Flags().BoolVar(&resources, "resources", false, "listen to the list of resources")
+	cmd.Flags().IntVar(&count, "count", 0, "end after `n` changes")
+	cmd.Flags().DurationVar(&length, "for", 0, "end after this `time`")
+	return cmd
+}
+
+func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, count int, length time.Duration) error {
+	ctx := outer
+	if length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(outer, length)
+		defer cancel()
+	}
+	changes := 0
+	for event, err := range c.Listen(ctx, f) {
+		if err != nil {
+			return err
+		}
+		p.hear(event)
+		if event.Kind != mcp.EventListening && event.Kind != mcp.EventResync {
+			changes++
+		}
+		if count > 0 && changes == count {
+			return nil
+		}
+	}
+	switch {
+	case outer.Err() != nil:
+		return context.Cause(outer)
+	case ctx.Err() != nil:
+		return nil
+	}
+	return errors.New("the server has ended the subscription")
+}
+
+// hear prints one event.
+func (p *program) hear(e mcp.Event) {
+	if p.flags.json {
+		p.output.value(heard{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
+		return
+	}
+	switch e.Kind {
+	case mcp.EventListening, mcp.EventResync:
+		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterWords(e.Filter)))
+	default:
+		p.output.line(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
+	}
+}
+
+// filterWords says what a subscription tells of.
+func filterWords(f *mcp.Filter) string {
+	var all []string
+	if f.ToolsListChanged {
+		all = append(all, "tools")
+	}
+	if f.PromptsListChanged {
+		all = append(all, "prompts")
+	}
+	if f.ResourcesListChanged {
+		all = append(all, "resources")
+	}
+	all = append(all, f.ResourceSubscriptions...)
+	if len(all) == 0 {
+		return "nothing, the server tells of no such changes"
+	}
+	return strings.Join(all, ", ")
+}

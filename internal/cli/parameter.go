@@ -1,0 +1,270 @@
+package cli
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+const (
+	// maxReferences bounds how far references are followed: a schema may refer to itself.
+	maxReferences = 8
+	// maxSubschemas bounds the references and alternatives of one schema that are looked at. People read fewer, and
+	// alternatives of alternatives could be without number.
+	maxSubschemas = 1000
+)
+
+// A parameter is one property of an object's schema, as far as a command line or a form needs to know it.
+type parameter struct {
+	name     string
+	schema   stdjson.RawMessage // with references followed
+	types    []string           // JSON's; none means any
+	choices  []choice           // the values that it is held to
+	items    *parameter         // of a list
+	required bool
+}
+
+// A choice is one value of an enum.
+type choice struct {
+	value stdjson.RawMessage
+	title string
+}
+
+// text is how a choice is written by people.
+func (c choice) text() string {
+	if s, err := jsonscan.Unquote(c.value); err == nil {
+		return s
+	}
+	return string(c.value)
+}
+
+// parametersOf reads the properties of an object's schema, in its order. closed says that it takes no others.
+func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
+	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
+		return nil, false
+	}
+	r := &schemaReader{schema, maxSubschemas}
+	object := r.resolve(schema)
+	var required []string
+	list, _ := jsonscan.Get(object, "required")
+	for name := range jsonscan.Elements(list) {
+		if s, err := jsonscan.Unquote(name); err == nil {
+			required = append(required, s)
+		}
+	}
+	properties, _ := jsonscan.Get(object, "properties")
+	for name, property := range jsonscan.Members(properties) {
+		p := r.parameter(string(name), property)
+		p.required = slices.Contains(required, p.name)
+		all = append(all, p)
+	}
+	additional, has := jsonscan.Get(object, "additionalProperties")
+	return all, has && jsonscan.Kind(additional) == 'f'
+}
+
+// A schemaReader reads the subschemas of one document.
+type schemaReader struct {
+	root []byte
+	left int // subschemas that it may still look at
+}
+
+func (r *schemaReader) parameter(name string, schema []byte) parameter {
+	p := parameter{name: name, schema: r.resolve(schema)}
+	p.types, p.choices = r.kinds(p.schema)
+	if items, ok := jsonscan.Get(p.schema, "items"); ok && p.takes("array") {
+		item := parameter{schema: r.resolve(items)} // whose own elements matter no more
+		item.types, item.choices = r.kinds(item.schema)
+		p.items = &item
+	}
+	return p
+}
+
+// resolve follows references within the document.
+func (r *schemaReader) resolve(schema []byte) []byte {
+	for range maxReferences {
+		raw, ok := jsonscan.Get(schema, "$ref")
+		if !ok || r.left == 0 {
+			return schema
+		}
+		r.left--
+		target, err := jsonscan.Unquote(raw)
+		path, local := strings.CutPrefix(target, "#")
+		if err != nil || !local {
+			return schema
+		}
+		found := r.root
+		for step := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+			if step == "" {
+				continue
+			}
+			step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+			if found, ok = jsonscan.Get(found, step); !ok {
+				return schema
+			}
+		}
+		schema = found
+	}
+	return schema
+}
+
+// kinds gives the types that a schema allows, and its values if it lists them all.
+func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
+	if raw, ok := jsonscan.Get(schema, "type"); ok {
+		types = names(raw)
+	}
+	if raw, ok := jsonscan.Get(schema, "const"); ok {
+		return types, []choice{{raw, word(schema, "title")}}
+	}
+	if raw, ok := jsonscan.Get(schema, "enum"); ok {
+		titles, _ := jsonscan.Get(schema, "enumNames")
+		return types, titled(raw, titles)
+	}
+	for _, key := range []string{"oneOf", "anyOf"} {
+		branches, ok := jsonscan.Get(schema, key)
+		if !ok {
+			continue
+		}
+		whole := true
+		for branch := range jsonscan.Elements(branches) {
+			if r.left == 0 {
+				return nil, nil
+			}
+			r.left--
+			t, c := r.kinds(r.resolve(branch))
+			types = append(types, t...)
+			choices = append(choices, c...)
+			whole = whole && c != nil
+		}
+		if !whole {
+			choices = nil
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types), choices
+}
+
+// names reads a string or a list of strings.
+func names(raw []byte) (all []string) {
+	if s, err := jsonscan.Unquote(raw); err == nil {
+		return []string{s}
+	}
+	for element := range jsonscan.Elements(raw) {
+		if s, err := jsonscan.Unquote(element); err == nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func titled(values, titles []byte) (choices []choice) {
+	words := names(titles)
+	for value := range jsonscan.Elements(values) {
+		c := choice{value: value}
+		if len(choices) < len(words) {
+			c.title = words[len(choices)]
+		}
+		choices = append(choices, c)
+	}
+	return choices
+}
+
+// word gives a member that is a string, else "".
+func word(object []byte, key string) string {
+	raw, _ := jsonscan.Get(object, key)
+	s, err := jsonscan.Unquote(raw)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+func (p *parameter) takes(kind string) bool { return slices.Contains(p.types, kind) }
+
+// fallback is the default of the parameter, nil without one.
+func (p *parameter) fallback() stdjson.RawMessage {
+	raw, _ := jsonscan.Get(p.schema, "default")
+	return raw
+}
+
+func (p *parameter) description() string { return word(p.schema, "description") }
+
+// want says in words what the parameter takes.
+func (p *parameter) want() string {
+	if p.choices != nil {
+		var all []string
+		for _, c := range p.choices {
+			all = append(all, c.text())
+		}
+		if len(all) == 1 {
+			return all[0]
+		}
+		return "one of " + strings.Join(all, ", ")
+	}
+	if len(p.types) == 0 {
+		return "any value"
+	}
+	var words []string
+	for _, t := range p.types {
+		if phrase, ok := phrases[t]; ok {
+			t = phrase
+		}
+		words = append(words, t)
+	}
+	text := strings.Join(words, " or ")
+	if p.items != nil && p.items.choices != nil {
+		text += " of " + strings.TrimPrefix(p.items.want(), "one of ")
+	}
+	return text
+}
+
+var phrases = map[string]string{
+	"string": "a text", "number": "a number", "integer": "an integer", "boolean": "true or false",
+	"object": "a JSON object", "array": "a list",
+}
+
+// coerce makes JSON of what was typed. Where a text is allowed it is a text; `:=` is there for what is meant otherwise.
+func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
+	quoted := stdjson.RawMessage(jsonscan.AppendQuote(nil, typed))
+	if p.choices != nil {
+		for _, c := range p.choices {
+			if c.text() == typed || string(c.value) == typed {
+				return c.value, nil
+			}
+		}
+		return nil, fmt.Errorf("got %q, want %s", typed, p.want())
+	}
+	if len(p.types) == 0 || p.takes("string") {
+		return quoted, nil
+	}
+	raw := stdjson.RawMessage(strings.TrimSpace(typed))
+	if jsonscan.Valid(raw, jsonscan.Limits{}) == nil && p.fits(raw) {
+		return raw, nil
+	}
+	return nil, fmt.Errorf("got %q, want %s", typed, p.want())
+}
+
+// fits reports whether JSON is of a type that the parameter takes.
+func (p *parameter) fits(raw []byte) bool {
+	switch jsonscan.Kind(raw) {
+	case '{':
+		return p.takes("object")
+	case '[':
+		return p.takes("array")
+	case '"':
+		return p.takes("string")
+	case 't', 'f':
+		return p.takes("boolean")
+	case 'n':
+		return p.takes("null")
+	}
+	return p.takes("number") || p.takes("integer") && isInteger(string(raw))
+}
+
+// isInteger reports whether a JSON number is written as an integer, or as one with zeros behind the point.
+func isInteger(number string) bool {
+	whole, rest, _ := strings.Cut(number, ".")
+	return strings.Trim(rest, "0") == "" && !strings.ContainsAny(whole, "eE")
+}

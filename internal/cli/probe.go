@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A report is what `patchbay probe --json` prints.
+type report struct {
+	Target       string                 `json:"target"`
+	Server       mcp.Implementation     `json:"server"`
+	Revision     string                 `json:"revision"`              // that was settled on
+	Versions     []string               `json:"versions"`              // that the server says it speaks
+	Eras         []string               `json:"eras,omitzero"`         // modern, session
+	Revisions    []attempt              `json:"revisions,omitzero"`    // one after the other, the newest first
+	Capabilities mcp.ServerCapabilities `json:"capabilities"`          //
+	Instructions string                 `json:"instructions,omitzero"` //
+	ConnectMs    float64                `json:"connectMs"`             // with what it takes to find the revision
+	PingMs       *float64               `json:"pingMs,omitzero"`       //
+}
+
+// An attempt is whether a revision is spoken.
+type attempt struct {
+	Revision string  `json:"revision"`
+	Spoken   bool    `json:"spoken"`
+	Ms       float64 `json:"ms"`
+	Error    string  `json:"error,omitzero"` // why it could not be found out, or is not
+}
+
+func (p *program) probeCommand() *cobra.Command {
+	var quick bool
+	cmd := &cobra.Command{
+		Use:   "probe TARGET | probe -- COMMAND…",
+		Short: "Find out what a server is and which revisions it speaks",
+		Long: `Find out what a server calls itself, what it offers, and which revisions of the protocol it
+speaks: each is tried on a connection of its own. A command is started anew for each.`,
+		Example: `  patchbay probe https://example.com/mcp
+  patchbay probe --quick -- npx -y @modelcontextprotocol/server-everything`,
+		ValidArgsFunction: p.completeNames(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, words, err := p.target(cmd, args)
+			if err == nil && len(words) > 0 {
+				err = errors.New("wrong number of arguments, want " + cmd.UseLine())
+			}
+			if err != nil {
+				return usage(err)
+			}
+			r, err := p.probe(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
+			if !quick {
+				if err := p.tryAll(cmd.Context(), t, r); err != nil {
+					return err
+				}
+			}
+			p.showReport(r)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and try no other revision")
+	return cmd
+}
+
+// probe connects as every verb does.
+func (p *program) probe(ctx context.Context, t *target) (*report, error) {
+	began := time.Now()
+	c, err := p.connect(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{
+		Target: t.String(), Server: c.Server(), Revision: c.Revision(), Versions: c.Versions(),
+		Capabilities: c.Capabilities(), Instructions: c.Instructions(), ConnectMs: milliseconds(time.Since(began)),
+	}
+	began = time.Now()
+	if c.Ping(ctx) == nil {
+		took := milliseconds(time.Since(began))
+		r.PingMs = &took
+	}
+	p.close(c)
+	return r, nil
+}
+
+// tryAll connects once for each revision.
+func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
+	pinned := p.flags.revision
+	defer func() { p.flags.revision = pinned }()
+	for _, revision := range revisions() {
+		p.flags.revision = revision
+		began := time.Now()
+		c, err := p.connect(ctx, t)
+		a := attempt{Revision: revision, Spoken: err == nil, Ms: milliseconds(time.Since(began))}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !errors.Is(err, mcp.ErrNoRevision):
+			a.Error = err.Error()
+		case err == nil:
+			p.close(c)
+		}
+		r.Revisions = append(r.Revisions, a)
+	}
+	r.Eras = []string{}
+	for _, a := range r.Revisions {
+		era := "session"
+		if parsed, _ := wire.ParseRevision(a.Revision); parsed.Modern() {
+			era = "modern"
+		}
+		if a.Spoken && (len(r.Eras) == 0 || r.Eras[len(r.Eras)-1] != era) {
+			r.Eras = append(r.Eras, era)
+		}
+	}
+	return nil
+}
+
+func (p *program) showReport(r *report) {
+	if p.flags.json {
+		p.output.value(r)
+		return
+	}
+	name := r.Server.Name + " " + r.Server.Version
+	if r.Server.Title != "" {
+		name += " (" + r.Server.Title + ")"
+	}
+	p.output.printf("server      %s", cleanLine(name))
+	p.output.printf("target      %s", cleanLine(r.Target))
+	p.output.printf("revision    %s, of %s", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
+	if r.Eras != nil {
+		p.output.printf("eras        %s", strings.Join(r.Eras, " and "))
+	}
+	p.output.printf("offers      %s", offers(&r.Capabilities))
+	p.output.printf("connecting  %.1f ms", r.ConnectMs)
+	if r.PingMs != nil {
+		p.output.printf("ping        %.1f ms", *r.PingMs)
+	}
+	for _, a := range r.Revisions {
+		spoken := "spoken"
+		if !a.Spoken {
+			spoken = "not spoken"
+		}
+		line := fmt.Sprintf("%s  %-10s  %.1f ms  %s", a.Revision, spoken, a.Ms, cleanLine(a.Error))
+		p.output.printf("%s", strings.TrimRight(line, " "))
+	}
+	if r.Instructions != "" {
+		p.output.printf("instructions\n%s", indent(clean(r.Instructions), "  "))
+	}
+}
+
+// offers puts capabilities into words.
+func offers(c *mcp.ServerCapabilities) string {
+	var all []string
+	add := func(offered, changes bool, what string) {
+		if offered && changes {
+			what += " (tells of changes)"
+		}
+		if offered {
+			all = append(all, what)
+		}
+	}
+	add(c.Tools != nil, c.Tools != nil && c.Tools.ListChanged, "tools")
+	add(c.Resources != nil, c.Resources != nil && (c.Resources.ListChanged || c.Resources.Subscribe), "resources")
+	add(c.Prompts != nil, c.Prompts != nil && c.Prompts.ListChanged, "prompts")
+	add(c.Completions != nil, false, "completion")
+	add(c.Logging != nil, false, "log messages")
+	for id := range c.Extensions {
+		all = append(all, cleanLine(id))
+	}
+	if all == nil {
+		return "nothing"
+	}
+	return strings.Join(all, ", ")
+}

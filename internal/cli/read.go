@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+func (p *program) readCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "read TARGET URI [VARIABLE=VALUE…] | read URI [VARIABLE=VALUE…] -- COMMAND…",
+		Short: "Read a resource",
+		Long: `Read a resource. Text is printed as it is; other contents are described, and saved with
+--save. The URI may be a template, whose variables follow.`,
+		Example: `  patchbay read http://127.0.0.1:8765/mcp demo://counter
+  patchbay read http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' country=kenya city=nairobi`,
+		ValidArgsFunction: p.completeNames(resourceURIs),
+		RunE:              p.verb(p.read, 1, -1),
+	}
+}
+
+func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error {
+	uri := words[0]
+	if len(words) > 1 {
+		variables, err := assignments(words[1:])
+		if err != nil {
+			return usage(err)
+		}
+		values := map[string]any{}
+		for key, value := range variables {
+			values[key] = value
+		}
+		if uri, err = (&mcp.ResourceTemplate{URITemplate: uri}).Expand(values); err != nil {
+			return usage(err)
+		}
+	}
+	result, err := c.ReadResource(ctx, uri)
+	if err != nil {
+		return err
+	}
+	if p.flags.json {
+		p.output.result(result)
+	}
+	for _, part := range result.Contents {
+		switch {
+		case part.Blob != nil:
+			if !p.flags.json {
+				p.output.line(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
+			}
+			if err := p.saveFile(part.URI, part.MIMEType, part.Blob); err != nil {
+				return err
+			}
+		case !p.flags.json:
+			p.output.text(part.Text)
+			if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
+				p.output.write("\n")
+			}
+		}
+	}
+	return nil
+}
+
+// assignments reads key=value words.
+func assignments(words []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q is no argument, want key=value", word)
+		}
+		all[key] = value
+	}
+	return all, nil
+}
+
+func (p *program) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get TARGET PROMPT [ARGUMENT…] | get PROMPT [ARGUMENT…] -- COMMAND…",
+		Short: "Fill in a prompt",
+		Long: `Fill in a prompt, and print its messages. The arguments are texts; see help arguments for
+how they are given.`,
+		Example:           `  patchbay get http://127.0.0.1:8765/mcp review language=go code=@main.go`,
+		ValidArgsFunction: p.completeNames(promptNames),
+		RunE:              p.verb(p.get, 1, -1),
+	}
+}
+
+func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error {
+	prompts, err := collect(c.Prompts(ctx))
+	if err != nil {
+		return err
+	}
+	prompt, err := find(prompts, words[0], "prompt", promptName)
+	if err != nil {
+		return err
+	}
+	a, err := p.newArguments(ctx, words[1:], promptSchema(prompt))
+	if err != nil {
+		return p.wrongArguments(ctx, err, "get", promptLine(prompt))
+	}
+	values := map[string]string{}
+	for key, value := range a.values {
+		text, err := jsonscan.Unquote(value)
+		if err != nil {
+			text = string(value) // :=5 is the text 5
+		}
+		values[key] = text
+	}
+	result, err := c.GetPrompt(ctx, prompt.Name, values)
+	if err != nil {
+		return err
+	}
+	if p.flags.json {
+		p.output.result(result)
+		return nil
+	}
+	for i, m := range result.Messages {
+		if i > 0 {
+			p.output.write("\n")
+		}
+		p.output.printf("%s:", cleanLine(string(m.Role)))
+		if err := p.show(m.Content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// promptSchema is the schema of a prompt's arguments, so that they are read as those of a tool are.
+func promptSchema(prompt *mcp.Prompt) []byte {
+	schema := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
+	required := []byte{'['}
+	for i, a := range prompt.Arguments {
+		if i > 0 {
+			schema = append(schema, ',')
+		}
+		schema = append(jsonscan.AppendQuote(schema, a.Name), `:{"type":"string","description":`...)
+		schema = append(jsonscan.AppendQuote(schema, a.Description), '}')
+		if a.Required {
+			if len(required) > 1 {
+				required = append(required, ',')
+			}
+			required = jsonscan.AppendQuote(required, a.Name)
+		}
+	}
+	return slices.Concat(schema, []byte(`},"required":`), required, []byte("]}"))
+}
+
+func (p *program) completeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "complete TARGET REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] | complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] -- COMMAND…",
+		Short: "Complete an argument of a prompt or a variable of a template",
+		Long: `Complete an argument of which something is typed already. The reference is the name of a
+prompt, or the template of a resource, which has a colon or a brace.`,
+		Example: `  patchbay complete http://127.0.0.1:8765/mcp review language=py
+  patchbay complete http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' city=n country=kenya`,
+		ValidArgsFunction: p.completeNames(promptNames),
+		RunE:              p.verb(p.complete, 2, -1),
+	}
+}
+
+func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) error {
+	name, typed, ok := strings.Cut(words[1], "=")
+	if !ok || name == "" {
+		return usage(fmt.Errorf("%q is no argument, want name=what is typed", words[1]))
+	}
+	known, err := assignments(words[2:])
+	if err != nil {
+		return usage(err)
+	}
+	ref := mcp.CompletionRef{Prompt: words[0]}
+	if strings.ContainsAny(words[0], ":{") {
+		ref = mcp.CompletionRef{Template: words[0]}
+	}
+	completion, err := c.Complete(ctx, ref, name, typed, known)
+	if err != nil {
+		return err
+	}
+	if p.flags.json {
+		p.output.value(map[string]any{"completion": completion})
+		return nil
+	}
+	for _, value := range completion.Values {
+		p.output.line(cleanLine(value))
+	}
+	if completion.HasMore {
+		p.screen.printf("there are more")
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// clean makes a server's text harmless to look at: what would move the cursor, hide text or turn its direction round is
+// shown as an escape. Lines stay lines.
+func clean(text string) string {
+	return escape(text, func(r rune) bool { return r == '\n' || r == '\t' })
+}
+
+// cleanLine is clean for what has to stay on one line.
+func cleanLine(text string) string {
+	return escape(strings.Join(strings.Fields(text), " "), func(rune) bool { return false })
+}
+
+// cleanJSON is clean for JSON text, which stays JSON.
+func cleanJSON(text string) string {
+	if !strings.ContainsFunc(text, isUnsafe) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case !isUnsafe(r) || r < ' ': // white space between tokens: within strings it is escaped already
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			high, low := surrogates(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+func surrogates(r rune) (high, low rune) {
+	r -= 0x10000
+	return 0xD800 + r>>10, 0xDC00 + r&0x3FF
+}
+
+func escape(text string, keep func(r rune) bool) string {
+	bad := func(r rune) bool { return isUnsafe(r) && !keep(r) }
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, bad) {
+		return text
+	}
+	var b strings.Builder
+	for i, r := range text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case !bad(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		}
+	}
+	return b.String()
+}
+
+// isUnsafe reports whether a character does something to a terminal or to its reader other than being seen: controls,
+// formats such as bidirectional marks, zero widths and tags, line separators, private use, and letters that have no
+// shape. What joins emoji and letters of some scripts is among them: showing its code is the lesser evil.
+func isUnsafe(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r < ' ' || r == 0x7F
+	}
+	switch {
+	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp):
+		return true
+	case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r) && r > 0xFE0F:
+		return true
+	}
+	return false
+}
+
+// bytesOf tells a size for people.
+func bytesOf(n int) string {
+	const kilo = 1000
+	switch {
+	case n < kilo:
+		return fmt.Sprintf("%d B", n)
+	case n < kilo*kilo:
+		return fmt.Sprintf("%.1f kB", float64(n)/kilo)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/kilo/kilo)
+}
+
+// indent puts a prefix before each line.
+func indent(text, prefix string) string {
+	return prefix + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+prefix)
+}
+
+// shorten cuts text to a number of characters, as they are seen.
+func shorten(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	runes := []rune(text)
+	return string(runes[:most-1]) + "…"
+}
