@@ -81,7 +81,7 @@ func TestReportMarksCallsThatDoMore(t *testing.T) {
 	var subjects []*subject
 	for _, s := range catalogueServers() {
 		subjects = append(subjects, &subject{
-			server: s, call: w.callOf(s),
+			name: s.name, call: w.callOf(s),
 			rounds: []figures{{rate: 1000, busy: 1, cpu: 10 * time.Microsecond}},
 		})
 	}

@@ -23,7 +23,7 @@ type server struct {
 	streamsOnDemand bool
 }
 
-// floor is the server that the others are compared with first.
+// floor is the server, and the client, that the others are compared with first.
 const floor = "limit"
 
 func catalogueServers() []server {
@@ -37,7 +37,7 @@ func catalogueServers() []server {
 	}
 }
 
-// references are the servers whose CPU per call has a column of ratios.
+// references are the programs whose CPU per call has a column of ratios.
 func references() []string { return []string{floor, "go-sdk", "mcp-go"} }
 
 // A workload is one table of the report.
@@ -51,12 +51,21 @@ type workload struct {
 	// idle is a number of sessions to open and leave alone; no calls are made
 	// then.
 	idle int
+	// clients are measured, not servers; if memory is set, with a server of
+	// their own SDK in the same process.
+	clients, memory bool
+	wants           []want
 }
 
 // connections is the width of every HTTP workload.
 const connections = 64
 
+// catalogueWorkloads are the workloads in the order of the report.
 func catalogueWorkloads() []workload {
+	return append(catalogueServerWorkloads(), catalogueClientWorkloads()...)
+}
+
+func catalogueServerWorkloads() []workload {
 	var all []workload
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
 		add := func(kind, title string, call load.Call) {
@@ -109,6 +118,14 @@ func (w workload) serverArgs() []string {
 	return args
 }
 
+// kind says what the workload measures.
+func (w workload) kind() string {
+	if w.clients {
+		return "client"
+	}
+	return "server"
+}
+
 // callOf is what the load asks of s. A server that streams on demand needs a
 // reason to: it gets the call with progress, and so does more than the others.
 func (w workload) callOf(s server) load.Call {
@@ -122,9 +139,15 @@ func (w workload) callOf(s server) load.Call {
 // suits reports whether s has a place in the table of w.
 func (w workload) suits(s server) bool { return w.idle == 0 || s.keepsSessions }
 
+// everything is a list of all items that are picked by default.
+const everything = "all"
+
 // pick returns the items of all whose names are in the list, in the order of
 // all; without a list, those that are picked by default.
 func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bool) ([]T, error) {
+	if list == everything {
+		list = ""
+	}
 	var names []string
 	for n := range strings.SplitSeq(list, ",") {
 		if n = strings.TrimSpace(n); n != "" {

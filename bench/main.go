@@ -1,8 +1,9 @@
-// Command bench compares MCP servers: this project's, those of other SDKs, and
-// bare handlers that show the limit, all in one interleaved run. It writes a
-// report in Markdown to standard output. Run it in the module's directory:
+// Command bench compares MCP servers and clients: this project's, those of
+// other SDKs, and bare ones that show the limit, all in one interleaved run. It
+// writes a report in Markdown to standard output. Run it in the module's
+// directory:
 //
-//	go run . [-quick] [-servers limit,patchbay,…] [-workloads modern-json,…]
+//	go run . [-quick] [-servers limit,patchbay,…] [-clients all] [-workloads modern-json,…]
 package main
 
 import (
@@ -20,10 +21,10 @@ import (
 
 // settings are the command line.
 type settings struct {
-	quick              bool
-	servers, workloads string
-	rounds             int
-	slice              time.Duration
+	quick                       bool
+	servers, clients, workloads string
+	rounds                      int
+	slice                       time.Duration
 }
 
 const (
@@ -32,7 +33,7 @@ const (
 	defaultRounds = 5
 	defaultSlice  = 2 * time.Second
 	// quickRounds and quickSlice fit every workload but the largest into a
-	// minute.
+	// minute and a half.
 	quickRounds = 3
 	quickSlice  = 150 * time.Millisecond
 	// slack is what a run may take, besides twice what is expected of it.
@@ -44,10 +45,11 @@ func main() {
 	log.SetPrefix("bench: ")
 	var set settings
 	flag.BoolVar(&set.quick, "quick", false, "short slices and no table of 10,000 sessions: a check, not a measurement")
-	flag.StringVar(&set.servers, "servers", "", "comma-separated servers (default: all but optional ones)")
+	flag.StringVar(&set.servers, "servers", "", "comma-separated servers, or all (default: all but optional ones; none if -clients is given)")
+	flag.StringVar(&set.clients, "clients", "", "comma-separated clients, or all (default: all; none if -servers is given)")
 	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
 	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload")
-	flag.DurationVar(&set.slice, "slice", 0, "time for each server in a round")
+	flag.DurationVar(&set.slice, "slice", 0, "time for each program in a round")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -63,9 +65,15 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	if err != nil {
 		return fmt.Errorf("servers: %w", err)
 	}
+	clients, err := pick(catalogueClients(), set.clients,
+		func(c client) string { return c.name },
+		func(client) bool { return true })
+	if err != nil {
+		return fmt.Errorf("clients: %w", err)
+	}
 	workloads, err := pick(catalogueWorkloads(), set.workloads,
 		func(w workload) string { return w.name },
-		func(w workload) bool { return !set.quick || w.idle < manySessions })
+		set.includes)
 	if err != nil {
 		return fmt.Errorf("workloads: %w", err)
 	}
@@ -74,14 +82,15 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 		return err
 	}
 	defer os.RemoveAll(bin)
-	log.Print("building servers")
-	if err := build(ctx, bin, servers); err != nil {
+	log.Print("building")
+	b := &bench{servers: servers, clients: clients, bin: bin}
+	if err := b.build(ctx, workloads); err != nil {
 		return err
 	}
-	b := &bench{servers: servers, bin: bin, pins: pin()}
+	b.pins = pin() // from here on: to build takes all cores
 	b.rounds, b.slice = set.pace()
 	expected := b.expected(workloads)
-	log.Printf("%d servers, %d workloads, about %v", len(servers), len(workloads), expected.Round(time.Second))
+	log.Printf("%d workloads, about %v", len(workloads), expected.Round(time.Second))
 	ctx, cancel := context.WithTimeout(ctx, 2*expected+slack)
 	defer cancel()
 	writeHead(out, b, environment())
@@ -96,6 +105,18 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 		}
 	}
 	return nil
+}
+
+// includes reports whether a workload runs by default. Who names servers alone
+// does not ask for clients, nor the other way round.
+func (set settings) includes(w workload) bool {
+	if set.quick && w.idle >= manySessions {
+		return false
+	}
+	if w.clients {
+		return set.clients != "" || set.servers == ""
+	}
+	return set.servers != "" || set.clients == ""
 }
 
 // report measures one workload and writes its table.

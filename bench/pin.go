@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// A pinning gives servers one core and the load the others, so that neither
-// takes time from the other. The zero value pins nothing.
+// A pinning gives what is measured one core and the rest of the benchmark the
+// others, so that neither takes time from the other. The zero value pins
+// nothing.
 type pinning struct {
-	server string   // core of the servers
-	load   []string // cores of the load
+	measured string   // core of the servers, or clients, that are measured
+	rest     []string // cores of the load, or of the server that clients call
 }
 
 // pin moves this process to its cores. Without taskset, or with one core,
@@ -28,11 +29,11 @@ func pin() pinning {
 	if len(cores) < 2 {
 		return pinning{}
 	}
-	p := pinning{server: cores[len(cores)-1], load: cores[:len(cores)-1]}
-	if exec.Command("taskset", "-acp", strings.Join(p.load, ","), pid).Run() != nil {
+	p := pinning{measured: cores[len(cores)-1], rest: cores[:len(cores)-1]}
+	if exec.Command("taskset", "-acp", strings.Join(p.rest, ","), pid).Run() != nil {
 		return pinning{}
 	}
-	runtime.GOMAXPROCS(len(p.load))
+	runtime.GOMAXPROCS(len(p.rest))
 	return p
 }
 
@@ -56,18 +57,27 @@ func parseCores(list string) []string {
 	return cores
 }
 
-// argv prefixes a server's command line.
+// argv prefixes the command line of what is measured.
 func (p pinning) argv(command ...string) []string {
-	if p.server == "" {
+	if p.measured == "" {
 		return command
 	}
-	return append([]string{"taskset", "-c", p.server}, command...)
+	return append([]string{"taskset", "-c", p.measured}, command...)
+}
+
+// besideArgv prefixes the command line of what a measured program starts but
+// is not measured itself.
+func (p pinning) besideArgv(command ...string) []string {
+	if p.measured == "" {
+		return command
+	}
+	return append([]string{"taskset", "-c", strings.Join(p.rest, ",")}, command...)
 }
 
 // String tells a reader of the report.
 func (p pinning) String() string {
-	if p.server == "" {
+	if p.measured == "" {
 		return "nothing pinned"
 	}
-	return "server on core " + p.server + ", load on " + strings.Join(p.load, ",")
+	return "what is measured on core " + p.measured + ", the rest on " + strings.Join(p.rest, ",")
 }

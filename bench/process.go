@@ -10,51 +10,72 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// startTimeout bounds the start of a server, from exec to its announcement.
+// startTimeout bounds the start of a program, from exec to its announcement.
 const startTimeout = 20 * time.Second
 
-// build compiles the programs of the servers into a directory. It must run in
-// the module's own directory, as go run does.
-func build(ctx context.Context, into string, servers []server) error {
-	done := make(map[string]bool)
-	for _, s := range servers {
-		if done[s.dir] {
-			continue
-		}
-		done[s.dir] = true
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", into+string(filepath.Separator), "./server/"+s.dir)
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("build server %s: %w", s.name, err)
-		}
+// compile builds programs into a directory, each with a directory for its
+// kind. It must run in the module's own directory, as go run does.
+func compile(ctx context.Context, into, kind string, dirs []string) error {
+	if len(dirs) == 0 {
+		return nil
+	}
+	into = filepath.Join(into, kind) + string(filepath.Separator)
+	args := []string{"build", "-o", into}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		args = append(args, "./"+kind+"/"+dir)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build the programs in %s: %w", kind, err)
 	}
 	return nil
 }
 
-// A process is one running server.
+// build compiles what the workloads need.
+func (b *bench) build(ctx context.Context, workloads []workload) error {
+	var servers, clients []string
+	for _, w := range workloads {
+		if !w.clients {
+			for _, s := range b.servers {
+				servers = append(servers, s.dir)
+			}
+			continue
+		}
+		servers = append(servers, floor)
+		for _, c := range b.clients {
+			clients = append(clients, c.dir)
+		}
+	}
+	return errors.Join(compile(ctx, b.bin, "server", servers), compile(ctx, b.bin, "client", clients))
+}
+
+// A process is one running program.
 type process struct {
 	cmd     *exec.Cmd
 	url     string
 	meter   *rig.Meter
-	in, out *os.File      // to and from a server on stdio, else nil
+	in, out *os.File      // to and from a program that has its pipes, else nil
 	drained chan struct{} // closed once its standard error has ended
 }
 
-// start runs a server program and waits until it is ready. The process ends
-// with stop, or with ctx.
-func start(ctx context.Context, name string, argv []string, stdio bool) (*process, error) {
+// start runs a program and waits until it is ready, with pipes to its standard
+// input and output if that is wanted. The process ends with stop, or with ctx.
+func start(ctx context.Context, name string, argv []string, pipes bool) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), drained: make(chan struct{})}
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
 	}
 	var theirs []*os.File
-	if stdio {
+	if pipes {
 		if theirs, err = p.connect(); err != nil {
 			return nil, err
 		}
@@ -74,7 +95,7 @@ func start(ctx context.Context, name string, argv []string, stdio bool) (*proces
 	return p, nil
 }
 
-// connect makes the pipes of a server on stdio and returns its ends of them.
+// connect makes the pipes of a program and returns its ends of them.
 func (p *process) connect() ([]*os.File, error) {
 	in, to, err := os.Pipe()
 	if err != nil {
@@ -92,7 +113,7 @@ func (p *process) connect() ([]*os.File, error) {
 }
 
 // ready waits for the announcement and connects to the meter. What else the
-// server has to say goes to standard error.
+// program has to say goes to standard error.
 func (p *process) ready(name string, stderr io.Reader) error {
 	announced := make(chan string, 1)
 	go func() {
@@ -112,18 +133,18 @@ func (p *process) ready(name string, stderr io.Reader) error {
 	select {
 	case line, ok := <-announced:
 		if !ok {
-			return errors.New("server ended")
+			return errors.New("it ended")
 		}
 		var a rig.Announcement
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			return fmt.Errorf("server says %q", line)
+			return fmt.Errorf("it says %q", line)
 		}
 		var err error
 		p.url = a.URL
 		p.meter, err = rig.DialMeter(a.Meter)
 		return err
 	case <-timer.C:
-		return errors.New("server is not ready in time")
+		return errors.New("it is not ready in time")
 	}
 }
 

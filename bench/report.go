@@ -4,23 +4,24 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // writeHead opens the report with what a reader must know to judge it.
 func writeHead(out io.Writer, b *bench, environment string) {
-	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %d rounds of %v a server, interleaved; medians.\n",
+	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %d rounds of %v a program, interleaved; medians.\n",
 		environment, b.pins, b.rounds, b.slice)
 }
 
 // writeCalls writes the table of one workload.
 func writeCalls(out io.Writer, w workload, subjects []*subject) {
 	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
-	columns := []string{"server", "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
+	columns := []string{w.kind(), "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
 	var against []*subject
 	for _, name := range references() {
-		if i := slices.IndexFunc(subjects, func(s *subject) bool { return s.server.name == name }); i >= 0 {
+		if i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name }); i >= 0 {
 			against = append(against, subjects[i])
 			columns = append(columns, "CPU ÷ "+name)
 		}
@@ -29,7 +30,7 @@ func writeCalls(out io.Writer, w workload, subjects []*subject) {
 	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
 	note := false
 	for _, s := range subjects {
-		name := s.server.name
+		name := s.name
 		if s.call.Tool != w.call.Tool {
 			name, note = name+" ¹", true
 		}
@@ -42,12 +43,45 @@ func writeCalls(out io.Writer, w workload, subjects []*subject) {
 			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.bytes })),
 		}
 		for _, other := range against {
-			row = append(row, fmt.Sprintf("%.2f", s.ratio(other)))
+			row = append(row, formatRatio(s.ratio(other)))
 		}
 		writeRow(out, row)
 	}
 	if note {
 		fmt.Fprint(out, "\n¹ streams only when something precedes the result: one progress note and the answer, two events against one.\n")
+	}
+	writeWants(out, w, subjects)
+}
+
+// formatRatio gives two digits after the point, or of what is smaller.
+func formatRatio(r float64) string {
+	if r < 0.1 {
+		return strconv.FormatFloat(r, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(r, 'f', 2, 64)
+}
+
+// writeWants says for each want of the workload whether it is kept.
+func writeWants(out io.Writer, w workload, subjects []*subject) {
+	find := func(name string) *subject {
+		i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name })
+		if i < 0 {
+			return nil
+		}
+		return subjects[i]
+	}
+	ours := find(subjectOfWants)
+	for _, want := range w.wants {
+		other := find(want.of)
+		if ours == nil || other == nil || len(ours.rounds) == 0 {
+			continue
+		}
+		verdict := "kept"
+		if r := ours.ratio(other); r > want.most {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(out, "\nWanted: %s at most %s of %s. It is %s: %s.\n",
+			ours.name, formatRatio(want.most), other.name, formatRatio(ours.ratio(other)), verdict)
 	}
 }
 
@@ -107,18 +141,23 @@ func writeRow(out io.Writer, cells []string) {
 // expected is about how long the workloads take, builds left out.
 func (b *bench) expected(workloads []workload) time.Duration {
 	const (
-		starting = 150 * time.Millisecond // a server, with its connections
+		starting = 150 * time.Millisecond // a program, with its connections
 		holding  = 10 * time.Second       // a server with many sessions
 	)
 	var total time.Duration
+	calls := starting + b.slice/2 + b.slice*time.Duration(b.rounds)
 	for _, w := range workloads {
+		if w.clients {
+			total += calls * time.Duration(len(b.clients))
+			continue
+		}
 		for _, s := range b.servers {
 			switch {
 			case !w.suits(s):
 			case w.idle > 0:
 				total += starting + holding*time.Duration(w.idle)/manySessions
 			default:
-				total += starting + b.slice/2 + b.slice*time.Duration(b.rounds)
+				total += calls
 			}
 		}
 	}

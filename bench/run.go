@@ -12,15 +12,22 @@ import (
 // A bench holds what all workloads of one run share.
 type bench struct {
 	servers []server
-	bin     string // directory of the built servers
+	clients []client
+	bin     string // directory of the built programs
 	pins    pinning
 	rounds  int
 	slice   time.Duration
 }
 
-// A subject is one server while it is measured.
+// A contest is all that runs for one workload.
+type contest struct {
+	subjects []*subject
+	server   *process // that clients call, nil if they have their own
+}
+
+// A subject is one program while it is measured.
 type subject struct {
-	server server
+	name   string
 	call   load.Call
 	proc   *process
 	load   load.Load
@@ -30,51 +37,73 @@ type subject struct {
 // figures are what one slice came to.
 type figures struct {
 	rate   float64       // calls per second
-	busy   float64       // share of one core the server used
-	cpu    time.Duration // of the server, per call
+	busy   float64       // share of one core the program used
+	cpu    time.Duration // of the program, per call
 	allocs float64       // per call
 	bytes  float64       // per call
 }
 
 // start runs the program of s for w.
 func (b *bench) start(ctx context.Context, s server, w workload) (*process, error) {
-	command := append([]string{filepath.Join(b.bin, s.dir)}, w.serverArgs()...)
+	command := append([]string{b.program("server", s.dir)}, w.serverArgs()...)
 	return start(ctx, s.name, b.pins.argv(append(command, s.args...)...), w.stdio)
 }
 
-// measure runs one workload: every server is up for all of it, and in each
-// round each of them is loaded for one slice, in an order that moves on from
+// program is the path of a built program.
+func (b *bench) program(kind, dir string) string { return filepath.Join(b.bin, kind, dir) }
+
+// measure runs one workload: every program is up for all of it, and in each
+// round each of them is measured for one slice, in an order that moves on from
 // round to round. So whatever disturbs the machine disturbs all of them.
 func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
-	var subjects []*subject
-	defer func() {
-		for _, s := range subjects {
-			s.stop()
-		}
-	}()
-	for _, s := range b.servers {
-		sub, err := b.open(ctx, s, w)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
-		}
-		subjects = append(subjects, sub)
+	open := b.openServers
+	if w.clients {
+		open = b.openClients
 	}
-	for _, s := range subjects {
+	c, err := open(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.name, err)
+	}
+	defer c.stop()
+	for _, s := range c.subjects {
 		if _, err := s.load.Run(b.slice / 2); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", w.name, s.server.name, err)
+			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 		}
 	}
 	for round := range b.rounds {
-		for i := range subjects {
-			s := subjects[(i+round)%len(subjects)]
+		for i := range c.subjects {
+			s := c.subjects[(i+round)%len(c.subjects)]
 			f, err := s.run(b.slice)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", w.name, s.server.name, err)
+				return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 			}
 			s.rounds = append(s.rounds, f)
 		}
 	}
-	return subjects, nil
+	return c.subjects, nil
+}
+
+// openServers starts the servers of a workload, each with its load.
+func (b *bench) openServers(ctx context.Context, w workload) (*contest, error) {
+	c := &contest{}
+	for _, s := range b.servers {
+		sub, err := b.open(ctx, s, w)
+		if err != nil {
+			c.stop()
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		c.subjects = append(c.subjects, sub)
+	}
+	return c, nil
+}
+
+func (c *contest) stop() {
+	for _, s := range c.subjects {
+		s.stop()
+	}
+	if c.server != nil {
+		c.server.stop()
+	}
 }
 
 // open starts a server and connects a load to it.
@@ -83,7 +112,7 @@ func (b *bench) open(ctx context.Context, s server, w workload) (*subject, error
 	if err != nil {
 		return nil, err
 	}
-	sub := &subject{server: s, call: w.callOf(s), proc: proc}
+	sub := &subject{name: s.name, call: w.callOf(s), proc: proc}
 	if w.stdio {
 		sub.load, err = load.NewStdio(proc.in, proc.out, w.width, sub.call)
 	} else {
@@ -96,7 +125,7 @@ func (b *bench) open(ctx context.Context, s server, w workload) (*subject, error
 	return sub, nil
 }
 
-// run loads the server for one slice between two readings of its meter.
+// run has calls made for one slice between two readings of its meter.
 func (s *subject) run(d time.Duration) (figures, error) {
 	before, err := s.proc.meter.Read()
 	if err != nil {

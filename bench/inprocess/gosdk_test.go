@@ -8,16 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/gosdk"
 )
-
-func newGoSDK() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1.8.0"}, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription},
-		func(_ context.Context, _ *mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Message}}}, nil, nil
-		})
-	return s
-}
 
 // A byteConn is a connection whose far end is the benchmark itself. The SDK
 // has no entrance nearer to its server.
@@ -60,7 +52,7 @@ func (c *byteConn) Close() error { return nil }
 func BenchmarkInProcess_Server_GoSDK(b *testing.B) {
 	ctx := b.Context()
 	conn := newByteConn()
-	if _, err := newGoSDK().Connect(ctx, conn, nil); err != nil {
+	if _, err := gosdk.NewServer().Connect(ctx, conn, nil); err != nil {
 		b.Fatal(err)
 	}
 	defer close(conn.done)
@@ -73,7 +65,7 @@ func BenchmarkInProcess_Server_GoSDK(b *testing.B) {
 func BenchmarkInProcess_Client_GoSDK(b *testing.B) {
 	ctx := b.Context()
 	near, far := mcp.NewInMemoryTransports()
-	if _, err := newGoSDK().Connect(ctx, far, nil); err != nil {
+	if _, err := gosdk.NewServer().Connect(ctx, far, nil); err != nil {
 		b.Fatal(err)
 	}
 	c, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil).Connect(ctx, near, nil)

@@ -2,8 +2,7 @@
 // typed tool.
 //
 //   - Server: the bytes of a request in, the bytes of the answer out.
-//   - Client: the same SDK on both sides, over its own in-memory transport; for
-//     those that have a client.
+//   - Client: the same SDK on both sides, over its own in-memory transport.
 //   - ServeMCP: the handler alone, message decoded and result not encoded.
 package inprocess
 

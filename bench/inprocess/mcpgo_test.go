@@ -1,28 +1,18 @@
 package inprocess
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/mcpgo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-func newMCPGo() *server.MCPServer {
-	s := server.NewMCPServer("mcp-go", "1.2.1")
-	tool := mcp.NewTool(echo.Tool, mcp.WithDescription(echo.ToolDescription), mcp.WithInputSchema[echo.In]())
-	s.AddTool(tool, mcp.NewTypedToolHandler(
-		func(_ context.Context, _ mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, error) {
-			return mcp.NewToolResultText(in.Message), nil
-		}))
-	return s
-}
-
 func BenchmarkInProcess_Server_MCPGo(b *testing.B) {
-	ctx, s := b.Context(), newMCPGo()
+	ctx, s := b.Context(), mcpgo.NewServer(rig.Options{})
 	benchmarkServer(b, func(message []byte) ([]byte, error) {
 		return json.Marshal(s.HandleMessage(ctx, message))
 	})
@@ -30,7 +20,7 @@ func BenchmarkInProcess_Server_MCPGo(b *testing.B) {
 
 func BenchmarkInProcess_Client_MCPGo(b *testing.B) {
 	ctx := b.Context()
-	c, err := client.NewInProcessClient(newMCPGo())
+	c, err := client.NewInProcessClient(mcpgo.NewServer(rig.Options{}))
 	if err != nil {
 		b.Fatal(err)
 	}

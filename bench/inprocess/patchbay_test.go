@@ -1,23 +1,16 @@
 package inprocess
 
 import (
-	"context"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func newPatchbay() *mcp.Server {
-	s := mcp.NewServer("patchbay", "1.0.0", nil)
-	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription},
-		func(_ context.Context, in echo.In) (string, error) { return in.Message, nil })
-	return s
-}
-
 func BenchmarkInProcess_Server_Patchbay(b *testing.B) {
-	ctx, s := b.Context(), newPatchbay()
+	ctx, s := b.Context(), patchbay.NewServer()
 	var out []byte
 	benchmarkServer(b, func(message []byte) ([]byte, error) {
 		m, err := jsonrpc.Decode(message)
@@ -37,7 +30,7 @@ func BenchmarkInProcess_Server_Patchbay(b *testing.B) {
 }
 
 func BenchmarkInProcess_ServeMCP_Patchbay(b *testing.B) {
-	ctx, s := b.Context(), newPatchbay()
+	ctx, s := b.Context(), patchbay.NewServer()
 	m, err := jsonrpc.Decode(call.Message())
 	if err != nil {
 		b.Fatal(err)
@@ -52,4 +45,16 @@ func BenchmarkInProcess_ServeMCP_Patchbay(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func BenchmarkInProcess_Client_Patchbay(b *testing.B) {
+	ctx := b.Context()
+	c, err := mcp.Connect(ctx, mcp.InMemory(patchbay.NewServer()), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	benchmarkClient(b, func(message string) (string, error) {
+		return mcp.Call[string](ctx, c, echo.Tool, map[string]any{"message": message})
+	})
 }

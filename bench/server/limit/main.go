@@ -1,7 +1,8 @@
 // Command limit is the floor of the benchmark: bare net/http, and a bare loop
 // over standard input, which write a canned answer around the id of the
 // request. Nothing is parsed, nothing is checked: no server can be cheaper on
-// the same standard library.
+// the same standard library. It is also the server that clients are measured
+// with, so it knows what they ask first.
 package main
 
 import (
@@ -18,42 +19,62 @@ import (
 )
 
 const (
-	opening      = `{"jsonrpc":"2.0","id":`
-	content      = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
-	info         = `{"name":"limit","version":"1.0.0"}`
-	modernCall   = `,"result":{"resultType":"complete",` + content + `,"_meta":{"io.modelcontextprotocol/serverInfo":` + info + `}}}`
-	sessionCall  = `,"result":{` + content + `}}`
-	initialized  = `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":` + info + `}}`
+	opening = `{"jsonrpc":"2.0","id":`
+	content = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
+	info    = `{"name":"limit","version":"1.0.0"}`
+	tools   = `"tools":[{"name":"` + echo.Tool + `","description":"` + echo.ToolDescription + `","inputSchema":` +
+		`{"type":"object","properties":{"message":{"type":"string","description":"the text to return"}},"required":["message"]}}]`
 	progressNote = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` + echo.ProgressToken + `","progress":1,"total":1}}`
 
 	eventOpening = "event: message\ndata: "
 	eventClosing = "\n\n"
 )
 
+// answers are what follows the id in the answers of one era.
+type answers struct{ call, list, discover string }
+
+var (
+	modern = answers{
+		call:     `,"result":{"resultType":"complete",` + content + modernMeta,
+		list:     `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + tools + modernMeta,
+		discover: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}` + modernMeta,
+	}
+	session = answers{
+		call:     `,"result":{` + content + `}}`,
+		list:     `,"result":{` + tools + `}}`,
+		discover: `,"error":{"code":-32601,"message":"Method not found"}}`,
+	}
+)
+
+const (
+	modernMeta  = `,"_meta":{"io.modelcontextprotocol/serverInfo":` + info + `}}}`
+	initialized = `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":` + info + `}}`
+)
+
 func main() {
 	rig.Main(rig.Program{
 		HTTP: func(opts rig.Options) http.Handler {
-			h := &handler{result: callResult(opts.Era)}
+			h := &handler{answers: answersOf(opts.Era)}
 			if opts.SSE {
 				return http.HandlerFunc(h.serveSSE)
 			}
 			return http.HandlerFunc(h.serveJSON)
 		},
 		Stdio: func(opts rig.Options) error {
-			return serveLines(os.Stdin, os.Stdout, callResult(opts.Era))
+			return serveLines(os.Stdin, os.Stdout, answersOf(opts.Era))
 		},
 	})
 }
 
-func callResult(e echo.Era) string {
+func answersOf(e echo.Era) *answers {
 	if e == echo.Modern {
-		return modernCall
+		return &modern
 	}
-	return sessionCall
+	return &session
 }
 
-// A handler answers calls with one result.
-type handler struct{ result string }
+// A handler answers every call alike.
+type handler struct{ *answers }
 
 // maxBody is well above any request of the load.
 const maxBody = 4096
@@ -70,11 +91,11 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !h.admit(w, body) {
+	if !ok || !admit(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	b.out = appendAnswer(b.out[:0], body, h.result)
+	b.out = h.append(b.out[:0], body)
 	w.Write(b.out)
 }
 
@@ -82,7 +103,7 @@ func (h *handler) serveSSE(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !h.admit(w, body) {
+	if !ok || !admit(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -92,14 +113,14 @@ func (h *handler) serveSSE(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 	}
 	b.out = append(b.out[:0], eventOpening...)
-	b.out = appendAnswer(b.out, body, h.result)
+	b.out = h.append(b.out, body)
 	b.out = append(b.out, eventClosing...)
 	w.Write(b.out)
 }
 
 // admit takes the two messages that open a session. It reports whether body
 // is left to be answered.
-func (h *handler) admit(w http.ResponseWriter, body []byte) bool {
+func admit(w http.ResponseWriter, body []byte) bool {
 	switch string(method(body)) {
 	case "initialize":
 		w.Header().Set("Mcp-Session-Id", "limit")
@@ -110,7 +131,13 @@ func (h *handler) admit(w http.ResponseWriter, body []byte) bool {
 	return true
 }
 
+// read reads a request. Clients also ask for a stream of the session, which
+// there is none of.
 func (b *buffer) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if r.Method != http.MethodPost {
+		http.Error(w, "only POST", http.StatusMethodNotAllowed)
+		return nil, false
+	}
 	if r.ContentLength <= 0 || r.ContentLength > maxBody {
 		http.Error(w, "bad length", http.StatusBadRequest)
 		return nil, false
@@ -125,7 +152,7 @@ func (b *buffer) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 
 // serveLines answers each line of in. It writes what it has once no further
 // line is waiting, so a burst costs one read and one write.
-func serveLines(in io.Reader, out io.Writer, result string) error {
+func serveLines(in io.Reader, out io.Writer, a *answers) error {
 	r := bufio.NewReaderSize(in, 1<<16)
 	w := bufio.NewWriterSize(out, 1<<16)
 	var answer []byte
@@ -138,7 +165,7 @@ func serveLines(in io.Reader, out io.Writer, result string) error {
 			return err
 		}
 		if string(method(line)) != "notifications/initialized" {
-			answer = append(appendAnswer(answer[:0], line, result), '\n')
+			answer = append(a.append(answer[:0], line), '\n')
 			w.Write(answer)
 		}
 		if r.Buffered() == 0 {
@@ -149,14 +176,20 @@ func serveLines(in io.Reader, out io.Writer, result string) error {
 	}
 }
 
-// appendAnswer appends the canned answer to the request in body.
-func appendAnswer(dst, body []byte, result string) []byte {
-	if string(method(body)) == "initialize" {
-		result = initialized
+// append appends the canned answer to the request in body.
+func (a *answers) append(dst, body []byte) []byte {
+	rest := a.call
+	switch string(method(body)) {
+	case "initialize":
+		rest = initialized
+	case "server/discover":
+		rest = a.discover
+	case "tools/list":
+		rest = a.list
 	}
 	dst = append(dst, opening...)
 	dst = append(dst, id(body)...)
-	return append(dst, result...)
+	return append(dst, rest...)
 }
 
 func id(body []byte) []byte {

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// A client is one client program of the benchmark, in one configuration.
+type client struct {
+	name string
+	dir  string   // of its program, under client/
+	args []string // besides those of the workload
+	// sdk tells a client that comes with a server, and so runs in memory.
+	sdk bool
+}
+
+func catalogueClients() []client {
+	return []client{
+		{name: floor, dir: "limit"},
+		{name: "limit-json", dir: "limit", args: []string{"-json"}},
+		{name: subjectOfWants, dir: "patchbay", sdk: true},
+		{name: "go-sdk", dir: "gosdk", sdk: true},
+		{name: "mcp-go", dir: "mcpgo", sdk: true},
+	}
+}
+
+// A want is how much CPU a call of this project's client may cost at most, as
+// a multiple of another client's.
+type want struct {
+	of   string
+	most float64
+}
+
+// subjectOfWants is the client that wants are about.
+const subjectOfWants = "patchbay"
+
+var (
+	wantsHTTP   = []want{{floor, 1.4}, {"go-sdk", 0.5}}
+	wantsMemory = []want{{"go-sdk", 1.0 / 20}, {"mcp-go", 1.0 / 4}}
+)
+
+func catalogueClientWorkloads() []workload {
+	var all []workload
+	add := func(w workload, name, way string) {
+		w.clients, w.call.Tool = true, echo.Tool
+		w.name = "client-" + name + "-" + strconv.Itoa(w.width)
+		w.title = way + ", " + calls(w.width) + " in flight"
+		all = append(all, w)
+	}
+	modern, session := load.Call{Era: echo.Modern}, load.Call{Era: echo.Session}
+	for _, width := range []int{1, connections} {
+		add(workload{call: modern, width: width, wants: wantsHTTP}, "modern-json", "HTTP, modern era, JSON answers")
+	}
+	add(workload{call: load.Call{Era: echo.Modern, SSE: true}, width: connections}, "modern-sse", "HTTP, modern era, event-stream answers")
+	add(workload{call: session, width: connections, wants: wantsHTTP}, "session-json", "HTTP, session era, JSON answers")
+	for _, width := range []int{1, 16} {
+		add(workload{call: modern, width: width, stdio: true}, "stdio-modern", "stdio, modern era")
+	}
+	add(workload{call: session, width: 16, stdio: true}, "stdio-session", "stdio, session era")
+	for _, width := range []int{1, 16} {
+		add(workload{call: modern, width: width, memory: true, wants: wantsMemory}, "memory", "the same SDK on both sides, in memory")
+	}
+	return all
+}
+
+func calls(n int) string {
+	if n == 1 {
+		return "one call"
+	}
+	return strconv.Itoa(n) + " calls"
+}
+
+// openClients starts the clients of a workload, and the server that all of
+// them call; on stdio each client starts one of its own.
+func (b *bench) openClients(ctx context.Context, w workload) (*contest, error) {
+	c := &contest{}
+	args := []string{"-era", string(w.call.Era), "-width", strconv.Itoa(w.width)}
+	var command []string
+	switch server := append([]string{b.program("server", floor)}, w.serverArgs()...); {
+	case w.memory:
+	case w.stdio:
+		command = b.pins.besideArgv(server...)
+	default:
+		var err error
+		if c.server, err = start(ctx, floor, server, false); err != nil {
+			return nil, fmt.Errorf("server %s: %w", floor, err)
+		}
+		args = append(args, "-url", c.server.url)
+	}
+	for _, client := range b.clients {
+		if w.memory && !client.sdk {
+			continue
+		}
+		argv := slices.Concat([]string{b.program("client", client.dir)}, args, client.args, command)
+		proc, err := start(ctx, client.name, b.pins.argv(argv...), true)
+		if err != nil {
+			c.stop()
+			return nil, err
+		}
+		c.subjects = append(c.subjects, &subject{name: client.name, call: w.call, proc: proc, load: load.NewRemote(proc.in, proc.out)})
+	}
+	return c, nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+)
+
+// A poster makes each call a POST and reads the body that comes back, with the
+// headers that the protocol wants, prepared as well.
+type poster struct {
+	codec
+	url    string
+	header http.Header
+	client *http.Client
+	ids    atomic.Int64
+}
+
+func newPoster(t rig.Target, c codec) *poster {
+	p := &poster{codec: c, url: t.URL, client: rig.HTTPClient(t.Width), header: http.Header{
+		"Accept":               {"application/json, text/event-stream"},
+		"Content-Type":         {"application/json"},
+		"Mcp-Protocol-Version": {t.Era.Revision()},
+	}}
+	p.ids.Store(firstID)
+	if t.Era == echo.Modern {
+		p.header["Mcp-Method"] = []string{"tools/call"}
+		p.header["Mcp-Name"] = []string{echo.Tool}
+	} else {
+		p.header["Mcp-Session-Id"] = []string{"limit"} // the server takes any
+	}
+	return p
+}
+
+// room is enough for any answer of the benchmark.
+const room = 4096
+
+var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, room)) }}
+
+func (p *poster) echo(ctx context.Context, message string) (string, error) {
+	body, err := p.request(p.ids.Add(1), message)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header = p.header
+	res, err := p.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("HTTP %s", res.Status)
+	}
+	answer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(answer)
+	answer.Reset()
+	if _, err := answer.ReadFrom(io.LimitReader(res.Body, room)); err != nil {
+		return "", err
+	}
+	return p.text(firstMessage(answer.Bytes()))
+}
+
+// firstMessage takes the first message out of an event stream; any other body is one.
+func firstMessage(body []byte) []byte {
+	if _, data, ok := bytes.Cut(body, []byte("\ndata: ")); ok {
+		data, _, _ = bytes.Cut(data, []byte("\n"))
+		return data
+	}
+	return body
+}

@@ -1,0 +1,30 @@
+// Command limit is the floor for clients: bare net/http, and a bare pair of
+// pipes, with a prepared request in which only the id changes, and an answer
+// that is looked through and not parsed. With -json it encodes and decodes
+// both with encoding/json.
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+)
+
+func main() {
+	useJSON := flag.Bool("json", false, "encode and decode with encoding/json")
+	rig.ClientMain(func(_ context.Context, t rig.Target) (*rig.Connection, error) {
+		var c codec = newCanned(t.Era)
+		if *useJSON {
+			c = &standard{era: t.Era}
+		}
+		if t.URL != "" {
+			return &rig.Connection{Revision: t.Era.Revision(), Echo: newPoster(t, c).echo}, nil
+		}
+		p, err := newPipes(t, c)
+		if err != nil {
+			return nil, err
+		}
+		return &rig.Connection{Revision: t.Era.Revision(), Echo: p.echo}, nil
+	})
+}

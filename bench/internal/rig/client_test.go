@@ -1,0 +1,47 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestConnectionKeepsTheWidthAndCountsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			mu                 sync.Mutex
+			flying, most, made int
+		)
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			flying += n
+			most = max(most, flying)
+			made += max(n, 0)
+		}
+		c := &Connection{Echo: func(_ context.Context, message string) (string, error) {
+			count(1)
+			defer count(-1)
+			time.Sleep(time.Second)
+			return message, nil
+		}}
+		s, err := c.run(3, 10*time.Second)
+		if err != nil || s.Calls != 30 || made != 30 || most != 3 || s.Wall != 10*time.Second {
+			t.Errorf("run = %+v, %v with %d calls, %d at once; want 30 calls, 3 at once, in 10s", s, err, made, most)
+		}
+	})
+}
+
+func TestConnectionFindsWrongAnswers(t *testing.T) {
+	for name, echo := range map[string]func(context.Context, string) (string, error){
+		"another text": func(_ context.Context, message string) (string, error) { return message + "!", nil },
+		"an error":     func(context.Context, string) (string, error) { return "", errors.New("broken") },
+	} {
+		if s, err := (&Connection{Echo: echo}).run(2, time.Hour); err == nil || s.Calls != 0 {
+			t.Errorf("%s: run = %+v, %v", name, s, err)
+		}
+	}
+}
