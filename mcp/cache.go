@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"math"
 	"sync"
 	"time"
@@ -20,14 +21,15 @@ const (
 	maxFresh = 24 * time.Hour
 )
 
-// A resultCache keeps answers for as long as the server says that they stay good. It is one client's, and so one
-// caller's: what is private stays so.
+// A resultCache keeps answers for as long as the server says that they stay good. What is private stays so: each answer is
+// that of one client and one principal.
 //
 // Spec: server/utilities/caching (2026-07-28).
 type resultCache struct {
 	mu      sync.Mutex
-	entries map[string]cachedResult // by method and params without `_meta`
+	entries map[string]cachedResult // by principal, method and params without `_meta`
 	bytes   int
+	changes int // how often something was said to be stale
 }
 
 type cachedResult struct {
@@ -36,38 +38,50 @@ type cachedResult struct {
 	until  time.Time
 }
 
-func cacheKey(k *ask) string { return k.method + string(k.members) }
+func cacheKey(ctx context.Context, k *ask) string {
+	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
+}
+
+// now gives the time of a request: no answer to it is kept if something is said to be stale after it.
+func (c *resultCache) now() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes
+}
 
 // get gives a fresh answer.
-func (c *resultCache) get(k *ask) (RawResult, bool) {
+func (c *resultCache) get(ctx context.Context, k *ask) (RawResult, bool) {
 	if m, ok := wire.Latest().Method(k.method); !ok || !m.Cacheable {
 		return nil, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.entries[cacheKey(k)]
+	e, ok := c.entries[cacheKey(ctx, k)]
 	if !ok || !time.Now().Before(e.until) {
 		return nil, false
 	}
 	return e.raw, true
 }
 
-// put keeps an answer that says that it may be kept.
-func (c *resultCache) put(k *ask, raw RawResult) {
+// put keeps an answer that says that it may be kept. The request was begun at the time asked.
+func (c *resultCache) put(ctx context.Context, k *ask, raw RawResult, asked int) {
 	if m, ok := wire.Latest().Method(k.method); !ok || !m.Cacheable {
 		return
 	}
-	ttl := freshFor(raw)
+	ttl, key := freshFor(raw), cacheKey(ctx, k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(cacheKey(k))
+	if asked != c.changes {
+		return // it may be older than the change
+	}
+	c.drop(key)
 	if ttl <= 0 || len(raw) > maxCachedBytes/4 {
 		return
 	}
 	for len(c.entries) >= maxCached || c.bytes+len(raw) > maxCachedBytes {
 		c.drop(c.oldest())
 	}
-	put(&c.entries, cacheKey(k), cachedResult{raw, k.method, time.Now().Add(ttl)})
+	put(&c.entries, key, cachedResult{raw, k.method, time.Now().Add(ttl)})
 	c.bytes += len(raw)
 }
 
@@ -106,6 +120,7 @@ func (c *resultCache) oldest() (key string) {
 func (c *resultCache) forget(methods ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.changes++
 	for key, e := range c.entries {
 		for _, method := range methods {
 			if e.method == method {
@@ -119,5 +134,6 @@ func (c *resultCache) forget(methods ...string) {
 func (c *resultCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.changes++
 	c.entries, c.bytes = nil, 0
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 
 // CallOptions are how single requests of a [Client] differ from its others. The zero value is how all are.
 type CallOptions struct {
-	// Progress is told how far the server has come, note after note on a goroutine of the client's, and never after the
-	// request has returned. Setting it asks the server for progress.
+	// Progress is told how far the server has come, note after note on a goroutine of the client's; no note begins after
+	// the request has returned. Setting it asks the server for progress.
 	Progress func(ProgressUpdate)
 	// Timeout is how long the server may be silent: until the answer, or between notes of progress if Progress is set.
 	// Default: that of the client.
@@ -57,6 +58,13 @@ func callOptionsFrom(ctx context.Context) *CallOptions {
 	return &noCallOptions
 }
 
+// times gives how long the server may be silent, and how long the request may take in all.
+func (o *CallOptions) times(client *ClientOptions) (idle, most time.Duration) {
+	idle = cmp.Or(o.Timeout, client.Timeout)
+	most = cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout))
+	return idle, most
+}
+
 // checkMeta refuses what would contradict the envelope.
 func (o *CallOptions) checkMeta() error {
 	for key := range o.Meta {
@@ -70,31 +78,37 @@ func (o *CallOptions) checkMeta() error {
 	return nil
 }
 
-// A watch ends a request whose server is silent for too long.
+// A watch ends a request whose server is silent for too long. It is the context of the request.
 type watch struct {
+	context.Context
 	client *Client
 	idle   time.Duration
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	heard  time.Time // when the server was heard of last
-	end    time.Time // of the request, however lively it is
-	paused time.Time // zero when it is not
-	token  []byte    // of the request's progress
+	begun  time.Time
+	heard  time.Time     // when the server was heard of last
+	end    time.Time     // of the request, however lively it is
+	paused time.Time     // zero when it is not
+	asking time.Duration // by which end was put off already, because the server waited for answers
 }
 
 // newWatch starts the time of a request, which ends with the client too.
-func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) (context.Context, *watch) {
+func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch {
 	now := time.Now()
-	w := &watch{client: c, idle: idle, heard: now, end: now.Add(most)}
-	ctx, w.cancel = context.WithCancelCause(ctx)
+	w := &watch{client: c, idle: idle, begun: now, heard: now, end: now.Add(most)}
+	w.Context, w.cancel = context.WithCancelCause(ctx)
 	c.watches.add(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(min(idle, most), w.fire)
-	return ctx, w
+	return w
 }
+
+// EndRequest ends the request. A transport that is closed looks for this method, and where it finds it needs no context
+// of its own.
+func (w *watch) EndRequest(cause error) { w.cancel(cause) }
 
 // watches are the requests of a client that are in progress.
 type watches struct {
@@ -121,12 +135,12 @@ func (s *watches) remove(w *watch) {
 	delete(s.all, w)
 }
 
-// touch says that the server has been heard of by all.
-func (s *watches) touch() {
+// answered says that the server has waited for an answer that long; for which request, nobody knows.
+func (s *watches) answered(waited time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.all {
-		w.touch()
+		w.answered(waited)
 	}
 }
 
@@ -146,8 +160,8 @@ func (w *watch) fire() {
 	if !w.paused.IsZero() {
 		return
 	}
-	if w.client.isAsking() {
-		w.timer.Reset(w.idle)
+	if left := time.Until(w.end.Add(w.patience())); left > 0 && w.client.isAsking() {
+		w.timer.Reset(min(w.idle, left))
 		return
 	}
 	if left := w.left(); left > 0 {
@@ -161,6 +175,19 @@ func (w *watch) fire() {
 func (w *watch) left() time.Duration {
 	now := time.Now()
 	return min(w.heard.Add(w.idle).Sub(now), w.end.Sub(now))
+}
+
+// patience is how much longer the server may wait for answers to questions that are requests of their own.
+func (w *watch) patience() time.Duration { return w.client.opts.InputTimeout - w.asking }
+
+// answered says that the server has waited for an answer that long. It is its turn again, and its time begins.
+func (w *watch) answered(waited time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+	waited = min(waited, w.heard.Sub(w.begun), w.patience())
+	w.asking += waited
+	w.end = w.end.Add(waited)
 }
 
 // touch says that the server has been heard of.
@@ -191,6 +218,7 @@ func (w *watch) stop() {
 	w.client.watches.remove(w)
 	w.mu.Lock()
 	w.timer.Stop()
+	w.paused = time.Now() // for a fire that waits for the lock
 	w.mu.Unlock()
 	w.cancel(nil)
 }

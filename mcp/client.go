@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	stdjson "encoding/json"
@@ -8,12 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Defaults of ClientOptions.
@@ -26,9 +29,12 @@ const (
 	// defaultProbeTimeout is enough for a server that has to be fetched before it starts. One that does not answer by
 	// then is taken for an older one that ignores what it does not know.
 	defaultProbeTimeout = 10 * time.Second
+	// logPatience is how long ClientOptions.Log has to take the messages that wait when the client closes.
+	logPatience = time.Second
 )
 
-// ClientOptions configures a [Client]. The zero value, or nil, is a client that can be asked nothing.
+// ClientOptions configures a [Client]. The zero value, or nil, is a client that can be asked nothing. Its functions are
+// called for several requests at the same time; where one is not, it says so.
 type ClientOptions struct {
 	// Info is what the client calls itself. Default: the main module of the program.
 	Info Implementation
@@ -48,7 +54,8 @@ type ClientOptions struct {
 	// Extensions maps the id of each supported extension to its settings.
 	Extensions map[string]stdjson.RawMessage
 
-	// Log takes the log messages of the server, one after the other, on a goroutine of the client's.
+	// Log takes the log messages of the server, one after the other, on a goroutine of the client's. The last ones of a
+	// request may come after it has returned, none after Close.
 	Log func(ctx context.Context, m *LogMessage)
 	// LogLevel is the level from which on the server is asked for log messages. Default: LevelInfo if Log is set, else
 	// none.
@@ -66,7 +73,7 @@ type ClientOptions struct {
 	ProbeTimeout time.Duration
 	// InputTimeout is how long all questions of one request may take to be answered. Default: 10 minutes.
 	InputTimeout time.Duration
-	// MaxRounds is how many times one request may ask. Default: 16.
+	// MaxRounds is how many times one request may ask; negative is never. Default: 16.
 	MaxRounds int
 
 	// Middleware wraps every request; the first is the outermost. It sees each round of a request that asks.
@@ -134,7 +141,8 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 // the same for all of them. All methods are safe for concurrent use.
 //
 // Errors of requests are of two kinds: an [*Error] is what the server says, a [*TransportError] is that there is no
-// usable answer, and says whether the request may have run.
+// usable answer, and says whether the request may have run. When a function of [ClientOptions] does not answer a question
+// of the server, the request ends with what the function returned within its error.
 type Client struct {
 	transport Transport
 	opts      ClientOptions
@@ -183,7 +191,10 @@ func (c *Client) Close() error {
 		conn.end()
 	}
 	err := c.transport.Close()
-	c.logs.drain(c.ctx)
+	ctx, cancel := context.WithTimeout(context.Background(), logPatience)
+	defer cancel()
+	c.logs.drain(ctx)
+	c.logs.close()
 	return err
 }
 
@@ -203,7 +214,9 @@ func (c *Client) Instructions() string { return c.connection.Load().discovered.I
 
 // Versions are the revisions that the server says it speaks; of a server from before 2026-07-28 the one that it settled
 // on.
-func (c *Client) Versions() []string { return c.connection.Load().discovered.SupportedVersions }
+func (c *Client) Versions() []string {
+	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
+}
 
 // Request sends a request of any method and gives its whole result. params encodes to a JSON object, or is nil; its
 // `_meta` is made by the client, see [CallOptions.Meta]. Questions of the server are answered as in every request.
@@ -213,6 +226,9 @@ func (c *Client) Request(ctx context.Context, method string, params any) (stdjso
 		return nil, err
 	}
 	raw, err := c.do(ctx, &ask{method: method, members: members})
+	if m, ok := wire.Latest().Method(method); ok && m.Cacheable {
+		raw = bytes.Clone(raw) // the client may keep it
+	}
 	return stdjson.RawMessage(raw), err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -34,22 +35,23 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 		return nil, &TransportError{Method: k.method, Err: context.Cause(ctx)}
 	}
 	if !o.NoCache {
-		if raw, ok := c.cache.get(k); ok {
+		if raw, ok := c.cache.get(ctx, k); ok {
 			return raw, nil
 		}
 	}
-	idle, most := cmp.Or(o.Timeout, c.opts.Timeout), cmp.Or(o.MaxTimeout, c.opts.MaxTimeout)
+	idle, most := o.times(&c.opts)
 	if k.endless {
 		idle, most = forever, forever
 	}
-	ctx, w := c.newWatch(ctx, idle, max(idle, most))
+	asked := c.cache.now()
+	w := c.newWatch(ctx, idle, most)
 	defer w.stop()
-	raw, err := c.rounds(ctx, w, o, k)
+	raw, err := c.rounds(w, w, o, k)
 	if err != nil {
-		return nil, unanswered(ctx, k.method, err)
+		return nil, unanswered(w, k.method, err)
 	}
 	if k.input == nil {
-		c.cache.put(k, raw)
+		c.cache.put(ctx, k, raw, asked)
 	}
 	return raw, nil
 }
@@ -68,6 +70,18 @@ func unanswered(ctx context.Context, method string, err error) error {
 	return err
 }
 
+// notSent is the error of a request that found no connection to be sent on.
+func notSent(ctx context.Context, method string, err error) error {
+	var failed *TransportError
+	switch {
+	case errors.As(err, &failed):
+		return &TransportError{Method: method, MayHaveRun: failed.MayHaveRun && failed.Method == method, Err: failed.Err}
+	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err())):
+		return &TransportError{Method: method, Err: err}
+	}
+	return err
+}
+
 // rounds sends a request again with the answers for as long as the server asks.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
@@ -82,7 +96,7 @@ func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (
 		case ResultComplete:
 			return raw, nil
 		case ResultInputRequired:
-			if round == c.opts.MaxRounds {
+			if round >= c.opts.MaxRounds {
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: fmt.Errorf("the server asks for the %dth time", round+1)}
 			}
 			w.pause()
@@ -101,7 +115,7 @@ func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (
 func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
 	conn, err := c.live(ctx)
 	if err != nil {
-		return nil, err
+		return nil, notSent(ctx, k.method, err)
 	}
 	var box *inbox
 	var notify func(context.Context, string, stdjson.RawMessage) error
@@ -112,10 +126,16 @@ func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (R
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {
 		last := math.Inf(-1) // progress
-		box = &inbox{log: c.opts.Logger, take: func(method string, params stdjson.RawMessage) { c.notified(o, &last, method, params) }}
+		box = &inbox{log: c.opts.Logger, take: func(_ string, params stdjson.RawMessage) { o.progressed(&last, params) }}
 		notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
 			w.touch()
-			return box.put(ctx, method, params)
+			switch method {
+			case wire.NotificationProgress:
+				return box.put(ctx, method, params)
+			case wire.NotificationMessage:
+				return c.logs.put(ctx, method, params)
+			}
+			return nil
 		}
 	}
 	req, err := c.newRequest(conn, o, k, notify)
@@ -125,6 +145,7 @@ func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (R
 	res, err := c.handler.ServeMCP(ctx, req)
 	if box != nil {
 		box.drain(ctx)
+		box.close()
 	}
 	if err != nil {
 		return nil, err
@@ -144,26 +165,21 @@ func rawResult(res Result) (RawResult, error) {
 	return RawResult(raw), err
 }
 
-// notified hands a notification of a request to the caller's functions. Progress that does not grow is none.
+// progressed hands a note of progress to the caller's function. Progress that does not grow is none.
 //
 // Spec: basic/utilities/progress#behavior-requirements.
-func (c *Client) notified(o *CallOptions, last *float64, method string, params stdjson.RawMessage) {
-	switch method {
-	case wire.NotificationProgress:
-		var update ProgressUpdate
-		if o.Progress != nil && json.Unmarshal(params, &update) == nil && update.Progress > *last {
-			*last = update.Progress
-			o.Progress(update)
-		}
-	case wire.NotificationMessage:
-		c.logged(method, params)
+func (o *CallOptions) progressed(last *float64, params stdjson.RawMessage) {
+	var update ProgressUpdate
+	if o.Progress != nil && json.Unmarshal(params, &update) == nil && update.Progress > *last {
+		*last = update.Progress
+		o.Progress(update)
 	}
 }
 
 // logged hands a log message to the caller's function.
-func (c *Client) logged(_ string, params stdjson.RawMessage) {
+func (c *Client) logged(method string, params stdjson.RawMessage) {
 	var m LogMessage
-	if c.opts.Log == nil {
+	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return
 	}
 	if err := json.Unmarshal(params, &m); err != nil {
@@ -190,8 +206,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 	b := make([]byte, 0, len(conn.prefix)+len(k.members)+len(k.input)+room)
 	b = append(b, conn.prefix...)
 	if level != "" {
-		b = append(b, `,"`+wire.MetaLogLevel+`":"`...)
-		b = append(append(b, level...), '"')
+		b = jsonscan.AppendQuote(append(b, `,"`+wire.MetaLogLevel+`":`...), level)
 	}
 	if o.Progress != nil {
 		b = append(b, `,"`+wire.MetaProgressToken+`":`...)

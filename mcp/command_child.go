@@ -34,7 +34,8 @@ const (
 )
 
 // A child is the Conn to a server that runs as a child process. Four goroutines belong to it: live waits for the process,
-// oversee ends its group, and two of stderr take what it writes there. All end with the process, or with Close.
+// oversee ends its group, one reads its standard error and one tells what is there. The last two end with Close, the
+// others with the process.
 type child struct {
 	name   string
 	cmd    *exec.Cmd
@@ -100,7 +101,7 @@ func (c *child) oversee() {
 	defer c.group.release()
 	select {
 	case <-c.exited:
-		c.endOutput()
+		c.endWaiting()
 	case <-c.stream.closed:
 		within(eofPatience, c.exited)
 	}

@@ -22,6 +22,7 @@ func onlyZombies(group int) bool {
 	if err != nil {
 		return false
 	}
+	found := false // none is found where /proc is that of another namespace
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
 			continue
@@ -32,9 +33,13 @@ func onlyZombies(group int) bool {
 		}
 		// The name of the program is in parentheses and may hold anything; then come state, parent and group.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) > 2 && string(fields[2]) == strconv.Itoa(group) && string(fields[0]) != "Z" && string(fields[0]) != "X" {
+		if len(fields) < 3 || string(fields[2]) != strconv.Itoa(group) {
+			continue
+		}
+		if state := fields[0][0]; state != 'Z' && state != 'X' {
 			return false
 		}
+		found = true
 	}
-	return true
+	return found
 }

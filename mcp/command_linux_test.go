@@ -2,6 +2,8 @@ package mcp_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,7 +54,7 @@ func wantGone(t testing.TB, pids []string, within time.Duration) {
 	}
 }
 
-// wantZombies tests that this process has reaped its children but for those that live.
+// wantNoZombies tests that this process has reaped all its children that have ended.
 func wantNoZombies(t testing.TB) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -128,27 +130,36 @@ func TestSTDIO17_NothingOfATreeSurvivesItsServer(t *testing.T) {
 // Whoever holds the pipes of a server that has ended, for ever, hides neither that nor what the server said before.
 func TestSTDIO17_TheEndOfAServerIsToldThoughOthersHoldItsPipes(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"abort", "echo"} {
-		t.Run(role, func(t *testing.T) {
-			t.Parallel()
-			c := start(t, play(t, "tree", role, "daemon"))
-			pids := words(t, c, "pids")
-			daemon, err := strconv.Atoi(pids[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer syscall.Kill(daemon, syscall.SIGKILL)
-			if role == "abort" {
-				wantExit(t, c)
-				wantExit(t, c)
-			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-			if !lives(pids[1]) {
-				t.Error("a daemon does not live: this test tests nothing")
-			}
-		})
+	c := start(t, play(t, "tree", "deaf", "daemon"))
+	daemon := words(t, c, "pids")[1]
+	defer exec.Command("kill", "-9", daemon).Run()
+	kill := mercy(t, c)
+	blocked := make(chan error)
+	go func() { blocked <- writeMuch(context.Background(), c) }()
+	kill()
+	wantExit(t, c)
+	wantExit(t, c)
+	if _, ok := errors.AsType[*mcp.ExitError](<-blocked); !ok {
+		t.Error("the writer has no ExitError")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if !lives(daemon) {
+		t.Error("the daemon does not live: this test tests nothing")
+	}
+}
+
+func TestSTDIO14_CloseDoesNotWaitForWhoeverHoldsThePipes(t *testing.T) {
+	t.Parallel()
+	c := start(t, play(t, "tree", "echo", "daemon"))
+	daemon := words(t, c, "pids")[1]
+	defer exec.Command("kill", "-9", daemon).Run()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if !lives(daemon) {
+		t.Error("the daemon does not live: this test tests nothing")
 	}
 }
 
@@ -184,26 +195,45 @@ func TestSTDIO01_NothingOfATreeSurvivesTheHost(t *testing.T) {
 	} {
 		t.Run(strings.Join(roles, " "), func(t *testing.T) {
 			t.Parallel()
-			host := exec.Command(self(t), roles...)
-			host.Env = append(os.Environ(), roleVariable+"=middle")
-			out, err := host.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := host.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer host.Wait()
-			defer host.Process.Kill()
-			pids := words(t, mcp.NewStream(out, nil, nil), "pids")
-			guards := guardsOf(t, host.Process.Pid)
-			if len(guards) != 1 {
-				t.Errorf("%d processes guard the tree, want one", len(guards))
-			}
-			host.Process.Kill()
-			wantGone(t, append(pids, guards...), 5*time.Second)
+			kill, pids, guard := host(t, roles...)
+			kill()
+			wantGone(t, append(pids, guard), 5*time.Second)
 		})
 	}
+	t.Run("a server without a guard", func(t *testing.T) {
+		t.Parallel()
+		kill, pids, guard := host(t, "stubborn")
+		if err := exec.Command("kill", "-9", guard).Run(); err != nil {
+			t.Fatal(err)
+		}
+		wantGone(t, []string{guard}, 5*time.Second)
+		kill()
+		wantGone(t, pids, 5*time.Second)
+	})
+}
+
+// host starts a process that starts a tree of servers. It gives what kills the process, and whom that has started.
+func host(t *testing.T, roles ...string) (kill func(), pids []string, guard string) {
+	t.Helper()
+	cmd := exec.Command(self(t), roles...)
+	cmd.Env = append(os.Environ(), roleVariable+"=middle")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	pids = words(t, mcp.NewStream(out, nil, nil), "pids")
+	guards := guardsOf(t, cmd.Process.Pid)
+	if len(guards) != 1 {
+		t.Fatalf("%d processes guard the tree, want one", len(guards))
+	}
+	return func() { cmd.Process.Kill() }, pids, guards[0]
 }
 
 // guardsOf gives the processes that a process has started to guard its servers.

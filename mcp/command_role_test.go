@@ -34,15 +34,16 @@ func init() {
 		"env":      func([]string) { tell("env", os.Environ()) },
 		"cwd":      func([]string) { dir, _ := os.Getwd(); tell("cwd", []string{dir, os.Getenv("PWD")}) },
 		"args":     func(args []string) { tell("args", args) },
-		"deaf":     func([]string) { tell("ready", nil); waitForever() },
-		"stubborn": func([]string) { signal.Ignore(syscall.SIGTERM); tell("ready", nil); waitForever() },
+		"deaf":     func([]string) { ready(); waitForever() },
+		"stubborn": func([]string) { signal.Ignore(syscall.SIGTERM); ready(); waitForever() },
 		"fail":     func(args []string) { fmt.Fprint(os.Stderr, args[0]); os.Exit(3) },
 		"abort":    func([]string) { abort() },
-		"mute":     func([]string) { os.Stdout.Close(); waitForever() },
+		"mute":     func([]string) { ready(); os.Stdout.Close(); waitForever() },
 		"flood":    func(args []string) { flood(args[0]); echo() },
 		"long":     func([]string) { longLine(); echo() },
-		"daemon":   func([]string) { tell("ready", nil); waitForever() },
+		"daemon":   func([]string) { ready(); waitForever() },
 		"garbage":  func([]string) { garbage() },
+		"farewell": func([]string) { echo(); fmt.Println(strings.Repeat("bye ", 1<<18)) },
 		"tree":     tree,
 		"middle":   middle,
 	}
@@ -56,7 +57,7 @@ func init() {
 func play(t testing.TB, role string, args ...string) *mcp.ServerCommand {
 	t.Helper()
 	s := mcp.Command(self(t), args...)
-	s.Env = []string{roleVariable + "=" + role}
+	s.Env = []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"} // the race detector is slow to leave
 	return s
 }
 
@@ -74,6 +75,9 @@ func tell(method string, words []string) {
 	params, _ := json.Marshal(map[string]any{"words": words})
 	fmt.Printf(`{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", method, params)
 }
+
+// ready tells who runs.
+func ready() { tell("ready", []string{fmt.Sprint(os.Getpid())}) }
 
 // echo answers every line with itself until there are no more.
 func echo() {
@@ -149,7 +153,7 @@ func tree(args []string) {
 			leaveGroup(cmd)
 		}
 		cmd.Stderr = os.Stderr
-		cmd.ExtraFiles = []*os.File{os.Stdout} // it holds our output open
+		cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout} // it holds our pipes open
 		if err := cmd.Start(); err != nil {
 			panic(err)
 		}
@@ -165,7 +169,7 @@ func tree(args []string) {
 // middle is a host: it starts a tree, tells whom it started and waits to be killed.
 func middle(args []string) {
 	s := mcp.Command(os.Args[0], args...)
-	s.Env = []string{roleVariable + "=tree"}
+	s.Env = []string{roleVariable + "=tree", "GORACE=atexit_sleep_ms=0"}
 	c, err := s.Dial(context.Background())
 	if err != nil {
 		panic(err)

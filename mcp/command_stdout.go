@@ -55,7 +55,7 @@ func (o *childOutput) next(ctx context.Context) ([]byte, error) {
 			o.left -= len(b)
 		case ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) && isClosed(o.exited):
 			if !exited {
-				continue // the deadline is endOutput's, and this read may have come after it
+				continue // the deadline is endWaiting's, and this read may have come after it
 			}
 			err = io.EOF
 		}
@@ -63,8 +63,14 @@ func (o *childOutput) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// endOutput makes a read that waits for output return soon after the end of the server.
-func (c *child) endOutput() { _ = c.stdout.SetReadDeadline(time.Now().Add(outputPatience)) }
+// endWaiting makes a Read that waits return soon after the end of the server, and a Write at once, though other processes
+// may hold the pipes open.
+func (c *child) endWaiting() {
+	_ = c.stdout.SetReadDeadline(time.Now().Add(outputPatience))
+	if c.stream.setDeadline != nil {
+		_ = c.stream.setDeadline(time.Unix(1, 0)) // long past; no other write begins
+	}
+}
 
 // drain takes the place of whoever has read, and reads what is not wanted any more, so that the server can write it and end.
 func (c *child) drain() {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,20 @@ func words(t testing.TB, c mcp.Conn, method string) []string {
 		t.Fatal(err)
 	}
 	return params.Words
+}
+
+// mercy waits until a server is ready, and gives what kills it: a Close that nobody wants to look at need not last.
+func mercy(t testing.TB, c mcp.Conn) func() {
+	t.Helper()
+	pid, err := strconv.Atoi(words(t, c, "ready")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { p.Kill() }
 }
 
 // wantEcho tests that the server lives.
@@ -189,11 +204,26 @@ func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 	}
 }
 
+// A server that writes answers until it ends would never end if nobody read them.
+func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
+	t.Parallel()
+	var log record
+	s := play(t, "farewell")
+	s.Logger = log.logger()
+	c := start(t, s)
+	wantEcho(t, c)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), "terminate") {
+		t.Errorf("the server could not end by itself: %s", log.String())
+	}
+}
+
 func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
 	t.Parallel()
-	s := play(t, "deaf")
-	c := start(t, s)
-	words(t, c, "ready")
+	c := start(t, play(t, "deaf"))
+	kill := mercy(t, c)
 	errs := make(chan error, 2)
 	go func() {
 		_, err := c.Read(context.Background())
@@ -207,6 +237,7 @@ func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
 			t.Errorf("got %v, want ErrClosed", err)
 		}
 	}
+	kill()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -227,7 +258,7 @@ func writeMuch(ctx context.Context, c mcp.Conn) error {
 func TestSTDIO01_AWriteToADeafServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c := start(t, play(t, "deaf"))
-	words(t, c, "ready")
+	defer mercy(t, c)()
 	late := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
 	defer cancel()
@@ -304,6 +335,7 @@ func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
 func TestSTDIO16_AServerMayCloseItsOutputAndStay(t *testing.T) {
 	t.Parallel()
 	c := start(t, play(t, "mute"))
+	defer mercy(t, c)()
 	_, err := heard(t, c)
 	if _, ok := errors.AsType[*mcp.ExitError](err); ok || !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("got %v, want ErrDisconnected without an exit status", err)
@@ -338,9 +370,11 @@ func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
 	t.Parallel()
 	const all = 20_001
 	lines, dropped := 0, 0
+	flooded := make(chan struct{})
 	complete := make(chan struct{})
 	s := play(t, "flood", "20")
 	s.Stderr = writerFunc(func(p []byte) (int, error) {
+		<-flooded
 		n := 0
 		if p[0] != '[' {
 			lines++
@@ -353,6 +387,8 @@ func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
 		return len(p), nil
 	})
 	c := start(t, s)
+	wantEcho(t, c)
+	close(flooded)
 	select {
 	case <-complete:
 	case <-time.After(30 * time.Second):

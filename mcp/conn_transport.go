@@ -48,6 +48,7 @@ type connTransport struct {
 	current *link         // nil before the first request
 	born    time.Time     // of current
 	young   int           // servers that have died young, one after the other
+	rested  time.Time     // when the next one may be started
 	closed  bool
 
 	routes   routes
@@ -97,10 +98,11 @@ func (t *connTransport) live(ctx context.Context, method string) (*link, error) 
 	if t.closed {
 		return nil, &TransportError{Method: method, Err: ErrClosed}
 	}
-	if t.current != nil && !isClosed(t.current.done) {
+	if t.current != nil && !isClosed(t.current.done) && !t.current.deaf.Load() {
 		return t.current, nil
 	}
-	if err := t.bury(ctx); err != nil {
+	t.bury()
+	if err := t.rest(ctx); err != nil {
 		return nil, err
 	}
 	conn, err := t.dial(ctx)
@@ -115,21 +117,28 @@ func (t *connTransport) live(ctx context.Context, method string) (*link, error) 
 	return t.current, nil
 }
 
-// bury makes room for another server, and waits if too many have died young.
-func (t *connTransport) bury(ctx context.Context) error {
+// bury makes room for another server, which has to wait if too many have died young.
+func (t *connTransport) bury() {
 	if t.current == nil {
-		return nil
+		return
 	}
 	_ = t.current.Close()
 	if time.Since(t.born) > oldAge {
 		t.young = 0
 	}
 	t.current = nil
-	t.young++
-	if t.young < 2 {
+	if t.young++; t.young >= 2 {
+		t.rested = time.Now().Add(min(restartPause<<min(t.young-2, 10), maxRestartPause))
+	}
+}
+
+// rest waits until the next server may be started, whoever has begun to wait for that.
+func (t *connTransport) rest(ctx context.Context) error {
+	left := time.Until(t.rested)
+	if left <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(min(restartPause<<min(t.young-2, 10), maxRestartPause))
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	stdjson "encoding/json"
@@ -89,14 +90,19 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 	if conn := c.connection.Load(); conn != nil && !isClosed(conn.done) && c.ctx.Err() == nil {
 		return conn, nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
 	}
-	if c.ctx.Err() != nil {
+	switch {
+	case c.ctx.Err() != nil:
 		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	}
 	last := c.connection.Load()
 	if last != nil && !isClosed(last.done) {
@@ -107,7 +113,10 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		c.cache.clear()
 	}
 	conn, err := c.find(ctx)
-	if err != nil {
+	switch {
+	case err != nil && c.ctx.Err() != nil:
+		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
+	case err != nil:
 		return nil, err
 	}
 	c.connection.Store(conn)
@@ -129,21 +138,34 @@ func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	if err == nil || !c.outlived(conn, err) {
 		return res, err
 	}
-	if conn, err2 := c.live(ctx); err2 == nil {
-		return conn.RoundTrip(ctx, req)
+	again, err2 := c.live(ctx)
+	if err2 != nil {
+		return nil, err
 	}
-	return nil, err
+	return again.RoundTrip(ctx, req.speaking(conn, again))
+}
+
+// speaking gives a request that was made for one connection to another one, which may speak another revision.
+func (r *Request) speaking(from, to *connection) *Request {
+	rest, ok := bytes.CutPrefix(r.Params, from.prefix)
+	if !ok || from.revision == to.revision {
+		return r
+	}
+	other := *r
+	other.Params = slices.Concat(to.prefix, rest)
+	other.env = wire.Envelope{} // to be opened again
+	_ = other.open()            // it was well-formed
+	return &other
 }
 
 // outlived reports whether err says that what is known of the server no longer holds, so that the request has not run. It
 // then forgets the connection.
 func (c *Client) outlived(conn *connection, err error) bool {
 	var failed *TransportError
-	if !errors.As(err, &failed) {
-		return false
-	}
-	lost := errors.Is(err, ErrSessionLost) || ended(err) && conn.session != nil
-	changed := conn.session == nil && isEraSignal(err)
+	said := asError(err)
+	errors.As(err, &failed)
+	lost := failed != nil && (errors.Is(err, ErrSessionLost) || ended(err) && conn.session != nil)
+	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || said != nil && said.Remote() && said.Code == CodeUnsupportedVersion)
 	if !lost && !changed || c.ctx.Err() != nil {
 		return false
 	}
@@ -154,7 +176,7 @@ func (c *Client) outlived(conn *connection, err error) bool {
 		gone.done = closed
 		c.connection.CompareAndSwap(conn, &gone)
 	}
-	return !failed.MayHaveRun
+	return failed == nil || !failed.MayHaveRun
 }
 
 // An eraVerdict is what a server was found to be.
@@ -235,8 +257,11 @@ func (c *Client) find(ctx context.Context) (*connection, error) {
 		c.remember(eraModern)
 		return conn, nil
 	}
-	if ctx.Err() != nil || !dual || pinned || !mayBeLegacy(probed) {
+	switch {
+	case ctx.Err() != nil, !mayBeLegacy(probed):
 		return nil, probed
+	case !dual, pinned:
+		return nil, fmt.Errorf("%w: the server does not answer as one that speaks %s: %w", ErrNoRevision, wire.Latest(), probed)
 	}
 	conn, err := c.openSession(ctx, sessions)
 	if err != nil {
@@ -267,7 +292,7 @@ func (c *Client) probe(ctx context.Context) (*connection, error) {
 	probing, cancel := context.WithTimeoutCause(ctx, c.opts.ProbeTimeout, ErrTimeout)
 	defer cancel()
 	raw, err := c.discover(probing, conn)
-	if e := asError(err); e != nil && e.Code == CodeUnsupportedVersion && slices.Contains(supportedVersions(e), revision.String()) {
+	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedVersion && slices.Contains(supportedVersions(e), revision.String()) {
 		raw, err = c.discover(probing, conn) // it does speak it: something on the way did not, or it has just begun to
 	}
 	if err != nil {
@@ -304,6 +329,8 @@ func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, err
 func (c *Client) judge(err error) error {
 	var failed *TransportError
 	switch e := asError(err); {
+	case isUnauthorized(err):
+		return err // whatever else it says, it says to one whom it does not know
 	case e != nil && e.Code == CodeUnsupportedVersion:
 		return c.noCommon(supportedVersions(e))
 	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability):
@@ -314,6 +341,12 @@ func (c *Client) judge(err error) error {
 		return &notModern{err} // it died of it, and is started again
 	}
 	return err
+}
+
+// isUnauthorized reports whether an HTTP status says that it depends on who asks.
+func isUnauthorized(err error) bool {
+	var status interface{ HTTPStatus() int }
+	return errors.As(err, &status) && (status.HTTPStatus() == 401 || status.HTTPStatus() == 403)
 }
 
 func (c *Client) isStream() bool {
@@ -338,7 +371,8 @@ func isEraSignal(err error) bool {
 
 // noCommon decides what a server is that does not speak our modern revision.
 func (c *Client) noCommon(versions []string) error {
-	err := fmt.Errorf("%w: the server speaks %.200q, this client %s", ErrNoRevision, versions, spokenVersions())
+	const shown = 20 // of a stranger's list
+	err := fmt.Errorf("%w: the server speaks %.64q, this client %s", ErrNoRevision, versions[:min(len(versions), shown)], spokenVersions())
 	for _, v := range versions {
 		if r, ok := wire.ParseRevision(v); ok && !r.Modern() {
 			return &notModern{err}

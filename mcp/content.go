@@ -151,9 +151,32 @@ func (c contents) MarshalJSON() ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
+// decodeText reads the content that nearly all is, without reflection.
+func decodeText(raw stdjson.RawMessage) (Content, error) {
+	c := &TextContent{}
+	for key, value := range jsonscan.Members(raw) {
+		var err error
+		switch string(key) {
+		case "text":
+			c.Text, err = jsonscan.Unquote(value)
+		case "annotations":
+			err = json.Unmarshal(value, &c.Annotations)
+		case "_meta":
+			err = json.Unmarshal(value, &c.Meta)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("text content: %s: %w", key, err)
+		}
+	}
+	return c, nil
+}
+
 // decodeContent reads one piece of content that a peer sent.
 func decodeContent(raw stdjson.RawMessage) (Content, error) {
 	kind, _ := jsonscan.Get(raw, "type")
+	if string(kind) == `"text"` {
+		return decodeText(raw)
+	}
 	name, err := jsonscan.Unquote(kind)
 	if err != nil {
 		return nil, fmt.Errorf("content has no type")

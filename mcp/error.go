@@ -83,6 +83,9 @@ func methodNotFound(method string) *Error {
 
 // asError gives the protocol error within err, or nil.
 func asError(err error) *Error {
+	if err == nil {
+		return nil
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		return e

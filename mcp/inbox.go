@@ -26,6 +26,7 @@ type inbox struct {
 	bytes   int
 	dropped int
 	running bool
+	closed  bool
 	idle    chan struct{} // closed when the goroutine ends; nil before the first one
 }
 
@@ -39,6 +40,9 @@ type notice struct {
 func (b *inbox) put(_ context.Context, method string, params stdjson.RawMessage) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return nil // it comes too late
+	}
 	if len(b.waiting) >= maxInbox || b.bytes+len(params) > maxInboxBytes {
 		if b.dropped++; b.dropped == 1 {
 			b.log.Warn("mcp: the server sends notifications faster than they are taken; some are dropped", "method", method)
@@ -67,6 +71,9 @@ func (b *inbox) run(idle chan<- struct{}) {
 		b.waiting, b.bytes = nil, 0
 		b.mu.Unlock()
 		for _, n := range batch {
+			if b.isClosed() {
+				break
+			}
 			b.deliver(n)
 		}
 	}
@@ -77,6 +84,19 @@ func (b *inbox) deliver(n notice) {
 	var err error
 	defer recovered(context.Background(), b.log, n.method, &err)
 	b.take(n.method, n.params)
+}
+
+// close drops what waits and what still comes. What is being delivered is not waited for.
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.waiting, b.bytes = true, nil, 0
+}
+
+func (b *inbox) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
 }
 
 // drain waits until everything that was put has been taken, or ctx ends.

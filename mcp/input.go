@@ -103,7 +103,7 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 		params, _ := jsonscan.Get(value, "params")
 		answer, err := c.answer(ctx, asked, params)
 		if err != nil {
-			return nil, fmt.Errorf("mcp: %s: the server's %s is not answered: %w", method, asked, err)
+			return nil, c.notAnswered(method, asked, err)
 		}
 		if n > 1 {
 			b = append(b, ',')
@@ -114,12 +114,35 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 	return append(b, '}'), nil
 }
 
+// notAnswered is the error of a request whose question asked has no answer. An [*Error] in it would be taken for what the
+// server says of the request.
+func (c *Client) notAnswered(method, asked string, err error) error {
+	format := "mcp: %s: the server's %.64s is not answered: %w"
+	var fault *Error
+	switch {
+	case !errors.As(err, &fault):
+		return fmt.Errorf(format, method, asked, err)
+	case errors.Is(err, errWronglyAsked):
+		return c.invalid(method, fmt.Errorf("its %.64s: %s", asked, fault.Message))
+	}
+	return fmt.Errorf(format, method, asked, errors.New(err.Error()))
+}
+
+// errWronglyAsked is within the error for a question that the server may not ask, or not so.
+var errWronglyAsked = errors.New("the server must not ask this")
+
+// wronglyAsked gives that error; the server is told the code and the message where it can be.
+func wronglyAsked(code int, format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errWronglyAsked, Errorf(code, format, args...))
+}
+
 // answerDirect answers a question that is a request of its own, as servers of older revisions send it. What the server may
 // not know is logged.
 func (c *Client) answerDirect(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *Error) {
 	c.asking.Add(1)
+	began := time.Now()
 	defer func() {
-		c.watches.touch() // it is the server's turn again, and its time begins
+		c.watches.answered(time.Since(began))
 		c.asking.Add(-1)
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
@@ -135,8 +158,8 @@ func (c *Client) answerDirect(ctx context.Context, method string, params stdjson
 	return nil, errInternal
 }
 
-// answer has one of the caller's functions answer a question of the server. The error is an [*Error] if it is the server's
-// fault.
+// answer has one of the caller's functions answer a question of the server. The error is
+// [errWronglyAsked] if it is the server's fault.
 func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMessage) (answer stdjson.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {
@@ -151,7 +174,7 @@ func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMe
 		}
 		return json.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
 	}
-	return nil, methodNotFound(method)
+	return nil, wronglyAsked(CodeMethodNotFound, "method not found: %.128q", method)
 }
 
 // answerElicitation asks the user.
@@ -160,15 +183,15 @@ func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMe
 func (c *Client) answerElicitation(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
 	var p ElicitParams
 	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, Errorf(CodeInvalidParams, "the params of an elicitation cannot be read")
+		return nil, wronglyAsked(CodeInvalidParams, "the params of an elicitation cannot be read")
 	}
 	switch {
 	case p.Mode == modeURL && c.opts.ElicitURL != nil:
 		if err := checkPage(p.URL); err != nil {
-			return nil, Errorf(CodeInvalidParams, "%v", err)
+			return nil, wronglyAsked(CodeInvalidParams, "%v", err)
 		}
 		r, err := c.opts.ElicitURL(ctx, &p)
-		if err != nil {
+		if err := checkElicited("ElicitURL", r, err); err != nil {
 			return nil, err
 		}
 		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
@@ -176,22 +199,33 @@ func (c *Client) answerElicitation(ctx context.Context, params stdjson.RawMessag
 		p.Mode = modeForm
 		return c.answerForm(ctx, &p)
 	}
-	return nil, Errorf(CodeInvalidParams, "the mode %.64q of elicitation was not declared", p.Mode)
+	return nil, wronglyAsked(CodeInvalidParams, "the mode %.64q of elicitation was not declared", p.Mode)
+}
+
+// checkElicited says what is wrong with what one of the caller's functions returned.
+func checkElicited(function string, r *ElicitResult, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		return fmt.Errorf("ClientOptions.%s returned neither a result nor an error", function)
+	case r.Action != ElicitAccept && r.Action != ElicitDecline && r.Action != ElicitCancel:
+		return fmt.Errorf("ClientOptions.%s returned the action %q", function, r.Action)
+	}
+	return nil
 }
 
 // answerForm has the user fill in a form, completes what was left out and checks it.
 func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMessage, error) {
 	form, err := schema.Compile(p.RequestedSchema)
 	if err != nil {
-		return nil, Errorf(CodeInvalidParams, "requestedSchema: %v", err)
+		return nil, wronglyAsked(CodeInvalidParams, "requestedSchema: %v", err)
 	}
 	r, err := c.opts.Elicit(ctx, p)
-	switch {
-	case err != nil:
+	if err := checkElicited("Elicit", r, err); err != nil {
 		return nil, err
-	case r == nil:
-		return nil, errors.New("ClientOptions.Elicit returned neither a result nor an error")
-	case r.Action != ElicitAccept:
+	}
+	if r.Action != ElicitAccept {
 		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
 	}
 	content := r.Content
@@ -214,10 +248,10 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMe
 func (c *Client) answerSampling(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
 	var p SampleParams
 	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, Errorf(CodeInvalidParams, "the params of sampling cannot be read: %v", err)
+		return nil, wronglyAsked(CodeInvalidParams, "the params of sampling cannot be read: %v", err)
 	}
 	if p.usesTools() && !c.opts.SampleTools {
-		return nil, Errorf(CodeInvalidParams, "sampling with tools was not declared")
+		return nil, wronglyAsked(CodeInvalidParams, "sampling with tools was not declared")
 	}
 	r, err := c.opts.Sample(ctx, &p)
 	if err != nil {

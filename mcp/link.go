@@ -21,9 +21,6 @@ const (
 	// maxAwaited is the number of requests that wait for answers on one Conn. Each has a goroutine of the caller's; more
 	// of them are a caller that has lost count.
 	maxAwaited = 100_000
-	// maxCancels is the number of cancellations that wait to be written; a server that reads none of them does not act on
-	// them either.
-	maxCancels = 64
 	// cancelPatience is how long a cancellation may take to be written.
 	cancelPatience = 5 * time.Second
 	// farewell is how long a server has to take the cancellations of what is in progress when the client closes.
@@ -46,13 +43,24 @@ type link struct {
 	failed  error           // of closing
 	ctx     context.Context // of all that the link does by itself
 	cancel  context.CancelFunc
-	cancels chan struct{} // holds a token for each cancellation that is being written
 	work    sync.WaitGroup
+	deaf    atomic.Bool // nothing can be written any more, though reading may go on
+
+	mu      sync.Mutex
+	cancels []cancellation // that wait to be written; at most one for each request
+	writing bool           // somebody writes them
+	closed  bool           // nothing more is started
+}
+
+// A cancellation is what a server is to be told of a request that nobody waits for any more.
+type cancellation struct {
+	id    jsonrpc.ID
+	cause error
 }
 
 // newLink begins to read.
 func newLink(conn Conn, log *slog.Logger, receive func(m *jsonrpc.Message)) *link {
-	l := &link{conn: conn, log: log, done: make(chan struct{}), cancels: make(chan struct{}, maxCancels)}
+	l := &link{conn: conn, log: log, done: make(chan struct{})}
 	l.table.MaxQuestions = maxAwaited
 	l.receive.Store(&receive)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -81,7 +89,7 @@ func (l *link) roundTrip(ctx context.Context, req *jsonrpc.Message, begun func(i
 	if err := l.write(ctx, req); err != nil {
 		question.Withdraw()
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, context.Cause(ctx) // should it leave yet, write cancels it
 		}
 		return nil, l.unsent(req.Method, err)
 	}
@@ -104,12 +112,22 @@ func (l *link) write(ctx context.Context, m *jsonrpc.Message) error {
 	}
 	copied := *m // the caller goes on with its own
 	written := make(chan error, 1)
-	go func() { written <- l.conn.Write(ctx, &copied) }()
+	var over atomic.Bool // the writing, or the waiting for it
+	go func() {
+		err := l.conn.Write(ctx, &copied)
+		written <- err
+		if waited := over.CompareAndSwap(false, true); !waited && err == nil && copied.Kind() == jsonrpc.Request {
+			l.cancelRequest(&copied, context.Cause(ctx))
+		}
+	}()
 	select {
 	case err := <-written:
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if over.CompareAndSwap(false, true) {
+			return context.Cause(ctx)
+		}
+		return <-written
 	}
 }
 
@@ -125,7 +143,10 @@ func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, 
 // be written any more.
 func (l *link) unsent(method string, err error) error {
 	var unsent *unsentError
-	never := errors.As(err, &unsent) || !errors.Is(err, ErrDisconnected)
+	if errors.Is(err, ErrDisconnected) {
+		l.deaf.Store(true)
+	}
+	never := errors.As(err, &unsent) || errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected)
 	select {
 	case <-l.done:
 		err = l.err
@@ -142,17 +163,38 @@ func (l *link) cancelRequest(req *jsonrpc.Message, cause error) {
 	if req.Method == wire.MethodInitialize || req.Method == wire.MethodDiscover {
 		return // these open the conversation, and what has to come next is not this
 	}
-	select {
-	case l.cancels <- struct{}{}:
-	default:
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
 		return
 	}
-	l.work.Go(func() {
-		defer func() { <-l.cancels }()
-		ctx, cancel := context.WithTimeout(l.ctx, cancelPatience)
-		defer cancel()
-		_ = l.write(ctx, cancelledNote(req.ID, cause))
-	})
+	l.cancels = append(l.cancels, cancellation{req.ID, cause})
+	if !l.writing {
+		l.writing = true
+		l.work.Go(l.writeCancels)
+	}
+}
+
+// writeCancels writes the cancellations that wait. A server that does not read one of them does not act on the others
+// either.
+func (l *link) writeCancels() {
+	for {
+		l.mu.Lock()
+		waiting := l.cancels
+		l.cancels, l.writing = nil, len(waiting) > 0
+		l.mu.Unlock()
+		if len(waiting) == 0 {
+			return
+		}
+		for _, c := range waiting {
+			ctx, cancel := context.WithTimeout(l.ctx, cancelPatience)
+			err := l.write(ctx, cancelledNote(c.id, c.cause))
+			cancel()
+			if err != nil {
+				break
+			}
+		}
+	}
 }
 
 // cancelledNote tells a server of the end of a request: of its kind and nothing of its text, which is not meant for others.
@@ -185,6 +227,9 @@ func (l *link) Done() <-chan struct{} { return l.done }
 // Close closes the Conn.
 func (l *link) Close() error {
 	l.closing.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
 		l.abandon()
 		l.failed = l.conn.Close() // what the server still says is read meanwhile, so that it does not wait for that
 		l.cancel()

@@ -39,18 +39,27 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 		for {
 			raw, next, err := c.page(ctx, l.method, cursor)
 			if err != nil {
+				if e := asError(err); e != nil && e.Code == CodeInvalidParams && cursor != nil {
+					c.cache.forget(l.method) // the pages before it belong to a list that is gone
+				}
 				yield(nil, err)
 				return
 			}
 			size += len(raw)
 			for v, err := range l.decode(ctx, c, raw) {
-				if count++; count > maxListed || size > maxListedBytes {
-					yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d items or %d bytes", maxListed, maxListedBytes)))
-					return
+				if count++; count > maxListed {
+					break
+				}
+				if v == nil && err == nil {
+					continue // it is left out
 				}
 				if !yield(v, err) || err != nil {
 					return
 				}
+			}
+			if count > maxListed || size > maxListedBytes {
+				yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d items or %d bytes", maxListed, maxListedBytes)))
+				return
 			}
 			if next == nil {
 				return
@@ -90,7 +99,7 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 	return raw, next, nil
 }
 
-// decode gives the items of one page. One that is broken is left out: it must not take the others along.
+// decode gives the items of one page. One that is broken is nil: it must not take the others along.
 func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
 		array, ok := jsonscan.Get(raw, l.key)
@@ -106,7 +115,7 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 			}
 			if err != nil {
 				c.opts.Logger.WarnContext(ctx, "mcp: left out of a list", "list", l.key, "item", shorten(string(value)), "reason", err)
-				continue
+				v = nil
 			}
 			if !yield(v, nil) {
 				return

@@ -41,6 +41,9 @@ type RawResult stdjson.RawMessage
 // ResultType is the resultType member of the object, "complete" when it has none.
 func (r RawResult) ResultType() string {
 	if v, ok := jsonscan.Get(r, "resultType"); ok {
+		if string(v) == `"`+ResultComplete+`"` {
+			return ResultComplete
+		}
 		if s, err := jsonscan.Unquote(v); err == nil {
 			return s
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,10 @@ const (
 	// relistenPause is how long the first pause between them is; each is twice the one before, and a little at random so
 	// that the clients of a server that restarts do not come all at once.
 	relistenPause = time.Second
+	// maxRelistenPause is how long it gets at most when the server agrees each time, and ends the subscription at once.
+	maxRelistenPause = 32 * time.Second
+	// longListened is how long a subscription has to have lasted for its end to be nothing unusual.
+	longListened = time.Minute
 	// forever is longer than any process lives.
 	forever = 100 * 365 * 24 * time.Hour
 )
@@ -33,7 +38,8 @@ const (
 	// EventListening: the server has agreed; Filter is what it will tell of, which may be less than was asked for.
 	EventListening EventKind = iota + 1
 	// EventResync: the subscription was interrupted and is back. Changes meanwhile were missed: what matters is to be
-	// fetched again. Filter is what the server will tell of from now on.
+	// fetched again. Filter is what the server will tell of from now on. It comes too if a slow loop lets so many resources
+	// wait that the client does not keep them apart.
 	EventResync
 	EventToolsChanged     // the list of tools is another one
 	EventPromptsChanged   // the list of prompts is another one
@@ -54,8 +60,9 @@ type Event struct {
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost it subscribes again, and then
-// there is an [EventResync]. The error ends the loop; it is the last one: that the server refuses, or that subscribing
-// failed five times in a row. When ctx ends the loop ends without an error.
+// there is an [EventResync]. The error ends the loop; it is the last one: that the server refuses, that subscribing again
+// failed five times in a row, or that the client is closed. The server has the Timeout of a request to agree. When ctx ends
+// the loop ends without an error.
 //
 // A caller that is slow misses no kind of change, only that it came several times. Fresh answers that the client keeps are
 // dropped when they change.
@@ -70,6 +77,7 @@ func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
+			defer recovered(ctx, c.opts.Logger, wire.MethodSubscriptionsListen, &err) // middleware runs here
 			err = l.run(ctx)
 		}()
 		defer func() {
@@ -101,8 +109,8 @@ type listening struct {
 	mu     sync.Mutex
 	events []Event            // that wait for the loop
 	noted  map[eventName]bool // those of them that need not be noted twice
-	heard  bool               // it was acknowledged before
-	acked  bool               // the one that is open is
+	agreed *Filter            // of the last acknowledgement; nil before the first
+	acked  time.Time          // when the one that is open was acknowledged; zero if it was not
 }
 
 type eventName struct {
@@ -117,6 +125,9 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.events, l.noted = nil, nil
 	l.mu.Unlock()
 	for _, e := range events {
+		if e.Kind == EventListening || e.Kind == EventResync {
+			e.Filter = l.filterNow()
+		}
 		if !yield(e, nil) {
 			return false
 		}
@@ -124,9 +135,22 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 	return true
 }
 
+// filterNow gives what the server has agreed to last.
+func (l *listening) filterNow() *Filter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var f Filter
+	if l.agreed != nil {
+		f = *l.agreed
+	}
+	f.ResourceSubscriptions = slices.Clone(f.ResourceSubscriptions)
+	return &f
+}
+
 // run subscribes, again and again.
 func (l *listening) run(ctx context.Context) error {
-	for failures := 0; ; failures++ {
+	failures, pause := 0, relistenPause
+	for {
 		err := l.once(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -134,14 +158,18 @@ func (l *listening) run(ctx context.Context) error {
 		if asError(err) != nil || errors.Is(err, ErrInvalidResult) || l.client.ctx.Err() != nil {
 			return err
 		}
-		if l.wasAcknowledged() {
+		switch acked, lasted := l.lasted(); {
+		case lasted >= longListened:
+			failures, pause = 0, relistenPause
+		case acked:
 			failures = 0
-		}
-		if failures == maxRelistens {
+		case failures == maxRelistens:
 			return err
+		default:
+			failures++
 		}
-		pause := relistenPause << failures
 		timer := time.NewTimer(pause/2 + rand.N(pause))
+		pause = min(2*pause, maxRelistenPause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -151,13 +179,16 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// wasAcknowledged reports whether the subscription that has ended had begun.
-func (l *listening) wasAcknowledged() bool {
+// lasted tells of the subscription that has ended whether it had begun, and for how long it was open.
+func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	acked := l.acked
-	l.acked = false
-	return acked
+	if l.acked.IsZero() {
+		return false, 0
+	}
+	lasted = time.Since(l.acked)
+	l.acked = time.Time{}
+	return true, lasted
 }
 
 // once subscribes and waits for the end of it.
@@ -166,7 +197,18 @@ func (l *listening) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, endless: true, notify: l.take})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience, _ := callOptionsFrom(ctx).times(&l.client.opts)
+	late := time.AfterFunc(patience, func() { cancel(ErrTimeout) })
+	defer late.Stop()
+	take := func(method string, params stdjson.RawMessage) {
+		if method == wire.NotificationSubscriptionsAcknowledged {
+			late.Stop()
+		}
+		l.take(method, params)
+	}
+	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, endless: true, notify: take})
 	return err // nil is a server that ends it in good order, as one does that restarts
 }
 
@@ -202,21 +244,25 @@ func (l *listening) acknowledged(params stdjson.RawMessage) {
 		f = Filter{}
 	}
 	l.mu.Lock()
-	e := Event{Kind: EventListening, Filter: &f}
-	if l.heard {
-		e.Kind = EventResync
-		l.client.cache.clear()
-	}
-	l.heard, l.acked = true, true
+	again := l.agreed != nil
+	l.agreed, l.acked = &f, time.Now()
 	l.mu.Unlock()
-	l.note(e)
+	if !again {
+		l.note(Event{Kind: EventListening})
+		return
+	}
+	l.client.cache.clear()
+	l.note(Event{Kind: EventResync})
 }
 
 func (l *listening) note(e Event) {
-	name := eventName{e.Kind, e.URI}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.noted[name] || len(l.events) > maxSubscribedURIs+8 {
+	if e.Kind == EventResourceUpdated && len(l.events) >= maxSubscribedURIs {
+		e = Event{Kind: EventResync}
+	}
+	name := eventName{e.Kind, e.URI}
+	if l.noted[name] {
 		return
 	}
 	if l.noted == nil {

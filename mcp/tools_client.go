@@ -48,6 +48,7 @@ var toolList = list[Tool]{wire.MethodToolsList, "tools", func(t *Tool) error {
 type toolIndex struct {
 	mu    sync.Mutex
 	tools map[string]*knownTool
+	bytes int // of their output schemas
 }
 
 // A knownTool is a tool as it was listed last.
@@ -71,7 +72,7 @@ func (c *Client) note(t *Tool) error {
 	if old := c.knownTool(t.Name); old != nil && bytes.Equal(old.raw, t.OutputSchema) {
 		k.output = old.output // what is compiled stays so
 	} else {
-		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(t.OutputSchema) })
+		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(k.raw) })
 	}
 	if _, mirrors := c.transport.(MirrorTransport); mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
 		compiled, err := schema.Compile(t.InputSchema)
@@ -88,11 +89,22 @@ func (c *Client) note(t *Tool) error {
 	}
 	c.known.mu.Lock()
 	defer c.known.mu.Unlock()
-	if len(c.known.tools) >= maxListed {
-		clear(c.known.tools)
-	}
-	put(&c.known.tools, t.Name, k)
+	c.known.add(t.Name, k)
 	return nil
+}
+
+// add keeps a tool. The names of a server that never gives the same ones twice are forgotten, all at once.
+func (x *toolIndex) add(name string, k *knownTool) {
+	if old := x.tools[name]; old != nil {
+		x.bytes -= len(old.raw)
+		delete(x.tools, name)
+	}
+	if len(x.tools) >= maxListed || x.bytes+len(k.raw) > maxListedBytes {
+		clear(x.tools)
+		x.bytes = 0
+	}
+	put(&x.tools, name, k)
+	x.bytes += len(k.raw)
 }
 
 // checkSchemas holds the schemas of a tool to what a client takes.
@@ -144,7 +156,8 @@ func countSchema(raw []byte, nodes *int) error {
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
-	members := append([]byte(`,"name":`), jsonscan.AppendQuote(nil, name)...)
+	const room = 128 // for small arguments
+	members := jsonscan.AppendQuote(append(make([]byte, 0, room), `,"name":`...), name)
 	members, err := appendArguments(append(members, `,"arguments":`...), args)
 	if err != nil {
 		return nil, err
@@ -200,10 +213,17 @@ func appendArguments(dst []byte, args any) ([]byte, error) {
 	case nil:
 		return append(dst, `{}`...), nil
 	case stdjson.RawMessage:
+		if len(args) == 0 {
+			return append(dst, `{}`...), nil
+		}
 		if err := jsonscan.Valid(args, jsonscan.Limits{}); err != nil || jsonscan.Kind(args) != '{' {
 			return nil, fmt.Errorf("mcp: the arguments are no JSON object: %.64q", []byte(args))
 		}
 		return append(dst, args...), nil
+	}
+	if m, ok := args.(map[string]any); ok {
+		var v any = m
+		args = &v // what is behind an interface is encoded without reflection
 	}
 	raw, err := json.Marshal(args, deterministic)
 	if err != nil {

@@ -31,7 +31,8 @@ type Conn interface {
 type Transport interface {
 	// RoundTrip sends a request, which carries its envelope in the params, and gives its result: a [RawResult], unless the
 	// transport stays within the process. Notifications that belong to the request go to req.Notify, if that is set,
-	// one after the other and all of them before RoundTrip returns. The id is the transport's to choose.
+	// one after the other and all of them before RoundTrip returns; a Notify that blocks may hold up all that the transport
+	// carries. The id is the transport's to choose.
 	//
 	// The error is an [*Error] that is remote if the server answered with one, and a [*TransportError] if there is no
 	// answer. When ctx ends, the transport cancels the request at the server, in the way that its kind of transport has,
@@ -89,7 +90,7 @@ type SessionTransport interface {
 	Transport
 	// OpenSession gives what carries the messages of one new session; initialize is the first request that is sent on it.
 	// What the server sends and nobody awaits, its requests and notifications, goes to receive, which does not block and
-	// may be called from several goroutines.
+	// may be called from several goroutines. ctx bounds the opening, not the session.
 	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error)
 }
 

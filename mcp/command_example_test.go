@@ -1,0 +1,23 @@
+package mcp_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A server is a program; what it needs to know is in its arguments and its environment.
+func ExampleCommand() {
+	ctx := context.Background()
+	server := mcp.Command("npx", "-y", "@example/server", "--read-only")
+	server.Env = []string{"EXAMPLE_TOKEN=" + os.Getenv("EXAMPLE_TOKEN")}
+	client, err := mcp.Connect(ctx, server, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close() // ends the server, and what it has started
+	fmt.Println("connected to", client.Server().Name)
+}
