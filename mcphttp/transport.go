@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -72,15 +73,17 @@ type Transport struct {
 	target      *url.URL
 	client      *http.Client
 	own         *http.Transport // of client, nil if it is the caller's
-	header      http.Header     // of every GET and DELETE
-	postHeader  http.Header     // of every POST
+	header      http.Header     // of every GET and DELETE; never changed
+	postHeader  http.Header     // of every POST; never changed
+	headers     headerCache     // of modern requests
 	log         *slog.Logger
 	maxResponse int
 	maxEvent    int
 	broken      error // why nothing can be sent
 
-	ids  atomic.Int64
-	life lifetime
+	ids     atomic.Int64
+	lingers atomic.Bool // the server has sent a stream, whose end is to be waited for without the caller
+	life    lifetime
 
 	mu     sync.Mutex // guards the fields below
 	opened map[io.Closer]struct{}
@@ -113,6 +116,7 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	for name, values := range o.Header {
 		t.header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
+	t.authorize()
 	t.header["Accept"] = []string{typeEventStream}
 	t.postHeader = t.header.Clone()
 	t.postHeader["Accept"] = []string{typeJSON + ", " + typeEventStream}
@@ -125,6 +129,26 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	client.CheckRedirect = checkRedirect
 	t.client = &client
 	return t
+}
+
+// authorize takes user and password out of the address of the server, where http.Client would look for them.
+func (t *Transport) authorize() {
+	if t.target == nil || t.target.User == nil || t.header["Authorization"] != nil {
+		return
+	}
+	password, _ := t.target.User.Password()
+	(&http.Request{Header: t.header}).SetBasicAuth(t.target.User.Username(), password)
+}
+
+// send sends an HTTP request. Nothing of an http.Client concerns a request that is not redirected, and it costs as much
+// as much of the rest, so where nobody has put one in it is passed by. A header may be one of many requests; what a
+// RoundTripper of somebody else's does to it must not show in the next one.
+func (t *Transport) send(req *http.Request) (*http.Response, error) {
+	if t.own != nil && req.Method != http.MethodGet {
+		return t.own.RoundTrip(req)
+	}
+	req.Header = maps.Clone(req.Header)
+	return t.client.Do(req)
 }
 
 func newHTTPTransport() *http.Transport {
@@ -259,7 +283,9 @@ type lifetime struct {
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
-	ended   bool
+	ended   bool               // nothing is begun in the background
+	over    bool               // ctx has ended
+	lent    map[*trip]struct{} // trips with the contexts of their callers
 }
 
 func (l *lifetime) begin(parent context.Context) {
@@ -305,7 +331,33 @@ func (l *lifetime) end(grace time.Duration) {
 		waitFor(done, grace)
 	}
 	l.cancel(mcp.ErrClosed)
+	l.mu.Lock()
+	l.over = true
+	for x := range l.lent {
+		x.lender.EndRequest(mcp.ErrClosed)
+	}
+	l.mu.Unlock()
 	waitFor(done, closePatience)
+}
+
+// lend notes a trip whose context does not end with the lifetime by itself. It reports false if that is over.
+func (l *lifetime) lend(x *trip) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	if l.lent == nil {
+		l.lent = map[*trip]struct{}{}
+	}
+	l.lent[x] = struct{}{}
+	return true
+}
+
+func (l *lifetime) giveBack(x *trip) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.lent, x)
 }
 
 func waitFor(done <-chan struct{}, patience time.Duration) {

@@ -46,7 +46,21 @@ func canned(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_, rest, _ := bytes.Cut(body, []byte(`"id":`))
 	id, _, _ := bytes.Cut(rest, []byte(`,`))
-	answer := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[{"type":"text","text":"hello"}]}}`, id)
+	result := `{"resultType":"complete","content":[{"type":"text","text":"hello"}]}`
+	switch {
+	case bytes.Contains(body, []byte(`"server/discover"`)):
+		result = `{"resultType":"complete","supportedVersions":["` + modern + `"],"capabilities":{"tools":{}},"serverInfo":{"name":"canned","version":"1"}}`
+	case bytes.Contains(body, []byte(`"initialize"`)):
+		w.Header().Set("Mcp-Session-Id", "canned")
+		result = `{"protocolVersion":"` + november2025 + `","capabilities":{"tools":{}},"serverInfo":{"name":"canned","version":"1"}}`
+	case r.Method != http.MethodPost:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	case bytes.Contains(body, []byte(`"notifications/`)):
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	answer := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 	if r.URL.Path == "/sse" {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: %s\n\n", answer)
@@ -178,6 +192,40 @@ func sessionCaller(b *testing.B, url string) func() {
 		m, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, "tools/call", params))
 		if err != nil || !bytes.Contains(m.Result, []byte("hello")) {
 			panic(fmt.Sprint(m, err))
+		}
+	}
+}
+
+// The benchmarks below report time and allocations of one call of a whole client, one after the other.
+func BenchmarkCallBare(b *testing.B) {
+	call := bareCaller(b, "http://"+cannedServer(b)+"/json")
+	b.ReportAllocs()
+	for b.Loop() {
+		call()
+	}
+}
+
+func BenchmarkCallModern(b *testing.B) { benchmarkCall(b, "/json", modern) }
+
+func BenchmarkCallModernSSE(b *testing.B) { benchmarkCall(b, "/sse", modern) }
+
+func BenchmarkCallSession(b *testing.B) { benchmarkCall(b, "/json", november2025) }
+
+func BenchmarkCallSessionSSE(b *testing.B) { benchmarkCall(b, "/sse", november2025) }
+
+func benchmarkCall(b *testing.B, path, revision string) {
+	c, err := mcp.Connect(b.Context(), mcphttp.NewTransport("http://"+cannedServer(b)+path, nil), &mcp.ClientOptions{Revision: revision})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	arguments := map[string]any{"message": "hello"}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, err := mcp.Call[string](ctx, c, "echo", arguments); err != nil || got != "hello" {
+			b.Fatal(got, err)
 		}
 	}
 }

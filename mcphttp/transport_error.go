@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -27,7 +28,9 @@ const (
 )
 
 // A StatusError is an HTTP response that holds no message of the protocol: a failure of what is in front of the server,
-// or of a server that speaks something else. Everything in it but StatusCode is the peer's text.
+// or of a server that speaks something else. It is also every response that wants to know who asks, or refuses whoever
+// asked, 401 and 403: the [*mcp.Error] that such a response may hold is within it. Everything in it but StatusCode is the
+// peer's text.
 type StatusError struct {
 	StatusCode int    // such as 404
 	Status     string // such as "404 Not Found"
@@ -37,7 +40,8 @@ type StatusError struct {
 	// Body is the beginning of the body, at most 1 KiB of it, as a quoted Go string; empty if there is none.
 	Body string
 
-	reason string // why a response that promised an answer is none
+	reason string     // why a response that promised an answer is none
+	said   *mcp.Error // in the body
 }
 
 // Error says what the status is and how the body begins.
@@ -49,10 +53,22 @@ func (e *StatusError) Error() string {
 	if e.reason != "" {
 		text += ", " + e.reason
 	}
-	if e.Body != "" {
+	switch {
+	case e.said != nil:
+		said := e.said.Error()
+		text += ": " + strconv.Quote(said[:min(len(said), maxQuoted)])
+	case e.Body != "":
 		text += ": " + e.Body
 	}
 	return text
+}
+
+// Unwrap gives the error that the server put into the body, an [*mcp.Error], or nil.
+func (e *StatusError) Unwrap() error {
+	if e.said == nil {
+		return nil
+	}
+	return e.said
 }
 
 // HTTPStatus gives StatusCode, for callers that look for the method with [errors.As].
@@ -72,6 +88,11 @@ func newStatusError(res *http.Response, body []byte, reason string) *StatusError
 		e.Body = strconv.Quote(string(body[:min(len(body), maxQuoted)]))
 	}
 	return e
+}
+
+// isUnauthorized reports whether the server wants to know who asks, or does not serve whoever asked.
+func (e *StatusError) isUnauthorized() bool {
+	return e.StatusCode == http.StatusUnauthorized || e.StatusCode == http.StatusForbidden
 }
 
 // unserved are statuses by which a server, or what stands in front of it, says that it has not begun with a request. A

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -18,7 +19,7 @@ import (
 // RoundTrip posts a request and gives the result. When ctx ends before, the response stream is closed, which is how a
 // request is cancelled. A request whose params have arguments that its Mirror names repeats them in headers.
 //
-// A JSON-RPC error is an [*mcp.Error], whatever the HTTP status. The error says that the request has not run when there
+// A JSON-RPC error is an [*mcp.Error], whatever the HTTP status; with 401 and 403 it is within a [*StatusError]. The error says that the request has not run when there
 // was no connection, and when the status says that the request was turned away: a redirect, most of 4xx, and 503 with
 // Retry-After.
 //
@@ -81,18 +82,17 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 		}
 		version = env.VersionText
 	}
-	if !isPlainValue(version) || !isPlainValue(req.Method) {
-		return nil, errors.New("version or method cannot stand in a header")
-	}
-	header := maps.Clone(t.postHeader)
-	values := [...]string{version, req.Method, ""} // one array for all
-	header[headerVersion] = values[0:1:1]
-	header[headerMethod] = values[1:2:2]
-	if name, ok := subject(req); ok {
-		values[2] = encodeHeaderValue(name)
-		header[headerName] = values[2:3:3]
+	subject := subject(req)
+	header := t.headers.get(version, req.Method, subject)
+	if header == nil {
+		var err error
+		if header, err = t.standard(version, req.Method, subject); err != nil {
+			return nil, err
+		}
+		t.headers.put(version, req.Method, subject, header)
 	}
 	if req.Method == wire.MethodToolsCall && len(req.Mirror) > 0 {
+		header = maps.Clone(header)
 		arguments, _ := jsonscan.Get(req.Params, "arguments")
 		for _, p := range req.Mirror {
 			if err := mirror(header, p, arguments); err != nil {
@@ -103,23 +103,67 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 	return header, nil
 }
 
+// standard makes the header of requests that are about the same, with a subject in JSON.
+func (t *Transport) standard(version, method string, subject []byte) (http.Header, error) {
+	if !isPlainValue(version) || !isPlainValue(method) {
+		return nil, errors.New("version or method cannot stand in a header")
+	}
+	header := maps.Clone(t.postHeader)
+	header[headerVersion] = []string{version}
+	header[headerMethod] = []string{method}
+	if name, err := jsonscan.Unquote(subject); subject != nil && err == nil {
+		header[headerName] = []string{encodeHeaderValue(name)}
+	}
+	return header, nil
+}
+
+const (
+	// maxHeaders is how many headers are kept for later requests: more than a model has tools before it.
+	maxHeaders = 64
+	// maxKeptSubject bounds what such a request is about, in bytes, so that what is kept is small. Names of tools are.
+	maxKeptSubject = 256
+)
+
+// A headerCache keeps the headers of requests: most are like one before.
+type headerCache struct {
+	mu   sync.RWMutex
+	kept map[headerKey]http.Header
+}
+
+type headerKey struct{ version, method, subject string }
+
+func (c *headerCache) get(version, method string, subject []byte) http.Header {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.kept[headerKey{version, method, string(subject)}]
+}
+
+// put keeps a header, which nobody may change from then on.
+func (c *headerCache) put(version, method string, subject []byte, header http.Header) {
+	if len(subject) > maxKeptSubject || len(version)+len(method) > maxKeptSubject {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil || len(c.kept) >= maxHeaders {
+		c.kept = map[headerKey]http.Header{}
+	}
+	c.kept[headerKey{version, method, string(subject)}] = header
+}
+
 var errNoEnvelope = errors.New("the params have no envelope that names a version")
 
-// subject gives what a request is about: the name of a tool or prompt, the URI of a resource, the id of a task.
-func subject(req *mcp.Request) (string, bool) {
+// subject gives what a request is about, as JSON: the name of a tool or prompt, the URI of a resource, the id of a task.
+func subject(req *mcp.Request) []byte {
 	method, _ := wire.Latest().Method(req.Method)
 	param := method.NameParam
 	if param == "" {
 		if param = nameParams[req.Method]; param == "" {
-			return "", false
+			return nil
 		}
 	}
-	raw, ok := jsonscan.Get(req.Params, param)
-	if !ok {
-		return "", false
-	}
-	name, err := jsonscan.Unquote(raw)
-	return name, err == nil
+	raw, _ := jsonscan.Get(req.Params, param)
+	return raw
 }
 
 // mirror repeats one argument in its header. An argument that is absent or null has none.

@@ -1,6 +1,7 @@
 package mcphttp_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,7 +41,9 @@ func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc, opts *mc
 	if opts != nil {
 		o = *opts
 	}
-	o.Logger = quiet
+	if o.Logger == nil {
+		o.Logger = quiet
+	}
 	network := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return listener.dial() }}
 	o.Client = &http.Client{Transport: network}
 	transport := mcphttp.NewTransport("http://localhost:8765"+path, &o)
@@ -313,6 +317,20 @@ func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
 	}
 	if want := "[notifications/a {} notifications/c {\"x\":1}]"; fmt.Sprint(got.all) != want {
 		t.Errorf("got %v, want %s", got.all, want)
+	}
+}
+
+// One note in the log is enough for a server that goes on sending what is of no use.
+func TestR7_3_13_DropsDoNotFillTheLog(t *testing.T) {
+	var log bytes.Buffer // written on the goroutine of the call
+	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w, append(slices.Repeat([]string{eventResult("999")}, 100), "data: "+result(r))...)
+	}, &mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := call(t, tr); err != nil {
+		t.Error(err)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 {
+		t.Errorf("%d lines were logged", lines)
 	}
 }
 

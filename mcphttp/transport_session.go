@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -67,7 +66,7 @@ type sessionLink struct {
 	mu         sync.Mutex // guards the fields below
 	id         string     // of the session; empty if the server has given none
 	rev        wire.Revision
-	header     http.Header     // of every GET and DELETE; not changed, but replaced
+	header     http.Header     // of every GET and DELETE; never changed, but replaced
 	postHeader http.Header     // the same for every POST
 	endpoint   *endpointStream // of HTTP+SSE; nil on Streamable HTTP
 	listening  listenState
@@ -118,11 +117,11 @@ func (l *sessionLink) depart(ctx context.Context, life *lifetime, method string)
 	return x, endpoint, nil
 }
 
-// posting gives the header of a POST, which is the request's own.
+// posting gives the header of a POST.
 func (l *sessionLink) posting() http.Header {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.postHeader)
+	return l.postHeader
 }
 
 // answer gives the response to a request that was posted.
@@ -373,7 +372,7 @@ func (l *sessionLink) delete() {
 	}
 	defer x.end()
 	l.mu.Lock()
-	header := maps.Clone(l.header)
+	header := l.header
 	l.mu.Unlock()
 	if err = x.do(&http.Request{Method: http.MethodDelete, URL: l.t.target, Header: header}); err == nil {
 		switch status := x.res.StatusCode; {

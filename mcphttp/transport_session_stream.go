@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -267,14 +268,20 @@ func (l *sessionLink) keepStream(tried chan struct{}) {
 	}
 }
 
-// giveUpStream says that there is no standalone stream. That a server has none is nothing special.
+// giveUpStream says that there is no standalone stream. That a server has none is nothing special, nor are the other
+// statuses by which servers without one say so.
 func (l *sessionLink) giveUpStream(state listenState, err error) {
 	l.mu.Lock()
 	l.listening = state
 	l.mu.Unlock()
-	if !l.isEnded() && !isStatus(err, http.StatusMethodNotAllowed) {
-		l.t.log.Warn("mcphttp: the session has no stream for what belongs to no request", "error", err)
+	level := slog.LevelWarn
+	switch {
+	case l.isEnded(), isStatus(err, http.StatusMethodNotAllowed):
+		return
+	case isStatus(err, http.StatusBadRequest), isStatus(err, http.StatusNotFound):
+		level = slog.LevelInfo
 	}
+	l.t.log.Log(context.Background(), level, "mcphttp: the session has no stream for what belongs to no request", "error", err)
 }
 
 func isStatus(err error, code int) bool {

@@ -1,10 +1,12 @@
 package mcphttp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -640,6 +642,136 @@ func TestSSE10_ModernErrorsAreNoReasonToGet(t *testing.T) {
 		if m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
 			t.Errorf("%d: got %v", status, m)
 		}
+	}
+}
+
+// A firstTransport is a server of HTTP+SSE. It answers the handshake, and every POST with a body, as some servers do; the
+// rest is left to the function that is set.
+type firstTransport struct {
+	post   http.HandlerFunc // of all but the handshake
+	events chan string      // to be sent on the stream
+	once   sync.Once
+}
+
+func (f *firstTransport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.once.Do(func() { f.events = make(chan string, 100) })
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	switch {
+	case r.Method == http.MethodGet:
+		writeEvents(w, "event: endpoint\ndata: post")
+		for {
+			select {
+			case e := <-f.events:
+				writeEvents(w, e)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	case r.URL.Path != "/post":
+		w.WriteHeader(405)
+		return
+	case bytes.Contains(body, []byte(`"initialize"`)):
+		f.events <- `data: {"jsonrpc":"2.0","id":` + idOf(r) + `,"result":{"protocolVersion":"2024-11-05"}}`
+	case !bytes.Contains(body, []byte("notifications/initialized")):
+		f.post(w, r)
+		return
+	}
+	accepted(w)
+}
+
+// accepted is how the TypeScript SDK takes a message.
+func accepted(w http.ResponseWriter) {
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = io.WriteString(w, "Accepted")
+}
+
+// A body in the response that says only that a message was taken does no harm.
+func TestSSE04_AcceptedWithABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &firstTransport{}
+		f.post = func(w http.ResponseWriter, r *http.Request) {
+			f.events <- eventResult(idOf(r))
+			accepted(w)
+		}
+		c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+		for range 3 {
+			if m := c.ask("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
+				t.Errorf("got %v", m)
+			}
+		}
+	})
+}
+
+// An answer that has crossed the cancellation of its request is nothing to warn of, and hides no later warning.
+func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &firstTransport{}
+		slow := make(chan string, 1)
+		f.post = func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte(`"slow"`)) {
+				slow <- idOf(r)
+			}
+			accepted(w)
+		}
+		var log syncBuffer
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c := initialized(t, serveMemory(t, f.ServeHTTP, &mcphttp.TransportOptions{Logger: logger}), november2024)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := c.try(ctx, "slow", `{}`); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		f.events <- eventResult(<-slow)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "level=DEBUG") != 1 || strings.Contains(got, "level=WARN") {
+			t.Errorf("after a late answer: %s", got)
+		}
+		f.events <- eventResult("999")
+		f.events <- eventResult(`"1"`)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "level=WARN") != 1 {
+			t.Errorf("after two answers to nothing: %s", got)
+		}
+	})
+}
+
+// A syncBuffer may be written and read by several goroutines.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// Servers have several ways to say that they have no standalone stream. None of them is worth a warning.
+func TestLHTTP15_RefusedStandaloneStreamIsNoWarning(t *testing.T) {
+	for status, want := range map[int]string{400: "level=INFO", 404: "level=INFO", 405: "", 501: "level=WARN"} {
+		synctest.Test(t, func(t *testing.T) {
+			var log syncBuffer
+			s := &scripted{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
+			initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}), november2025)
+			time.Sleep(time.Hour)
+			if got := log.String(); !strings.Contains(got, want) || strings.Contains(got, "level=WARN") != (want == "level=WARN") || want == "" && got != "" {
+				t.Errorf("%d: logged %q, want %q", status, got, want)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -77,7 +78,7 @@ func (e *endpointStream) run(x *trip) {
 }
 
 func (e *endpointStream) read(x *trip) error {
-	err := x.do(&http.Request{Method: http.MethodGet, URL: e.link.t.target, Header: e.link.t.header.Clone()})
+	err := x.do(&http.Request{Method: http.MethodGet, URL: e.link.t.target, Header: e.link.t.header})
 	switch {
 	case err != nil:
 		return unwrapped(err)
@@ -137,12 +138,23 @@ func (e *endpointStream) answered(m *jsonrpc.Message) bool {
 	}
 	waiting := e.waiting[id]
 	if waiting == nil {
-		return false
+		return e.isLate(id)
 	}
 	delete(e.waiting, id)
 	m.ID = id
 	waiting <- m // it holds one
 	return true
+}
+
+// isLate reports whether an answer is to a request of ours that nobody waits for any more. It has crossed the
+// cancellation, so it is nothing to warn of.
+func (e *endpointStream) isLate(id jsonrpc.ID) bool {
+	n, err := strconv.ParseInt(id.String(), 10, 64)
+	late := err == nil && n > 0 && n <= e.link.ids.Load()
+	if late {
+		e.link.t.log.Debug("mcphttp: answer to a request that nobody waits for any more", "id", n)
+	}
+	return late
 }
 
 // hangUp ends the session with its stream.
@@ -181,7 +193,8 @@ func (e *endpointStream) ask(x *trip, req *jsonrpc.Message) (*jsonrpc.Message, e
 		default:
 		}
 		var refused *mcp.Error
-		if errors.As(err, &refused) && refused.Remote() {
+		var status *StatusError
+		if errors.As(err, &refused) && refused.Remote() && !errors.As(err, &status) {
 			return jsonrpc.NewErrorResponse(req.ID, refused), nil
 		}
 		return nil, err

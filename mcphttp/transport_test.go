@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +63,8 @@ func serve(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOption
 	o := mcphttp.TransportOptions{Logger: quiet}
 	if opts != nil {
 		o = *opts
+	}
+	if o.Logger == nil {
 		o.Logger = quiet
 	}
 	transport := mcphttp.NewTransport(server.URL, &o)
@@ -294,6 +298,154 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 			}
 			c.Close()
 		})
+	}
+}
+
+// Whether a server wants to know who asks says nothing about its era, whatever is in the body.
+func TestVER_ConnectDoesNotFallBackForWhoAsks(t *testing.T) {
+	bodies := []string{
+		"who are you?", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
+		`{"jsonrpc":"2.0","error":{"code":-32601,"message":"no token"}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no token","data":{"supported":["2026-07-28","2025-11-25"]}}}`,
+	}
+	for n, body := range bodies {
+		for _, status := range []int{401, 403} {
+			requests := 0
+			tr := serveMemoryAt(t, fmt.Sprintf("/who/%d", n), func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
+				writeJSON(w, status, body)
+			}, nil)
+			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: quiet})
+			checkUnauthorized(t, err, status, body)
+			if requests != 1 {
+				t.Errorf("%d %s: %d requests, want 1", status, body, requests)
+			}
+		}
+	}
+}
+
+// checkUnauthorized checks that an error has the status, what goes with it, and the server's own error if it sent one.
+func checkUnauthorized(t *testing.T, err error, code int, body string) {
+	t.Helper()
+	var status *mcphttp.StatusError
+	if !errors.As(err, &status) || status.HTTPStatus() != code || status.Header.Get("WWW-Authenticate") != `Bearer realm="x"` || mayHaveRun(t, err) {
+		t.Errorf("%d %s: got %v", code, body, err)
+	}
+	var said *mcp.Error
+	if has := errors.As(err, &said); has != (body[0] == '{') || has && (!said.Remote() || !strings.Contains(err.Error(), "no token")) {
+		t.Errorf("%d %s: got %v, which holds the error %v", code, body, err, said)
+	}
+}
+
+// The context of a client's call serves its HTTP request too. Closing what carries the call ends it all the same, and says
+// so; what the caller does to its context is the caller's.
+func TestR7_3_13_CloseEndsTheCallsOfAClient(t *testing.T) {
+	for _, revision := range []string{modern, november2025} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := start(t, slowServer(), nil).transport(nil)
+			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: revision, Logger: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.CallTool(t.Context(), "quick", nil); err != nil {
+				t.Fatal(err)
+			}
+			gone := errors.New("gone")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			errs := make(chan error)
+			wait := func(ctx context.Context) {
+				_, err := c.CallTool(ctx, "wait", nil)
+				errs <- err
+			}
+			go wait(ctx)
+			synctest.Wait()
+			cancel(gone)
+			if err := <-errs; !errors.Is(err, gone) || !mayHaveRun(t, err) {
+				t.Errorf("%s: a cancelled call gives %v", revision, err)
+			}
+			go wait(t.Context())
+			synctest.Wait()
+			tr.Close()
+			if err := <-errs; !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
+				t.Errorf("%s: a call whose transport is closed gives %v", revision, err)
+			}
+			c.Close()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// slowServer has a tool that waits for the end of its call, and one that does not.
+func slowServer() *mcp.Server {
+	s := mcp.NewServer("slow", "1.0.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "quick"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	return s
+}
+
+// A client that meets event streams loses at most the connection of the first one.
+func TestTransport_ConnectionsOfStreamsAreUsedAgain(t *testing.T) {
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte("server/discover")) {
+			writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"resultType":"complete","supportedVersions":["`+modern+`"],"capabilities":{"tools":{}}}}`)
+			return
+		}
+		writeEvents(w, `data: {"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"resultType":"complete","content":[]}}`)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(server.URL, nil), &mcp.ClientOptions{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const calls = 50
+	for range calls {
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := c.CallTool(ctx, "x", nil); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	if n := connections.Load(); n > calls/2 { // the next call may come before the end of the stream
+		t.Errorf("%d connections for %d calls", n, calls)
+	}
+}
+
+// Every kind of POST tells the status of a server that wants to know who asks.
+func TestAUTH_StatusOfEveryPOST(t *testing.T) {
+	for _, code := range []int{401, 403} {
+		const body = `{"jsonrpc":"2.0","error":{"code":-32001,"message":"no token"}}`
+		refuse := func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
+			writeJSON(w, code, body)
+		}
+		_, err := call(t, serveMemory(t, refuse, nil))
+		checkUnauthorized(t, err, code, body)
+		_, err = openLink(t, serveMemory(t, refuse, nil)).try(t.Context(), "initialize", `{}`)
+		checkUnauthorized(t, err, code, body)
+
+		c := initialized(t, serveMemory(t, (&scripted{post: refuse}).ServeHTTP, nil), november2025)
+		_, err = c.try(t.Context(), "ping", `{}`)
+		checkUnauthorized(t, err, code, body)
+
+		c = initialized(t, serveMemory(t, (&firstTransport{post: refuse}).ServeHTTP, nil), november2024)
+		_, err = c.try(t.Context(), "ping", `{}`)
+		checkUnauthorized(t, err, code, body)
+		checkUnauthorized(t, c.Send(t.Context(), jsonrpc.NewNotification("notifications/x", nil)), code, body)
 	}
 }
 

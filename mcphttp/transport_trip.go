@@ -21,12 +21,14 @@ import (
 )
 
 // A trip is one HTTP request of a client, with its response. It is the context of both, with the values of its caller's:
-// it ends when the caller's does, when what it belongs to is closed, and when the trip is over.
+// it ends when the caller's does, when what it belongs to is closed, and when the trip is over. Where that is enough, the
+// caller's is lent for it.
 type trip struct {
 	context.Context
-	cancel context.CancelCauseFunc
 	caller context.Context
-	stop   func() bool // looking at the caller
+	lender lender                  // the caller, if its context is lent; nil if the trip has its own
+	cancel context.CancelCauseFunc // of its own context
+	stop   func() bool             // looking at the caller
 
 	t       *Transport
 	life    *lifetime                     // of what the trip belongs to
@@ -42,6 +44,13 @@ type trip struct {
 	lingered bool // the trip ends by itself
 }
 
+// A lender is the context of a request that its transport may end. Those of an mcp.Client are, unless something was made
+// of them on the way.
+type lender interface {
+	context.Context
+	EndRequest(cause error)
+}
+
 // depart begins a trip. The caller ends it.
 func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (*trip, error) {
 	if ctx.Err() != nil {
@@ -54,6 +63,16 @@ func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (
 		return nil, &mcp.TransportError{Method: method, Err: context.Cause(life.ctx)}
 	}
 	x := &trip{t: t, life: life, caller: ctx, method: method}
+	if t.own != nil && !t.lingers.Load() {
+		x.lender, _ = ctx.(lender)
+	}
+	if x.lender != nil {
+		x.Context = ctx
+		if !life.lend(x) {
+			return nil, &mcp.TransportError{Method: method, Err: mcp.ErrClosed}
+		}
+		return x, nil
+	}
 	x.Context, x.cancel = context.WithCancelCause(life.ctx)
 	x.stop = context.AfterFunc(ctx, func() { x.cancel(context.Cause(ctx)) })
 	return x, nil
@@ -77,9 +96,24 @@ func (x *trip) end() {
 
 // close ends the trip. When there was more to read that closes its connection, or resets its stream of HTTP/2.
 func (x *trip) close() {
-	x.stop()
+	if x.lender != nil {
+		x.life.giveBack(x)
+	} else {
+		x.stop()
+	}
 	if x.res != nil {
 		_ = x.res.Body.Close()
+	}
+	if x.lender == nil {
+		x.cancel(nil)
+	}
+}
+
+// abort ends the reading of the response.
+func (x *trip) abort() {
+	if x.lender != nil {
+		_ = x.res.Body.Close() // those of net/http may be closed while they are read
+		return
 	}
 	x.cancel(nil)
 }
@@ -95,11 +129,13 @@ func (x *trip) unanswered(err error) error {
 }
 
 func (x *trip) failed(err *mcp.TransportError) error {
-	if x.caller.Err() != nil {
-		return context.Cause(x.caller)
+	closed := context.Cause(x.life.ctx)
+	ended := context.Cause(x.caller)
+	if ended != nil && (x.lender == nil || closed == nil || !errors.Is(ended, closed)) {
+		return ended
 	}
-	if x.life.ctx.Err() != nil {
-		err.Err = context.Cause(x.life.ctx)
+	if closed != nil {
+		err.Err = closed
 	}
 	return err
 }
@@ -127,7 +163,7 @@ func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) err
 // do sends an HTTP request and waits for the header of the response.
 func (x *trip) do(req *http.Request) error {
 	x.sent = req.Header
-	res, err := x.t.client.Do(req.WithContext(x))
+	res, err := x.t.send(req.WithContext(x))
 	switch {
 	case err == nil:
 		x.res = res
@@ -159,9 +195,13 @@ func (x *trip) linger() {
 	if x.atEnd || x.res.ContentLength == 0 {
 		return
 	}
+	x.t.lingers.Store(true)
+	if x.lender != nil {
+		return // its context ends now: this connection is lost, no later one is
+	}
 	x.stop()
 	x.lingered = x.life.run(func() {
-		timer := time.AfterFunc(patience, func() { x.cancel(nil) })
+		timer := time.AfterFunc(patience, x.abort)
 		defer timer.Stop()
 		_, _ = io.CopyN(io.Discard, x.body(), most)
 		x.close()
@@ -191,8 +231,11 @@ func (x *trip) isJSON() bool { return isJSON(x.contentType()) }
 
 func (x *trip) isEvents() bool {
 	contentType := x.contentType()
-	if contentType == typeEventStream {
+	switch contentType {
+	case typeEventStream:
 		return true
+	case typeJSON:
+		return false
 	}
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == typeEventStream
@@ -346,17 +389,24 @@ func (x *trip) drop(why string, err error) {
 	x.t.log.Warn("mcphttp: dropped a message of the server: "+why, "method", x.method, "error", err)
 }
 
-// refusal reads a response whose status is an error. It is an answer if a JSON-RPC error is in it.
+// refusal reads a response whose status is an error. It is an answer if a JSON-RPC error is in it, unless the status says
+// that it depends on who asks: that is for whoever sees to authorization, whatever else the server says.
+//
+// Spec: basic/authorization#error-handling
 func (x *trip) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 	body := x.diagnosis()
+	status := newStatusError(x.res, body, "")
 	if jsonscan.Kind(body) == '{' {
 		m, err := jsonrpc.Decode(body)
 		if err == nil && m.Error != nil && (m.ID == id || m.ID.IsZero()) {
-			m.ID = id
-			return m, nil
+			if !status.isUnauthorized() {
+				m.ID = id
+				return m, nil
+			}
+			status.said = m.Error
 		}
 	}
-	return nil, x.refusedBy(newStatusError(x.res, body, ""))
+	return nil, x.refusedBy(status)
 }
 
 // noAnswer is the error for a response that promised one.
@@ -366,7 +416,7 @@ func (x *trip) noAnswer(reason string) error {
 
 // diagnosis reads the beginning of a body that explains a failure, as far as it comes in time.
 func (x *trip) diagnosis() []byte {
-	timer := time.AfterFunc(diagnosisTime, func() { x.cancel(nil) })
+	timer := time.AfterFunc(diagnosisTime, x.abort)
 	defer timer.Stop()
 	body, _ := io.ReadAll(io.LimitReader(x.body(), maxDiagnosis)) // what cannot be read is not quoted
 	return body

@@ -78,9 +78,8 @@ func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage 
 	for key, value := range jsonscan.Members(params) {
 		switch string(key) {
 		case "_meta":
-			if value = sessionMeta(value); value == nil {
-				continue
-			}
+			dst = appendSessionMeta(dst, value)
+			continue
 		case "inputResponses", "requestState":
 			if m.MayAskInput {
 				continue
@@ -98,9 +97,12 @@ func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage 
 	return dst
 }
 
-// sessionMeta gives the `_meta` of a request without the envelope, or nil if nothing is left.
-func sessionMeta(meta []byte) []byte {
-	dst := append(make([]byte, 0, len(meta)), '{')
+// appendSessionMeta appends the `_meta` of a request without the envelope, as a member with a comma behind, or nothing if
+// nothing is left.
+func appendSessionMeta(dst, meta []byte) []byte {
+	const name = `"_meta":{`
+	before := len(dst)
+	dst = append(dst, name...)
 	for key, value := range jsonscan.Members(meta) {
 		switch string(key) {
 		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
@@ -108,10 +110,10 @@ func sessionMeta(meta []byte) []byte {
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
-	if dst = closeWith(dst, '}'); len(dst) == len("{}") {
-		return nil
+	if len(dst) == before+len(name) {
+		return dst[:before]
 	}
-	return dst
+	return append(closeWith(dst, '}'), ',')
 }
 
 // setLevel tells the server which log messages are wanted, if that is not what it was told last. A server that does not
@@ -143,7 +145,8 @@ func (c *Client) setLevel(ctx context.Context, level string) {
 	case response.Error != nil:
 		c.log.DebugContext(ctx, "mcp: log level not set", "level", level, "error", response.Error)
 	}
-	c.level.Store(&level)
+	told := level // so that only a level that is told costs an allocation
+	c.level.Store(&told)
 }
 
 func (c *Client) hasLevel(level string) bool {
