@@ -92,6 +92,7 @@ func (a *arguments) setJSON(key, text string) error {
 	if file, ok := strings.CutPrefix(text, "@"); ok {
 		var err error
 		if data, err = readFile(file); err != nil {
+			a.wrong[key] = true
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
@@ -107,9 +108,11 @@ func (a *arguments) setText(key, text string) error {
 	if file, ok := strings.CutPrefix(text, "@"); ok {
 		data, err := readFile(file)
 		if err != nil {
+			a.wrong[key] = true
 			return fmt.Errorf("%s: %w (a value that begins with @ is written key:='\"@…\"')", key, err)
 		}
 		if text = string(data); !utf8.ValidString(text) {
+			a.wrong[key] = true
 			return fmt.Errorf("%s: %s is no UTF-8 text", key, file)
 		}
 	}

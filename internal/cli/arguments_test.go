@@ -123,6 +123,11 @@ func TestArgumentsThatAreMissingOrUnknownAreNamed(t *testing.T) {
 		"city": {"type": "string", "description": "Where\n\u001b[2J"}, "unit": {"enum": ["c", "f"]}, "days": {"type": "integer"}}}`
 	p := newProgram(strings.NewReader(""), nil, nil)
 	_, err := p.newArguments(t.Context(), []string{"ctiy=x", "zzz=1", "days=many"}, []byte(schema))
+	for _, word := range []string{"days=@absent", "days:=@absent", "days:={"} {
+		if _, err := p.newArguments(t.Context(), []string{word, "city=x", "unit=c"}, []byte(schema)); err == nil || strings.Contains(err.Error(), "missing") {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
 	if err == nil {
 		t.Fatal("it is taken")
 	}

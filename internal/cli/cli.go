@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -102,12 +103,15 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if p.flags.json {
 		p.output.value(map[string]failure{"error": newFailure(code, err)})
 	}
-	p.screen.printf("patchbay: %s", clean(err.Error()))
+	p.screen.printf("patchbay: %s", clean(inWords(code, err)))
 	if f := newFailure(code, err); f.Data != nil {
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
-	if code == exitAuth {
+	switch code {
+	case exitAuth:
 		p.screen.printf("  --header 'Authorization: Bearer TOKEN' shows a token to the server")
+	case exitTimeout:
+		p.screen.printf("  --timeout says how long the server may be silent: %v", p.flags.timeout)
 	}
 	return code
 }
@@ -163,7 +167,24 @@ input and output.`,
 		root.AddCommand(verb)
 	}
 	root.AddCommand(topics()...)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = p.helpExists
+	}
 	return root
+}
+
+// helpExists refuses to help with what there is not.
+func (p *program) helpExists(help *cobra.Command, args []string) error {
+	_, rest, err := help.Root().Find(args)
+	if err == nil && len(rest) == 0 {
+		return nil
+	}
+	var known []string
+	for _, c := range help.Root().Commands() {
+		known = append(known, c.Name())
+	}
+	return usage(unknown("help topic", strings.Join(args, " "), known))
 }
 
 // verbs are the commands, in no order: the help sorts them.
@@ -198,6 +219,7 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of the server from this `level` on, debug to emergency")
 	all.StringVar(&f.save, "save", "", "save images, sounds and other binary contents to this `directory`")
 	all.StringArrayVar(&f.roots, "root", nil, "tell the server that this `directory` is worked in")
+	completeFlags(root)
 }
 
 // verb makes a verb of a function that talks to one server: it finds the target, connects and closes.
@@ -223,7 +245,18 @@ func (p *program) verb(run func(ctx context.Context, c *mcp.Client, words []stri
 
 // close ends a connection. What goes wrong with that takes nothing from what was asked for.
 func (p *program) close(c *mcp.Client) {
-	if err := c.Close(); err != nil && p.flags.verbose {
+	const unnoticed = time.Second
+	told := make(chan struct{})
+	late := time.AfterFunc(unnoticed, func() {
+		p.screen.status("waiting for the server to end …")
+		close(told)
+	})
+	err := c.Close()
+	if !late.Stop() {
+		<-told
+		p.screen.done()
+	}
+	if err != nil && p.flags.verbose {
 		p.screen.printf("patchbay: close: %s", clean(err.Error()))
 	}
 }

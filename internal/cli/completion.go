@@ -82,3 +82,19 @@ func matching(names []string, typed string) (found []string) {
 	}
 	return found
 }
+
+// completeFlags completes the values of flags that are one of few, or folders. Files are completed anyway.
+func completeFlags(root *cobra.Command) {
+	for name, values := range map[string][]string{
+		"revision":  revisions(),
+		"log-level": logLevels,
+	} {
+		complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
+		}
+		_ = root.RegisterFlagCompletionFunc(name, complete) // there is such a flag
+	}
+	for _, name := range []string{"cwd", "save", "root"} {
+		_ = root.MarkPersistentFlagDirname(name)
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -134,10 +136,27 @@ type failure struct {
 }
 
 func newFailure(code int, err error) failure {
-	f := failure{Kind: kindOf[code], Exit: code, Message: err.Error()}
+	f := failure{Kind: kindOf[code], Exit: code, Message: inWords(code, err)}
 	var rpc *mcp.Error
 	if errors.As(err, &rpc) && rpc.Remote() {
 		f.Code, f.Message, f.Data = rpc.Code, rpc.Message, rpc.Data
 	}
 	return f
+}
+
+// inWords tells people of an error. That they have ended the command themselves needs no reason, and what the server says is
+// marked as its own.
+func inWords(code int, err error) string {
+	var rpc *mcp.Error
+	var transport *mcp.TransportError
+	switch {
+	case code == exitInterrupted && errors.As(err, &transport) && transport.MayHaveRun:
+		return "interrupted; " + transport.Method + " may have run all the same"
+	case code == exitInterrupted:
+		return "interrupted"
+	case errors.As(err, &rpc) && rpc.Remote():
+		said := fmt.Sprintf("the server says: %s (code %d)", rpc.Message, rpc.Code)
+		return strings.Replace(err.Error(), rpc.Error(), said, 1)
+	}
+	return err.Error()
 }

@@ -125,12 +125,13 @@ func TestInterrupt(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		when string // it is said on standard error
+		ends string // of what is told
 	}{
-		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call"},
-		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover"},
-		"listening":         {[]string{"listen", url}, "listening"},
-		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result"},
-		"a question":        {[]string{"call", url, "form"}, "text:"},
+		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call", "; tools/call may have run all the same"},
+		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover", ""},
+		"listening":         {[]string{"listen", url}, "listening", ""},
+		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result", ""},
+		"a question":        {[]string{"call", url, "form"}, "text:", "; tools/call may have run all the same"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -138,10 +139,15 @@ func TestInterrupt(t *testing.T) {
 			stdin, typist := io.Pipe()
 			defer typist.Close()
 			var stdout bytes.Buffer
-			p := newProgram(stdin, &stdout, &trigger{when: test.when, then: cancel})
+			p := newProgram(stdin, &stdout, io.Discard)
 			p.interactive = true
+			told := &trigger{when: test.when, then: cancel}
+			p.screen.w = told
 			if status := p.run(ctx, test.args); status != exitInterrupted {
 				t.Errorf("got %d, want %d", status, exitInterrupted)
+			}
+			if want := "patchbay: interrupted" + test.ends + "\n"; !strings.HasSuffix(told.seen, want) {
+				t.Errorf("it ends with %q, want %q", told.seen, want)
 			}
 		})
 	}

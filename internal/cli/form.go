@@ -174,7 +174,11 @@ func (f *field) bounds() (notes []string) {
 		{"minItems", "at least %s of them"}, {"maxItems", "at most %s of them"},
 	} {
 		if v, ok := jsonscan.Get(f.schema, limit.key); ok && jsonscan.Kind(v) == '0' {
-			notes = append(notes, fmt.Sprintf(limit.phrase, v))
+			note := fmt.Sprintf(limit.phrase, v)
+			if string(v) == "1" {
+				note = strings.TrimSuffix(note, "s")
+			}
+			notes = append(notes, note)
 		}
 	}
 	return notes

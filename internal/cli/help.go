@@ -44,7 +44,8 @@ clients read:
 The member may be called servers, as some editors have it. The type is stdio, http,
 streamable-http or sse, and may be left out. ${NAME} stands for a variable of the
 environment, ${NAME:-text} for text if it is not set or empty. A relative cwd begins at the
-file. Members that are not understood do no harm.
+file. Members that are not understood do no harm. A server that is disabled there can be
+named all the same.
 
 The file is that of --config, else the one that $PATCHBAY_CONFIG names; else the name is
 looked for in .mcp.json and mcp.json in the current directory, then in patchbay/mcp.json in
@@ -89,7 +90,7 @@ on a terminal. Names and meanings stay as they are; members may be added.
   read          ReadResourceResult
   get           GetPromptResult
   complete      {"completion": {"values": [text…], "total": number, "hasMore": boolean}}
-  rpc           the result as the server sent it, whether --json is given or not
+  rpc           the result, in the newest revision's form, whether --json is given or not
   listen        one line for each event: {"event": name, "uri": text, "filter": {…}}; the names are
                 listening, resync, tools_changed, prompts_changed, resources_changed, resource_updated
   ping          {"ms": number, "revision": text}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ type report struct {
 	Revision     string                 `json:"revision"`              // that was settled on
 	Versions     []string               `json:"versions"`              // that the server says it speaks
 	Eras         []string               `json:"eras,omitzero"`         // modern, session
-	Revisions    []attempt              `json:"revisions,omitzero"`    // one after the other, the newest first
+	Revisions    []attempt              `json:"revisions,omitzero"`    // the newest first
 	Capabilities mcp.ServerCapabilities `json:"capabilities"`          //
 	Instructions string                 `json:"instructions,omitzero"` //
 	ConnectMs    float64                `json:"connectMs"`             // with what it takes to find the revision
@@ -41,7 +42,7 @@ func (p *program) probeCommand() *cobra.Command {
 		Use:   "probe TARGET | probe -- COMMAND…",
 		Short: "Find out what a server is and which revisions it speaks",
 		Long: `Find out what a server calls itself, what it offers, and which revisions of the protocol it
-speaks: each is tried on a connection of its own. A command is started anew for each.`,
+speaks: each is tried on a connection of its own, all at once. A command is started anew for each.`,
 		Example: `  patchbay probe https://example.com/mcp
   patchbay probe --quick -- npx -y @modelcontextprotocol/server-everything`,
 		ValidArgsFunction: p.completeNames(nil),
@@ -90,24 +91,28 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 	return r, nil
 }
 
-// tryAll connects once for each revision.
+// tryAll connects once for each revision but the one that was found, all at once: a command may take long to start and
+// long to end.
 func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
-	pinned := p.flags.revision
-	defer func() { p.flags.revision = pinned }()
-	for _, revision := range revisions() {
-		p.flags.revision = revision
-		began := time.Now()
-		c, err := p.connect(ctx, t)
-		a := attempt{Revision: revision, Spoken: err == nil, Ms: milliseconds(time.Since(began))}
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil && !errors.Is(err, mcp.ErrNoRevision):
-			a.Error = err.Error()
-		case err == nil:
-			p.close(c)
+	opts, err := p.clientOptions()
+	if err != nil {
+		return usage(err)
+	}
+	all := revisions()
+	r.Revisions = make([]attempt, len(all))
+	var tries sync.WaitGroup
+	for i, revision := range all {
+		if revision == r.Revision {
+			r.Revisions[i] = attempt{Revision: revision, Spoken: true, Ms: r.ConnectMs}
+			continue
 		}
-		r.Revisions = append(r.Revisions, a)
+		pinned := *opts
+		pinned.Revision = revision
+		tries.Go(func() { r.Revisions[i] = p.try(ctx, t, &pinned) })
+	}
+	tries.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	r.Eras = []string{}
 	for _, a := range r.Revisions {
@@ -122,6 +127,20 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	return nil
 }
 
+// try connects in one revision.
+func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) attempt {
+	began := time.Now()
+	c, err := mcp.Connect(ctx, p.transport(t), opts)
+	a := attempt{Revision: opts.Revision, Spoken: err == nil, Ms: milliseconds(time.Since(began))}
+	switch {
+	case err == nil:
+		p.close(c)
+	case !errors.Is(err, mcp.ErrNoRevision) || errors.Is(err, mcp.ErrTimeout): // silence says nothing for certain
+		a.Error = inWords(exitFailure, err)
+	}
+	return a
+}
+
 func (p *program) showReport(r *report) {
 	if p.flags.json {
 		p.output.value(r)
@@ -133,7 +152,11 @@ func (p *program) showReport(r *report) {
 	}
 	p.output.printf("server      %s", cleanLine(name))
 	p.output.printf("target      %s", cleanLine(r.Target))
-	p.output.printf("revision    %s, of %s", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
+	if len(r.Versions) > 1 {
+		p.output.printf("revision    %s, of %s", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
+	} else { // a session knows of no other
+		p.output.printf("revision    %s", r.Revision)
+	}
 	if r.Eras != nil {
 		p.output.printf("eras        %s", strings.Join(r.Eras, " and "))
 	}

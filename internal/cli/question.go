@@ -77,6 +77,7 @@ func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.Elic
 	if err := p.open(page.String()); err != nil {
 		p.screen.printf("  It could not be opened (%v): open it yourself.", err)
 	}
+	p.screen.status("waiting for the server to go on …")
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 }
 

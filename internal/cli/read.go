@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 		for key, value := range variables {
 			values[key] = value
 		}
-		if uri, err = (&mcp.ResourceTemplate{URITemplate: uri}).Expand(values); err != nil {
+		if uri, err = expandTemplate(uri, values); err != nil {
 			return usage(err)
 		}
 	}
@@ -64,6 +65,21 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 		}
 	}
 	return nil
+}
+
+// expandTemplate makes a URI of a template, all of whose variables that are given it has to have.
+func expandTemplate(uri string, values map[string]any) (string, error) {
+	template := &mcp.ResourceTemplate{URITemplate: uri}
+	bare, err := template.Expand(nil)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if with, err := template.Expand(map[string]any{name: "x"}); err == nil && with == bare {
+			return "", fmt.Errorf("the URI %q has no variable {%s}", uri, name)
+		}
+	}
+	return template.Expand(values)
 }
 
 // assignments reads key=value words.

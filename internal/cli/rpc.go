@@ -18,9 +18,9 @@ func (p *program) rpcCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rpc TARGET METHOD [PARAMS] | rpc METHOD [PARAMS] -- COMMAND…",
 		Short: "Send any request",
-		Long: `Send a request of any method, and print its result as JSON. The params are a JSON object,
-@file or - for standard input; what the revision needs in _meta is added. -v shows what
-travels.`,
+		Long: `Send a request of any method, and print its result as JSON, in the form of the newest
+revision. The params are a JSON object, @file or - for standard input; what the revision
+needs in _meta is added. -v shows what travels.`,
 		Example: `  patchbay rpc http://127.0.0.1:8765/mcp tools/list
   patchbay rpc -v http://127.0.0.1:8765/mcp tools/call '{"name": "add", "arguments": {"a": 1, "b": 2}}'`,
 		ValidArgsFunction: p.completeNames(nil),

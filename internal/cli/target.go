@@ -74,11 +74,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 // named finds a target by its URL or its name in a configuration file.
 func (p *program) named(name string) (*target, error) {
 	if strings.Contains(name, "://") {
-		u, err := url.Parse(name)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("%q is no URL of a server, want http://… or https://…", name)
-		}
-		return &target{url: name, header: http.Header{}}, nil
+		return &target{url: name, header: http.Header{}}, checkServerURL(name)
 	}
 	configs, err := host.LoadConfigs(p.flags.config)
 	var known []string
@@ -101,10 +97,21 @@ func (p *program) named(name string) (*target, error) {
 	return nil, errors.Join(problem, err)
 }
 
+func checkServerURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q is no URL of a server, want http://… or https://…", text)
+	}
+	return nil
+}
+
 func fromConfig(c *host.Config, name string) (*target, error) {
 	s, err := c.Server(name)
 	if err == nil {
 		s, err = s.Expand(os.LookupEnv)
+	}
+	if err == nil && s.Type != host.TypeStdio {
+		err = checkServerURL(s.URL)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Path, err)
@@ -212,6 +219,9 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 // who names the server in questions: by where it is, which it cannot choose, beside what it calls itself.
 func (p *program) who() string { return *p.asking.Load() }
 
+// logLevels are the levels of log messages, the least first.
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
 // clientOptions are those that the flags say.
 func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	f := &p.flags
@@ -222,7 +232,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 		return nil, fmt.Errorf("--revision %q: want one of %s", f.revision, strings.Join(revisions(), ", "))
 	}
 	if _, known := wire.LogSeverity(f.logLevel); f.logLevel != "" && !known {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, notice, warning, error, critical, alert or emergency", f.logLevel)
+		return nil, fmt.Errorf("--log-level %q: want one of %s", f.logLevel, strings.Join(logLevels, ", "))
 	}
 	if f.answers != "" {
 		var err error

@@ -54,6 +54,26 @@ func TestProgressIsABarOnATerminal(t *testing.T) {
 	}
 }
 
+// Progress and log messages come on ways of their own, so that only the order among each of them is certain.
+func TestLogMessagesAreShown(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	for level, want := range map[string]string{
+		"info":  "[info] {\"msg\":\"counting\",\"step\":1}\n[info] {\"msg\":\"counting\",\"step\":2}\n",
+		"error": "",
+	} {
+		o := patchbay(t, "", "call", url, "count", "steps=2", "--log-level", level)
+		var logged strings.Builder
+		for line := range strings.Lines(o.stderr) {
+			if !strings.HasPrefix(line, "progress: ") {
+				logged.WriteString(line)
+			}
+		}
+		if o.status != exitOK || logged.String() != want || !strings.Contains(o.stderr, "progress: 2/2 step 2\n") {
+			t.Errorf("%s: got %d, %s", level, o.status, o.stderr)
+		}
+	}
+}
+
 func TestScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -166,6 +186,8 @@ func TestCompletion(t *testing.T) {
 		"read web demo://c":         "demo://counter",
 		"call evil ":                "",
 		"ping web ":                 "",
+		"ping --revision ":          "2026-07-28 2025-11-25 2025-06-18 2025-03-26 2024-11-05",
+		"ping --log-level e":        "error emergency",
 		"call nobody ":              "",
 		"call " + refusing(t) + " ": "",
 	} {

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// oldServer gives the URL of a server that speaks two revisions of the session era. It answers the attempts in others than
+// the one that connects first when all of them are under way, and never if they come one by one.
+func oldServer(t *testing.T) string {
+	t.Helper()
+	const attempts = 4 // to open a session, after the first one
+	var opened atomic.Int64
+	under := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ ProtocolVersion string }
+		}
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		w.Header().Set("Content-Type", "application/json")
+		if m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		if m.Method != "initialize" {
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":-32601,"message":"no such method"}}`)
+			return
+		}
+		switch opened.Add(1) {
+		case attempts:
+			close(under)
+		case 1: // the connection that finds the revision
+		default:
+			select {
+			case <-under:
+			case <-r.Context().Done():
+			}
+		}
+		version := m.Params.ProtocolVersion
+		if version != "2025-06-18" {
+			version = "2025-03-26"
+		}
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"protocolVersion":"`+version+`","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+func TestProbeTriesAllRevisionsAtOnce(t *testing.T) {
+	mcptest.NoLeaks(t)
+	var got struct {
+		Revision  string
+		Eras      []string
+		Revisions []struct {
+			Revision string
+			Spoken   bool
+			Error    string
+		}
+	}
+	o := patchbay(t, "", "probe", "--json", "--timeout", "10s", oldServer(t))
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.status != exitOK {
+		t.Fatalf("got %d, %s%s: %v", o.status, o.stdout, o.stderr, err)
+	}
+	var spoken []string
+	for _, r := range got.Revisions {
+		if r.Spoken {
+			spoken = append(spoken, r.Revision)
+		}
+		if r.Error != "" {
+			t.Errorf("%s: %s", r.Revision, r.Error)
+		}
+	}
+	if got.Revision != "2025-03-26" || !cmp.Equal(spoken, []string{"2025-06-18", "2025-03-26"}) || !cmp.Equal(got.Eras, []string{"session"}) {
+		t.Errorf("got %+v", got)
+	}
+	if len(got.Revisions) != len(revisions()) {
+		t.Errorf("%d of %d revisions were tried", len(got.Revisions), len(revisions()))
+	}
+}
+
+// A slowTransport takes its time to end.
+type slowTransport struct{ mcp.Transport }
+
+func (s slowTransport) Close() error {
+	time.Sleep(3 * time.Second)
+	return s.Transport.Close()
+}
+
+// A user who waits for a server to end is told so, and not bothered about one that ends at once.
+func TestEndOfSlowServerIsTold(t *testing.T) {
+	for name, slow := range map[string]bool{"slow": true, "prompt": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stdout, stderr bytes.Buffer
+				p := newProgram(strings.NewReader(""), &stdout, &stderr)
+				p.screen.terminal = true
+				transport := mcp.InMemory(demo.New("1.0"))
+				if slow {
+					transport = slowTransport{transport}
+				}
+				c, err := mcp.Connect(t.Context(), transport, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.close(c)
+				if told := strings.Contains(stderr.String(), "waiting for the server"); told != slow || p.screen.drawn {
+					t.Errorf("it shows %q", stderr.String())
+				}
+			})
+		})
+	}
+}
