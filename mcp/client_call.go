@@ -222,7 +222,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 	}
 	b = append(b, '}')
 	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
-	b = append(append(b, k.members...), k.input...)
-	req.Params = append(b, '}')
+	b = append(append(append(b, k.members...), k.input...), '}')
+	req.Params = b
 	return req, nil
 }

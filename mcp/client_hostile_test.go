@@ -196,3 +196,25 @@ func TestR7_3_12_FloodsAreBounded(t *testing.T) {
 		t.Errorf("%d notes were taken", seen)
 	}
 }
+
+// A request that is given up just before the client closes is still cancelled at the server.
+func TestCAN12_ACancellationIsNotLostToClose(t *testing.T) {
+	heard := make(chan string, 1)
+	onRaw(t, nil, func(s *rawServer) {
+		s.next()
+		_, method := s.next()
+		heard <- method
+	}, func(t *testing.T, c *mcp.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.CallTool(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := <-heard; got != "notifications/cancelled" {
+		t.Errorf("the server heard %q after the call", got)
+	}
+}

@@ -94,7 +94,7 @@ func (s *ServerCommand) command() *exec.Cmd {
 	if !s.InsecureInheritEnv {
 		env = slices.DeleteFunc(env, func(variable string) bool { return !isHarmless(variable) })
 	}
-	cmd.Env = append(env, s.Env...)
+	cmd.Env = slices.Concat(env, s.Env)
 	return cmd
 }
 

@@ -17,8 +17,8 @@ func onlyZombies(group int) bool {
 	if err != nil {
 		return false
 	}
-	defer proc.Close()
 	names, err := proc.Readdirnames(-1)
+	_ = proc.Close() // it was only read
 	if err != nil {
 		return false
 	}

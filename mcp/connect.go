@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -179,61 +176,6 @@ func (c *Client) outlived(conn *connection, err error) bool {
 	return failed == nil || !failed.MayHaveRun
 }
 
-// An eraVerdict is what a server was found to be.
-type eraVerdict uint8
-
-const (
-	eraUnknown eraVerdict = iota
-	eraModern
-	eraLegacy
-)
-
-// eras remembers what servers are, by [KeyedTransport.ServerKey].
-//
-// Spec: basic/versioning (2026-07-28): clients cache what they have found.
-var eras struct {
-	sync.Mutex
-	found map[string]finding
-}
-
-type finding struct {
-	era   eraVerdict
-	until time.Time
-}
-
-const (
-	// maxEras bounds the servers that are remembered: more than one process talks to.
-	maxEras = 1000
-	// eraMemory is how long a verdict is believed. A server that is brought up to date is noticed after it.
-	eraMemory = time.Hour
-)
-
-func (c *Client) verdict() eraVerdict {
-	keyed, ok := c.transport.(KeyedTransport)
-	if !ok {
-		return eraUnknown
-	}
-	eras.Lock()
-	defer eras.Unlock()
-	if f := eras.found[keyed.ServerKey()]; time.Now().Before(f.until) {
-		return f.era
-	}
-	return eraUnknown
-}
-
-func (c *Client) remember(v eraVerdict) {
-	keyed, ok := c.transport.(KeyedTransport)
-	if !ok {
-		return
-	}
-	eras.Lock()
-	defer eras.Unlock()
-	if len(eras.found) >= maxEras {
-		clear(eras.found)
-	}
-	put(&eras.found, keyed.ServerKey(), finding{v, time.Now().Add(eraMemory)})
-}
-
 // find connects. It is the only place that decides which era the server is of.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility; basic/transports.
@@ -268,9 +210,11 @@ func (c *Client) find(ctx context.Context) (*connection, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("%w (before that: %v)", err, probed)
+		return nil, afterProbe(err, probed)
 	}
-	c.remember(eraLegacy)
+	if !errors.Is(probed, ErrTimeout) { // silence may have been slowness
+		c.remember(eraLegacy)
+	}
 	return conn, nil
 }
 
@@ -323,73 +267,6 @@ func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, err
 	return rawResult(res)
 }
 
-// judge says of an error of the probe whether the server may be one of the session era.
-//
-// Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
-func (c *Client) judge(err error) error {
-	var failed *TransportError
-	switch e := asError(err); {
-	case isUnauthorized(err):
-		return err // whatever else it says, it says to one whom it does not know
-	case e != nil && e.Code == CodeUnsupportedVersion:
-		return c.noCommon(supportedVersions(e))
-	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability):
-		return err // it is modern, and does not want us
-	case e != nil, errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
-		return &notModern{err}
-	case errors.As(err, &failed) && failed.MayHaveRun && ended(err) && c.isStream():
-		return &notModern{err} // it died of it, and is started again
-	}
-	return err
-}
-
-// isUnauthorized reports whether an HTTP status says that it depends on who asks.
-func isUnauthorized(err error) bool {
-	var status interface{ HTTPStatus() int }
-	return errors.As(err, &status) && (status.HTTPStatus() == 401 || status.HTTPStatus() == 403)
-}
-
-func (c *Client) isStream() bool {
-	_, ok := c.transport.(interface{ streams() *connTransport })
-	return ok
-}
-
-// isEraSignal reports whether an HTTP status says that the server did not understand, rather than that it is unwell or
-// wants to know who asks.
-func isEraSignal(err error) bool {
-	var status interface{ HTTPStatus() int }
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch s := status.HTTPStatus(); s {
-	case 401, 403, 407, 408, 413, 425, 429, 431, 451:
-		return false
-	default:
-		return s >= 200 && s < 300 || s >= 400 && s < 500
-	}
-}
-
-// noCommon decides what a server is that does not speak our modern revision.
-func (c *Client) noCommon(versions []string) error {
-	const shown = 20 // of a stranger's list
-	err := fmt.Errorf("%w: the server speaks %.64q, this client %s", ErrNoRevision, versions[:min(len(versions), shown)], spokenVersions())
-	for _, v := range versions {
-		if r, ok := wire.ParseRevision(v); ok && !r.Modern() {
-			return &notModern{err}
-		}
-	}
-	return err
-}
-
-// supportedVersions reads the data of an error that says that a revision is not spoken.
-func supportedVersions(e *Error) []string {
-	var data struct {
-		Supported []string `json:"supported"`
-	}
-	_ = json.Unmarshal(e.Data, &data) // what cannot be read supports nothing
-	return data.Supported
-}
-
 // describe takes what the server says of itself.
 func (conn *connection) describe(raw RawResult) error {
 	if t := raw.ResultType(); t != ResultComplete {
@@ -417,99 +294,14 @@ func (c *Client) prefix(r wire.Revision) []byte {
 	return append(b, c.declared...)
 }
 
-// openSession opens a session with a server of the session era, which from then on looks like a modern one.
-func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connection, error) {
-	pin, pinned := wire.ParseRevision(c.opts.Revision)
-	session := legacy.NewClient(legacy.ClientConfig{
-		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
-		Answer: c.answerDirect,
-		Notify: func(ctx context.Context, method string, params stdjson.RawMessage) {
-			_ = c.logs.put(ctx, method, params)
-		},
-	})
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, ErrTimeout)
-	defer cancel()
-	link, err := t.OpenSession(ctx, session.Receive)
-	if err != nil {
-		_ = session.Close()
-		return nil, err
-	}
-	raw, err := session.Open(ctx, link)
-	if err != nil {
-		return nil, c.sessionError(wire.MethodInitialize, err)
-	}
-	conn := &connection{revision: session.Revision(), session: session, done: link.Done(), prefix: c.prefix(session.Revision())}
-	conn.Transport = sessionTransport{c, session}
-	if err := conn.describe(RawResult(raw)); err != nil {
-		_ = session.Close()
-		return nil, c.invalid(wire.MethodInitialize, err)
-	}
-	return conn, nil
-}
-
-// A sessionTransport makes a session look modern.
-type sessionTransport struct {
-	client  *Client
-	session *legacy.Client
-}
-
-func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
-	raw, err := t.session.RoundTrip(ctx, req.Method, req.Params, req.Notify)
-	if err != nil {
-		return nil, t.client.sessionError(req.Method, err)
-	}
-	return RawResult(raw), nil
-}
-
-// sessionError says of an error of the translator what it means to the caller.
-func (c *Client) sessionError(method string, err error) error {
-	var failed *TransportError
-	switch {
-	case asError(err) != nil, errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case errors.Is(err, legacy.ErrMalformed):
-		return c.invalid(method, err)
-	case errors.Is(err, legacy.ErrEnded):
-		return &TransportError{Method: method, MayHaveRun: method == wire.MethodSubscriptionsListen, Err: fmt.Errorf("%w: %w", ErrDisconnected, err)}
-	case method == wire.MethodInitialize:
-		return fmt.Errorf("%w: %w", ErrNoRevision, err)
-	}
-	return err
-}
-
-func (t sessionTransport) Close() error { return t.session.Close() }
-
-// OpenSession uses the stream as it is: on it, a session begins with initialize.
-func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
-	l, err := t.live(ctx, wire.MethodInitialize)
-	if err != nil {
-		return nil, err
-	}
-	l.receive.Store(&receive)
-	return l, nil
-}
-
-func (t *connTransport) streams() *connTransport { return t }
-
-// memoryDrain is how long requests may take to end when their client has gone, and with it everybody who could read their
-// results.
-const memoryDrain = time.Millisecond
-
-// OpenSession serves the handler on a pipe.
-func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
-	client, server := Pipe()
-	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
-	return newLink(client, nil, receive), nil
-}
-
-// RootsChanged tells the server that the folders to work in are others now. Servers since 2026-07-28 ask when they need to
-// know, and are told nothing.
-//
-// Spec: client/roots#root-list-changes (2025-11-25).
-func (c *Client) RootsChanged(ctx context.Context) error {
-	conn, err := c.live(ctx)
-	if err != nil || conn.session == nil {
+// afterProbe is the error of a session that could not be opened either. The probe's is told too if it says something else.
+func afterProbe(err, probed error) error {
+	var first, second *TransportError
+	if errors.As(probed, &first) && errors.As(err, &second) && first.Err.Error() == second.Err.Error() {
 		return err
 	}
-	return conn.session.RootsChanged(ctx)
+	if errors.Is(probed, ErrDisconnected) && errors.Is(err, ErrDisconnected) {
+		return err // the same server has died twice
+	}
+	return fmt.Errorf("%w (%s before that: %s)", err, wire.MethodDiscover, probed.Error())
 }

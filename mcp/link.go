@@ -48,7 +48,7 @@ type link struct {
 
 	mu      sync.Mutex
 	cancels []cancellation // that wait to be written; at most one for each request
-	writing bool           // somebody writes them
+	written chan struct{}  // closed once all of them are; nil when nobody writes them
 	closed  bool           // nothing more is started
 }
 
@@ -169,8 +169,8 @@ func (l *link) cancelRequest(req *jsonrpc.Message, cause error) {
 		return
 	}
 	l.cancels = append(l.cancels, cancellation{req.ID, cause})
-	if !l.writing {
-		l.writing = true
+	if l.written == nil {
+		l.written = make(chan struct{})
 		l.work.Go(l.writeCancels)
 	}
 }
@@ -179,10 +179,7 @@ func (l *link) cancelRequest(req *jsonrpc.Message, cause error) {
 // either.
 func (l *link) writeCancels() {
 	for {
-		l.mu.Lock()
-		waiting := l.cancels
-		l.cancels, l.writing = nil, len(waiting) > 0
-		l.mu.Unlock()
+		waiting := l.takeCancels()
 		if len(waiting) == 0 {
 			return
 		}
@@ -195,6 +192,19 @@ func (l *link) writeCancels() {
 			}
 		}
 	}
+}
+
+// takeCancels gives the cancellations that wait. If there are none, nobody writes them any more.
+func (l *link) takeCancels() []cancellation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := l.cancels
+	l.cancels = nil
+	if len(waiting) == 0 {
+		close(l.written)
+		l.written = nil
+	}
+	return waiting
 }
 
 // cancelledNote tells a server of the end of a request: of its kind and nothing of its text, which is not meant for others.
@@ -229,8 +239,9 @@ func (l *link) Close() error {
 	l.closing.Do(func() {
 		l.mu.Lock()
 		l.closed = true
+		written := l.written
 		l.mu.Unlock()
-		l.abandon()
+		l.abandon(written)
 		l.failed = l.conn.Close() // what the server still says is read meanwhile, so that it does not wait for that
 		l.cancel()
 		l.work.Wait()
@@ -238,12 +249,20 @@ func (l *link) Close() error {
 	return l.failed
 }
 
-// abandon ends all waiting. The server is told, so that it does not finish what nobody wants before it ends.
-func (l *link) abandon() {
+// abandon ends all waiting. The server is told, so that it does not finish what nobody wants before it ends; what it is
+// being told already is waited for.
+func (l *link) abandon(written <-chan struct{}) {
 	waiting := l.table.Waiting()
 	l.table.Hangup(ErrClosed)
 	ctx, cancel := context.WithTimeout(l.ctx, farewell)
 	defer cancel()
+	if written != nil {
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return
+		}
+	}
 	for _, id := range waiting {
 		if l.write(ctx, cancelledNote(id, ErrClosed)) != nil {
 			return

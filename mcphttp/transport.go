@@ -73,6 +73,7 @@ type Transport struct {
 	target      *url.URL
 	client      *http.Client
 	own         *http.Transport // of client, nil if it is the caller's
+	direct      *http.Transport // of client, nil if that does more than to follow redirects
 	header      http.Header     // of every GET and DELETE; never changed
 	postHeader  http.Header     // of every POST; never changed
 	headers     headerCache     // of modern requests
@@ -128,6 +129,9 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	client := *o.Client
 	client.CheckRedirect = checkRedirect
 	t.client = &client
+	if client.Jar == nil && client.Timeout == 0 {
+		t.direct, _ = client.Transport.(*http.Transport)
+	}
 	return t
 }
 
@@ -140,12 +144,12 @@ func (t *Transport) authorize() {
 	(&http.Request{Header: t.header}).SetBasicAuth(t.target.User.Username(), password)
 }
 
-// send sends an HTTP request. Nothing of an http.Client concerns a request that is not redirected, and it costs as much
-// as much of the rest, so where nobody has put one in it is passed by. A header may be one of many requests; what a
-// RoundTripper of somebody else's does to it must not show in the next one.
+// send sends an HTTP request. What is never redirected passes the http.Client by where that would add nothing but its
+// cost. A header may be that of many requests: net/http leaves it as it is, and what others
+// do to it must not show in the next one.
 func (t *Transport) send(req *http.Request) (*http.Response, error) {
-	if t.own != nil && req.Method != http.MethodGet {
-		return t.own.RoundTrip(req)
+	if t.direct != nil && req.Method != http.MethodGet {
+		return t.direct.RoundTrip(req)
 	}
 	req.Header = maps.Clone(req.Header)
 	return t.client.Do(req)

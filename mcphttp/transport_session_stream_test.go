@@ -423,13 +423,13 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 					w.WriteHeader(405)
 					return
 				}
-				http.Redirect(w, r, to, 307)
+				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 			}
 			s.del = func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/mcp" {
 					t.Error("DELETE was redirected")
 				}
-				http.Redirect(w, r, to, 307)
+				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 			}
 			initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025).Close()
 			if reached != follows {
@@ -439,7 +439,7 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // round in circles
 		s := &scripted{}
-		s.get = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/mcp", 307) }
+		s.get = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect) }
 		initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
 		if _, last := s.gets(); len(last) != 6 {
 			t.Errorf("%d GETs, want 6", len(last))

@@ -63,7 +63,7 @@ func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (
 		return nil, &mcp.TransportError{Method: method, Err: context.Cause(life.ctx)}
 	}
 	x := &trip{t: t, life: life, caller: ctx, method: method}
-	if t.own != nil && !t.lingers.Load() {
+	if t.direct != nil && !t.lingers.Load() {
 		x.lender, _ = ctx.(lender)
 	}
 	if x.lender != nil {
@@ -163,7 +163,7 @@ func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) err
 // do sends an HTTP request and waits for the header of the response.
 func (x *trip) do(req *http.Request) error {
 	x.sent = req.Header
-	res, err := x.t.send(req.WithContext(x))
+	res, err := x.t.send(req.WithContext(x)) //nolint:bodyclose // whoever ends the trip closes it
 	switch {
 	case err == nil:
 		x.res = res

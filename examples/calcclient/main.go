@@ -10,21 +10,24 @@ import (
 )
 
 func main() {
-	ctx := context.Background()
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
 	c, err := mcp.Connect(ctx, mcp.Command("go", "run", "github.com/patchbay-mcp/patchbay/examples/calc"), nil)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	defer c.Close()
 	for tool, err := range c.Tools(ctx) {
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		fmt.Println(tool.Name, "-", tool.Description)
 	}
 	sum, err := mcp.Call[int](ctx, c, "add", map[string]any{"a": 1, "b": 2})
-	if err != nil {
-		log.Fatal(err)
-	}
 	fmt.Println("1 + 2 =", sum)
+	return err
 }

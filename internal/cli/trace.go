@@ -5,7 +5,6 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -52,7 +51,6 @@ func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Mes
 type tracedLink struct {
 	mcp.SessionLink
 	screen *screen
-	count  atomic.Int64
 }
 
 // RoundTrip shows a request and what comes of it.

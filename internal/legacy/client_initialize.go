@@ -118,5 +118,6 @@ func (c *Client) welcomed(result []byte) {
 			dst = append(appendMember(append(dst, `,"_meta":{`...), []byte(wire.MetaServerInfo), info), '}')
 		}
 	}
-	c.discovered = append(dst, '}')
+	dst = append(dst, '}')
+	c.discovered = dst
 }
