@@ -89,6 +89,9 @@ func (r *Request) open() error {
 
 // live gives the link to a server that lives.
 func (t *connTransport) live(ctx context.Context, method string) (*link, error) {
+	if t.dial == nil {
+		return nil, &TransportError{Method: method, Err: errors.New("the transport was not made by Command or OverConn")}
+	}
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -163,6 +166,9 @@ func (t *connTransport) receive(m *jsonrpc.Message) {
 
 // Close ends the Conn.
 func (t *connTransport) Close() error {
+	if t.dial == nil {
+		return nil
+	}
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()
 	t.closed = true

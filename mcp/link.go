@@ -25,6 +25,8 @@ const (
 	cancelPatience = 5 * time.Second
 	// farewell is how long a server has to take the cancellations of what is in progress when the client closes.
 	farewell = 200 * time.Millisecond
+	// maxRefusedTold is the number of refused messages of which a log has to say so, lest a server fills it.
+	maxRefusedTold = 8
 )
 
 // A link is a client's end of a Conn. It gives requests their ids and finds the answers to them. What nobody awaits goes
@@ -44,6 +46,7 @@ type link struct {
 	ctx     context.Context // of all that the link does by itself
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
+	refused int         // messages; the reader's
 	deaf    atomic.Bool // nothing can be written any more, though reading may go on
 
 	mu      sync.Mutex
@@ -316,7 +319,11 @@ func (l *link) take(m *jsonrpc.Message) {
 // server prints as it starts. The id of a message that is too long was not read: if one request waits, it is meant; of
 // several none can be told, and they wait on.
 func (l *link) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
-	l.log.Warn("mcp: message of the server refused", "error", refused)
+	level := slog.LevelWarn
+	if l.refused++; l.refused > maxRefusedTold {
+		level = slog.LevelDebug
+	}
+	l.log.Log(l.ctx, level, "mcp: message of the server refused", "error", refused)
 	response := &jsonrpc.Message{ID: refused.ID, Error: &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message}}
 	switch {
 	case refused.Kind == jsonrpc.Request, refused.Kind == jsonrpc.Notification:

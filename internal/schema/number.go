@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 
@@ -53,7 +54,7 @@ func parseDecimal(scratch, raw []byte) decimal {
 
 // clippedInt reads an exponent; those that no two numbers of any use differ by are all the same.
 func clippedInt(text []byte) int {
-	const most = 1 << 60
+	const most = math.MaxInt >> 3 // sums of a few do not overflow
 	n, err := strconv.Atoi(string(bytes.TrimPrefix(text, []byte("+"))))
 	if err != nil && len(text) > 0 && text[0] == '-' {
 		return -most
