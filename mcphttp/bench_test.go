@@ -1,5 +1,3 @@
-//go:build unix
-
 package mcphttp_test
 
 import (
@@ -13,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -191,12 +188,4 @@ func initializeRaw(conn net.Conn) (session string, err error) {
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.Header.Get("Mcp-Session-Id"), err
-}
-
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

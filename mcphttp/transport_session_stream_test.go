@@ -439,7 +439,9 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // round in circles
 		s := &scripted{}
-		s.get = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect) }
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
+		}
 		initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
 		if _, last := s.gets(); len(last) != 6 {
 			t.Errorf("%d GETs, want 6", len(last))
