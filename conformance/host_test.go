@@ -42,7 +42,7 @@ func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 			return &mcp.SampleResult{Model: "test-model", Content: []mcp.Content{mcp.Text("a summary")}, StopReason: mcp.StopEndTurn}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
-			return []mcp.Root{{URI: "file:///work/area", Name: "area"}}, nil
+			return []mcp.Root{{URI: "file:///srv/area", Name: "area"}}, nil
 		},
 		Log: func(_ context.Context, m *mcp.LogMessage) {
 			select {

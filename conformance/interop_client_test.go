@@ -169,7 +169,7 @@ func answerPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	equal(t, "elicitation", must(mcp.Call[string](ctx, c, "greet", nil))(t), "Hello, Ada! (state)")
 	equal(t, "sampling", must(mcp.Call[string](ctx, c, "summarize", nil))(t), "a summary")
-	equal(t, "roots", must(mcp.Call[string](ctx, c, "where", nil))(t), "file:///work/area")
+	equal(t, "roots", must(mcp.Call[string](ctx, c, "where", nil))(t), "file:///srv/area")
 }
 
 // cancelPeer cancels a call that has begun, and sees that the server stops.

@@ -128,7 +128,7 @@ func everythingQuestions(ctx context.Context, t *testing.T, c *mcp.Client, h *ho
 		t.Errorf("sampling: %s", sampled)
 	}
 	roots := must(mcp.Call[string](ctx, c, "get-roots-list", nil))(t)
-	if !strings.Contains(roots, "file:///work/area") {
+	if !strings.Contains(roots, "file:///srv/area") {
 		t.Errorf("roots: %s", roots)
 	}
 	h.logged(ctx, t, "Roots updated: 1")
