@@ -90,7 +90,8 @@ type SessionTransport interface {
 	Transport
 	// OpenSession gives what carries the messages of one new session; initialize is the first request that is sent on it.
 	// What the server sends and nobody awaits, its requests and notifications, goes to receive, which does not block and
-	// may be called from several goroutines. ctx bounds the opening, not the session.
+	// may be called from several goroutines. A nil message says that some may have been missed. ctx bounds the opening,
+	// not the session.
 	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error)
 }
 

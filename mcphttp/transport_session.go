@@ -61,7 +61,9 @@ type sessionLink struct {
 	life    lifetime
 	telling lifetime      // of cancellations, which may be told when all else has ended
 	notices chan struct{} // holds a token for each cancellation on its way
-	done    chan struct{}
+
+	hasListened atomic.Bool // the standalone stream was open before
+	done        chan struct{}
 
 	mu         sync.Mutex // guards the fields below
 	id         string     // of the session; empty if the server has given none

@@ -241,9 +241,14 @@ func (l *sessionLink) keepStream(tried chan struct{}) {
 	var at position
 	wasOpen := false
 	for {
+		anew := l.hasListened.Load() && !canResume(at.lastID)
 		_, err := l.follow(l.life.ctx, http.MethodGet, &at, jsonrpc.ID{}, func() {
 			wasOpen = true
+			l.hasListened.Store(true)
 			settle()
+			if anew {
+				l.receive(nil) // what was said meanwhile is lost
+			}
 		})
 		settle()
 		switch {

@@ -367,6 +367,40 @@ func TestLHTTP15_StandaloneStreamFailsApart(t *testing.T) {
 	})
 }
 
+// When the standalone stream is opened again and cannot go on where it was, messages may have been missed.
+func TestSUB11_AStandaloneStreamThatBeginsAnewSaysSo(t *testing.T) {
+	for name, id := range map[string]string{"with an event id": "id: 1\n", "without": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{}
+			s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
+			var opened atomic.Int64
+			s.get = func(w http.ResponseWriter, r *http.Request) {
+				writeEvents(w, id+`data: {"jsonrpc":"2.0","method":"notifications/a"}`)
+				if opened.Add(1) == 2 {
+					hang(w, r)
+				}
+			}
+			c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+			time.Sleep(time.Minute)
+			var got []string
+			for len(c.received) > 0 {
+				what := "missed"
+				if m := <-c.received; m != nil {
+					what = m.Method
+				}
+				got = append(got, what)
+			}
+			want := "[notifications/a missed notifications/a]"
+			if id != "" {
+				want = "[notifications/a notifications/a]"
+			}
+			if fmt.Sprint(got) != want {
+				t.Errorf("%s: received %v, want %s", name, got, want)
+			}
+		})
+	}
+}
+
 // A server that takes the standalone stream and ends it at once has none, as it were.
 func TestLHTTP15_EmptyStandaloneStreamIsNotAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,9 @@ func (s *screen) traceLink(l mcp.SessionLink, err error) (mcp.SessionLink, error
 
 func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc.Message) {
 	return func(m *jsonrpc.Message) {
-		s.traceMessage("←", m)
+		if m != nil {
+			s.traceMessage("←", m)
+		}
 		receive(m)
 	}
 }

@@ -11,9 +11,14 @@ import (
 )
 
 // Receive takes a message of the server that no request awaits: a request, a notification, or a batch of them. It never
-// blocks, and keeps the message. It may be called before [Client.Open], and after the end, when nothing is taken any more.
+// blocks, and keeps the message. Nil says that messages may have been missed: subscriptions are acknowledged once more. It
+// may be called before [Client.Open], and after the end, when nothing is taken any more.
 func (c *Client) Receive(m *jsonrpc.Message) {
-	if c.ctx.Err() != nil {
+	switch {
+	case c.ctx.Err() != nil:
+		return
+	case m == nil:
+		c.missed()
 		return
 	}
 	switch m.Kind() {

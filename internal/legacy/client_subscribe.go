@@ -129,6 +129,7 @@ type listener struct {
 	changed map[string]bool // lists that have changed, by notification
 	updated []string        // resources that have, in the order that they did
 	noted   map[string]bool // the same, each once
+	missed  bool            // it is not known what else has changed
 }
 
 func (l *listener) subscribedTo() []string {
@@ -236,7 +237,14 @@ func (l *listener) send(ctx context.Context, notify notifier) error {
 	l.mu.Lock()
 	changed, updated := l.changed, l.updated
 	l.changed, l.updated, l.noted = map[string]bool{}, nil, map[string]bool{}
+	missed := l.missed
+	l.missed = false
 	l.mu.Unlock()
+	if missed { // as if the subscription had begun anew
+		if err := notify(ctx, wire.NotificationSubscriptionsAcknowledged, l.acknowledgement()); err != nil {
+			return err
+		}
+	}
 	for _, method := range changeNotifications {
 		if changed[method] {
 			if err := notify(ctx, method, l.params(nil)); err != nil {
@@ -251,6 +259,18 @@ func (l *listener) send(ctx context.Context, notify notifier) error {
 		}
 	}
 	return nil
+}
+
+// missed says that the server may have told of changes that did not arrive.
+func (c *Client) missed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l := range c.listeners {
+		l.mu.Lock()
+		l.missed = true
+		l.mu.Unlock()
+		l.wake()
+	}
 }
 
 func (c *Client) listChanged(method string) {

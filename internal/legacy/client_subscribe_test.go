@@ -201,6 +201,21 @@ func TestSUB15_ListenIsRefused(t *testing.T) {
 	}
 }
 
+// What may have been missed is told by a second acknowledgement, before what is known to have changed.
+func TestSUB11_WhatMayHaveBeenMissedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, clientConfig("2025-06-18"), &script{})
+		l := listen(t, c, `{"toolsListChanged":true}`)
+		ack := `subscriptions/acknowledged {"notifications":{"toolsListChanged":true},` + id(1)
+		l.wants(t, ack)
+		c.Receive(nil)
+		changed(c, "tools")
+		l.wants(t, ack, `tools/list_changed {`+id(1))
+		l.end(t)
+		c.Close()
+	})
+}
+
 func TestSUB08_ListenersShareASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
