@@ -226,5 +226,12 @@ func (e *endpointStream) post(x *trip, m *jsonrpc.Message) error {
 	if err := x.post(e.target, e.link.posting(), m); err != nil {
 		return err
 	}
-	return e.link.accepted(x, m.ID)
+	if x.res.StatusCode != http.StatusNotFound {
+		return e.link.accepted(x, m.ID)
+	}
+	if refused, _ := x.refusal(m.ID); refused != nil && refused.Error.Code == mcp.CodeMethodNotFound {
+		return refused.Error // the endpoint is there, the method is not
+	}
+	e.link.end(mcp.ErrSessionLost)
+	return x.notSent(mcp.ErrSessionLost)
 }
