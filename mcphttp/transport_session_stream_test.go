@@ -722,6 +722,30 @@ func accepted(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "Accepted")
 }
 
+// A 404 of the message endpoint is the loss of the session, whatever stands in its body, but for an unknown method.
+func TestSSE04_AnEndpointThatIsGoneIsALostSession(t *testing.T) {
+	for _, code := range []int{mcp.CodeInvalidRequest, mcp.CodeMethodNotFound} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &firstTransport{}
+			f.post = func(w http.ResponseWriter, r *http.Request) {
+				writeJSON(w, http.StatusNotFound, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, idOf(r), code))
+			}
+			c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+			m, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
+			if code == mcp.CodeMethodNotFound {
+				if err != nil || m.Error == nil || m.Error.Code != code {
+					t.Errorf("an unknown method: %v, %v", m, err)
+				}
+				return
+			}
+			if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+				t.Errorf("got %v, %v, want the loss of the session", m, err)
+			}
+			<-c.Done()
+		})
+	}
+}
+
 // A body in the response that says only that a message was taken does no harm.
 func TestSSE04_AcceptedWithABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
