@@ -90,7 +90,8 @@ type watch struct {
 	begun  time.Time
 	heard  time.Time     // when the server was heard of last
 	end    time.Time     // of the request, however lively it is
-	paused time.Time     // zero when it is not
+	pauses int           // how many wait for somebody else than the server
+	paused time.Time     // since when they do
 	asking time.Duration // by which end was put off already, because the server waited for answers
 }
 
@@ -157,7 +158,7 @@ func (s *watches) close() {
 func (w *watch) fire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.paused.IsZero() {
+	if w.pauses > 0 {
 		return
 	}
 	if left := time.Until(w.end.Add(w.patience())); left > 0 && w.client.isAsking() {
@@ -201,24 +202,38 @@ func (w *watch) touch() {
 func (w *watch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer.Stop()
-	w.paused = time.Now()
+	if w.pauses++; w.pauses == 1 {
+		w.timer.Stop()
+		w.paused = time.Now()
+	}
 }
 
 func (w *watch) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.pauses--; w.pauses > 0 {
+		return
+	}
 	w.heard = time.Now()
 	w.end = w.end.Add(w.heard.Sub(w.paused))
-	w.paused = time.Time{}
 	w.timer.Reset(w.left())
 }
+
+// Value gives the watch itself to AwaitUser.
+func (w *watch) Value(key any) any {
+	if key == (timeLimitKey{}) {
+		return w
+	}
+	return w.Context.Value(key)
+}
+
+func (w *watch) around() context.Context { return w.Context }
 
 func (w *watch) stop() {
 	w.client.watches.remove(w)
 	w.mu.Lock()
 	w.timer.Stop()
-	w.paused = time.Now() // for a fire that waits for the lock
+	w.pauses++ // for a fire that waits for the lock, and a resume that comes late
 	w.mu.Unlock()
 	w.cancel(nil)
 }

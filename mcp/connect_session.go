@@ -22,8 +22,9 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 			_ = c.logs.put(ctx, method, params)
 		},
 	})
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Timeout, ErrTimeout)
-	defer cancel()
+	limited, stop := withTimeLimit(ctx, c.opts.Timeout)
+	defer stop()
+	ctx = limited
 	link, err := t.OpenSession(ctx, session.Receive)
 	if err != nil {
 		_ = session.Close()

@@ -1,0 +1,105 @@
+package mcp
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// AwaitUser says that the request which ctx belongs to waits for a person: for a login, say. Until done is called the
+// time limits of its [Client] stand still, those of [CallOptions] and of [Connect]; a deadline of the caller's own does
+// not. It is for transports, and what lies beneath them, such as an http.RoundTripper. done must be called, once.
+func AwaitUser(ctx context.Context) (done func()) {
+	var stopped []timeLimit
+	for l := timeLimitOf(ctx); l != nil; l = timeLimitOf(l.around()) {
+		l.pause()
+		stopped = append(stopped, l)
+	}
+	return func() {
+		for _, l := range stopped {
+			l.resume()
+		}
+	}
+}
+
+// A timeLimit is a context that ends by itself, but not while somebody waits for a person.
+type timeLimit interface {
+	pause()
+	resume()
+	around() context.Context // what the limit was made of, which may have limits of its own
+}
+
+type timeLimitKey struct{}
+
+func timeLimitOf(ctx context.Context) timeLimit {
+	l, _ := ctx.Value(timeLimitKey{}).(timeLimit)
+	return l
+}
+
+// A deadline is a context that ends with ErrTimeout after a time.
+type deadline struct {
+	context.Context
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex // guards the fields below
+	timer  *time.Timer
+	end    time.Time
+	paused int // how many wait for a person
+	since  time.Time
+	over   bool
+}
+
+func withTimeLimit(ctx context.Context, limit time.Duration) (d *deadline, stop func()) {
+	d = &deadline{end: time.Now().Add(limit)}
+	d.Context, d.cancel = context.WithCancelCause(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.timer = time.AfterFunc(limit, d.fire)
+	return d, d.stop
+}
+
+// Value gives the deadline itself to AwaitUser.
+func (d *deadline) Value(key any) any {
+	if key == (timeLimitKey{}) {
+		return d
+	}
+	return d.Context.Value(key)
+}
+
+func (d *deadline) around() context.Context { return d.Context }
+
+func (d *deadline) fire() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.paused == 0 && !d.over {
+		d.cancel(ErrTimeout)
+	}
+}
+
+func (d *deadline) pause() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.paused++; d.paused == 1 {
+		d.timer.Stop()
+		d.since = time.Now()
+	}
+}
+
+func (d *deadline) resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.paused--; d.paused > 0 || d.over {
+		return
+	}
+	now := time.Now()
+	d.end = d.end.Add(now.Sub(d.since))
+	d.timer.Reset(d.end.Sub(now))
+}
+
+func (d *deadline) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	d.timer.Stop()
+	d.cancel(nil)
+}
