@@ -61,7 +61,13 @@ func (c *Client) isAsking() bool { return c.asking.Load() > 0 }
 // unanswered makes the end of a context an error that says that the request may have run.
 func unanswered(ctx context.Context, method string, err error) error {
 	var failed *TransportError
-	if ctx.Err() == nil || asError(err) != nil || errors.As(err, &failed) {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(context.Cause(ctx), ErrClosed) && asError(err) != nil:
+		// What the server says of a request that closing has ended is only that.
+		return &TransportError{Method: method, MayHaveRun: true, Err: context.Cause(ctx)}
+	case asError(err) != nil || errors.As(err, &failed):
 		return err
 	}
 	if errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err()) {

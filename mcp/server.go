@@ -168,8 +168,11 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	c := newCall(ctx, s, req)
 	res, err := contain(c, s.log, req, s.handler)
 	c.progress.finish(c)
-	if err == nil {
+	switch {
+	case err == nil:
 		return res, nil
+	case asError(err) != nil:
+		return nil, err // as it is: what is around the protocol error may be for the transport
 	}
 	return nil, publicError(c, s.log, req, err)
 }

@@ -292,7 +292,7 @@ func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscrip
 	}
 	// What changed before the end is still told. Where nothing may be said any more, Notify refuses it.
 	_ = sub.send(context.WithoutCancel(ctx), req)
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrShutdown) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
 		return nil, cause
 	}
 	return &ListenResult{Meta: Meta{wire.MetaSubscriptionID: sub.id}}, nil

@@ -46,7 +46,15 @@
 //
 // Who the caller is, is for middleware around the Handler to find out; it says so with [mcp.WithPrincipal]. Sessions,
 // their streams and their events belong to the principal that opened them, and do not exist for others. Such middleware
-// has to let OPTIONS pass: browsers ask before they send credentials.
+// has to let OPTIONS pass: browsers ask before they send credentials. Package oauth has it: oauth.Require.
+//
+// What only the handler can know, such as that a tool needs more than the caller's token allows, is an error of the
+// handler that holds an [mcp.Error] and has a method
+//
+//	RefuseHTTP() (status int, challenges []string)
+//
+// The answer then has that status, if it is 401 or 403, and those values of WWW-Authenticate: in both eras, unless
+// something of the call was sent before, or it is one of a batch.
 //
 // Every limit has a default that suits an open port; see [Options]. Turning a protection off takes an option with
 // Insecure in its name.

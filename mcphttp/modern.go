@@ -88,6 +88,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, msg *json
 		endsAt = draining
 	}
 	x := &exchange{
+		core:   h.core,
 		ctx:    callContext{Context: r.Context(), life: &h.life, endsAt: endsAt},
 		stream: eventStream{w: w, opts: &h.opts},
 	}
@@ -103,21 +104,36 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, msg *json
 // An exchange is one modern request on its way to its answer. The answer is JSON, unless something is sent before it:
 // then it is the last event of a stream.
 type exchange struct {
-	ctx    callContext
-	stream eventStream
+	core       mcp.Handler
+	ctx        callContext
+	stream     eventStream
+	challenged *challenge // what the answer says if it is an error; nil for nothing
+}
+
+// ServeMCP has the request answered, and notes what HTTP has to say about the error.
+func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	res, err := x.core.ServeMCP(ctx, req)
+	if err != nil {
+		x.challenged = challengeOf(err)
+	}
+	return res, err
 }
 
 func (x *exchange) serve(h *Handler, req *mcp.Request) {
 	req.Notify = x.notify
 	answer := newBuffer()
 	defer answer.free()
-	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, h.core, req)
+	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	if errors.Is(context.Cause(&x.ctx), mcp.ErrDisconnected) {
 		x.stream.close() // nothing more is said about a cancelled request
 		return
 	}
 	if x.stream.finish(sse.Event{Data: oneLine(body)}) {
+		return
+	}
+	if err != nil && x.challenged != nil {
+		h.challenge(x.stream.w, x.challenged, body)
 		return
 	}
 	if after := retryAfter(err); after != "" {

@@ -17,21 +17,22 @@ const (
 )
 
 // Serve answers requests for one path, such as "/mcp", on a listener until ctx ends. Then it shuts h down in good order
-// and returns nil, or the error of the listener if that failed before. The middleware wraps h, the first one outermost.
+// and returns nil, or the error of the listener if that failed before. The middleware wraps everything that is served, the
+// first one outermost: it sees requests for other paths too, such as the well-known ones of authorization.
 //
 // It is http.Server with limits that suit an open port. To serve several paths, mount h in an http.Server of your own,
 // with a ReadHeaderTimeout and an IdleTimeout, and call [Handler.Shutdown] before the server's.
 func Serve(ctx context.Context, l net.Listener, path string, h *Handler, middleware ...func(http.Handler) http.Handler) error {
-	var outer http.Handler = h
+	mux := http.NewServeMux()
+	mux.Handle(path, h)
+	var outer http.Handler = mux
 	for i := len(middleware) - 1; i >= 0; i-- {
 		outer = middleware[i](outer)
 	}
-	mux := http.NewServeMux()
-	mux.Handle(path, outer)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.boundBody(w, r) // also if the middleware refuses it, or the path is another one
-			mux.ServeHTTP(w, r)
+			outer.ServeHTTP(w, r)
 		}),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,

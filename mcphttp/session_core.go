@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -21,7 +22,18 @@ func (c sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message
 	if err != nil {
 		return nil, &mcp.Error{Code: mcp.CodeInvalidParams, Message: err.Error()}
 	}
-	return mcp.AppendResult(dst, ctx, c.handler, req)
+	return mcp.AppendResult(dst, ctx, c, req)
+}
+
+// ServeMCP has a request answered, and notes what HTTP has to say about the error.
+func (c sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	res, err := c.handler.ServeMCP(ctx, req)
+	if err != nil {
+		if message := sessionContextFrom(ctx); message != nil {
+			message.challenged.Store(challengeOf(err))
+		}
+	}
+	return res, err
 }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
@@ -88,13 +100,21 @@ type sessionContext struct {
 	principal *mcp.Principal // of the HTTP request
 	header    http.Header
 	post      *sessionPost // the stream that the handler may close; nil where there is none
+	// challenged is what the answer says if it is one error; nil for nothing.
+	challenged atomic.Pointer[challenge]
 }
 
 type sessionContextKey struct{}
 
 func newSessionContext(r *http.Request) *sessionContext {
+	c := &sessionContext{}
+	c.begin(r)
+	return c
+}
+
+func (c *sessionContext) begin(r *http.Request) {
 	ctx := r.Context()
-	return &sessionContext{Context: context.WithoutCancel(ctx), principal: mcp.PrincipalFrom(ctx), header: r.Header}
+	c.Context, c.principal, c.header = context.WithoutCancel(ctx), mcp.PrincipalFrom(ctx), r.Header
 }
 
 func sessionContextFrom(ctx context.Context) *sessionContext {

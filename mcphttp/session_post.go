@@ -50,24 +50,30 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *j
 		return no
 	}
 	defer h.sessions.release(s)
-	answer := h.sessions.initialize(s, r, msg)
+	ctx := newSessionContext(r)
+	answer := h.sessions.initialize(ctx, s, msg)
+	body := jsonrpc.Append(nil, answer)
 	if answer.Error != nil {
 		h.sessions.end(s, mcp.ErrClosed)
+		if c := ctx.challenged.Load(); c != nil {
+			h.challenge(w, c, body)
+			return nil
+		}
 	} else {
 		w.Header()[headerSession] = []string{s.id}
 	}
-	h.reply(w, http.StatusOK, jsonrpc.Append(nil, answer))
+	h.reply(w, http.StatusOK, body)
 	return nil
 }
 
 // initialize begins the conversation of a session. A session for which it fails is of no use.
-func (t *sessions) initialize(s *session, r *http.Request, msg *jsonrpc.Message) *jsonrpc.Message {
+func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
 	// The conversation keeps its context for as long as it lasts, so it gets no more than it needs.
-	conv, err := legacy.Open(context.WithoutCancel(r.Context()), &t.config, msg)
+	conv, err := legacy.Open(ctx.Context, &t.config, msg)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)
 	}
-	answer := conv.Welcome(newSessionContext(r), msg.ID)
+	answer := conv.Welcome(ctx, msg.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -105,8 +111,9 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
 	p := &sessionPost{
-		handler: h, session: s, rev: conv.Revision(), w: w, ctx: *newSessionContext(r), busy: http.StatusTooManyRequests,
+		handler: h, session: s, rev: conv.Revision(), w: w, busy: http.StatusTooManyRequests,
 	}
+	p.ctx.begin(r)
 	p.ctx.post = p
 	reply, work := conv.Accept(&p.ctx, msg, p.send)
 	if work != nil {
@@ -164,6 +171,7 @@ type sessionPost struct {
 	stream   *sessionStream
 	answer   *buffer // nil until there is one
 	retry    string  // Retry-After
+	refused  *challenge
 	finished bool
 }
 
@@ -179,6 +187,10 @@ func (p *sessionPost) send(ctx context.Context, m *jsonrpc.Message) error {
 		p.answer = newBuffer()
 		p.answer.bytes = jsonrpc.Append(p.answer.bytes, m)
 		p.retry = retryAfter(m.Error)
+		if m.Error != nil {
+			// In a batch the one that is refused must not have the others sent again.
+			p.refused = p.ctx.challenged.Load()
+		}
 		return nil
 	}
 	buf := newBuffer()
@@ -211,6 +223,8 @@ func (p *sessionPost) finish() {
 		empty := newEventStream(p.w, &p.handler.opts)
 		_ = empty.open()
 		empty.close()
+	case p.refused != nil:
+		p.handler.challenge(p.w, p.refused, p.answer.bytes)
 	case p.retry != "":
 		p.w.Header().Set("Retry-After", p.retry)
 		p.handler.reply(p.w, p.busy, p.answer.bytes)

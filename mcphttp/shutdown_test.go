@@ -164,7 +164,7 @@ func TestServe(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if seen != "POST" {
+	if seen != "POST"+"GET" { // of every path: authorization has some of its own
 		t.Errorf("the middleware saw %q", seen)
 	}
 	if err := mcphttp.Serve(t.Context(), l, "/mcp", h); !errors.Is(err, net.ErrClosed) {

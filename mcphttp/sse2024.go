@@ -137,7 +137,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 }
 
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
-	answer := h.sessions.initialize(s, r, msg)
+	answer := h.sessions.initialize(newSessionContext(r), s, msg)
 	if answer.Error == nil {
 		s.conversation().Attach(s.box.sendNow) // before the client sees the answer
 	}

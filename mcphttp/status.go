@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -23,6 +24,36 @@ func refuse(status int, message string) *refusal {
 // refuseBusy asks the client to come back: 429 when it has too much going on itself, 503 when the server has.
 func refuseBusy(status int, message string) *refusal {
 	return &refusal{status, &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}}
+}
+
+// A challenge is an answer to a request whose caller lacks something that a server of another party gives, such as a
+// token with more scopes.
+type challenge struct {
+	status int
+	fields []string // of WWW-Authenticate
+}
+
+// challengeOf gives the challenge within the error of a handler, or nil. An error has one if it says so: then nothing of it
+// is known here but this one method. It decides nothing else about the answer.
+func challengeOf(err error) *challenge {
+	var e interface {
+		error
+		RefuseHTTP() (status int, challenges []string)
+	}
+	if !errors.As(err, &e) {
+		return nil
+	}
+	status, fields := e.RefuseHTTP()
+	if status != http.StatusUnauthorized && status != http.StatusForbidden {
+		return nil
+	}
+	return &challenge{status, fields}
+}
+
+// challenge answers with an error that a challenge goes with.
+func (h *Handler) challenge(w http.ResponseWriter, c *challenge, body []byte) {
+	w.Header()["Www-Authenticate"] = c.fields
+	h.reply(w, c.status, body)
 }
 
 // statusOf gives the HTTP status of an answer to a modern request. Only the errors that say something about the request

@@ -138,6 +138,13 @@ func wasNotSent(err error) bool {
 		errors.As(err, &dns) || errors.As(err, &certificate) || errors.As(err, &record)
 }
 
+// isUnauthorized reports whether the http.Client says that the server refuses whoever asks: its Transport has not come by
+// what the server wants. The request has not run.
+func isUnauthorized(err error) bool {
+	var status interface{ HTTPStatus() int }
+	return errors.As(err, &status) && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
+}
+
 // withoutURL takes the address off an error of net/http: its query may be secret.
 func withoutURL(err error) error {
 	var with *url.Error

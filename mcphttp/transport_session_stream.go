@@ -135,7 +135,7 @@ func isBreak(err error) bool {
 	if errors.As(err, &status) {
 		return status.passes()
 	}
-	return isBroken(err) || wasNotSent(err)
+	return isBroken(err) || wasNotSent(err) && !isUnauthorized(err)
 }
 
 // unwrapped gives what happened, without what it means for the request: for a stream it means something else.

@@ -168,7 +168,7 @@ func (x *trip) do(req *http.Request) error {
 	case err == nil:
 		x.res = res
 		return nil
-	case wasNotSent(err):
+	case wasNotSent(err), isUnauthorized(err):
 		return x.notSent(withoutURL(err))
 	}
 	return x.unanswered(lost(withoutURL(err)))
