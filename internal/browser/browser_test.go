@@ -1,0 +1,41 @@
+package browser
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestSEC15_PagesThatMayBeOpened(t *testing.T) {
+	for page, fine := range map[string]bool{
+		"https://as.example/authorize?a=b%20c": true,
+		"http://127.0.0.1:8080/authorize":      true,
+		"http://localhost/":                    true,
+		"http://[::1]:1/":                      true,
+		"HTTPS://as.example/":                  true,
+		"http://as.example/":                   false,
+		"http://127.0.0.1.evil.example/":       false,
+		"https://user@as.example/":             false,
+		"https:as.example":                     false,
+		"https:///authorize":                   false,
+		"javascript:alert(1)":                  false,
+		"file:///etc/passwd":                   false,
+		"calculator:":                          false,
+		"https://аs.example/":                  false,
+		"https://as.example\n/":                false,
+		" https://as.example/":                 false,
+	} {
+		if _, err := Check(page); (err == nil) != fine {
+			t.Errorf("%q: %v", page, err)
+		}
+	}
+}
+
+func TestSEC16_NoShellSeesThePage(t *testing.T) {
+	const page = "https://as.example/?a=$(id)&b=`id`;calc"
+	for system, want := range map[string]string{"linux": "xdg-open", "freebsd": "xdg-open", "darwin": "open", "windows": "rundll32"} {
+		name, args := command(system, page)
+		if name != want || !slices.Contains(args, page) {
+			t.Errorf("%s: %s %q", system, name, args)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package oauth
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Bounds of challenges that are read. Real answers hold one or two challenges with a handful of parameters.
+const (
+	maxChallenges      = 16
+	maxChallengeParams = 32
+	maxChallengeBytes  = 32 << 10 // of all fields together
+)
+
+// A Challenge is one way in which a server asks for credentials, as it stands in WWW-Authenticate.
+//
+// Spec: RFC 9110, section 11.6.1; RFC 6750, section 3.
+type Challenge struct {
+	// Scheme is the authentication scheme, such as "Bearer". Its case means nothing.
+	Scheme string
+	// Token68 is what a few schemes, such as Negotiate, have instead of parameters.
+	Token68 string
+	// Params are the parameters, by their names in lower case.
+	Params map[string]string
+}
+
+// Is reports whether the challenge is of a scheme, in whatever case it was written.
+func (c *Challenge) Is(scheme string) bool { return strings.EqualFold(c.Scheme, scheme) }
+
+// ParseChallenges gives the challenges of a response, in their order. A challenge that names a parameter twice is left
+// out, since it has two readings; so is what follows something malformed in the same field. Names of parameters come in
+// lower case.
+func ParseChallenges(header http.Header) []Challenge {
+	var all []Challenge
+	room := maxChallengeBytes
+	for _, field := range header.Values("WWW-Authenticate") {
+		if room -= len(field); room < 0 {
+			break
+		}
+		p := challengeParser{rest: field}
+		for len(all) < maxChallenges {
+			c, unambiguous, ok := p.challenge()
+			if !ok {
+				break
+			}
+			if unambiguous {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// String gives the challenge as a field value, the parameters in alphabetical order. What cannot stand in a header is
+// replaced by a space, and a parameter whose name cannot is left out, so the text is safe whatever is in the challenge.
+// It is empty if the scheme is no token.
+func (c Challenge) String() string {
+	if !isToken(c.Scheme) {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(c.Scheme)
+	if len(c.Params) == 0 {
+		if isToken68(c.Token68) {
+			b.WriteString(" " + c.Token68)
+		}
+		return b.String()
+	}
+	names := make([]string, 0, len(c.Params))
+	for name := range c.Params {
+		if isToken(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	separator := " "
+	for _, name := range names {
+		b.WriteString(separator + name + "=")
+		writeQuoted(&b, c.Params[name])
+		separator = ", "
+	}
+	return b.String()
+}
+
+// writeQuoted writes a quoted-string.
+func writeQuoted(b *strings.Builder, text string) {
+	b.WriteByte('"')
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ' && c != '\t' || c == 0x7f:
+			b.WriteByte(' ')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+}
+
+// A challengeParser reads one field value.
+type challengeParser struct{ rest string }
+
+// challenge reads the next challenge. It is ambiguous if it names a parameter twice.
+func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
+	p.skip(" \t,")
+	if c.Scheme = p.token(); c.Scheme == "" {
+		return c, false, false
+	}
+	if p.atEnd() {
+		return c, true, true
+	}
+	if p.skip(" \t") == 0 {
+		return c, false, false
+	}
+	if c.Token68, ok = p.token68(); ok {
+		return c, true, true
+	}
+	unambiguous = true
+	for n := 0; ; n++ {
+		name, more := p.paramName(n == 0)
+		if !more {
+			return c, unambiguous, n > 0
+		}
+		value, ok := p.paramValue()
+		if !ok || n == maxChallengeParams {
+			p.rest = ""
+			return c, false, false
+		}
+		if c.Params == nil {
+			c.Params = map[string]string{}
+		}
+		if _, twice := c.Params[name]; twice {
+			unambiguous = false
+		}
+		c.Params[name] = value
+	}
+}
+
+// paramName reads the name of a parameter and its equals sign. A name without one is the scheme of the next challenge,
+// and stays.
+func (p *challengeParser) paramName(isFirst bool) (name string, ok bool) {
+	before := p.rest
+	p.skip(" \t")
+	if commas := p.skip(" \t,"); commas == 0 && !isFirst {
+		return "", false // nothing that could follow a parameter
+	}
+	name = p.token()
+	p.skip(" \t")
+	if name == "" || !strings.HasPrefix(p.rest, "=") {
+		p.rest = before
+		return "", false
+	}
+	p.rest = p.rest[1:]
+	p.skip(" \t")
+	return strings.ToLower(name), true
+}
+
+// paramValue reads a token or a quoted-string, up to the end of the parameter. URLs without quotes are taken too: there
+// are servers that write them, and they have one reading.
+func (p *challengeParser) paramValue() (value string, ok bool) {
+	if strings.HasPrefix(p.rest, `"`) {
+		value, ok = p.quoted()
+	} else {
+		end := strings.IndexFunc(p.rest, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' || r == '\\' })
+		if end < 0 {
+			end = len(p.rest)
+		}
+		value, ok = p.rest[:end], end > 0
+		p.rest = p.rest[end:]
+	}
+	return value, ok && p.atEnd()
+}
+
+func (p *challengeParser) quoted() (text string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(p.rest); i++ {
+		c := p.rest[i]
+		switch {
+		case c == '"':
+			p.rest = p.rest[i+1:]
+			return b.String(), true
+		case c == '\\':
+			if i++; i == len(p.rest) {
+				return "", false
+			}
+			c = p.rest[i]
+		}
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return "", false
+		}
+		b.WriteByte(c)
+	}
+	return "", false
+}
+
+// token68 reads a token68, if one stands alone up to the next comma.
+func (p *challengeParser) token68() (text string, ok bool) {
+	end := strings.IndexByte(p.rest, ',')
+	if end < 0 {
+		end = len(p.rest)
+	}
+	text = strings.TrimRight(p.rest[:end], " \t")
+	if !isToken68(text) {
+		return "", false
+	}
+	p.rest = p.rest[end:]
+	return text, true
+}
+
+// token reads the longest token, which may be empty.
+func (p *challengeParser) token() string {
+	end := 0
+	for end < len(p.rest) && isTokenByte(p.rest[end]) {
+		end++
+	}
+	text := p.rest[:end]
+	p.rest = p.rest[end:]
+	return text
+}
+
+// skip passes over bytes of a set, and gives how many there were.
+func (p *challengeParser) skip(set string) int {
+	after := strings.TrimLeft(p.rest, set)
+	n := len(p.rest) - len(after)
+	p.rest = after
+	return n
+}
+
+// atEnd reports whether an element of the list ends here, white space aside.
+func (p *challengeParser) atEnd() bool {
+	after := strings.TrimLeft(p.rest, " \t")
+	return after == "" || after[0] == ','
+}
+
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isTokenByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Spec: RFC 9110, section 5.6.2.
+func isTokenByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// isToken68 reports whether text is a token68, which is also the syntax of a bearer token.
+//
+// Spec: RFC 9110, section 11.2; RFC 6750, section 2.1.
+func isToken68(text string) bool {
+	body := strings.TrimRight(text, "=")
+	for i := range len(body) {
+		c := body[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/", c) >= 0) {
+			return false
+		}
+	}
+	return body != ""
+}

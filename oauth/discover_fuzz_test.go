@@ -1,0 +1,91 @@
+package oauth_test
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// FuzzDiscovery has somebody else write every document of a discovery, and the challenge. Whatever is in them, no URL is
+// used that the policy did not return: requests go to sound URLs at public addresses, the first of them to the MCP
+// server's own origin, and what is found is what the documents say of the right resource and the right issuer. Run it with
+// -fuzzminimizetime 1x: TLS never takes the same way twice, so that minimizing would go on for ever.
+func FuzzDiscovery(f *testing.F) {
+	good := resourceDoc(mcp, issuer)
+	f.Add("", good, serverDoc(issuer))
+	f.Add(mcpPath, good, serverDoc(issuer))
+	f.Add("https://evil.example/x", good, serverDoc("https://evil.example"))
+	for _, bad := range badURLs() {
+		f.Add(bad, resourceDoc(mcp, bad), serverDoc(bad))
+		f.Add("", resourceDoc(bad, issuer), strings.Replace(serverDoc(issuer), issuer+"/token", bad, 1))
+	}
+	w := newWorld(f)
+	w.at("inside.example", "10.0.0.1")
+	fetcher := w.fetcher(nil)
+	f.Fuzz(func(t *testing.T, pointer, resource, server string) {
+		w.mu.Lock()
+		clear(w.pages)
+		clear(w.certs)
+		w.mu.Unlock()
+		w.every(func(path string) string {
+			if strings.Contains(path, "oauth-authorization-server") || strings.Contains(path, "openid-configuration") {
+				return server
+			}
+			return resource
+		})
+		d, err := oauth.Discover(t.Context(), fetcher, &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: pointing(pointer)})
+		for i, r := range w.requests() {
+			asked := strings.TrimPrefix(r, "GET ")
+			if err := soundURL(asked); err != nil {
+				t.Fatalf("asked for %q: %v", asked, err)
+			}
+			if i == 0 && !strings.HasPrefix(asked, "https://mcp.example/") {
+				t.Fatalf("asked %q first", asked)
+			}
+		}
+		for _, a := range w.addresses() {
+			if oauth.ZoneOf(a) != "public" || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
+				t.Fatalf("connected to %v", a)
+			}
+		}
+		if err == nil {
+			if err := soundDiscovery(d); err != nil {
+				t.Fatalf("found %+v, %+v: %v", d, d.Server, err)
+			}
+		}
+	})
+}
+
+func soundDiscovery(d *oauth.Discovery) error {
+	if d.Resource != "" {
+		u, err := url.Parse(d.Resource)
+		if err != nil || !strings.EqualFold(u.Hostname(), "mcp.example") || !strings.HasPrefix("/mcp/", strings.TrimSuffix(u.Path, "/")+"/") && u.Path != "" {
+			return fmt.Errorf("the resource %q", d.Resource)
+		}
+	}
+	if d.Server.Issuer != d.Issuer && !d.Conventional {
+		return fmt.Errorf("the issuer %q", d.Server.Issuer)
+	}
+	s := d.Server
+	for _, text := range []string{
+		s.Issuer, s.TokenEndpoint, s.AuthorizationEndpoint, s.RegistrationEndpoint, s.RevocationEndpoint, s.IntrospectionEndpoint,
+		s.UserinfoEndpoint, s.JWKSURI,
+	} {
+		if text == "" {
+			continue
+		}
+		if err := soundURL(text); err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		if u, err := url.Parse(text); err == nil {
+			if a, err := netip.ParseAddr(u.Hostname()); err == nil && oauth.ZoneOf(a) != "public" {
+				return fmt.Errorf("%q", text)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,574 @@
+package oauth_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// serverDoc is the metadata of an authorization server that has nothing wrong with it.
+func serverDoc(issuer string) string {
+	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize","token_endpoint":"` + issuer +
+		`/token","registration_endpoint":"` + issuer + `/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
+}
+
+func resourceDoc(resource string, issuers ...string) string {
+	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers, `","`) + `"],"scopes_supported":["a","b"]}`
+}
+
+// pointing is a challenge that says where the resource's metadata is.
+func pointing(to string) *oauth.Challenge {
+	return &oauth.Challenge{Scheme: "Bearer", Params: map[string]string{"resource_metadata": to}}
+}
+
+const (
+	mcpPath = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
+	mcpRoot = "https://mcp.example/.well-known/oauth-protected-resource"
+	mcpBase = "https://mcp.example/.well-known/oauth-authorization-server"
+	asRoot  = "https://as.example/.well-known/oauth-authorization-server"
+	asOIDC  = "https://as.example/.well-known/openid-configuration"
+	issuer  = "https://as.example"
+	mcp     = "https://mcp.example/mcp"
+)
+
+// What is asked for, and in which order, in every way that the revisions give. Each document that is not needed is not
+// asked for.
+func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
+	tenant := issuer + "/tenant1"
+	for _, tt := range []struct {
+		name      string
+		endpoint  string // default: mcp
+		challenge *oauth.Challenge
+		docs      map[string]string
+		want      []string
+		resource  string
+		issuer    string
+	}{
+		{
+			name: "challenge", challenge: pointing("https://mcp.example/custom?x=1"),
+			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcp, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
+			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "path",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), mcpRoot: "bad", asRoot: serverDoc(issuer), asOIDC: "bad"},
+			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "root",
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
+		},
+		{
+			name: "challenge that is not true", challenge: pointing("https://mcp.example/custom"),
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), asRoot: serverDoc(issuer)},
+			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "challenge to another origin", challenge: pointing("https://evil.example/custom"),
+			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcp, "https://evil.example"), mcpPath: resourceDoc(mcp, issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "challenge to the well-known path", challenge: pointing(mcpPath),
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example/", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example/", issuer: issuer,
+		},
+		{
+			name: "endpoint without a path", endpoint: "https://mcp.example",
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
+		},
+		{
+			name: "endpoint with a slash for its path", endpoint: "https://mcp.example/",
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
+		},
+		{
+			name: "endpoint with a slash at the end", endpoint: mcp + "/",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath + "/", mcpPath, asRoot}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "endpoint with a query and a strange path", endpoint: "https://mcp.example/a%2Fb/c?key=s3cret",
+			docs: map[string]string{mcpRoot + "/a%2Fb/c": resourceDoc("https://mcp.example/a%2Fb", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpRoot + "/a%2Fb/c", asRoot}, resource: "https://mcp.example/a%2Fb", issuer: issuer,
+		},
+		{
+			name: "OpenID Connect",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), asOIDC: serverDoc(issuer)},
+			want: []string{mcpPath, asRoot, asOIDC}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "issuer with a path, RFC 8414",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant), asRoot: "bad", asRoot + "/tenant1": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcp, issuer: tenant,
+		},
+		{
+			name: "issuer with a path, OpenID Connect inserted",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant), asOIDC + "/tenant1": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1"}, resource: mcp, issuer: tenant,
+		},
+		{
+			name: "issuer with a path, OpenID Connect appended",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant), tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1", tenant + "/.well-known/openid-configuration"}, resource: mcp, issuer: tenant,
+		},
+		{
+			name: "issuer with a path and a slash at the end",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant+"/"), asRoot + "/tenant1": serverDoc(tenant + "/")},
+			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcp, issuer: tenant + "/",
+		},
+		{
+			name: "issuer with a slash for its path",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer+"/"), asRoot: serverDoc(issuer + "/")},
+			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer + "/",
+		},
+		{
+			name: "the first of two authorization servers",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer, "https://b.example"), asRoot: serverDoc(issuer), "https://b.example/.well-known/oauth-authorization-server": "bad"},
+			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer,
+		},
+		{
+			name: "the first that there is of two authorization servers",
+			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer, "https://b.example"), "https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
+			want: []string{mcpPath, asRoot, asOIDC, "https://b.example/.well-known/oauth-authorization-server"}, resource: mcp, issuer: "https://b.example",
+		},
+		{
+			name: "2025-03-26, metadata",
+			docs: map[string]string{mcpBase: serverDoc("https://mcp.example")},
+			want: []string{mcpPath, mcpRoot, mcpBase}, issuer: "https://mcp.example",
+		},
+		{
+			name: "2025-03-26, metadata whose issuer ends with a slash",
+			docs: map[string]string{mcpBase: serverDoc("https://mcp.example/")},
+			want: []string{mcpPath, mcpRoot, mcpBase}, issuer: "https://mcp.example/",
+		},
+		{
+			name: "2025-03-26, nothing",
+			want: []string{mcpPath, mcpRoot, mcpBase}, issuer: "https://mcp.example",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			for url, text := range tt.docs {
+				w.doc(url, text)
+			}
+			if tt.endpoint == "" {
+				tt.endpoint = mcp
+			}
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: tt.endpoint, Challenge: tt.challenge})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Resource != tt.resource || d.Issuer != tt.issuer || d.Server.Issuer != tt.issuer || (d.Metadata == nil) != (d.Resource == "") {
+				t.Errorf("found %+v", d)
+			}
+			if d.Conventional != (tt.name == "2025-03-26, nothing") {
+				t.Errorf("conventional: %t", d.Conventional)
+			}
+			if err := oauth.CheckCodeFlow(d); err != nil {
+				t.Error(err)
+			}
+			for i := range tt.want {
+				tt.want[i] = "GET " + tt.want[i]
+			}
+			if got := w.requests(); !slices.Equal(got, tt.want) {
+				t.Errorf("asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+// Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
+func TestAUTHB05_EndpointsByConvention(t *testing.T) {
+	w := newWorld(t)
+	d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.Server
+	if !d.Conventional || d.Resource != "" || s.AuthorizationEndpoint != "https://mcp.example:8443/authorize" ||
+		s.TokenEndpoint != "https://mcp.example:8443/token" || s.RegistrationEndpoint != "https://mcp.example:8443/register" {
+		t.Errorf("found %+v, %+v", d, s)
+	}
+	if got := w.lastHeader().Get("MCP-Protocol-Version"); got != "2025-03-26" {
+		t.Errorf("AUTHB-06: sent %q", got)
+	}
+}
+
+// What the caller knows of its authorization servers decides between those that the resource has, and brings none in.
+func TestAUTHR06_CallersChoice(t *testing.T) {
+	const other = "https://b.example"
+	for _, tt := range []struct {
+		prefer []string
+		want   string
+	}{
+		{nil, issuer},
+		{[]string{other}, other},
+		{[]string{"https://evil.example", other}, other},
+		{[]string{other, issuer}, other},
+		{[]string{"https://evil.example"}, issuer},
+		{[]string{other + "/"}, issuer},
+	} {
+		w := newWorld(t)
+		w.doc(mcpPath, resourceDoc(mcp, issuer, other))
+		for _, i := range []string{issuer, other, "https://evil.example"} {
+			w.doc(i+"/.well-known/oauth-authorization-server", serverDoc(i))
+		}
+		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Prefer: tt.prefer})
+		if err != nil || d.Issuer != tt.want {
+			t.Errorf("%v: %+v, %v", tt.prefer, d, err)
+		}
+	}
+}
+
+// Metadata that is found and cannot be used ends the search: nothing further is asked for, and nothing is guessed.
+func TestBadMetadataEndsTheSearch(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		docs map[string]string
+		asks int
+	}{
+		{"resource at another host", map[string]string{mcpPath: resourceDoc("https://evil.example/mcp", issuer)}, 1},
+		{"resource with another path", map[string]string{mcpPath: resourceDoc("https://mcp.example/other", issuer)}, 1},
+		{"resource below", map[string]string{mcpPath: resourceDoc(mcp+"/more", issuer)}, 1},
+		{"resource with half a segment", map[string]string{mcpPath: resourceDoc("https://mcp.example/mc", issuer)}, 1},
+		{"resource by http", map[string]string{mcpPath: resourceDoc("http://mcp.example/mcp", issuer)}, 1},
+		{"resource with a fragment", map[string]string{mcpPath: resourceDoc(mcp+"#f", issuer)}, 1},
+		{"resource with a query", map[string]string{mcpPath: resourceDoc(mcp+"?a=b", issuer)}, 1},
+		{"no resource", map[string]string{mcpPath: `{"authorization_servers":["` + issuer + `"]}`}, 1},
+		{"no authorization server", map[string]string{mcpPath: `{"resource":"` + mcp + `"}`}, 1},
+		{"no JSON", map[string]string{mcpPath: `<html>`}, 1},
+		{"a wrong type", map[string]string{mcpPath: `{"resource":["` + mcp + `"]}`}, 1},
+		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcp + `","authorization_servers":["` + issuer + `"]}`}, 1},
+		{"issuer with a query", map[string]string{mcpPath: resourceDoc(mcp, issuer+"?x")}, 1},
+		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcp, issuer+"#")}, 1},
+		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcp, "")}, 1},
+		{"issuer by http", map[string]string{mcpPath: resourceDoc(mcp, "http://as.example")}, 1},
+		{"AUTHR-13: issuer of somebody else", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
+		{"AUTHR-13: issuer with a slash more", map[string]string{asRoot: serverDoc(issuer + "/")}, 2},
+		{"AUTHR-13: issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
+		{"AUTHR-13: issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
+		{"AUTHR-13: no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
+		{"no token endpoint", map[string]string{asRoot: `{"issuer":"` + issuer + `"}`}, 2},
+		{"server metadata that is no JSON", map[string]string{asRoot: `{`}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.doc(mcpPath, resourceDoc(mcp, issuer))
+			w.doc(mcpRoot, resourceDoc(mcp, issuer))
+			w.doc(asOIDC, serverDoc(issuer))
+			for url, text := range tt.docs {
+				w.doc(url, text)
+			}
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+			var bad *oauth.DiscoveryError
+			if !errors.As(err, &bad) {
+				t.Errorf("found %+v, %v", d, err)
+			}
+			if got := w.requests(); len(got) != tt.asks {
+				t.Errorf("asked for %v", got)
+			}
+		})
+	}
+}
+
+// The metadata of 2025-03-26 is that of the MCP server's origin and of no other.
+func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
+	for _, issuer := range []string{"https://evil.example", "https://mcp.example/mcp", "https://mcp.example//", "http://mcp.example"} {
+		w := newWorld(t)
+		w.doc(mcpBase, serverDoc(issuer))
+		var bad *oauth.DiscoveryError
+		if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); !errors.As(err, &bad) {
+			t.Errorf("%s: found %+v, %v", issuer, d, err)
+		}
+	}
+}
+
+// What a status other than 200 means for the search, at each place.
+func TestStatusesOfMetadata(t *testing.T) {
+	const (
+		goesOn = iota
+		guardedThen
+		ends
+	)
+	for status, means := range map[int]int{
+		400: guardedThen, 401: guardedThen, 403: guardedThen, 404: goesOn, 405: guardedThen, 406: guardedThen, 410: guardedThen,
+		408: ends, 429: ends, 500: ends, 502: ends, 503: ends, 204: ends, 304: ends,
+	} {
+		// In front of metadata that is there.
+		w := newWorld(t)
+		w.page(mcpPath, statusPage(status))
+		w.doc(mcpRoot, resourceDoc(mcp, issuer))
+		w.page(asRoot, statusPage(status))
+		w.doc(asOIDC, serverDoc(issuer))
+		if _, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); (err == nil) != (means != ends) {
+			t.Errorf("%d in front of a document: %v", status, err)
+		}
+		// In place of all metadata: only what is certainly missing leads to what is given by convention.
+		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
+			w := newWorld(t)
+			w.page(at, statusPage(status))
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+			if (err == nil) != (means == goesOn) || means == guardedThen && !errors.Is(err, oauth.ErrNoMetadata) {
+				t.Errorf("%d in place of %s: %+v, %v", status, at, d, err)
+			}
+		}
+	}
+}
+
+// A server that says it has metadata is no server of 2025-03-26, whatever it has then.
+func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
+	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
+		w := newWorld(t)
+		w.doc(mcpBase, serverDoc("https://mcp.example"))
+		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: pointing(to)})
+		if !errors.Is(err, oauth.ErrNoMetadata) {
+			t.Errorf("%s: found %+v, %v", to, d, err)
+		}
+	}
+}
+
+// An authorization server that the resource names and that has no metadata is not guessed at.
+func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
+	w := newWorld(t)
+	all := []string{"https://1.example", "https://2.example", "https://3.example", "https://4.example", "https://5.example"}
+	w.doc(mcpPath, resourceDoc(mcp, all...))
+	w.doc("https://5.example/.well-known/oauth-authorization-server", serverDoc("https://5.example"))
+	if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); !errors.Is(err, oauth.ErrNoMetadata) {
+		t.Errorf("found %+v, %v", d, err)
+	}
+	if got := w.requests(); len(got) != 1+2*oauth.MaxServers {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+// One discovery, however many documents it is of, takes 10 seconds at most.
+func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		slow := func(text string) http.HandlerFunc {
+			return func(rw http.ResponseWriter, req *http.Request) {
+				time.Sleep(4 * time.Second)
+				jsonPage(text)(rw, req)
+			}
+		}
+		w.page(mcpPath, slow(resourceDoc(mcp, issuer)))
+		w.page(asRoot, func(rw http.ResponseWriter, req *http.Request) {
+			time.Sleep(4 * time.Second)
+			rw.WriteHeader(http.StatusNotFound)
+		})
+		w.page(asOIDC, slow(serverDoc(issuer)))
+		start := time.Now()
+		_, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+		if took := time.Since(start); err == nil || took != 10*time.Second {
+			t.Errorf("it took %v: %v", took, err)
+		}
+	})
+}
+
+func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
+	f := newWorld(t).fetcher(nil)
+	for _, tt := range []struct {
+		endpoint, resource string
+		ok                 bool
+	}{
+		{mcp, mcp, true},
+		{mcp, "https://MCP.Example/mcp", true},
+		{mcp, "HTTPS://mcp.example/mcp", true},
+		{mcp, "https://mcp.example:443/mcp", true},
+		{"https://mcp.example:443/mcp", mcp, true},
+		{"https://MCP.example/mcp", mcp, true},
+		{mcp, "https://mcp.example", true},
+		{mcp, "https://mcp.example/", true},
+		{mcp, mcp + "/", true},
+		{mcp + "/", mcp, true},
+		{mcp + "/a/b", mcp, true},
+		{mcp + "/a/b", mcp + "/a/", true},
+		{mcp + "?a=b", mcp, true},
+		{mcp + "?a=b", mcp + "?a=b", true},
+		{"https://mcp.example", "https://mcp.example", true},
+		{"https://mcp.example", "https://mcp.example/", true},
+		{mcp, "https://mcp.example/MCP", false},
+		{mcp, "https://mcp.example/mc", false},
+		{mcp, "https://mcp.example/mcp2", false},
+		{mcp, "https://mcp.example/mcp/x", false},
+		{mcp, "https://mcp.example//", false},
+		{mcp, "https://mcp.example/%6dcp", false},
+		{mcp, "https://mcp.example/x/../mcp", false},
+		{mcp, "https://mcp.example:8443/mcp", false},
+		{mcp, "https://mcp.example.evil.example/mcp", false},
+		{mcp, "https://evil.example/mcp", false},
+		{mcp, "https://example/mcp", false},
+		{mcp, "http://mcp.example/mcp", false},
+		{mcp, "https://mcp.example/mcp?a=b", false},
+		{mcp, "https://mcp.example/mcp?", false},
+		{mcp + "?a=b", mcp + "?a=c", false},
+		{mcp, "https://user@mcp.example/mcp", false},
+		{mcp, mcp + "#", false},
+		{mcp, "mcp.example/mcp", false},
+		{mcp, "", false},
+		{"https://mcp.example/a/../b", "https://mcp.example/a", false},
+		{"https://mcp.example/a/%2e%2E/b", "https://mcp.example/a", false},
+		{"https://mcp.example/a/../b", "https://mcp.example/a/../b", true},
+	} {
+		endpoint, err := url.Parse(tt.endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := oauth.CheckResource(f.For(endpoint), tt.resource, endpoint); (err == nil) != tt.ok {
+			t.Errorf("%s for %s: %v", tt.resource, tt.endpoint, err)
+		}
+	}
+}
+
+// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect alike.
+func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
+	for methods, ok := range map[string]bool{
+		`"code_challenge_methods_supported":["S256"]`:         true,
+		`"code_challenge_methods_supported":["plain","S256"]`: true,
+		`"code_challenge_methods_supported":["plain"]`:        false,
+		`"code_challenge_methods_supported":["s256"]`:         false,
+		`"code_challenge_methods_supported":[]`:               false,
+		`"code_challenge_methods_supported":null`:             false,
+		`"x":1`: false,
+	} {
+		for _, at := range []string{asRoot, asOIDC} {
+			w := newWorld(t)
+			w.doc(mcpPath, resourceDoc(mcp, issuer))
+			w.doc(at, strings.Replace(serverDoc(issuer), `"code_challenge_methods_supported":["S256"]`, methods, 1))
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := oauth.CheckCodeFlow(d); (err == nil) != ok {
+				t.Errorf("%s: %v", methods, err)
+			}
+		}
+	}
+	// Metadata of 2025-03-26 is metadata.
+	w := newWorld(t)
+	w.doc(mcpBase, strings.Replace(serverDoc("https://mcp.example"), "S256", "plain", 1))
+	d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+	if err != nil || oauth.CheckCodeFlow(d) == nil {
+		t.Errorf("found %+v, %v", d, err)
+	}
+}
+
+// No field of any document leads a client to where it must not go.
+func TestSSRFInEachMetadataField(t *testing.T) {
+	fields := []string{
+		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "introspection_endpoint",
+		"userinfo_endpoint", "jwks_uri",
+	}
+	for _, bad := range badURLs() {
+		if strings.ContainsAny(bad, "\x00\n\\") {
+			continue // no JSON text
+		}
+		try := func(what string, put func(w *world) *oauth.Challenge) {
+			w := newWorld(t)
+			w.doc(mcpPath, resourceDoc(mcp, issuer))
+			w.doc(asRoot, serverDoc(issuer))
+			challenge := put(w)
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: challenge})
+			if challenge != nil {
+				if err != nil || d.Issuer != issuer {
+					t.Errorf("%s %.60q: found %+v, %v", what, bad, d, err)
+				}
+			} else if err == nil {
+				t.Errorf("%s %.60q: found %+v", what, bad, d)
+			}
+			for _, r := range w.requests() {
+				if !strings.HasPrefix(r, "GET https://mcp.example/.well-known/") && !strings.HasPrefix(r, "GET https://as.example/.well-known/") {
+					t.Errorf("%s %.60q: asked for %s", what, bad, r)
+				}
+			}
+			if got := w.addresses(); len(got) != 1 || got[0] != somewhere {
+				t.Errorf("%s %.60q: connected to %v", what, bad, got)
+			}
+		}
+		try("resource_metadata", func(*world) *oauth.Challenge { return pointing(bad) })
+		try("resource", func(w *world) *oauth.Challenge { w.doc(mcpPath, resourceDoc(bad, issuer)); return nil })
+		try("authorization_servers", func(w *world) *oauth.Challenge { w.doc(mcpPath, resourceDoc(mcp, bad)); return nil })
+		if at, err := url.Parse(asRoot); err == nil {
+			if to, err := at.Parse(strings.TrimSpace(bad)); err != nil || to.Scheme != at.Scheme || to.Host != at.Host {
+				try("redirect", func(w *world) *oauth.Challenge { w.page(asRoot, redirectPage(bad)); return nil })
+			}
+		}
+		for _, field := range fields {
+			try(field, func(w *world) *oauth.Challenge {
+				text := strings.Replace(serverDoc(issuer), `"`+field+`"`, `"x"`, 1)
+				w.doc(asRoot, strings.Replace(text, "{", `{"`+field+`":"`+bad+`",`, 1))
+				return nil
+			})
+		}
+	}
+}
+
+// A name in a document that leads inside is found out when it is dialled, whatever the document is.
+func TestSSRFByNameInEachMetadataField(t *testing.T) {
+	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1"} {
+		w := newWorld(t)
+		w.at("inside.example", address)
+		w.doc(mcpPath, resourceDoc(mcp, "https://inside.example"))
+		w.doc("https://inside.example/.well-known/oauth-authorization-server", serverDoc("https://inside.example"))
+		if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: found %+v, %v", address, d, err)
+		}
+		w.doc(mcpPath, resourceDoc(mcp, issuer))
+		w.doc(asRoot, strings.ReplaceAll(serverDoc(issuer), issuer+"/", "https://inside.example/"))
+		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoint, _ := url.Parse(mcp)
+		f := w.fetcher(nil).For(endpoint)
+		if _, _, _, err := oauth.PostForm(t.Context(), f, d.Server.TokenEndpoint, url.Values{}); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: token: %v", address, err)
+		}
+		if _, err := oauth.Register(t.Context(), f, d.Server, &oauth.ClientMetadata{}); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: register: %v", address, err)
+		}
+		if err := oauth.GetJSON(t.Context(), f, "https://inside.example/jwks", new(document)); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: jwks: %v", address, err)
+		}
+		if got := w.addresses(); len(got) != 1 || got[0] != somewhere {
+			t.Errorf("%s: connected to %v", address, got)
+		}
+	}
+}
+
+// A server on this machine uses documents that are there too, by plain http.
+func TestDiscoveryOnThisMachine(t *testing.T) {
+	const here = "http://localhost:8000"
+	w := newWorld(t)
+	w.doc(here+"/.well-known/oauth-protected-resource/mcp", resourceDoc(here, "http://127.0.0.1:8001/tenant1"))
+	w.doc("http://127.0.0.1:8001/.well-known/oauth-authorization-server/tenant1", serverDoc("http://127.0.0.1:8001/tenant1"))
+	d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: here + "/mcp"})
+	if err != nil || d.Resource != here {
+		t.Errorf("found %+v, %v", d, err)
+	}
+}
+
+func TestFetchServerMetadata(t *testing.T) {
+	w := newWorld(t)
+	w.doc(asOIDC, serverDoc(issuer))
+	m, err := w.fetcher(nil).FetchServerMetadata(t.Context(), issuer)
+	if err != nil || m.TokenEndpoint != issuer+"/token" {
+		t.Errorf("got %+v, %v", m, err)
+	}
+	if _, err := w.fetcher(nil).FetchServerMetadata(t.Context(), "https://none.example"); !errors.Is(err, oauth.ErrNoMetadata) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := w.fetcher(nil).FetchServerMetadata(t.Context(), "https://10.0.0.1"); !errors.Is(err, oauth.ErrURLRefused) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,101 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// passing are errors of a token endpoint which say nothing of the refresh token: the next attempt may succeed.
+var passing = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
+
+// isFinal reports whether a token endpoint has said that a refresh token, or the client, is of no use to it.
+func isFinal(err error) bool {
+	refused, ok := errors.AsType[*TokenError](err)
+	return ok && refused.Status/100 != 5 && !slices.Contains(passing, refused.Code)
+}
+
+// renew renews tokens with their refresh token, once for all goroutines and processes that find them ended: the first
+// one updates the store, and the others find what it got. If the authorization server no longer takes the refresh token,
+// the tokens are dropped and the outcome holds none. Other failures are errors, and leave the tokens as they are.
+//
+// A renewal that was begun is not abandoned: the authorization server may have replaced the refresh token by one that only
+// its answer holds.
+func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error) {
+	t.mu.Lock()
+	known := t.known
+	t.mu.Unlock()
+	if known == nil || held.Issuer != known.Issuer {
+		return &outcome{}, nil // nobody knows where
+	}
+	client, err := t.clientOf(ctx, held)
+	if err != nil {
+		return nil, err
+	}
+	result := &outcome{}
+	asked := false
+	err = t.store.Update(ctx, tokensKey(known.Issuer, known.Resource), func(old []byte) ([]byte, error) {
+		stored, err := decodeStored[TokenSet](old)
+		switch {
+		case err != nil:
+			return nil, err
+		case stored == nil:
+			return nil, nil // logged out meanwhile
+		case stored.AccessToken != held.AccessToken && !stored.endsBefore(time.Now()):
+			result.tokens = stored // renewed meanwhile
+			return old, nil
+		case stored.RefreshToken == "":
+			return old, nil
+		}
+		asked = true
+		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource).refresh(context.WithoutCancel(ctx), stored)
+		if isFinal(err) {
+			t.log.Info("oauth: the authorization server no longer renews the tokens", "server", shown(t.endpoint), "error", err)
+			if isTokenError(err, invalidClient) {
+				err = t.forgetClient(context.WithoutCancel(ctx), client)
+			} else {
+				err = nil
+			}
+			return nil, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		result.tokens, result.how = fresh, renewed
+		return json.Marshal(fresh)
+	})
+	if err != nil && result.how == renewed {
+		t.log.Error("oauth: renewed tokens are not stored", "server", shown(t.endpoint), "error", err)
+		err = nil
+	}
+	if err != nil {
+		if !asked {
+			err = fmt.Errorf("oauth: write to the store: %w", err)
+		}
+		return nil, err
+	}
+	t.holdRenewed(result.tokens)
+	return result, nil
+}
+
+// refresh gets new tokens for a refresh token. What the answer leaves out is as before.
+//
+// Spec: RFC 6749, section 6; basic/authorization#resource-parameter-implementation.
+func (e *tokenEndpoint) refresh(ctx context.Context, old *TokenSet) (*TokenSet, error) {
+	fresh, err := e.request(ctx, url.Values{"grant_type": {grantRefresh}, "refresh_token": {old.RefreshToken}})
+	if err != nil {
+		return nil, err
+	}
+	if fresh.RefreshToken == "" {
+		fresh.RefreshToken = old.RefreshToken
+	}
+	if len(fresh.Scopes) == 0 {
+		fresh.Scopes = old.Scopes
+	}
+	fresh.Requested, fresh.Challenged = old.Requested, old.Challenged
+	return fresh, nil
+}

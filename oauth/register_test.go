@@ -1,0 +1,382 @@
+package oauth_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// registering gives the server of a world that answers to registrations, and what it was asked.
+func registering(w *world, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
+	asked := new(map[string]any)
+	w.page(issuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
+		data, _ := io.ReadAll(req.Body)
+		if err := json.Unmarshal(data, asked); err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
+			w.t.Errorf("asked by %s for %s: %v", req.Method, data, err)
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(status)
+		_, _ = io.WriteString(rw, answer)
+	})
+	return &oauth.ServerMetadata{
+		Issuer: issuer, RegistrationEndpoint: issuer + "/register", TokenEndpointAuthMethods: methods,
+	}, asked
+}
+
+const redirectURI = "http://127.0.0.1:4321/callback"
+
+func TestREG12_WhatAClientRegisters(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		methods []string
+		meta    oauth.ClientMetadata
+		want    map[string]any
+	}{
+		{
+			"native and public", []string{"client_secret_basic", "none"}, oauth.ClientMetadata{RedirectURIs: []string{redirectURI}, ClientID: "https://x.example/c"},
+			map[string]any{
+				"redirect_uris": []any{redirectURI}, "application_type": "native", "token_endpoint_auth_method": "none",
+				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+			},
+		},
+		{
+			"web", []string{"private_key_jwt", "client_secret_post", "client_secret_basic"}, oauth.ClientMetadata{RedirectURIs: []string{"https://app.example/cb"}},
+			map[string]any{
+				"redirect_uris": []any{"https://app.example/cb"}, "application_type": "web", "token_endpoint_auth_method": "client_secret_basic",
+				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+			},
+		},
+		{
+			"own scheme, post alone", []string{"client_secret_post"}, oauth.ClientMetadata{RedirectURIs: []string{"com.example.app:/cb"}},
+			map[string]any{
+				"redirect_uris": []any{"com.example.app:/cb"}, "application_type": "native", "token_endpoint_auth_method": "client_secret_post",
+				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+			},
+		},
+		{
+			"silent server, chosen values", nil,
+			oauth.ClientMetadata{Name: "n", GrantTypes: []string{"client_credentials"}, ApplicationType: "web", Scope: "a b"},
+			map[string]any{
+				"client_name": "n", "application_type": "web", "token_endpoint_auth_method": "client_secret_basic",
+				"grant_types": []any{"client_credentials"}, "scope": "a b",
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			server, asked := registering(w, tt.methods, http.StatusCreated, `{"client_id":"c","client_secret":"s"}`)
+			if _, err := oauth.Register(t.Context(), w.fetcher(nil), server, &tt.meta); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := fmt.Sprint(*asked), fmt.Sprint(tt.want); got != want {
+				t.Errorf("asked %s\nwant  %s", got, want)
+			}
+		})
+	}
+}
+
+func TestAnswersToARegistration(t *testing.T) {
+	const now = 946684800 // when a synctest bubble begins
+	for _, tt := range []struct {
+		name, answer string
+		status       int // default: 201
+		method       string
+		want         *oauth.Registration // nil for an error; Issuer and RedirectURIs are as expected
+	}{
+		{"public", `{"client_id":"c"}`, 0, "none", &oauth.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"200", `{"client_id":"c"}`, 200, "none", &oauth.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"secret", `{"client_id":"c","client_secret":"s","client_secret_expires_at":0}`, 0, "client_secret_post", &oauth.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
+		{
+			"secret that ends", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now+60), 0, "client_secret_basic",
+			&oauth.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic", SecretExpires: time.Unix(now+60, 0).UTC()},
+		},
+		{"secret that never ends", `{"client_id":"c","client_secret":"s","client_secret_expires_at":1e300}`, 0, "client_secret_basic", &oauth.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic"}},
+		{"secret that has ended", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now), 0, "client_secret_basic", nil},
+		{"secret that ends before all time", `{"client_id":"c","client_secret":"s","client_secret_expires_at":-1}`, 0, "client_secret_basic", nil},
+		{"end that is text", `{"client_id":"c","client_secret":"s","client_secret_expires_at":"0"}`, 0, "client_secret_basic", nil},
+		{"another method", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}`, 0, "none", &oauth.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
+		{"no method after all", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"none"}`, 0, "client_secret_basic", &oauth.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"secret that nobody asked for", `{"client_id":"c","client_secret":"s"}`, 0, "none", &oauth.Registration{ClientID: "c", ClientSecret: "s"}},
+		{"secret that is missing", `{"client_id":"c"}`, 0, "client_secret_basic", &oauth.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"secret that is missing with its method", `{"client_id":"c","token_endpoint_auth_method":"client_secret_basic"}`, 0, "client_secret_basic", nil},
+		{"unknown method", `{"client_id":"c","token_endpoint_auth_method":"tls_client_auth"}`, 0, "none", nil},
+		{"the redirect URIs", `{"client_id":"c","redirect_uris":["https://x.example/","` + redirectURI + `"]}`, 0, "none", &oauth.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"other redirect URIs", `{"client_id":"c","redirect_uris":["https://evil.example/"]}`, 0, "none", nil},
+		{"longest id", `{"client_id":"` + strings.Repeat("c", oauth.MaxCredential) + `"}`, 0, "none", &oauth.Registration{ClientID: strings.Repeat("c", oauth.MaxCredential), AuthMethod: "none"}},
+		{"id beyond the longest", `{"client_id":"` + strings.Repeat("c", oauth.MaxCredential+1) + `"}`, 0, "none", nil},
+		{"secret beyond the longest", `{"client_id":"c","client_secret":"` + strings.Repeat("c", oauth.MaxCredential+1) + `"}`, 0, "client_secret_basic", nil},
+		{"no id", `{"client_secret":"s"}`, 0, "none", nil},
+		{"id with a line break", `{"client_id":"a\r\nb"}`, 0, "none", nil},
+		{"id that is not ASCII", `{"client_id":"ä"}`, 0, "none", nil},
+		{"secret with a line break", `{"client_id":"c","client_secret":"a\nb"}`, 0, "client_secret_basic", nil},
+		{"id that is a number", `{"client_id":1}`, 0, "none", nil},
+		{"two ids", `{"client_id":"a","client_id":"b"}`, 0, "none", nil},
+		{"no JSON", `ok`, 0, "none", nil},
+		{"no answer", ``, 204, "none", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if tt.status == 0 {
+					tt.status = http.StatusCreated
+				}
+				server, _ := registering(w, []string{tt.method}, tt.status, tt.answer)
+				got, err := oauth.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{redirectURI}})
+				if tt.want == nil {
+					if err == nil {
+						t.Errorf("took %+v", *got)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				tt.want.Issuer, tt.want.RedirectURIs = issuer, []string{redirectURI}
+				a, _ := json.Marshal(got)
+				b, _ := json.Marshal(tt.want)
+				if string(a) != string(b) {
+					t.Errorf("got  %s\nwant %s", a, b)
+				}
+			})
+		})
+	}
+}
+
+// REG-13: what the server says of a refusal reaches the caller, cut and on one line.
+func TestREG13_RefusedRegistration(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		answer string
+		want   oauth.RegistrationError
+	}{
+		{"error", 400, `{"error":"invalid_redirect_uri","error_description":"not this one"}`, oauth.RegistrationError{Code: "invalid_redirect_uri", Description: "not this one", Status: 400}},
+		{"no description", 401, `{"error":"invalid_token"}`, oauth.RegistrationError{Code: "invalid_token", Status: 401}},
+		{"nothing", 403, ``, oauth.RegistrationError{Status: 403}},
+		{"HTML", 500, `<html>`, oauth.RegistrationError{Status: 500}},
+		{"escapes", 400, `{"error":"a\u001b[31m","error_description":"b\r\nc\u202e"}`, oauth.RegistrationError{Code: "a[31m", Description: "bc", Status: 400}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			server, _ := registering(w, nil, tt.status, tt.answer)
+			_, err := oauth.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{})
+			var got *oauth.RegistrationError
+			if !errors.As(err, &got) || *got != tt.want {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+	w := newWorld(t)
+	server, _ := registering(w, nil, 400, `{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
+	if _, err := oauth.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{}); err == nil || len(err.Error()) > 500 {
+		t.Errorf("got %v", err)
+	}
+	if _, err := oauth.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{}, &oauth.ClientMetadata{}); err == nil {
+		t.Error("registered nowhere")
+	}
+	if _, err := oauth.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{
+		RegistrationEndpoint: issuer + "/register", TokenEndpointAuthMethods: []string{"private_key_jwt"},
+	}, &oauth.ClientMetadata{}); err == nil {
+		t.Error("registered with what the client is not able to")
+	}
+}
+
+// The secret of a client is where it is stored, and nowhere else.
+func TestRegistrationKeepsItsSecret(t *testing.T) {
+	r := oauth.Registration{Issuer: issuer, ClientID: "c", ClientSecret: "s3cret", AuthMethod: "client_secret_basic"}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "a", r, "b", &r)
+	for _, text := range []string{fmt.Sprint(r), fmt.Sprint(&r), fmt.Sprintf("%+v %#v %s %q", r, r, r, &r), log.String()} {
+		if strings.Contains(text, "s3cret") {
+			t.Errorf("shown: %s", text)
+		}
+	}
+	data, err := json.Marshal(r)
+	var back oauth.Registration
+	if err != nil || json.Unmarshal(data, &back) != nil || back.ClientSecret != "s3cret" {
+		t.Errorf("stored as %s: %v", data, err)
+	}
+}
+
+func TestRedirectURIs(t *testing.T) {
+	for _, text := range []string{
+		"https://app.example/cb", "https://app.example:8443/cb?x=y", "https://app.example", "http://localhost/cb", "http://localhost:1/cb",
+		"http://127.0.0.1:65535/cb", "http://[::1]:80/cb", "https://localhost/cb", "com.example.app:/cb", "com.example.app://cb", "https://10.0.0.1/cb",
+	} {
+		if err := oauth.CheckRedirectURI(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		"", "x", "/cb", "//app.example/cb", "http://app.example/cb", "http://10.0.0.1/cb", "http://localhost.evil.example/cb", "https://user@app.example/cb",
+		"https://app.example/cb#f", "https://app.example/cb#", "https://*.example/cb", "https://app.example/*", "javascript:alert(1)", "data:text/html,x",
+		"file:///x", "vbscript:x", "app:/cb", " https://app.example/cb", "https://app.example/cb ", "https://app.example/\x00", "https://app.example\\@evil.example/",
+		"https://app.example:0/", "https:app.example/cb", "https:///cb", "https://169.254.169.254/cb", "https://app.exämple/cb", "com.example.app:/cb#f",
+		"https://app.example/" + strings.Repeat("x", oauth.MaxURL),
+	} {
+		if err := oauth.CheckRedirectURI(text); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%.80q: %v", text, err)
+		}
+	}
+}
+
+const clientURL = "https://client.example/client.json"
+
+func clientDoc(more string) string {
+	return `{"client_id":"` + clientURL + `","client_name":"A client","redirect_uris":["` + redirectURI + `"]` + more + `}`
+}
+
+func TestREG08_ClientMetadataDocuments(t *testing.T) {
+	for _, tt := range []struct {
+		name, url, text string
+		ok              bool
+	}{
+		{"good", clientURL, clientDoc(""), true},
+		{"good, with all", clientURL, clientDoc(`,"client_uri":"https://client.example","logo_uri":"https://client.example/logo","token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/jwks","unknown":{"a":[1]}`), true},
+		{"another client_id", clientURL, strings.Replace(clientDoc(""), "client.json", "other.json", 1), false},
+		{"client_id with its port", clientURL, strings.Replace(clientDoc(""), "client.example/", "client.example:443/", 1), false},
+		{"client_id in another case", clientURL, strings.Replace(clientDoc(""), "https://client.example", "https://Client.example", 1), false},
+		{"no client_id", clientURL, strings.Replace(clientDoc(""), "client_id", "x", 1), false},
+		{"no client_name", clientURL, strings.Replace(clientDoc(""), "client_name", "x", 1), false},
+		{"long client_name", clientURL, strings.Replace(clientDoc(""), "A client", strings.Repeat("x", 201), 1), false},
+		{"client_name that turns", clientURL, strings.Replace(clientDoc(""), "A client", `A\u202eclient`, 1), false},
+		{"no redirect_uris", clientURL, strings.Replace(clientDoc(""), "redirect_uris", "x", 1), false},
+		{"empty redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`, "", 1), false},
+		{"many redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`, strings.Repeat(`"https://a.example",`, 32)+`"https://a.example"`, 1), false},
+		{"bad redirect_uris", clientURL, strings.Replace(clientDoc(""), redirectURI, "http://evil.example/", 1), false},
+		{"secret", clientURL, clientDoc(`,"client_secret":"s"`), false},
+		{"secret that is null", clientURL, clientDoc(`,"client_secret":null`), false},
+		{"end of a secret", clientURL, clientDoc(`,"client_secret_expires_at":0`), false},
+		{"method that needs a secret", clientURL, clientDoc(`,"token_endpoint_auth_method":"client_secret_jwt"`), false},
+		{"logo by http", clientURL, clientDoc(`,"logo_uri":"http://client.example/logo"`), false},
+		{"logo in itself", clientURL, clientDoc(`,"logo_uri":"data:image/png;base64,"`), false},
+		{"page that is a script", clientURL, clientDoc(`,"client_uri":"javascript:alert(1)"`), false},
+		{"a name twice", clientURL, clientDoc(`,"client_name":"B"`), false},
+		{"no JSON", clientURL, `<html>`, false},
+		{"URL without a path", "https://client.example", clientDoc(""), false},
+		{"URL with a slash for its path", "https://client.example/", clientDoc(""), false},
+		{"URL with dots", "https://client.example/a/../client.json", clientDoc(""), false},
+		{"URL with escaped dots", "https://client.example/a/%2E%2e/client.json", clientDoc(""), false},
+		{"URL by http", "http://client.example/client.json", clientDoc(""), false},
+		{"URL with a user", "https://u@client.example/client.json", clientDoc(""), false},
+		{"URL with a fragment", clientURL + "#f", clientDoc(""), false},
+		{"URL inside", "https://10.0.0.1/client.json", clientDoc(""), false},
+		{"URL on this machine", "http://localhost:8000/client.json", clientDoc(""), false},
+		{"no URL", "client", clientDoc(""), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.page(clientURL, jsonPage(tt.text))
+			w.page(strings.TrimSuffix(tt.url, "#f"), jsonPage(strings.ReplaceAll(tt.text, clientURL, tt.url)))
+			m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), tt.url)
+			if (err == nil) != tt.ok || tt.ok && m.Name != "A client" {
+				t.Errorf("got %+v, %v", m, err)
+			}
+		})
+	}
+}
+
+// SEC-22: the document is fetched as everything is, and from where its URL says.
+func TestSEC22_FetchingClientMetadata(t *testing.T) {
+	w := newWorld(t)
+	w.doc("https://client.example/other.json", clientDoc(""))
+	w.page(clientURL, redirectPage("/other.json"))
+	if m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), clientURL); err == nil {
+		t.Errorf("followed a redirect to %+v", m)
+	}
+	w.at("inside.example", "192.168.0.1")
+	w.doc("https://inside.example/client.json", strings.ReplaceAll(clientDoc(""), "client.example", "inside.example"))
+	if m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), "https://inside.example/client.json"); !errors.Is(err, oauth.ErrURLRefused) {
+		t.Errorf("got %+v, %v", m, err)
+	}
+	if got := w.requests(); !slices.Equal(got, []string{"GET " + clientURL}) {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+func TestREG07_LifeOfADocument(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		header string
+		want   time.Duration
+	}{
+		{"", 5 * time.Minute},
+		{"Cache-Control: max-age=60", time.Minute},
+		{"Cache-Control: public, Max-Age=60", time.Minute},
+		{`Cache-Control: max-age="60"`, time.Minute},
+		{"Cache-Control: max-age=60, s-maxage=120", 2 * time.Minute},
+		{"Cache-Control: max-age=60\nAge: 20", 40 * time.Second},
+		{"Cache-Control: max-age=60\nAge: 80", 0},
+		{"Cache-Control: max-age=0", 0},
+		{"Cache-Control: max-age=-1", 0},
+		{"Cache-Control: max-age=x", 0},
+		{"Cache-Control: max-age=99999999999999999999", 0},
+		{"Cache-Control: max-age=2000000000", 24 * time.Hour},
+		{"Cache-Control: max-age=60, no-store", 0},
+		{"Cache-Control: max-age=60\nCache-Control: no-cache", 0},
+		{"Cache-Control: private", 0},
+		{`Cache-Control: no-cache="set-cookie", max-age=60`, 0},
+		{"Expires: Thu, 01 Jan 2026 00:01:00 GMT", time.Minute},
+		{"Expires: Thu, 01 Jan 2026 00:01:00 GMT\nCache-Control: max-age=5", 5 * time.Second},
+		{"Expires: Wed, 31 Dec 2025 00:01:00 GMT", 0},
+		{"Expires: 0", 0},
+		{"Expires: Fri, 01 Jan 2100 00:00:00 GMT", 24 * time.Hour},
+	} {
+		header := http.Header{}
+		for line := range strings.SplitSeq(tt.header, "\n") {
+			if name, value, ok := strings.Cut(line, ": "); ok {
+				header.Add(name, value)
+			}
+		}
+		if got := oauth.Freshness(header, now); got != tt.want {
+			t.Errorf("%q: %v, want %v", tt.header, got, tt.want)
+		}
+	}
+}
+
+// What the handler serves is what the other side takes.
+func TestREG05_ServingClientMetadata(t *testing.T) {
+	meta := &oauth.ClientMetadata{ClientID: clientURL, Name: "A client", RedirectURIs: []string{redirectURI}}
+	h, err := oauth.NewClientMetadataHandler(meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta.Name = "changed" // after it was taken
+	w := newWorld(t)
+	w.page(clientURL, h.ServeHTTP)
+	got, life, err := w.fetcher(nil).FetchClientMetadata(t.Context(), clientURL)
+	if err != nil || got.Name != "A client" || got.ClientID != clientURL || life != time.Hour {
+		t.Errorf("got %+v for %v, %v", got, life, err)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, clientURL, nil))
+	if rec.Code != http.StatusMethodNotAllowed || rec.Header().Get("Allow") == "" {
+		t.Errorf("POST: %d", rec.Code)
+	}
+	rec = httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodHead, clientURL, nil))
+	if rec.Code != http.StatusOK || rec.Body.Len() != 0 {
+		t.Errorf("HEAD: %d, %s", rec.Code, rec.Body)
+	}
+	for _, bad := range []*oauth.ClientMetadata{
+		{ClientID: "https://client.example", Name: "A client", RedirectURIs: []string{redirectURI}},
+		{ClientID: "http://localhost/c", Name: "A client", RedirectURIs: []string{redirectURI}},
+		{ClientID: clientURL, RedirectURIs: []string{redirectURI}},
+		{ClientID: clientURL, Name: "A client"},
+	} {
+		if _, err := oauth.NewClientMetadataHandler(bad); err == nil {
+			t.Errorf("served %+v", bad)
+		}
+	}
+}

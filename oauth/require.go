@@ -1,0 +1,342 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// RequireOptions configures [Require]. The zero value is right for most servers.
+type RequireOptions struct {
+	// Scopes are what every request needs. They are also what clients without a token are told to ask for. Default: none.
+	Scopes Scopes
+	// Implies reports whether a scope that was granted includes another one that is needed; see [Hierarchy]. It must be
+	// quick and safe for concurrent use. Default: each scope stands for itself alone.
+	Implies func(granted, needed string) bool
+	// Issuers are those whose tokens are taken, compared byte by byte. Default: the AuthorizationServers of the metadata.
+	Issuers []string
+	// Audiences are further names of the resource, for authorization servers that do not put its URL into tokens. They are
+	// compared byte by byte. Default: none.
+	Audiences []string
+	// MaxStream is how long a client may listen (with GET, or with subscriptions/listen) before it has to show its token
+	// again, which finds out revoked ones. Whatever it is, listening ends when the token expires, within half a minute;
+	// clients take it up again with a new one. A call that was let in is never cut off: its token was good when it began,
+	// and it gives no more than its own answer. Default: 1 hour, if the token does not say when it expires.
+	MaxStream time.Duration
+	// DPoP is how proofs are judged that come with tokens which are bound to a key. Default: as its zero value has it, if
+	// the metadata speaks of DPoP; else such tokens are refused.
+	DPoP *ProofOptions
+	// InsecureHTTP allows the resource and its authorization servers to be reached over http at other addresses than
+	// loopback. Then everybody on the way can take the tokens.
+	InsecureHTTP bool
+	// Logger takes refusals at level info, of requests without a token at level debug, and failures to verify as errors.
+	// Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// methodListen is the request with which clients of 2026-07-28 listen.
+const methodListen = "subscriptions/listen"
+
+// defaultMaxStream is for tokens that do not say when they expire.
+const defaultMaxStream = time.Hour
+
+// Require gives middleware that lets requests through to a resource only with an access token for it. For an MCP server
+// it is one line:
+//
+//	protect := oauth.Require(verifier, oauth.ResourceMetadata{
+//		Resource:             "https://example.com/mcp",
+//		AuthorizationServers: []string{"https://auth.example.com"},
+//	}, nil)
+//	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
+//
+// The token stands in the Authorization header, nowhere else. It must be genuine, as the verifier says, from one of the
+// issuers, within its time, and for this resource: its audience is the URL of Resource, where scheme and host may be
+// written in either case and one slash may stand at the end. Everyone else is told what to do, by a challenge: to get a
+// token (status 401), one with more scopes (403), or to mend the request (400).
+//
+// The handler does not see the token, only what it says: [mcp.PrincipalFrom] of the request's context. It also gets
+// preflight requests of browsers, which never carry a token. The metadata of the resource is served at its well-known
+// address if such requests come this way; see also [NewMetadataHandler].
+//
+// Require panics if the arguments cannot work: no authorization servers, unless the verifier is a [StaticVerifier], a
+// resource that is not the https URL of the server (http at a loopback address), or a scope that is none.
+//
+// Spec: RFC 6750; RFC 9728; basic/authorization (2025-06-18 and later).
+func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(http.Handler) http.Handler {
+	g, err := newGate(v, &metadata, opts)
+	if err != nil {
+		panic("oauth: Require: " + err.Error())
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
+	}
+}
+
+// A gate lets requests through to a resource.
+type gate struct {
+	verifier  Verifier
+	opts      RequireOptions
+	resource  *protected
+	proofs    *proofVerifier // nil if no token may be bound to a key
+	algs      string         // of proofs
+	firstNeed []string       // scopes that clients without a token are told to ask for
+}
+
+func newGate(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gate, error) {
+	g := &gate{verifier: v}
+	if opts != nil {
+		g.opts = *opts
+	}
+	if v == nil {
+		return nil, errors.New("there is no verifier")
+	}
+	if err := g.opts.Scopes.validate(); err != nil {
+		return nil, err
+	}
+	if g.opts.MaxStream < 0 {
+		return nil, fmt.Errorf("MaxStream is %v, want a positive value", g.opts.MaxStream)
+	}
+	if g.opts.Logger == nil {
+		g.opts.Logger = slog.Default()
+	}
+	described := *metadata
+	if err := g.prepareProofs(&described); err != nil {
+		return nil, err
+	}
+	var err error
+	if g.resource, err = newProtected(&described); err != nil {
+		return nil, err
+	}
+	// Tokens of the configuration come from no authorization server, and there is nothing to tell about one.
+	if _, static := v.(*StaticVerifier); !static || len(metadata.AuthorizationServers) > 0 {
+		if err := g.resource.describe(&described); err != nil {
+			return nil, err
+		}
+	}
+	if g.opts.Issuers == nil {
+		g.opts.Issuers = metadata.AuthorizationServers
+	}
+	g.opts.Issuers, g.opts.Audiences = slices.Clone(g.opts.Issuers), slices.Clone(g.opts.Audiences)
+	g.firstNeed = new(grant).wanted([]Scopes{g.opts.Scopes})
+	return g, g.checkSchemes(metadata)
+}
+
+// prepareProofs makes the judge of proofs, if there is to be one, and has the metadata tell of it.
+func (g *gate) prepareProofs(metadata *ResourceMetadata) (err error) {
+	var o ProofOptions
+	switch {
+	case g.opts.DPoP != nil:
+		o = *g.opts.DPoP
+	case !metadata.DPoPRequired && len(metadata.DPoPAlgorithms) == 0:
+		return nil
+	}
+	o.Required = o.Required || metadata.DPoPRequired
+	if len(o.Algorithms) == 0 {
+		o.Algorithms = metadata.DPoPAlgorithms
+	}
+	if g.proofs, err = newProofVerifier(&o); err != nil {
+		return err
+	}
+	metadata.DPoPRequired, metadata.DPoPAlgorithms = o.Required, nil
+	for _, a := range g.proofs.algorithms {
+		metadata.DPoPAlgorithms = append(metadata.DPoPAlgorithms, string(a))
+	}
+	g.algs = strings.Join(metadata.DPoPAlgorithms, " ")
+	return nil
+}
+
+// checkSchemes refuses plain http but at loopback addresses.
+func (g *gate) checkSchemes(metadata *ResourceMetadata) error {
+	if g.opts.InsecureHTTP {
+		return nil
+	}
+	for _, text := range append([]string{metadata.Resource}, metadata.AuthorizationServers...) {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && !isLoopbackName(u.Hostname()) {
+			return fmt.Errorf("%.100q is not https, and not at a loopback address", text)
+		}
+	}
+	return nil
+}
+
+// serve serves one request.
+func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	switch {
+	case g.resource.serves(r.URL.Path):
+		g.resource.ServeHTTP(w, r)
+		return
+	case isPreflight(r):
+		next.ServeHTTP(w, withoutToken(r.Context(), r))
+		return
+	}
+	shown, no := readCredentials(r)
+	if no == nil {
+		var admission *admitted
+		if admission, no = g.admit(w, r, shown); no == nil {
+			g.pass(w, r, next, admission)
+			return
+		}
+	}
+	g.refuse(w, r, shown.scheme, no)
+}
+
+// isPreflight reports whether a browser asks whether a page may send a request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions &&
+		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// An admitted is the context of a request that was let through.
+type admitted struct {
+	context.Context // with the principal
+	gate            *gate
+	scheme          string
+	token           *Token
+}
+
+type admittedKey struct{}
+
+func admittedFrom(ctx context.Context) *admitted {
+	a, _ := ctx.Value(admittedKey{}).(*admitted)
+	return a
+}
+
+// Value gives the context itself to whoever asks for it.
+func (a *admitted) Value(key any) any {
+	if key == (admittedKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+// admit judges the token of a request.
+func (g *gate) admit(w http.ResponseWriter, r *http.Request, shown credentials) (*admitted, *denial) {
+	if shown.scheme == schemeDPoP && g.proofs == nil {
+		return nil, errNoToken
+	}
+	token, err := g.verifier.Verify(r.Context(), shown.token)
+	switch {
+	case err == nil && token == nil:
+		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier gave neither token nor error")}
+	case err == nil:
+		err = g.judge(token)
+	}
+	switch {
+	case errors.Is(err, ErrTokenExpired):
+		return nil, &denial{http.StatusUnauthorized, codeInvalidToken, "the access token has expired", nil, err}
+	case errors.Is(err, ErrInvalidToken):
+		return nil, &denial{http.StatusUnauthorized, codeInvalidToken, "the access token is not valid here", nil, err}
+	case err != nil:
+		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
+	}
+	if no := g.checkProof(w, r, shown, token); no != nil {
+		return nil, no
+	}
+	held := grant{token.Scopes, g.opts.Implies}
+	if need := []Scopes{g.opts.Scopes}; !held.covers(need) {
+		return nil, &denial{http.StatusForbidden, codeInsufficientScope, insufficientScope, held.wanted(need), nil}
+	}
+	ctx := mcp.WithPrincipal(r.Context(), token.principal())
+	return &admitted{Context: ctx, gate: g, scheme: shown.scheme, token: token}, nil
+}
+
+// judge says why a token that is genuine is no good here.
+func (g *gate) judge(t *Token) error {
+	if err := t.checkIdentity(); err != nil {
+		return err
+	}
+	switch {
+	case t.configured:
+	case !slices.Contains(g.opts.Issuers, t.Issuer):
+		return refusedToken("its issuer %.100q is none of ours", t.Issuer)
+	case g.resource.isFor(t.Audience):
+	case slices.ContainsFunc(t.Audience, func(a string) bool { return slices.Contains(g.opts.Audiences, a) }):
+	default:
+		return refusedToken("it is for another audience")
+	}
+	return t.checkTimes(time.Now())
+}
+
+// checkProof demands the proof of a token that is bound to a key.
+//
+// Spec: RFC 9449, section 7.
+func (g *gate) checkProof(w http.ResponseWriter, r *http.Request, shown credentials, t *Token) *denial {
+	isBound := t.KeyThumbprint != ""
+	switch {
+	case isBound && shown.scheme != schemeDPoP:
+		return badBinding("the access token is bound to a key and needs a proof")
+	case !isBound && (shown.scheme == schemeDPoP || g.proofs != nil && g.proofs.required):
+		return badBinding("the access token is not bound to a key")
+	case !isBound:
+		return nil
+	}
+	nonce, err := g.proofs.verifyProof(r, g.resource.target(r), shown.token, t.KeyThumbprint)
+	if nonce != "" {
+		w.Header().Set(headerDPoPNonce, nonce)
+	}
+	var bad *proofError
+	switch {
+	case errors.As(err, &bad):
+		return &denial{http.StatusUnauthorized, bad.code, bad.reason, nil, err}
+	case err != nil:
+		return &denial{status: http.StatusServiceUnavailable, cause: err}
+	}
+	return nil
+}
+
+// pass hands the request on.
+func (g *gate) pass(w http.ResponseWriter, r *http.Request, next http.Handler, admission *admitted) {
+	if isListening(r) {
+		if end, bounded := g.streamEnd(admission.token); bounded {
+			ctx, stop := context.WithDeadlineCause(admission.Context, end, errShowAgain)
+			defer stop()
+			admission.Context = ctx
+		}
+	}
+	next.ServeHTTP(w, withoutToken(admission, r))
+}
+
+// errShowAgain is the cause of a context that ended because its token has to be shown again. It is an end that the server
+// wanted.
+var errShowAgain = fmt.Errorf("%w: the access token has to be shown again", mcp.ErrClosed)
+
+// isListening reports whether a request only listens, for as long as it may. The header says so reliably: what differs
+// from it in the body is refused.
+func isListening(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodListen
+}
+
+// streamEnd gives the time until which a client may listen.
+func (g *gate) streamEnd(t *Token) (end time.Time, bounded bool) {
+	longest := g.opts.MaxStream
+	if longest == 0 && t.Expires.IsZero() && !t.configured {
+		longest = defaultMaxStream
+	}
+	if !t.Expires.IsZero() {
+		end = t.Expires.Add(clockSkew)
+	}
+	if latest := time.Now().Add(longest); longest > 0 && (end.IsZero() || latest.Before(end)) {
+		end = latest
+	}
+	return end, !end.IsZero()
+}
+
+// withoutToken gives the request as handlers see it: they need to know who the caller is, and whoever holds a token can
+// pass it on.
+//
+// Spec: basic/authorization (2025-06-18 and later), Token Passthrough.
+func withoutToken(ctx context.Context, r *http.Request) *http.Request {
+	r = r.WithContext(ctx)
+	r.Header = maps.Clone(r.Header)
+	delete(r.Header, "Authorization")
+	delete(r.Header, "Dpop") // a proof is of no use but with the token
+	return r
+}

@@ -1,0 +1,117 @@
+package oauth
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Codes of errors in challenges. Spec: RFC 6750, section 3.1.
+const (
+	schemeBearer          = "Bearer"
+	codeInvalidRequest    = "invalid_request"
+	codeInvalidToken      = "invalid_token"
+	codeInsufficientScope = "insufficient_scope"
+)
+
+// insufficientScope is said to clients that lack scopes.
+const insufficientScope = "the token lacks a scope that the operation needs"
+
+// retryVerify is when, in seconds, a client may come again whose token could not be verified.
+const retryVerify = "5"
+
+// A denial is why a request is not let through.
+type denial struct {
+	status      int
+	code        string // of the error, empty for a request that has no token
+	description string // for the client
+	scopes      []string
+	cause       error // for the log, nil if there is no more to say
+}
+
+var errNoToken = &denial{status: http.StatusUnauthorized}
+
+func badBinding(description string) *denial {
+	return &denial{http.StatusUnauthorized, codeInvalidToken, description, nil, ErrInvalidToken}
+}
+
+func badRequest(description string) *denial {
+	return &denial{status: http.StatusBadRequest, code: codeInvalidRequest, description: description}
+}
+
+// refuse answers a request that is not let through.
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
+	head := w.Header()
+	head.Set("Cache-Control", "no-store")
+	head.Set("Content-Type", "application/json")
+	// A page that may not use the server learns nothing from this that the metadata does not tell everyone.
+	head.Set("Access-Control-Allow-Origin", "*")
+	head.Set("Access-Control-Expose-Headers", "WWW-Authenticate, DPoP-Nonce, Retry-After")
+	body := map[string]string{}
+	if no.status == http.StatusServiceUnavailable {
+		if r.Context().Err() == nil { // else it is the client that did not wait
+			g.opts.Logger.ErrorContext(r.Context(), "oauth: access token not verified", "error", no.cause)
+		}
+		head.Set("Retry-After", retryVerify)
+		body["error"], body["error_description"] = "temporarily_unavailable", "the access token cannot be verified now"
+	} else {
+		level := slog.LevelInfo
+		if no.code == "" {
+			level = slog.LevelDebug // it is how every client begins
+		}
+		g.opts.Logger.Log(r.Context(), level, "oauth: request refused",
+			"status", no.status, "error", no.code, "reason", no.description, "cause", no.cause, "remote", r.RemoteAddr)
+		head["Www-Authenticate"] = g.challenges(scheme, no)
+		body["error_description"] = "an access token is needed"
+		if no.code != "" {
+			body["error"], body["error_description"] = no.code, no.description
+		}
+	}
+	text, _ := json.Marshal(body) // it holds strings alone
+	w.WriteHeader(no.status)
+	_, _ = w.Write(text)
+}
+
+// challenges gives a challenge for every scheme that is taken, the error in that of the scheme that was used.
+func (g *gate) challenges(scheme string, no *denial) []string {
+	schemes := []string{schemeBearer}
+	if g.proofs != nil {
+		schemes = append(schemes, schemeDPoP)
+		if g.proofs.required {
+			schemes, scheme = schemes[1:], schemeDPoP
+		}
+	}
+	if !slices.Contains(schemes, scheme) {
+		scheme = schemes[0]
+	}
+	var all []string
+	for _, s := range schemes {
+		c := g.challenge(s)
+		scopes := g.firstNeed
+		if s == scheme && no.code != "" {
+			c.Params["error"], c.Params["error_description"] = no.code, no.description
+			if no.scopes != nil {
+				scopes = no.scopes
+			}
+		}
+		if len(scopes) > 0 {
+			c.Params["scope"] = strings.Join(scopes, " ")
+		}
+		all = append(all, c.String())
+	}
+	return all
+}
+
+// challenge gives what is the same in every challenge of a scheme.
+func (g *gate) challenge(scheme string) Challenge {
+	c := Challenge{Scheme: scheme, Params: map[string]string{}}
+	if g.resource.document != nil {
+		c.Params["resource_metadata"] = g.resource.metadataURL()
+	}
+	if scheme == schemeDPoP {
+		c.Params["algs"] = g.algs
+	}
+	return c
+}

@@ -1,0 +1,168 @@
+package oauth
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// metadataAge is how long, in seconds, metadata may be kept: long enough to spare a look-up with every login, short enough
+// for a move to another authorization server to be seen.
+const metadataAge = "300"
+
+// NewMetadataHandler gives a handler that serves the metadata of a protected resource at its well-known address, in both
+// forms: for https://example.com/mcp, /.well-known/oauth-protected-resource/mcp and, for clients that look no further,
+// /.well-known/oauth-protected-resource. Every web page may read it. What [Require] returns serves it as well, where
+// such requests reach it; this is for a mux that sends them elsewhere:
+//
+//	mux.Handle("/.well-known/oauth-protected-resource/", oauth.NewMetadataHandler(metadata))
+//
+// It panics if the metadata names no authorization server or is wrong in another way.
+//
+// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource Metadata Discovery.
+func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
+	p, err := newProtected(&metadata)
+	if err == nil {
+		err = p.describe(&metadata)
+	}
+	if err != nil {
+		panic("oauth: NewMetadataHandler: " + err.Error())
+	}
+	return p
+}
+
+// A protected is a protected resource: its name in every form, and what it says of itself.
+type protected struct {
+	url      *url.URL
+	name     string // in the form that audiences are compared in
+	path     string // of the metadata
+	document []byte // nil if there is none
+}
+
+// newProtected makes a protected of the metadata's resource.
+func newProtected(metadata *ResourceMetadata) (*protected, error) {
+	u, err := url.Parse(metadata.Resource)
+	switch {
+	case err != nil:
+		return nil, errors.New("Resource is not a URL")
+	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
+		return nil, fmt.Errorf("Resource is %q, want the URL of the server as clients know it", u.Redacted())
+	case strings.ContainsAny(metadata.Resource, "?#"):
+		return nil, errors.New("Resource has a query or a fragment")
+	}
+	p := &protected{url: u, name: audienceName(metadata.Resource), path: wellKnownResource}
+	if u.Path != "/" {
+		p.path += u.Path
+	}
+	return p, nil
+}
+
+// describe makes the document of the metadata.
+func (p *protected) describe(metadata *ResourceMetadata) error {
+	m := *metadata
+	if len(m.AuthorizationServers) == 0 {
+		return errors.New("AuthorizationServers is empty: clients have to know where to get tokens")
+	}
+	for _, issuer := range m.AuthorizationServers {
+		u, err := url.Parse(issuer)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(issuer, "?#") {
+			return fmt.Errorf("AuthorizationServers: %q is not an issuer", issuer)
+		}
+	}
+	for _, scope := range m.ScopesSupported {
+		if err := checkScope(scope); err != nil {
+			return fmt.Errorf("ScopesSupported: %w", err)
+		}
+	}
+	if m.BearerMethodsSupported == nil {
+		m.BearerMethodsSupported = []string{"header"}
+	}
+	document, err := json.Marshal(&m)
+	p.document = document
+	return err
+}
+
+// metadataURL is where clients find the metadata.
+func (p *protected) metadataURL() string {
+	u := url.URL{Scheme: strings.ToLower(p.url.Scheme), Host: p.url.Host, Path: p.path}
+	if p.url.RawPath != "" {
+		u.RawPath = wellKnownResource + p.url.RawPath
+	}
+	return u.String()
+}
+
+// serves reports whether a path is one of the metadata's.
+func (p *protected) serves(path string) bool {
+	return p.document != nil && (path == p.path || path == wellKnownResource)
+}
+
+// ServeHTTP serves the metadata.
+func (p *protected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !p.serves(r.URL.Path) {
+		http.NotFound(w, r)
+		return
+	}
+	head := w.Header()
+	head.Set("Access-Control-Allow-Origin", "*") // it is public, and asking for it sends no credentials
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		head.Set("Content-Type", "application/json")
+		head.Set("Cache-Control", "public, max-age="+metadataAge)
+		_, _ = w.Write(p.document)
+	case http.MethodOptions:
+		head.Set("Allow", "GET, HEAD, OPTIONS")
+		head.Set("Access-Control-Allow-Methods", "GET")
+		head.Set("Access-Control-Allow-Headers", "*") // clients say which protocol version they speak
+		head.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		head.Set("Allow", "GET, HEAD, OPTIONS")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+// isFor reports whether one of the audiences of a token is this resource.
+func (p *protected) isFor(audience []string) bool {
+	return slices.ContainsFunc(audience, func(a string) bool { return audienceName(a) == p.name })
+}
+
+// audienceName gives the form in which names of resources are compared: scheme and host in lower case, without one slash
+// at the end. Nothing else is equal to what it is not: not a default port, not an escape, not another path.
+//
+// Spec: basic/authorization (2025-06-18 and later), Canonical Server URI.
+func audienceName(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	if path != "" {
+		path = "/" + strings.TrimSuffix(path, "/")
+	}
+	return lowerASCII(scheme) + "://" + lowerASCII(host) + path
+}
+
+// lowerASCII folds ASCII alone: folding Unicode would take look-alikes for the same.
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + ('a' - 'A')
+		}
+		return r
+	}, s)
+}
+
+// target gives the URL of a request as its client knows it, which may be another one than reaches this server.
+func (p *protected) target(r *http.Request) *url.URL {
+	base := strings.TrimSuffix(p.url.Path, "/")
+	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {
+		return p.url // a proxy has changed the path
+	}
+	u := *p.url
+	u.Path, u.RawPath = r.URL.Path, r.URL.RawPath
+	return &u
+}

@@ -1,0 +1,372 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// maxDocumentDepth is how deep a JSON document of OAuth may be nested. Metadata has two levels, a key set has four.
+	maxDocumentDepth = 16
+	// maxTokenSize bounds a token, in bytes: it goes into a header, and servers take no header block beyond 64 KiB.
+	maxTokenSize = 32 << 10
+	// maxTokenLife is the longest life of a token that is believed. Nothing depends on more, and a time.Duration that
+	// overflows would end it at once.
+	maxTokenLife = 365 * 24 * time.Hour
+	// maxErrorCode and maxErrorText are how much of an authorization server's words an error repeats, in bytes.
+	maxErrorCode, maxErrorText = 64, 256
+)
+
+// How a client shows who it is at a token endpoint.
+//
+// Spec: OpenID Connect Core 1.0, section 9; RFC 7591, section 2.
+const (
+	authNone      = "none"
+	authBasic     = "client_secret_basic"
+	authPost      = "client_secret_post"
+	authKey       = "private_key_jwt"
+	tokenBearer   = "Bearer"
+	grantRefresh  = "refresh_token"
+	invalidGrant  = "invalid_grant"
+	invalidClient = "invalid_client"
+)
+
+// A TokenSet is what an authorization server has given to a client for one server. Its tokens are secrets: they are in
+// its JSON, which is for a [Store], and neither in its String nor in logs of package slog.
+type TokenSet struct {
+	// Issuer is the authorization server that gave the tokens, ClientID whom it gave them to.
+	Issuer   string `json:"issuer"`
+	ClientID string `json:"client_id,omitempty"`
+	// Resource is what the access token is for. It is empty if the server has no identifier, in revision 2025-03-26.
+	Resource     string `json:"resource,omitempty"`
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"` // Bearer or DPoP
+	RefreshToken string `json:"refresh_token,omitempty"`
+	// Scopes are those that were granted, as far as the authorization server says. Requested are those that were asked
+	// for, and Challenged those of them that the server itself has asked for.
+	Scopes     []string `json:"scopes,omitempty"`
+	Requested  []string `json:"requested,omitempty"`
+	Challenged []string `json:"challenged,omitempty"`
+	// Issued is when the tokens came, and Expires when the access token ends, by the clock of this machine; zero if the
+	// authorization server does not say.
+	Issued  time.Time `json:"issued"`
+	Expires time.Time `json:"expires,omitzero"`
+	// KeyThumbprint is the key that tokens of type DPoP are bound to.
+	KeyThumbprint string `json:"key_thumbprint,omitempty"`
+}
+
+// String says whose tokens they are and until when, and nothing of them.
+func (s TokenSet) String() string {
+	text := "tokens of " + s.Issuer
+	if !s.Expires.IsZero() {
+		text += " until " + s.Expires.Format(time.RFC3339)
+	}
+	return text
+}
+
+// GoString is [TokenSet.String].
+func (s TokenSet) GoString() string { return s.String() }
+
+// LogValue is [TokenSet.String], for package slog.
+func (s TokenSet) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// A TokenError is the refusal of a token endpoint. Code and Description are the authorization server's words, cut and
+// without control characters; they are for people, apart from the codes of RFC 6749 such as invalid_grant.
+//
+// Spec: RFC 6749, section 5.2.
+type TokenError struct {
+	Code        string // empty if the response holds none
+	Description string // may be empty
+	Status      int    // of the HTTP response
+}
+
+// Error says what the token endpoint said.
+func (e *TokenError) Error() string {
+	if e.Code == "" {
+		return "oauth: the token endpoint answered with HTTP " + strconv.Itoa(e.Status)
+	}
+	text := "oauth: the token endpoint refused: " + e.Code
+	if e.Description != "" {
+		text += " (" + e.Description + ")"
+	}
+	return text
+}
+
+// isTokenError reports whether a token endpoint refused with a code. Servers that are broken say anything.
+func isTokenError(err error, code string) bool {
+	var refused *TokenError
+	return errors.As(err, &refused) && refused.Code == code && refused.Status/100 != 5
+}
+
+// A tokenEndpoint is where a client gets tokens. Every request to one goes this way, so that the authentication of the
+// client, the resource and the proofs have one home.
+type tokenEndpoint struct {
+	fetcher      *Fetcher
+	server       *ServerMetadata
+	registration *Registration
+	key          *ClientKey // of the client, for private_key_jwt; nil without one
+	resource     string     // sent with every request that has none of its own; empty for none
+	prover       *prover    // nil for tokens that are bound to no key
+}
+
+// A tokenResponse is what a token endpoint says.
+//
+// Spec: RFC 6749, sections 5.1 and 5.2; RFC 8693, section 2.2.1.
+type tokenResponse struct {
+	AccessToken     string         `json:"access_token"`
+	TokenType       string         `json:"token_type"`
+	ExpiresIn       jsontext.Value `json:"expires_in"`
+	RefreshToken    string         `json:"refresh_token"`
+	Scope           *string        `json:"scope"`
+	IssuedTokenType string         `json:"issued_token_type"`
+
+	Error            string `json:"error"`
+	ErrorDescription string `json:"error_description"`
+}
+
+// request asks for tokens and checks what comes. form is left as it is. A refusal is a *TokenError.
+func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet, error) {
+	r, err := e.ask(ctx, form)
+	if err != nil {
+		return nil, err
+	}
+	set := &TokenSet{
+		Issuer: e.server.Issuer, ClientID: e.registration.ClientID, Resource: e.resource,
+		AccessToken: r.AccessToken, RefreshToken: r.RefreshToken, Issued: time.Now(),
+	}
+	if set.TokenType, err = e.tokenType(r.TokenType); err != nil {
+		return nil, err
+	}
+	if set.TokenType == schemeDPoP {
+		set.KeyThumbprint = e.prover.thumbprint
+	}
+	if life := r.life(); life > 0 {
+		set.Expires = set.Issued.Add(life)
+	}
+	set.Scopes = strings.Fields(form.Get("scope")) // what a response leaves out is as it was asked for
+	if r.Scope != nil {
+		set.Scopes = boundedScopes(*r.Scope)
+	}
+	return set, nil
+}
+
+// ask asks for tokens. It checks that what comes can be sent on, not of what type it is.
+func (e *tokenEndpoint) ask(ctx context.Context, form url.Values) (*tokenResponse, error) {
+	target, err := url.Parse(e.server.TokenEndpoint)
+	if err != nil || e.server.TokenEndpoint == "" {
+		return nil, errors.New("oauth: the authorization server has no token endpoint")
+	}
+	const attempts = 2 // a nonce for proofs may be wanted, once
+	for attempt := 1; ; attempt++ {
+		r, header, err := e.askOnce(ctx, target, form)
+		if err == nil {
+			if e.prover != nil {
+				e.prover.learn(target, false, header)
+			}
+			return r, nil
+		}
+		var refused *TokenError
+		if e.prover == nil || !errors.As(err, &refused) ||
+			!e.prover.serverWantsNonce(target, refused.Code, header) || attempt == attempts {
+			return nil, err
+		}
+	}
+}
+
+func (e *tokenEndpoint) askOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse, http.Header, error) {
+	form, header, err := e.authenticated(form)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.prover != nil {
+		proof, err := e.prover.prove(http.MethodPost, target, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		header.Set(headerDPoP, proof)
+	}
+	status, answer, body, err := e.fetcher.postForm(ctx, e.server.TokenEndpoint, form, header)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := readTokenResponse(status, body, e.secrets(form))
+	return r, answer, err
+}
+
+// authenticated gives a copy of a form with the resource, and says in it or in the header who the client is.
+func (e *tokenEndpoint) authenticated(plain url.Values) (form url.Values, header http.Header, err error) {
+	form, header = url.Values{}, http.Header{}
+	for name, values := range plain {
+		form[name] = slices.Clone(values)
+	}
+	if e.resource != "" && !form.Has("resource") {
+		form.Set("resource", e.resource)
+	}
+	return form, header, e.authenticate(form, header)
+}
+
+// authenticate shows who the client is, at the token endpoint or another one that wants it in the same way.
+//
+// Spec: RFC 6749, section 2.3.1; RFC 7523, section 2.2.
+func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error {
+	c := e.registration
+	method, err := e.authMethod()
+	if err != nil {
+		return err
+	}
+	switch method {
+	case authBasic:
+		header.Set("Authorization", basicCredentials(c.ClientID, c.ClientSecret))
+	case authPost:
+		form.Set("client_id", c.ClientID)
+		form.Set("client_secret", c.ClientSecret)
+	case authKey:
+		return e.key.authenticate(form, c.ClientID, e.server, time.Now())
+	case authNone:
+		if c.ClientID != "" { // a workload needs none
+			form.Set("client_id", c.ClientID)
+		}
+	default:
+		return fmt.Errorf("oauth: the client is to authenticate with %q, which is not known", cleanText(method, maxErrorCode))
+	}
+	return nil
+}
+
+// authMethod chooses how the client shows who it is: as it was registered, else as the server's metadata says.
+func (e *tokenEndpoint) authMethod() (string, error) {
+	c, offered := e.registration, e.server.TokenEndpointAuthMethods
+	takes := func(method string) bool { return slices.Contains(offered, method) }
+	switch {
+	case c.AuthMethod != "":
+		return c.AuthMethod, nil
+	case e.key != nil && (len(offered) == 0 || takes(authKey)):
+		return authKey, nil
+	case c.ClientSecret == "":
+		return authNone, nil
+	case len(offered) == 0, takes(authBasic):
+		return authBasic, nil // the default of RFC 8414
+	case takes(authPost):
+		return authPost, nil
+	case takes(authNone):
+		return authNone, nil
+	}
+	return "", errors.New("oauth: the token endpoint takes no authentication that the client is able to")
+}
+
+// basicCredentials gives a client's id and secret for the Authorization header.
+//
+// Spec: RFC 6749, section 2.3.1: both parts are form-encoded.
+func basicCredentials(id, secret string) string {
+	req := http.Request{Header: http.Header{}}
+	req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
+	return req.Header.Get("Authorization")
+}
+
+// secrets gives what an error must not repeat, whoever put it into its text.
+func (e *tokenEndpoint) secrets(form url.Values) []string {
+	all := []string{e.registration.ClientSecret}
+	for _, name := range []string{"code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token", "token"} {
+		all = append(all, form[name]...)
+	}
+	return all
+}
+
+func (e *tokenEndpoint) tokenType(said string) (string, error) {
+	switch {
+	case e.prover != nil:
+		if err := e.prover.checkType(said); err != nil {
+			return "", err
+		}
+		if strings.EqualFold(said, schemeDPoP) {
+			return schemeDPoP, nil
+		}
+		return tokenBearer, nil
+	case strings.EqualFold(said, tokenBearer):
+		return tokenBearer, nil
+	}
+	return "", fmt.Errorf("oauth: the token endpoint gave a token of type %q, which cannot be used", cleanText(said, maxErrorCode))
+}
+
+// readTokenResponse reads what a token endpoint answered. An error repeats nothing that holds one of the secrets.
+func readTokenResponse(status int, body []byte, secrets []string) (*tokenResponse, error) {
+	var r tokenResponse
+	err := decodeDocument(body, &r)
+	switch {
+	case status != http.StatusOK && (err != nil || r.Error == ""):
+		return nil, &TokenError{Status: status}
+	case err != nil:
+		return nil, errors.New("oauth: the token endpoint did not answer with the JSON of a token response")
+	case status != http.StatusOK || r.Error != "":
+		return nil, &TokenError{
+			Code:        withoutSecrets(cleanText(r.Error, maxErrorCode), secrets),
+			Description: withoutSecrets(cleanText(r.ErrorDescription, maxErrorText), secrets),
+			Status:      status,
+		}
+	case !isSendable(r.AccessToken):
+		return nil, errors.New("oauth: the token endpoint gave no access token that can be sent")
+	case r.RefreshToken != "" && !isSendable(r.RefreshToken):
+		return nil, errors.New("oauth: the token endpoint gave a refresh token that cannot be sent")
+	}
+	return &r, nil
+}
+
+// isSendable reports whether a token can stand in a header, and is no longer than a header should be.
+func isSendable(token string) bool {
+	if token == "" || len(token) > maxTokenSize {
+		return false
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// life gives how long the access token lasts, zero if that is not said. Some servers write the number as a string.
+func (r *tokenResponse) life() time.Duration {
+	text := strings.Trim(string(r.ExpiresIn), `"`)
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0) {
+		return 0
+	}
+	return time.Duration(min(seconds, maxTokenLife.Seconds()) * float64(time.Second))
+}
+
+// cleanText gives text of a peer as people may be shown it: what can be printed, on one line, at most so many bytes.
+func cleanText(text string, most int) string {
+	var b strings.Builder
+	for _, r := range text {
+		if b.Len()+utf8.RuneLen(r) > most {
+			break
+		}
+		if unicode.IsPrint(r) && r != utf8.RuneError {
+			b.WriteRune(r)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// withoutSecrets gives text unless one of the secrets is in it.
+func withoutSecrets(text string, secrets []string) string {
+	const short = 4 // what is shorter is no secret, and in every text
+	for _, secret := range secrets {
+		if len(secret) >= short && strings.Contains(text, secret) {
+			return "not shown"
+		}
+	}
+	return text
+}

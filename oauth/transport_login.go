@@ -1,0 +1,136 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Login gets new tokens for the server, whether there are some or not: with an [Authorizer] it asks a person. It first
+// asks the server which login it wants. The error is an [*AuthorizeError].
+func (t *Transport) Login(ctx context.Context) error {
+	if t.broken != nil {
+		return t.failed(http.StatusUnauthorized, t.broken)
+	}
+	if _, err := t.login(ctx); err != nil {
+		return t.failed(http.StatusUnauthorized, err)
+	}
+	return nil
+}
+
+func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
+	n, err := t.probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got, err := t.acquire(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return got.tokens, nil
+}
+
+// probe asks the server, without a token, which login it wants. One that does not say may still have metadata.
+func (t *Transport) probe(ctx context.Context) (*need, error) {
+	asking, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(asking, http.MethodGet, t.endpoint.String(), nil)
+	if err != nil {
+		return nil, errors.New("oauth: the server cannot be asked at its address")
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("oauth: ask the server: %w", err)
+	}
+	_ = res.Body.Close() // it may be a stream that does not end
+	n := &need{kind: needLogin}
+	if wants := newNeed(res, nil); wants != nil && wants.kind == needToken {
+		n.challenge, n.scopes, n.refused = wants.challenge, wants.scopes, true
+	}
+	return n, nil
+}
+
+// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to. They are
+// dropped whatever the error. What the authorization server knows of the client is kept.
+//
+// Spec: RFC 7009.
+func (t *Transport) Logout(ctx context.Context) error {
+	if t.broken != nil {
+		return t.broken
+	}
+	var dropped *TokenSet
+	known, err := load[serverRecord](ctx, t.store, t.serverKey())
+	if err != nil {
+		return err
+	}
+	if known != nil {
+		err = t.store.Update(ctx, tokensKey(known.Issuer, known.Resource), func(old []byte) ([]byte, error) {
+			dropped, _ = decodeStored[TokenSet](old) // what cannot be read is dropped all the same
+			return nil, nil
+		})
+		if err == nil {
+			err = save[serverRecord](ctx, t.store, t.serverKey(), nil)
+		}
+		if err != nil {
+			return fmt.Errorf("oauth: write to the store: %w", err)
+		}
+	}
+	t.mu.Lock()
+	if dropped == nil {
+		dropped = t.tokens
+	}
+	if known == nil {
+		known = t.known
+	}
+	t.tokens, t.known, t.pointer, t.loaded = nil, nil, nil, true
+	clear(t.refusals)
+	t.mu.Unlock()
+	if dropped == nil || known == nil {
+		return nil
+	}
+	return t.revoke(ctx, known, dropped)
+}
+
+// revoke revokes the refresh token first: with it authorization servers revoke the rest.
+func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *TokenSet) error {
+	if known.Server == nil || known.Server.RevocationEndpoint == "" || known.Issuer != tokens.Issuer {
+		return nil
+	}
+	client, err := t.clientOf(ctx, tokens)
+	if err != nil {
+		return err
+	}
+	server := *known.Server
+	if len(server.RevocationEndpointAuthMethods) > 0 {
+		server.TokenEndpointAuthMethods = server.RevocationEndpointAuthMethods
+	}
+	endpoint := t.tokenEndpoint(&server, client, "")
+	var all []error
+	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, "access_token"}} {
+		if one.token == "" {
+			continue
+		}
+		form, header, err := endpoint.authenticated(url.Values{"token": {one.token}, "token_type_hint": {one.hint}})
+		if err != nil {
+			return err
+		}
+		status, _, _, err := endpoint.fetcher.postForm(ctx, server.RevocationEndpoint, form, header)
+		switch {
+		case err != nil:
+			all = append(all, err)
+		case status != http.StatusOK && status != http.StatusNoContent:
+			all = append(all, fmt.Errorf("oauth: the authorization server does not revoke: HTTP %d", status))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// probeTime bounds the wait for the response to a request that asks which login the server wants.
+const probeTime = 10 * time.Second

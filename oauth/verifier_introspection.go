@@ -1,0 +1,195 @@
+package oauth
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// IntrospectionOptions configures an [IntrospectionVerifier].
+type IntrospectionOptions struct {
+	// Endpoint is where tokens are introspected. Default: what the metadata of the issuer says.
+	Endpoint string
+	// ClientID and ClientSecret are this server's own credentials at the authorization server. They are needed.
+	ClientID     string
+	ClientSecret string
+	// PostSecret sends the credentials in the body (client_secret_post). Default: in the header (client_secret_basic).
+	PostSecret bool
+	// CacheTime is how long an answer is believed, so how long a revoked token can still be used; a negative one has the
+	// server asked about every request. Default: 30 seconds.
+	CacheTime time.Duration
+	// MaxCached is how many answers are remembered, twice as many at the most. Default: 1000.
+	MaxCached int
+	// Fetcher calls the endpoint. Default: NewFetcher(nil), which calls addresses as near as the issuer's.
+	Fetcher *Fetcher
+}
+
+const (
+	// defaultIntrospectionTime is how long an answer is believed.
+	defaultIntrospectionTime = 30 * time.Second
+	// maxIntrospections is how many tokens are introspected at once: strangers must not be able to have this server call
+	// another one as often as they like.
+	maxIntrospections = 32
+)
+
+// An IntrospectionVerifier asks the authorization server about each token. It is safe for concurrent use.
+//
+// The answer must say for whom the token is: one without aud is refused. It may leave out iss, since there is one server
+// to ask.
+//
+// Spec: RFC 7662.
+type IntrospectionVerifier struct {
+	issuer  string
+	opts    IntrospectionOptions
+	fetcher *Fetcher
+	slots   chan struct{} // holds a token for each introspection that goes on
+	cache   verifiedTokens
+
+	mu       sync.Mutex // guards the fields below
+	endpoint string     // of the metadata
+	found    time.Time  // when
+}
+
+// NewIntrospectionVerifier gives a verifier for the tokens of an issuer. It panics if the options cannot work.
+func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *IntrospectionVerifier {
+	v, err := newIntrospectionVerifier(issuer, opts)
+	if err != nil {
+		panic("oauth: NewIntrospectionVerifier: " + err.Error())
+	}
+	return v
+}
+
+func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*IntrospectionVerifier, error) {
+	v := &IntrospectionVerifier{issuer: issuer, slots: make(chan struct{}, maxIntrospections)}
+	if opts != nil {
+		v.opts = *opts
+	}
+	switch {
+	case issuer == "":
+		return nil, errors.New("the issuer is empty")
+	case v.opts.ClientID == "" || v.opts.ClientSecret == "":
+		return nil, errors.New("ClientID and ClientSecret are needed: authorization servers answer no strangers")
+	case v.opts.MaxCached < 0:
+		return nil, fmt.Errorf("MaxCached is %d, want a positive number", v.opts.MaxCached)
+	}
+	v.opts.CacheTime = cmp.Or(v.opts.CacheTime, defaultIntrospectionTime)
+	v.cache.most = cmp.Or(v.opts.MaxCached, defaultMaxCached)
+	home, err := url.Parse(cmp.Or(v.opts.Endpoint, issuer))
+	if err != nil || home.Host == "" {
+		return nil, errors.New("the issuer or Endpoint is not a URL")
+	}
+	f := v.opts.Fetcher
+	if f == nil {
+		f = NewFetcher(nil)
+	}
+	v.fetcher = f.For(home)
+	return v, nil
+}
+
+// Verify asks about a token.
+func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
+	if len(token) > maxToken {
+		return nil, refusedToken("it is too long")
+	}
+	digest := sha256.Sum256([]byte(token))
+	if t := v.cache.get(digest, nil, time.Now()); t != nil {
+		return t, t.checkTimes(time.Now())
+	}
+	select {
+	case v.slots <- struct{}{}:
+		defer func() { <-v.slots }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	t, err := v.introspect(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.checkTimes(time.Now()); err != nil {
+		return nil, err
+	}
+	if v.opts.CacheTime > 0 {
+		v.cache.add(digest, verified{token: t, until: time.Now().Add(v.opts.CacheTime)})
+	}
+	return t, nil
+}
+
+// introspect asks the server.
+func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*Token, error) {
+	endpoint, err := v.findEndpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	form, header := url.Values{"token": {token}, "token_type_hint": {"access_token"}}, http.Header{}
+	if v.opts.PostSecret {
+		form.Set("client_id", v.opts.ClientID)
+		form.Set("client_secret", v.opts.ClientSecret)
+	} else {
+		header.Set("Authorization", basicCredentials(v.opts.ClientID, v.opts.ClientSecret))
+	}
+	status, _, body, err := v.fetcher.postForm(ctx, endpoint, form, header)
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("oauth: introspection: HTTP %d", status)
+	}
+	return v.read(body)
+}
+
+// findEndpoint gives the endpoint, from the metadata if need be. That is fetched as often as keys would be.
+func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error) {
+	if v.opts.Endpoint != "" {
+		return v.opts.Endpoint, nil
+	}
+	v.mu.Lock()
+	endpoint, age := v.endpoint, time.Since(v.found)
+	v.mu.Unlock()
+	if endpoint != "" && age < keysLife {
+		return endpoint, nil
+	}
+	metadata, err := v.fetcher.FetchServerMetadata(ctx, v.issuer)
+	switch {
+	case err != nil && endpoint != "":
+		return endpoint, nil // it is seldom moved, and an answer from it is as good as ever
+	case err != nil:
+		return "", err
+	case metadata.IntrospectionEndpoint == "":
+		return "", errors.New("oauth: the metadata of the authorization server has no introspection_endpoint")
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.endpoint, v.found = metadata.IntrospectionEndpoint, time.Now()
+	return v.endpoint, nil
+}
+
+// read reads an answer.
+//
+// Spec: RFC 7662, section 2.2.
+func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
+	var answer struct {
+		Active bool `json:"active"`
+		tokenClaims
+	}
+	if err := decodeDocument(body, &answer); err != nil {
+		return nil, fmt.Errorf("oauth: introspection: %w", err)
+	}
+	switch {
+	case !answer.Active:
+		return nil, refusedToken("the authorization server says that it is not active")
+	case answer.Issuer == "":
+		answer.Issuer = v.issuer
+	case answer.Issuer != v.issuer:
+		return nil, refusedToken("it is of another issuer")
+	}
+	if answer.Audience == nil {
+		return nil, refusedToken("the authorization server does not say for whom it is")
+	}
+	return answer.token(body)
+}
