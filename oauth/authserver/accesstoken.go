@@ -1,0 +1,214 @@
+package authserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+const (
+	// maxToken bounds the tokens and assertions that are looked at.
+	maxToken = 16 << 10
+	// tokenDepth is how deep JSON of tokens and clients may be nested. Real ones stay under 6.
+	tokenDepth = 16
+
+	typeAccess = "at+jwt"
+	// ClaimGrant is the claim that names the grant of a token, which is over when the token works no more.
+	ClaimGrant = "grant_id"
+	// ClaimName is the claim, in what [Server.Verifier] gives, that holds [Subject.Name].
+	ClaimName = "name"
+)
+
+// accessClaims are those of our access tokens.
+//
+// Spec: RFC 9068, section 2.2.
+type accessClaims struct {
+	Issuer   string `json:"iss"`
+	Subject  string `json:"sub"`
+	Audience string `json:"aud"`
+	Client   string `json:"client_id"`
+	Scope    string `json:"scope,omitempty"`
+	ID       string `json:"jti"`
+	Grant    string `json:"grant_id"`
+	Issued   int64  `json:"iat"`
+	Expires  int64  `json:"exp"`
+}
+
+// accessExpiry is when an access token of the grant that is made now expires.
+func (s *Server) accessExpiry(g *grant) time.Time {
+	if end := time.Now().Add(s.o.Lifetimes.Access); end.Before(g.Until) {
+		return end
+	}
+	return g.Until
+}
+
+// accessToken makes an access token of a grant.
+func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenAnswer, error) {
+	key, err := s.keys.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, expires := time.Now(), s.accessExpiry(g)
+	payload, err := json.Marshal(accessClaims{
+		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client, Scope: strings.Join(scopes, " "),
+		ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	signed, err := key.signer.Sign(payload)
+	if err != nil {
+		return nil, fmt.Errorf("sign an access token: %w", err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		return nil, err
+	}
+	return &tokenAnswer{
+		AccessToken: token, TokenType: "Bearer", ExpiresIn: int64(expires.Sub(now) / time.Second), Scope: strings.Join(scopes, " "),
+	}, nil
+}
+
+// Verifier checks the tokens of this server for one of its resources, which is named as in [Options.Resources]: what was
+// revoked, or ended by a third party, is refused at once. It panics if there is no such resource.
+func (s *Server) Verifier(resource string) oauth.Verifier {
+	return &verifier{s, s.mustResource(resource)}
+}
+
+type verifier struct {
+	s        *Server
+	resource *Resource
+}
+
+// Verify checks an access token.
+//
+// Spec: RFC 9068, section 4.
+func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, error) {
+	c, g, err := v.s.live(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if c.Audience != v.resource.URL {
+		return nil, fmt.Errorf("%w: it is for another resource", oauth.ErrInvalidToken)
+	}
+	t := &oauth.Token{
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience}, Scopes: strings.Fields(c.Scope),
+		Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
+	}
+	maps.Copy(t.Claims, g.Claims)
+	if g.Name != "" {
+		t.Claims[ClaimName] = g.Name
+	}
+	t.Claims[ClaimGrant] = g.ID
+	return t, nil
+}
+
+// live gives what an access token of this server says, and its grant, if both are alive. An error of the token is an
+// oauth.ErrInvalidToken.
+func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant, error) {
+	c, err := s.readAccess(ctx, token)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !time.Now().Before(time.Unix(c.Expires, 0)) {
+		return nil, nil, oauth.ErrTokenExpired
+	}
+	g, err := s.grant(ctx, c.Grant)
+	if err == nil {
+		err = s.checkUpstream(ctx, g)
+	}
+	if errors.Is(err, errNoGrant) {
+		return nil, nil, fmt.Errorf("%w: its grant has ended", oauth.ErrInvalidToken)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if g.Client != c.Client || g.Subject != c.Subject || g.Resource != c.Audience {
+		return nil, nil, fmt.Errorf("%w: it is not what its grant says", oauth.ErrInvalidToken)
+	}
+	return c, g, nil
+}
+
+// readAccess gives what an access token says that this server has signed, whether it has expired or not.
+func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, error) {
+	keys, err := s.keys.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var public []jose.JSONWebKey
+	var algs []jose.SignatureAlgorithm
+	for _, k := range keys {
+		public, algs = append(public, k.public), append(algs, jose.SignatureAlgorithm(k.public.Algorithm))
+	}
+	typ, payload, err := verifyCompact(token, public, algs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", oauth.ErrInvalidToken, err)
+	}
+	c := new(accessClaims)
+	if err := decodeStrict(payload, c); err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
+		return nil, fmt.Errorf("%w: it is no access token of this server", oauth.ErrInvalidToken)
+	}
+	return c, nil
+}
+
+// errSignature is the error for everything that keeps a JWT from being what one of the keys has signed.
+var errSignature = errors.New("the signature is missing, malformed or wrong")
+
+// verifyCompact gives the type and the payload of a JWT that one of the keys has signed. Only that key is tried which the
+// JWT names, if it names one.
+func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAlgorithm) (typ string, payload []byte, err error) {
+	if len(token) > maxToken {
+		return "", nil, errSignature
+	}
+	jws, err := jose.ParseSignedCompact(token, algs)
+	if err != nil || len(jws.Signatures) != 1 {
+		return "", nil, errSignature
+	}
+	head := jws.Signatures[0].Protected
+	for _, k := range keys {
+		if head.KeyID != "" && k.KeyID != "" && head.KeyID != k.KeyID || k.Algorithm != "" && k.Algorithm != head.Algorithm {
+			continue
+		}
+		if payload, err = jws.Verify(k.Key); err == nil {
+			typ, _ = head.ExtraHeaders[jose.HeaderType].(string)
+			return typ, payload, nil
+		}
+	}
+	return "", nil, errSignature
+}
+
+// decodeStrict reads JSON that somebody else wrote.
+func decodeStrict(text []byte, into any) error {
+	if err := jsonscan.Valid(text, jsonscan.Limits{Depth: tokenDepth}); err != nil {
+		return err
+	}
+	return jsonv2.Unmarshal(text, into)
+}
+
+// assertionAlgorithms are what clients may sign with.
+//
+// Spec: RFC 8725, section 3.1.
+func assertionAlgorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{
+		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
+	}
+}
+
+func assertionAlgorithmNames() []string {
+	var names []string
+	for alg := range slices.Values(assertionAlgorithms()) {
+		names = append(names, string(alg))
+	}
+	return names
+}

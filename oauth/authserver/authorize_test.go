@@ -1,0 +1,363 @@
+package authserver_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
+	registered := []string{"http://127.0.0.1/callback", "http://[::1]:5/callback?x=1", "https://app.example/cb", "https://app.example/cb?tenant=1", "com.example.app:/cb"}
+	w := newWorld(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
+	for _, uri := range append(registered, "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback", "http://[::1]/callback?x=1") {
+		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
+		if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), w.issuer) {
+			t.Errorf("%s is registered, and gets %s", uri, res.Status)
+		}
+	}
+	for _, uri := range []string{
+		"https://app.example/cb/", "https://app.example/cb?", "https://app.example/CB", "https://APP.example/cb",
+		"HTTPS://app.example/cb", "https://app.example:443/cb", "https://app.example:8443/cb", "http://app.example/cb",
+		"https://app.example/cb#", "https://app.example/cb#x", "https://app.example/cb?tenant=2", "https://app.example/cb?tenant=1&x=1",
+		"https://app.example/cb/../cb", "https://app.example/./cb", "https://app.example/%63b", "https://app.example//cb",
+		"https://app.example.evil.example/cb", "https://evil.example/cb", "https://app.example@evil.example/cb",
+		"https://user:pw@app.example/cb", "https://app.example\\@evil.example/cb", " https://app.example/cb", "https://app.example/cb ",
+		"https://app.example/cb\n", "https://app.example/cb\x00", "//app.example/cb", "/cb", "https:/app.example/cb",
+		"https:app.example/cb", "javascript:alert(1)", "data:text/html,x", "http://localhost/callback", "http://127.0.0.2/callback",
+		"http://127.0.0.1/callback/", "http://127.0.0.1.evil.example/callback", "http://127.0.0.1:80@evil.example/callback",
+		"http://127.0.0.1:4711/callback?x=1", "https://127.0.0.1/callback", "http://127.0.0.1:/callback", "http://127.0.0.1:99999/callback",
+		"http://[::1]:5/callback", "http://[::2]/callback?x=1", "com.example.app:/cb2", "com.example.app2:/cb", "https://*.example/cb", "*",
+		"http://2130706433/callback", "http://0x7f.1/callback",
+	} {
+		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
+		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body, "evil.example") {
+			t.Errorf("%q gets %s, Location %q", uri, res.Status, res.Header.Get("Location"))
+		}
+	}
+	// One that names no redirect URI is ambiguous with several.
+	if res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", "").Encode()); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("no redirect URI gets %s", res.Status)
+	}
+}
+
+// REG-20, R-7.5-4: iss and state in errors as well.
+func TestREG20_ErrorsThatTheClientIsTold(t *testing.T) {
+	w := newWorld(t, nil)
+	for name, c := range map[string]struct {
+		change []string
+		code   string
+	}{
+		"no response_type":          {[]string{"response_type", ""}, "invalid_request"},
+		"response_type token":       {[]string{"response_type", "token"}, "unsupported_response_type"},
+		"response_type code token":  {[]string{"response_type", "code token"}, "unsupported_response_type"},
+		"response_mode fragment":    {[]string{"response_mode", "fragment"}, "invalid_request"},
+		"response_mode form_post":   {[]string{"response_mode", "form_post"}, "invalid_request"},
+		"no challenge":              {[]string{"code_challenge", ""}, "invalid_request"},
+		"no method, which is plain": {[]string{"code_challenge_method", ""}, "invalid_request"},
+		"method plain":              {[]string{"code_challenge_method", "plain"}, "invalid_request"},
+		"method s256":               {[]string{"code_challenge_method", "s256"}, "invalid_request"},
+		"short challenge":           {[]string{"code_challenge", challenge()[1:]}, "invalid_request"},
+		"padded challenge":          {[]string{"code_challenge", challenge() + "="}, "invalid_request"},
+		"no base64":                 {[]string{"code_challenge", strings.Repeat("+", 43)}, "invalid_request"},
+		"request object":            {[]string{"request", "x"}, "request_not_supported"},
+		"request URI":               {[]string{"request_uri", "https://evil.example"}, "request_uri_not_supported"},
+		"unknown scope alone":       {[]string{"scope", "root"}, "invalid_scope"},
+		"malformed scope":           {[]string{"scope", `read "`}, "invalid_scope"},
+		"long scope":                {[]string{"scope", "read " + strings.Repeat("x", 5000)}, "invalid_scope"},
+		"prompt none":               {[]string{"prompt", "none"}, "interaction_required"},
+		"control character":         {[]string{"login_hint", "a\x00b"}, "invalid_request"},
+		"no UTF-8":                  {[]string{"login_hint", "a\xffb"}, "invalid_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := w.browser().get("/authorize?" + authorizeQuery(c.change...).Encode())
+			u, err := res.Location()
+			if err != nil || u.Host != "127.0.0.1:4711" {
+				t.Fatalf("%s, Location %v", res.Status, u)
+			}
+			q := u.Query()
+			if q.Get("error") != c.code || q.Get("iss") != w.issuer || q.Get("state") != "the state" || q.Has("code") {
+				t.Errorf("got %v, want %s", q, c.code)
+			}
+		})
+	}
+}
+
+func TestDuplicateParameters(t *testing.T) {
+	w := newWorld(t, nil)
+	for name := range authorizeQuery() {
+		q := authorizeQuery()
+		q.Add(name, q.Get(name))
+		res := w.browser().get("/authorize?" + q.Encode())
+		switch name {
+		case "client_id", "redirect_uri":
+			if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+				t.Errorf("two %s: %s", name, res.Status)
+			}
+		case "resource":
+			if got := w.browser().answer(res).Get("error"); got != "invalid_target" {
+				t.Errorf("two %s: %s", name, got)
+			}
+		default:
+			answer := w.browser().answer(res)
+			if answer.Get("error") != "invalid_request" || name == "state" && answer.Has("state") {
+				t.Errorf("two %s: %v", name, answer)
+			}
+		}
+	}
+	code := w.code()
+	for name := range exchangeForm(code) {
+		f := exchangeForm(code)
+		f.Add(name, f.Get(name))
+		want := "invalid_request"
+		if name == "resource" {
+			want = "invalid_target"
+		}
+		w.post("/token", f).want(t, http.StatusBadRequest, want)
+	}
+	w.tokensOf(w.post("/token", exchangeForm(code))) // none of them used the code up
+}
+
+// A client that nobody knows must not make a link of ours lead where it likes before anybody has looked at it.
+//
+// Spec: RFC 9700, section 4.11.2.
+func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
+	w := newWorld(t, nil)
+	id := w.register(`{"redirect_uris":["https://phish.example/cb","http://localhost/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "https://phish.example/cb", "scope", "root").Encode())
+	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || !strings.Contains(res.body, "phish.example") {
+		t.Errorf("got %s, Location %q, %s", res.Status, res.Header.Get("Location"), res.body)
+	}
+	res = w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://localhost:1/cb", "scope", "root").Encode())
+	if got := w.browser().answer(res).Get("error"); got != "invalid_scope" {
+		t.Errorf("on the user's machine: %s", got)
+	}
+}
+
+func TestScopesAreNarrowedToThoseThatExist(t *testing.T) {
+	w := newWorld(t, nil)
+	for asked, want := range map[string]string{
+		"": "read write", "read": "read", "read root": "read", "write read": "read write", "admin": "admin", "offline_access": "",
+		"read offline_access": "read",
+	} {
+		if got := w.tokensOf(w.post("/token", exchangeForm(w.code("scope", asked)))).Scope; got != want {
+			t.Errorf("asked for %q, got %q, want %q", asked, got, want)
+		}
+	}
+}
+
+// R-7.5-5, R-7.5-6: what belongs to one browser is of no use in another one.
+func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
+	logins := 0
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+			logins++
+			aliceLogsIn(rw, r, l)
+		})
+	})
+	mine, other := w.browser(), w.browser()
+	page, form := mine.consentPage(authorizeQuery())
+	wantGone := func(what string, res reply) {
+		t.Helper()
+		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+			t.Errorf("%s: %s", what, res.Status)
+		}
+	}
+	wantGone("consent page in another browser", other.get(page.Request.URL.String()))
+	wantGone("consent from another browser", other.decide(form, "allow"))
+	login := w.issuer + "/login?interaction=" + form.Get("interaction")
+	wantGone("login before consent", mine.get(login))
+	wantGone("callback before consent", mine.get(w.issuer+"/login/callback?state="+form.Get("interaction")+".x"))
+	if res := mine.decide(form, "allow"); res.Header.Get("Location") != login {
+		t.Fatalf("allowing leads to %q", res.Header.Get("Location"))
+	}
+	wantGone("login in another browser", other.get(login))
+	for _, c := range mine.client.Jar.Cookies(mustURL(w.issuer)) { // one whose cookie has the name, and not the value
+		planted := &http.Cookie{Name: c.Name, Value: "x" + c.Value[1:], Path: "/"}
+		other.client.Jar.SetCookies(mustURL(w.issuer), []*http.Cookie{planted})
+	}
+	wantGone("login with a planted cookie", other.get(login))
+	wantGone("callback in another browser", other.get(w.issuer+"/login/callback?state="+form.Get("interaction")+".x"))
+	if logins != 0 {
+		t.Errorf("the login was called %d times", logins)
+	}
+	if code := mine.answer(mine.get(login)).Get("code"); code == "" || logins != 1 {
+		t.Errorf("in its own browser: code %q, %d logins", code, logins)
+	}
+	wantGone("login again", mine.get(login))
+}
+
+func TestSEC05_FormsNeedTheirToken(t *testing.T) {
+	w := newWorld(t, nil)
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery())
+	for _, csrf := range []string{"", "x", form.Get("csrf")[1:]} {
+		if res := b.submit("/consent", url.Values{"interaction": form["interaction"], "csrf": {csrf}, "decision": {"allow"}}); res.StatusCode != http.StatusForbidden {
+			t.Errorf("token %q: %s", csrf, res.Status)
+		}
+	}
+	form.Set("decision", "allow")
+	if res := b.submit("/consent", form, "Sec-Fetch-Site", "cross-site"); res.StatusCode != http.StatusForbidden {
+		t.Errorf("from another site: %s", res.Status)
+	}
+	if res := b.get("/consent?" + form.Encode()); res.StatusCode != http.StatusOK {
+		t.Errorf("GET shows the page again: %s", res.Status)
+	}
+	if res := b.decide(form, "perhaps"); res.StatusCode != http.StatusForbidden {
+		t.Errorf("no decision: %s", res.Status)
+	}
+	if res := b.get("/login?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("nobody has consented: %s", res.Status)
+	}
+	if res := b.decide(form, "allow"); res.StatusCode != http.StatusSeeOther {
+		t.Errorf("with the token: %s", res.Status)
+	}
+	if res := b.submit("/login", url.Values{"interaction": form["interaction"]}); res.StatusCode != http.StatusForbidden {
+		t.Errorf("login form without token: %s", res.Status)
+	}
+}
+
+func TestSEC03_CookieOfTheInteraction(t *testing.T) {
+	w := newQuietWorld(t, nil)
+	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
+	cookie := res.Header.Get("Set-Cookie")
+	for _, want := range []string{"__Host-", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Lax", "; Max-Age=600"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("cookie %q has no %s", cookie, want)
+		}
+	}
+	if strings.Contains(cookie, "Domain") {
+		t.Errorf("cookie %q has a domain", cookie)
+	}
+}
+
+func TestInteractionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, nil)
+		b := w.browser()
+		_, form := b.consentPage(authorizeQuery())
+		b.client.Jar = keepJar{b.client.Jar.Cookies(mustURL(w.issuer))} // an attacker keeps a cookie as long as he likes
+		time.Sleep(10*time.Minute - time.Second)
+		if res := b.get("/consent?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusOK {
+			t.Errorf("before the end: %s", res.Status)
+		}
+		time.Sleep(time.Second)
+		if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("after the end: %s", res.Status)
+		}
+	})
+}
+
+type keepJar struct{ cookies []*http.Cookie }
+
+func (j keepJar) SetCookies(*url.URL, []*http.Cookie) {}
+func (j keepJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
+func mustURL(s string) *url.URL                       { u, _ := url.Parse(s); return u }
+
+// R-7.5-1: checked again at the end.
+func TestClientThatChangesMeanwhileGetsNothing(t *testing.T) {
+	store := authserver.NewMemoryStore()
+	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	id := w.register(`{"redirect_uris":["https://app.example/a"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/a"))
+	b.decide(form, "allow")
+	value, err := store.Get(t.Context(), "new-client", id)
+	if err != nil || value == nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(value), "https://app.example/a", "https://app.example/b", 1)
+	if err := store.Put(t.Context(), "new-client", id, []byte(changed), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if res := b.get("/login?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+		t.Errorf("got %s to %q", res.Status, res.Header.Get("Location"))
+	}
+}
+
+func TestSubjectsThatCannotBe(t *testing.T) {
+	for _, id := range []string{"", "a\nb", strings.Repeat("x", 256), machineID, "\xff"} {
+		w := newWorld(t, func(o *authserver.Options) {
+			o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+				l.Finish(rw, r, authserver.Subject{ID: id})
+			})
+		})
+		if answer := w.browser().authorize(authorizeQuery()); answer.Has("code") || answer.Get("iss") != w.issuer {
+			t.Errorf("subject %q: %v", id, answer)
+		}
+	}
+}
+
+func TestLoginsKeepWhatTheyNeedOnce(t *testing.T) {
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+			if l.Path == "" {
+				if err := l.Keep(r.Context(), []byte("kept")); err != nil {
+					t.Error(err)
+				}
+				http.Redirect(rw, r, l.URL("callback")+"?state="+l.ID()+".x", http.StatusSeeOther)
+				return
+			}
+			first, err1 := l.Take(r.Context())
+			second, err2 := l.Take(r.Context())
+			if string(first) != "kept" || second != nil || err1 != nil || err2 != nil || l.Path != "callback" {
+				t.Errorf("took %q and %q, %v, %v at %q", first, second, err1, err2, l.Path)
+			}
+			l.Fail(rw, r, "access_denied", "no \"such\" user\n")
+		})
+	})
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery())
+	b.decide(form, "allow")
+	res := b.get("/login?interaction=" + form.Get("interaction"))
+	answer := b.answer(b.get(res.Header.Get("Location")))
+	if answer.Get("error") != "access_denied" || answer.Get("error_description") != "no such user" || answer.Get("iss") != w.issuer {
+		t.Errorf("answer is %v", answer)
+	}
+}
+
+// Pages are for people alone, the rest is for programs in browsers too.
+func TestCORS(t *testing.T) {
+	w := newWorld(t, nil)
+	for path, open := range map[string]bool{
+		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true, "/revoke": true,
+		"/authorize": false, "/consent": false, "/login": false, "/introspect": false,
+	} {
+		res := w.send(http.DefaultClient, w.request(http.MethodOptions, path, "", "Origin", "https://page.example", "Access-Control-Request-Method", "POST"))
+		got := res.Header.Get("Access-Control-Allow-Origin")
+		if open && (got != "*" || res.Header.Get("Access-Control-Allow-Methods") == "") || !open && got != "" {
+			t.Errorf("%s: Access-Control-Allow-Origin is %q", path, got)
+		}
+		if res.Header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s takes credentials", path)
+		}
+	}
+	for path, method := range map[string]string{"/token": "GET", "/register": "GET", "/jwks": "POST", "/authorize": "DELETE", "/introspect": "PUT"} {
+		if res := w.send(http.DefaultClient, w.request(method, path, "")); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") == "" {
+			t.Errorf("%s %s: %s", method, path, res.Status)
+		}
+	}
+}
+
+// One consent gives one code, also to a browser that does not let go of its cookie.
+func TestLoginsEndOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery())
+	b.decide(form, "allow")
+	b.client.Jar = keepJar{b.client.Jar.Cookies(mustURL(w.issuer))}
+	login := w.issuer + "/login?interaction=" + form.Get("interaction")
+	if code := b.answer(b.get(login)).Get("code"); code == "" {
+		t.Fatal("no code")
+	}
+	if res := b.get(login); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+		t.Errorf("again: %s to %q", res.Status, res.Header.Get("Location"))
+	}
+	if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("consent again: %s", res.Status)
+	}
+}

@@ -1,0 +1,292 @@
+package authserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// A documentHost serves Client ID Metadata Documents.
+type documentHost struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	body   string // "ID" in it is the URL that was asked for
+	header http.Header
+	status int
+	calls  int
+}
+
+func newDocumentHost(t *testing.T) *documentHost {
+	h := &documentHost{status: http.StatusOK, header: http.Header{}, body: document("")}
+	h.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.calls++
+		for name, values := range h.header {
+			w.Header()[name] = values
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(h.status)
+		_, _ = w.Write([]byte(strings.ReplaceAll(h.body, "ID", h.URL+r.URL.Path)))
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// document gives a good one with more members.
+func document(more string) string {
+	return `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://127.0.0.1/cb","https://app.example/cb"]` + more + `}`
+}
+
+func (h *documentHost) set(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+}
+
+func (h *documentHost) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls
+}
+
+// fetcher trusts the host's certificate, at a time when it is valid, and may reach it on this machine.
+func (h *documentHost) fetcher() *oauth.Fetcher {
+	config := &tls.Config{
+		RootCAs: h.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
+		Time:    func() time.Time { return h.Certificate().NotBefore.Add(time.Hour) },
+	}
+	return oauth.NewFetcher(&oauth.FetcherOptions{TLSConfig: config, AllowedHosts: []string{"127.0.0.1"}})
+}
+
+func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *world {
+	return newQuietWorld(t, func(o *authserver.Options) {
+		o.Documents.Fetcher = h.fetcher()
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
+	h := newDocumentHost(t)
+	h.body = document(`,"client_uri":"https://famous.example","grant_types":["authorization_code","refresh_token","implicit"]`)
+	w := h.world(t, nil)
+	id := h.URL + "/client.json"
+	q := authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")
+	page, _ := w.browser().consentPage(q)
+	for _, want := range []string{"Described by <strong>127.0.0.1</strong>", "<bdi>Doc</bdi>", "famous.example"} {
+		if !strings.Contains(page.body, want) {
+			t.Errorf("the page lacks %q: %s", want, page.body)
+		}
+	}
+	code := w.browser().authorize(q).Get("code")
+	got := w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")))
+	w.wantAlive(got.Access, "of a client with a document")
+	if n := h.count(); n != 1 {
+		t.Errorf("the document was fetched %d times, want once", n)
+	}
+}
+
+// REG-08: what is wrong with a document is an error for the developer, and nothing of the document is repeated.
+func TestREG08_BadDocuments(t *testing.T) {
+	h := newDocumentHost(t)
+	for name, body := range map[string]string{
+		"another client_id":          strings.Replace(document(""), `"ID"`, `"https://evil.example/client.json"`, 1),
+		"client_id with more":        strings.Replace(document(""), `"ID"`, `"ID/"`, 1),
+		"no name":                    strings.Replace(document(""), `"Doc"`, `""`, 1),
+		"no redirect URIs":           `{"client_id":"ID","client_name":"Doc"}`,
+		"a script for redirect":      `{"client_id":"ID","client_name":"Doc","redirect_uris":["javascript:alert(1)"]}`,
+		"plain http redirect":        `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://app.example/cb"]}`,
+		"a secret":                   document(`,"client_secret":"s"`),
+		"a way with a secret":        document(`,"token_endpoint_auth_method":"client_secret_basic"`),
+		"a way that is none":         document(`,"token_endpoint_auth_method":"tls_client_auth"`),
+		"keys that are nowhere":      document(`,"token_endpoint_auth_method":"private_key_jwt"`),
+		"a member twice":             document(`,"client_name":"Other"`),
+		"no object":                  `["ID"]`,
+		"no JSON":                    `<html>`,
+		"a bomb":                     document(`,"x":` + strings.Repeat("[", 50) + strings.Repeat("]", 50)),
+		"too large":                  document(`,"x":"` + strings.Repeat("x", 1<<20) + `"`),
+		"a name that turns the line": strings.Replace(document(""), "Doc", "Doc\u202e", 1),
+	} {
+		h.set(func() { h.body = body })
+		w := h.world(t, nil)
+		res := w.browser().get("/authorize?" + authorizeQuery("client_id", h.URL+"/client.json", "redirect_uri", "http://127.0.0.1/cb").Encode())
+		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body, "evil.example") {
+			t.Errorf("%s: %s %s", name, res.Status, res.Header.Get("Location"))
+		}
+		if !strings.Contains(res.body, "metadata document") {
+			t.Errorf("%s: the page does not say what is wrong: %s", name, res.body)
+		}
+	}
+	for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError, http.StatusFound, http.StatusNoContent} {
+		h.set(func() { h.status, h.body = status, document(""); h.header.Set("Location", "/other") })
+		w := h.world(t, nil)
+		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/client.json"); err == nil {
+			t.Errorf("HTTP %d: taken", status)
+		}
+	}
+}
+
+// REG-09, SEC-22: what a stranger names is not fetched wherever it is.
+func TestREG09_DocumentsAreFetchedFromPublicAddressesAlone(t *testing.T) {
+	h := newDocumentHost(t)
+	w := newQuietWorld(t, nil) // with the default Fetcher
+	for _, id := range []string{
+		h.URL + "/client.json", "https://169.254.169.254/latest/meta-data", "https://10.0.0.1/c", "https://[::1]/c", "https://localhost/c",
+		"http://example.com/c", "https://example.com", "https://user@example.com/c", "https://example.com/c#f", "file:///etc/passwd", "https://[::ffff:127.0.0.1]/c",
+		"https://2130706433/c", "https://0/c", "https://example.com/../c", "gopher://example.com/c",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if _, err := authserver.DocumentClient(ctx, w.server, id); err == nil {
+			t.Errorf("%s: taken", id)
+		} else if strings.Contains(err.Error(), "refused") && strings.Contains(err.Error(), "connect") {
+			t.Errorf("%s: the error tells what is there: %v", id, err)
+		}
+		cancel()
+	}
+	if n := h.count(); n != 0 {
+		t.Errorf("a host on this machine was asked %d times", n)
+	}
+}
+
+func TestPolicyOfDocumentHosts(t *testing.T) {
+	for name, c := range map[string]struct {
+		allowed, denied []string
+		host            string
+		takes           bool
+	}{
+		"no policy":       {nil, nil, "127.0.0.1", true},
+		"allowed":         {[]string{"127.0.0.1"}, nil, "127.0.0.1", true},
+		"not allowed":     {[]string{"other.example"}, nil, "127.0.0.1", false},
+		"denied":          {nil, []string{"127.0.0.1"}, "127.0.0.1", false},
+		"both":            {[]string{"127.0.0.1"}, []string{"127.0.0.1"}, "127.0.0.1", false},
+		"below":           {[]string{".example.com"}, nil, "evilexample.com", false},
+		"not the parent":  {[]string{".example.com"}, nil, "example.com", false},
+		"denied, capital": {nil, []string{"Evil.Example"}, "eVIL.example", false},
+		"denied, dot":     {nil, []string{"evil.example"}, "evil.example.", false},
+		"denied, below":   {nil, []string{".evil.example"}, "a.b.evil.example", false},
+	} {
+		h := newDocumentHost(t)
+		w := h.world(t, func(o *authserver.Options) { o.Documents.AllowedHosts, o.Documents.DeniedHosts = c.allowed, c.denied })
+		_, err := authserver.DocumentClient(t.Context(), w.server, strings.Replace(h.URL, "127.0.0.1", c.host, 1)+"/c")
+		if (err == nil) != c.takes {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !c.takes && h.count() > 0 {
+			t.Errorf("%s: fetched nevertheless", name)
+		}
+		if !c.takes && !strings.Contains(err.Error(), "takes none from") {
+			t.Errorf("%s: refused for another reason: %v", name, err)
+		}
+	}
+}
+
+func TestDocumentsAreKeptAsTheirHostSays(t *testing.T) {
+	for cache, keeps := range map[string]time.Duration{
+		"max-age=3600": time.Hour, "no-store": time.Minute, "max-age=0": time.Minute, "": 5 * time.Minute, "max-age=31536000": 24 * time.Hour,
+	} {
+		h := newDocumentHost(t)
+		h.header.Set("Cache-Control", cache)
+		synctest.Test(t, func(t *testing.T) {
+			w := h.world(t, nil)
+			get := func() []string {
+				uris, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return uris
+			}
+			get()
+			h.set(func() { h.body = strings.Replace(h.body, "app.example", "new.example", 1) })
+			time.Sleep(keeps - 1)
+			if uris := get(); uris[1] != "https://app.example/cb" || h.count() != 1 {
+				t.Errorf("%q: a moment before: %v, fetched %d times", cache, uris, h.count())
+			}
+			time.Sleep(1)
+			if uris := get(); uris[1] != "https://new.example/cb" || h.count() != 2 {
+				t.Errorf("%q: when its time is over: %v, fetched %d times", cache, uris, h.count())
+			}
+		})
+	}
+}
+
+func TestDocumentsStandInForADayAndThenNot(t *testing.T) {
+	h := newDocumentHost(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := h.world(t, nil)
+		get := func() error {
+			_, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c")
+			return err
+		}
+		if err := get(); err != nil {
+			t.Fatal(err)
+		}
+		h.set(func() { h.status = http.StatusBadGateway })
+		for hour := range 23 {
+			time.Sleep(time.Hour)
+			if err := get(); err != nil {
+				t.Errorf("%d hours into an outage: %v", hour+1, err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if err := get(); err == nil {
+			t.Error("a day into an outage: taken")
+		}
+		h.set(func() { h.status = http.StatusOK })
+		time.Sleep(time.Minute)
+		if err := get(); err != nil {
+			t.Errorf("when it is over: %v", err)
+		}
+		h.set(func() { h.status = http.StatusGone })
+		time.Sleep(time.Hour)
+		if err := get(); err == nil {
+			t.Error("a document that is gone: taken")
+		}
+	})
+}
+
+func TestDocumentsAreFetchedOnceAndWithinLimits(t *testing.T) {
+	h := newDocumentHost(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 5, Per: time.Hour} })
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := h.count(); n != 1 {
+			t.Errorf("20 at once made %d fetches, want 1", n)
+		}
+		for i := range 20 {
+			_, _ = authserver.DocumentClient(t.Context(), w.server, fmt.Sprintf("%s/%d", h.URL, i))
+		}
+		if n := h.count(); n != 5 {
+			t.Errorf("a host was asked %d times, want 5", n)
+		}
+		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/19"); err == nil || !strings.Contains(err.Error(), "temporarily_unavailable") {
+			t.Errorf("beyond the limit: %v", err)
+		}
+		for i := range 1500 {
+			_, _ = authserver.DocumentClient(t.Context(), w.server, fmt.Sprintf("%s/x%d", h.URL, i))
+		}
+		if n := authserver.KeptDocuments(w.server); n != 1000 {
+			t.Errorf("%d documents are kept, want 1000", n)
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package authserver_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// A server whose users log in at an OpenID provider, with a store that survives restarts and keys that live elsewhere.
+func ExampleNewUpstreamLogin() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	login, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{{
+		ID: "company", Name: "Our company", Issuer: "https://id.example.com",
+		ClientID: "mcp", ClientSecret: os.Getenv("OIDC_SECRET"),
+		Scopes: []string{"openid", "profile", "email", "offline_access"},
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	keys, err := authserver.LoadSealKeys(filepath.Join(dir, "seal.keys"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err := authserver.OpenFileStore(filepath.Join(dir, "auth.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	server, err := authserver.New(authserver.Options{
+		Issuer: "https://mcp.example.com",
+		Resources: []authserver.Resource{{URL: "https://mcp.example.com/mcp", Name: "Calendar", Scopes: []authserver.Scope{
+			{Name: "read", Description: "Read your calendar"},
+		}}},
+		Login: login, Store: store, SealKeys: keys,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("register at the provider:", server.Issuer()+"/login/callback/company")
+	// Output: register at the provider: https://mcp.example.com/login/callback/company
+}
+
+// A small installation: the operator keeps the hash, and the user the password.
+func ExampleNewPasswordLogin() {
+	hash, err := authserver.HashPassword("correct horse battery staple")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = authserver.NewPasswordLogin(authserver.PasswordOptions{
+		Users: []authserver.PasswordUser{{Name: "alice", Hash: hash}},
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}

@@ -1,0 +1,231 @@
+package authserver_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+func isInvalid(err error) bool { return errors.Is(err, oauth.ErrInvalidToken) }
+
+func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
+	w := newWorld(t, nil)
+	answer := w.browser().authorize(authorizeQuery())
+	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
+		t.Errorf("answer is %v", answer)
+	}
+	res := w.post("/token", exchangeForm(answer.Get("code")))
+	if res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("headers are %v", res.Header)
+	}
+	got := w.tokensOf(res)
+	if got.Type != "Bearer" || got.Scope != "read write" || got.Expires != 900 || got.Refresh == "" {
+		t.Errorf("got %+v", got)
+	}
+	token, err := w.verify(got.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token.Issuer != w.issuer || token.Subject != "alice" || token.ClientID != publicID || !slices.Equal(token.Audience, []string{resource}) ||
+		!slices.Equal(token.Scopes, []string{"read", "write"}) || token.Claims["team"] != "red" || token.Claims[authserver.ClaimName] != "Alice A." {
+		t.Errorf("token is %+v", token)
+	}
+	if left := time.Until(token.Expires); left <= 14*time.Minute || left > 15*time.Minute {
+		t.Errorf("it expires in %v", left)
+	}
+	next := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "resource", resource)))
+	if next.Refresh == got.Refresh || next.Refresh == "" || next.Scope != "read write" {
+		t.Errorf("after refreshing: %+v", next)
+	}
+	w.wantAlive(next.Access, "after refreshing")
+}
+
+// The form of the token is what other resource servers go by.
+func TestAccessTokensAreThoseOfRFC9068(t *testing.T) {
+	w := newWorld(t, nil)
+	access := w.login().Access
+	jws, err := jose.ParseSignedCompact(access, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if typ := jws.Signatures[0].Protected.ExtraHeaders["typ"]; typ != "at+jwt" {
+		t.Errorf("typ is %v", typ)
+	}
+	var set jose.JSONWebKeySet
+	res := w.browser().get("/jwks")
+	if err := json.Unmarshal([]byte(res.body), &set); err != nil {
+		t.Fatal(err)
+	}
+	keys := set.Key(jws.Signatures[0].Protected.KeyID)
+	if len(keys) != 1 || !keys[0].IsPublic() {
+		t.Fatalf("keys %s", res.body)
+	}
+	payload, err := jws.Verify(keys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"iss": w.issuer, "sub": "alice", "aud": resource, "client_id": publicID, "scope": "read write",
+	} {
+		if claims[name] != want {
+			t.Errorf("%s is %v, want %v", name, claims[name], want)
+		}
+	}
+	if claims["jti"] == "" || claims["exp"].(float64)-claims["iat"].(float64) != 900 {
+		t.Errorf("claims are %v", claims)
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	for _, path := range []string{"", "/as", "/deep/as"} {
+		w := newWorld(t, func(o *authserver.Options) { o.Issuer += path })
+		root := strings.TrimSuffix(w.issuer, path)
+		res := w.browser().get(root + "/.well-known/oauth-authorization-server" + path)
+		m := res.json(t)
+		if res.StatusCode != http.StatusOK || res.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("%q: %s %v", path, res.Status, res.Header)
+		}
+		for name, want := range map[string]string{
+			"issuer": "", "authorization_endpoint": "/authorize", "token_endpoint": "/token", "registration_endpoint": "/register",
+			"revocation_endpoint": "/revoke", "introspection_endpoint": "/introspect", "jwks_uri": "/jwks",
+		} {
+			if m[name] != w.issuer+want {
+				t.Errorf("%q: %s is %v", path, name, m[name])
+			}
+		}
+		text, _ := json.Marshal([]any{m["code_challenge_methods_supported"], m["response_types_supported"],
+			m["authorization_response_iss_parameter_supported"], m["client_id_metadata_document_supported"]})
+		if string(text) != `[["S256"],["code"],true,true]` {
+			t.Errorf("%q: %s", path, text)
+		}
+		// No ID tokens, so no OpenID provider.
+		if res := w.browser().get(root + "/.well-known/openid-configuration" + path); res.StatusCode != http.StatusNotFound {
+			t.Errorf("%q: OpenID configuration: %s", path, res.Status)
+		}
+		w.wantAlive(w.login().Access, "issuer with path "+path)
+	}
+}
+
+// AUTHB-04, AUTHB-05: no metadata, no resource, the default endpoints.
+func TestAUTHB05_ClientsThatKnowNoResource(t *testing.T) {
+	w := newWorld(t, nil)
+	code := w.code("resource", "", "scope", "")
+	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
+	if got.Scope != "read write" {
+		t.Errorf("scope is %q, want all that are not only on request", got.Scope)
+	}
+	w.wantAlive(got.Access, "without a resource")
+
+	two := newWorld(t, func(o *authserver.Options) {
+		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/"})
+	})
+	answer := two.browser().answer(two.browser().get("/authorize?" + authorizeQuery("resource", "").Encode()))
+	if answer.Get("error") != "invalid_target" {
+		t.Errorf("two resources, none named: %v", answer)
+	}
+}
+
+func TestTokensAreForOneResource(t *testing.T) {
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp", Scopes: []authserver.Scope{{Name: "read"}}})
+	})
+	access := w.login().Access
+	if _, err := w.server.Verifier("https://other.example/mcp").Verify(t.Context(), access); !isInvalid(err) {
+		t.Errorf("the other resource takes the token: %v", err)
+	}
+	w.wantAlive(access, "at its resource")
+	for _, q := range []string{"https://mcp.example/", "https://mcp.example/mcp/", "http://mcp.example/mcp", "https://evil.example/mcp", "mcp", "https://mcp.example/mcp#x"} {
+		answer := w.browser().answer(w.browser().get("/authorize?" + authorizeQuery("resource", q).Encode()))
+		if answer.Get("error") != "invalid_target" {
+			t.Errorf("resource %s: %v", q, answer)
+		}
+	}
+	w.code("resource", "HTTPS://MCP.example:443/mcp") // AUTHR-16
+}
+
+func TestDenialGoesBackToTheClient(t *testing.T) {
+	w := newWorld(t, nil)
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery())
+	answer := b.answer(b.decide(form, "deny"))
+	if answer.Get("error") != "access_denied" || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer || answer.Has("code") {
+		t.Errorf("answer is %v", answer)
+	}
+	if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("allowed after denial: %s", res.Status)
+	}
+}
+
+func TestConfidentialClientAndMachine(t *testing.T) {
+	w := newWorld(t, nil)
+	q := authorizeQuery("client_id", secretID, "redirect_uri", "")
+	code := w.browser().authorize(q).Get("code")
+	form := exchangeForm(code, "client_id", "", "redirect_uri", "")
+	req := w.request(http.MethodPost, "/token", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	req.SetBasicAuth(secretID, secret)
+	w.tokensOf(w.send(http.DefaultClient, req))
+
+	form = url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}, "resource": {resource}}
+	got := w.tokensOf(w.post("/token", form))
+	if got.Refresh != "" || got.Scope != "read" {
+		t.Errorf("machine got %+v", got)
+	}
+	token, err := w.verify(got.Access)
+	if err != nil || token.Subject != machineID || token.ClientID != machineID {
+		t.Errorf("machine's token %+v, %v", token, err)
+	}
+	form.Set("scope", "write")
+	w.post("/token", form).want(t, http.StatusBadRequest, "invalid_scope")
+	form.Set("client_id", secretID)
+	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
+}
+
+func TestRestartWithTheFileStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store")
+	open := func() authserver.Store {
+		store, err := authserver.OpenFileStore(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	store := open()
+	o := options("https://as.example")
+	o.Store = store
+	server := newServer(t, o)
+	w := &world{t, server, o.Issuer, direct{server}}
+	got, code := w.login(), w.code()
+	keys := w.browser().get("/jwks").body
+	registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	o.Store = open()
+	defer o.Store.Close()
+	server = newServer(t, o)
+	w = &world{t, server, o.Issuer, direct{server}}
+	w.wantAlive(got.Access, "after a restart")
+	if after := w.browser().get("/jwks").body; after != keys {
+		t.Errorf("keys were %s, are %s", keys, after)
+	}
+	w.tokensOf(w.post("/token", exchangeForm(code)))
+	next := w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+	w.wantAlive(next.Access, "refreshed after a restart")
+	w.code("client_id", registered["client_id"].(string), "redirect_uri", "http://localhost:99/cb")
+}

@@ -1,0 +1,196 @@
+package authserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+)
+
+const (
+	// codeTime is how long a code is valid: as long as a browser takes to bring it, and a client to ask for its token.
+	codeTime = 60 * time.Second
+	// exchangeTime is how much longer its grant lives, so that the exchange at the last moment finds it.
+	exchangeTime = time.Minute
+	// usedCodeTime is how long a used code is remembered, to end what it gave when it is shown again.
+	usedCodeTime = 24 * time.Hour
+
+	kindGrant = "grant"
+	kindCode  = "code"
+)
+
+// A grant is what a user, or the operator for a machine, has given to a client. It lives as long as its record: tokens
+// of a grant that is gone are worth nothing.
+type grant struct {
+	ID       string         `json:"id"`
+	Consent  string         `json:"consent,omitempty"` // the interaction in which the user consented
+	Client   string         `json:"client"`
+	Subject  string         `json:"subject"`
+	Name     string         `json:"name,omitempty"`
+	Claims   map[string]any `json:"claims,omitempty"`
+	Upstream string         `json:"upstream,omitempty"`
+	Resource string         `json:"resource"`
+	Scopes   []string       `json:"scopes,omitempty"`
+	Issued   time.Time      `json:"issued"`
+	Until    time.Time      `json:"until"`   // the end of all refreshing
+	Expires  time.Time      `json:"expires"` // when nothing of it can be valid any more
+}
+
+var errNoGrant = errors.New("the grant has ended")
+
+func (s *Server) putGrant(ctx context.Context, g *grant) error {
+	value, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	return s.store.Put(ctx, kindGrant, g.ID, value, g.Expires)
+}
+
+// grant gives a grant that lives, or errNoGrant.
+func (s *Server) grant(ctx context.Context, id string) (*grant, error) {
+	value, err := s.store.Get(ctx, kindGrant, id)
+	if err != nil {
+		return nil, err
+	}
+	return parseGrant(value)
+}
+
+func parseGrant(value []byte) (*grant, error) {
+	if value == nil {
+		return nil, errNoGrant
+	}
+	g := new(grant)
+	if err := json.Unmarshal(value, g); err != nil {
+		return nil, err
+	}
+	if !time.Now().Before(g.Expires) {
+		return nil, errNoGrant
+	}
+	return g, nil
+}
+
+// extendGrant makes a grant live until a time at least, unless it has ended: then it is errNoGrant.
+func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) error {
+	return s.store.Update(ctx, kindGrant, id, func(old []byte) ([]byte, time.Time, error) {
+		g, err := parseGrant(old)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if until.After(g.Expires) {
+			g.Expires = until
+		}
+		value, err := json.Marshal(g)
+		return value, g.Expires, err
+	})
+}
+
+// endGrant ends a grant, with all its tokens and what a third party gave for it.
+func (s *Server) endGrant(ctx context.Context, id, reason string) error {
+	value, err := s.store.Take(ctx, kindGrant, id)
+	if err != nil || value == nil {
+		return err
+	}
+	g := new(grant)
+	if err := json.Unmarshal(value, g); err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "authorization server: a grant has ended", "grant", g.ID, "client", g.Client, "subject", g.Subject, "reason", reason)
+	s.dropUpstream(ctx, g.Upstream)
+	return nil
+}
+
+// dropUpstream gives back what a third party gave. A failure leaves there what nobody here uses any more.
+func (s *Server) dropUpstream(ctx context.Context, handle string) {
+	if s.delegate == nil || handle == "" {
+		return
+	}
+	if err := s.delegate.RevokeUpstream(ctx, handle); err != nil {
+		s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "error", err)
+	}
+}
+
+// checkUpstream asks whether what the grant rests on still stands. If it does not, the grant ends: errNoGrant.
+//
+// Spec: basic/authorization (2025-03-26), Session Binding Requirements.
+func (s *Server) checkUpstream(ctx context.Context, g *grant) error {
+	if g.Upstream == "" {
+		return nil
+	}
+	if s.delegate == nil {
+		return errNoGrant // of a Login that this server had before
+	}
+	err := s.delegate.CheckUpstream(ctx, g.Upstream)
+	if !errors.Is(err, ErrUpstreamEnded) {
+		return err
+	}
+	if err := s.endGrant(ctx, g.ID, "the third party has ended its own"); err != nil {
+		return err
+	}
+	return errNoGrant
+}
+
+// A codeRecord is what a code stands for. Its key is the hash of the code.
+type codeRecord struct {
+	Grant     string    `json:"grant"`
+	Client    string    `json:"client"`
+	Redirect  string    `json:"redirect"`
+	InRequest bool      `json:"in_request,omitempty"`
+	Challenge string    `json:"challenge"`
+	Expires   time.Time `json:"expires"`
+	Used      bool      `json:"used,omitempty"`
+}
+
+func (s *Server) putCode(ctx context.Context, rec *codeRecord) (code string, err error) {
+	value, err := json.Marshal(rec)
+	if err != nil {
+		return "", err
+	}
+	code = randomToken()
+	return code, s.store.Put(ctx, kindCode, hashKey(code), value, rec.Expires.Add(usedCodeTime))
+}
+
+// useCode gives what a code stands for, nil if there is no such code. A code has been used from then on, whatever comes of
+// it; first says whether it had not been before.
+func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, first bool, err error) {
+	err = s.store.Update(ctx, kindCode, hashKey(code), func(old []byte) ([]byte, time.Time, error) {
+		if old == nil {
+			return nil, time.Time{}, nil
+		}
+		rec = new(codeRecord)
+		if err := json.Unmarshal(old, rec); err != nil {
+			return nil, time.Time{}, err
+		}
+		first, rec.Used = !rec.Used, true
+		value, err := json.Marshal(rec)
+		return value, rec.Expires.Add(usedCodeTime), err
+	})
+	return rec, first, err
+}
+
+// matches reports whether a code is used as it was meant: in its time, by its client, for the redirect URI of its request,
+// by whoever made the challenge.
+//
+// Spec: OAuth 2.1, section 4.1.3; RFC 7636, section 4.6.
+func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
+	sum := sha256.Sum256([]byte(verifier))
+	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
+	return time.Now().Before(rec.Expires) && rec.Client == c.ID &&
+		(redirect == rec.Redirect || redirect == "" && !rec.InRequest) && matchRedirect(c.RedirectURIs, rec.Redirect) &&
+		subtle.ConstantTimeCompare([]byte(challenge), []byte(rec.Challenge)) == 1
+}
+
+// isVerifier reports whether s can be a code verifier.
+//
+// Spec: RFC 7636, section 4.1.
+func isVerifier(s string) bool {
+	if len(s) < 43 || len(s) > 128 {
+		return false
+	}
+	return !slices.ContainsFunc([]byte(s), func(b byte) bool {
+		return (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '.' && b != '_' && b != '~'
+	})
+}

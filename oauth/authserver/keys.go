@@ -1,0 +1,295 @@
+package authserver
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/cryptosigner"
+)
+
+const (
+	// keyOverlap is how long a new key is published before it signs, and an old one after: whoever keeps the key set for
+	// an hour, and every token of the old key, passes through the change unharmed.
+	keyOverlap = 2 * time.Hour
+	// keyReload is how long keys are used before the store is asked whether another process has changed them.
+	keyReload = time.Minute
+	// minRSA is the least size of an RSA key, in bits.
+	minRSA = 2048
+
+	kindSealKey = "seal-key"
+	kindKeys    = "signing-keys"
+	onlyRecord  = "1" // the key of a kind that has a single record
+)
+
+// openSealer gives the sealer of the operator's keys, or of one that is kept in the store.
+func (s *Server) openSealer(ctx context.Context) (*sealer, error) {
+	if len(s.o.SealKeys) > 0 {
+		return newSealer(s.o.SealKeys)
+	}
+	var keys []SealKey
+	err := s.store.Update(ctx, kindSealKey, onlyRecord, func(old []byte) ([]byte, time.Time, error) {
+		if old != nil {
+			return old, time.Time{}, json.Unmarshal(old, &keys)
+		}
+		keys = []SealKey{NewSealKey()}
+		value, err := json.Marshal(keys)
+		return value, time.Time{}, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("authserver: the key of the store: %w", err)
+	}
+	return newSealer(keys)
+}
+
+// A keyRecord is one of the server's own keys, as it is stored.
+type keyRecord struct {
+	ID      string    `json:"id"`
+	Sealed  []byte    `json:"sealed"` // PKCS #8
+	Created time.Time `json:"created"`
+	From    time.Time `json:"from"` // when it begins to sign
+}
+
+// A keyring holds the keys that sign access tokens.
+type keyring struct {
+	s     *Server
+	fixed bool // the operator's
+
+	mu      sync.Mutex // guards the fields below
+	loaded  time.Time
+	signers []timedSigner // in the order of their use
+}
+
+// A timedSigner is a key that begins to sign at a time.
+type timedSigner struct {
+	from   time.Time
+	public jose.JSONWebKey
+	signer jose.Signer
+}
+
+func newKeyring(ctx context.Context, s *Server) (*keyring, error) {
+	k := &keyring{s: s, fixed: len(s.o.SigningKeys) > 0}
+	if !k.fixed {
+		_, err := k.all(ctx)
+		return k, err
+	}
+	for i, key := range s.o.SigningKeys {
+		t, err := newSigner(key)
+		if err != nil {
+			return nil, fmt.Errorf("authserver: Options.SigningKeys: key %d: %w", i+1, err)
+		}
+		k.signers = append([]timedSigner{t}, k.signers...) // the last one signs
+	}
+	return k, nil
+}
+
+// newSigner makes a signer of access tokens.
+//
+// Spec: RFC 9068, section 2.1.
+func newSigner(key crypto.Signer) (timedSigner, error) {
+	alg, err := algorithmOf(key.Public())
+	if err != nil {
+		return timedSigner{}, err
+	}
+	public := jose.JSONWebKey{Key: key.Public(), Algorithm: string(alg), Use: "sig"}
+	print, err := public.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return timedSigner{}, err
+	}
+	public.KeyID = base64.RawURLEncoding.EncodeToString(print)
+	opts := (&jose.SignerOptions{}).WithType("at+jwt").WithHeader("kid", public.KeyID)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: cryptosigner.Opaque(key)}, opts)
+	return timedSigner{public: public, signer: signer}, err
+}
+
+func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
+	switch k := public.(type) {
+	case *ecdsa.PublicKey:
+		switch k.Curve {
+		case elliptic.P256():
+			return jose.ES256, nil
+		case elliptic.P384():
+			return jose.ES384, nil
+		case elliptic.P521():
+			return jose.ES512, nil
+		}
+	case ed25519.PublicKey:
+		return jose.EdDSA, nil
+	case *rsa.PublicKey:
+		if k.N.BitLen() < minRSA {
+			return "", fmt.Errorf("an RSA key has %d bits, want at least %d", k.N.BitLen(), minRSA)
+		}
+		return jose.RS256, nil
+	}
+	return "", errors.New("the key is of no kind that is known here")
+}
+
+// current gives the key that signs now.
+func (k *keyring) current(ctx context.Context) (timedSigner, error) {
+	all, err := k.all(ctx)
+	if err != nil {
+		return timedSigner{}, err
+	}
+	now, best := time.Now(), all[0]
+	for _, t := range all {
+		if !t.from.After(now) {
+			best = t
+		}
+	}
+	return best, nil
+}
+
+// all gives the keys that are published.
+func (k *keyring) all(ctx context.Context) ([]timedSigner, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fixed || k.signers != nil && time.Since(k.loaded) < keyReload {
+		return k.signers, nil
+	}
+	signers, err := k.load(ctx)
+	if err != nil {
+		if k.signers != nil && ctx.Err() == nil {
+			k.s.log.ErrorContext(ctx, "authorization server: the signing keys cannot be read again", "error", err)
+			return k.signers, nil // they are as good as a minute ago
+		}
+		return nil, fmt.Errorf("signing keys: %w", err)
+	}
+	k.signers, k.loaded = signers, time.Now()
+	return signers, nil
+}
+
+func (k *keyring) load(ctx context.Context) ([]timedSigner, error) {
+	value, err := k.s.store.Get(ctx, kindKeys, onlyRecord)
+	if err != nil {
+		return nil, err
+	}
+	records, due, err := k.turn(value, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if due { // only one process makes the key
+		err = k.s.store.Update(ctx, kindKeys, onlyRecord, func(old []byte) ([]byte, time.Time, error) {
+			var err error
+			if records, _, err = k.turn(old, time.Now()); err != nil {
+				return nil, time.Time{}, err
+			}
+			value, err := json.Marshal(records)
+			return value, time.Time{}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var signers []timedSigner
+	for _, r := range records {
+		t, err := k.open(r)
+		if err != nil {
+			return nil, err
+		}
+		signers = append(signers, t)
+	}
+	return signers, nil
+}
+
+// turn gives the keys as they should be now, and whether that differs from what is stored.
+func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bool, err error) {
+	if value != nil {
+		if err := json.Unmarshal(value, &records); err != nil {
+			return nil, false, err
+		}
+	}
+	for i, r := range records {
+		der, old, err := k.s.sealer.open(r.Sealed, kindKeys, r.ID)
+		if err != nil {
+			return nil, false, err
+		}
+		if !old {
+			continue
+		}
+		if records[i].Sealed, err = k.s.sealer.seal(der, kindKeys, r.ID); err != nil {
+			return nil, false, err
+		}
+		due = true
+	}
+	for len(records) > 1 && now.After(records[1].From.Add(keyOverlap)) {
+		records, due = records[1:], true // nothing that it has signed is valid any more
+	}
+	n := len(records)
+	if n > 0 && now.Before(records[n-1].Created.Add(k.s.o.Lifetimes.Key-keyOverlap)) {
+		return records, due, nil
+	}
+	from := now
+	if n > 0 {
+		from = now.Add(keyOverlap)
+	}
+	made, err := k.make(now, from)
+	return append(records, made), true, err
+}
+
+func (k *keyring) make(now, from time.Time) (keyRecord, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return keyRecord{}, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return keyRecord{}, err
+	}
+	id := randomID()
+	sealed, err := k.s.sealer.seal(der, kindKeys, id)
+	return keyRecord{ID: id, Sealed: sealed, Created: now, From: from}, err
+}
+
+func (k *keyring) open(r keyRecord) (timedSigner, error) {
+	der, _, err := k.s.sealer.open(r.Sealed, kindKeys, r.ID)
+	if err != nil {
+		return timedSigner{}, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return timedSigner{}, err
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return timedSigner{}, errors.New("a stored key cannot sign")
+	}
+	t, err := newSigner(signer)
+	t.from = r.From
+	return t, err
+}
+
+// serveKeys publishes the keys.
+//
+// Spec: RFC 7517, section 5.
+func (s *Server) serveKeys(w http.ResponseWriter, r *http.Request) {
+	all, err := s.keys.all(r.Context())
+	if err != nil {
+		s.writeFailure(w, r, err)
+		return
+	}
+	var set jose.JSONWebKeySet
+	for _, t := range all {
+		set.Keys = append(set.Keys, t.public)
+	}
+	cacheable(w.Header())
+	writeJSON(w, http.StatusOK, set)
+}
+
+// cacheable lets a document that is the same for everybody be kept, for less time than keys overlap.
+func cacheable(h http.Header) {
+	h.Set("Cache-Control", "public, max-age=300")
+	h.Del("Pragma")
+}

@@ -1,0 +1,224 @@
+package authserver_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+func (w *world) keySet() jose.JSONWebKeySet {
+	w.t.Helper()
+	res := w.browser().get("/jwks")
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal([]byte(res.body), &set); err != nil || strings.Contains(res.body, `"d":`) {
+		w.t.Fatalf("%v: %s", err, res.body)
+	}
+	return set
+}
+
+func keyOf(t *testing.T, token string) string {
+	t.Helper()
+	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.EdDSA, jose.RS256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jws.Signatures[0].Protected.KeyID
+}
+
+func TestKeysRotateWithAnOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := authserver.NewMemoryStore()
+		change := func(o *authserver.Options) {
+			o.Store, o.Lifetimes.Key, o.Lifetimes.Access = store, 24*time.Hour, time.Hour
+		}
+		w, twin := newQuietWorld(t, change), newQuietWorld(t, change) // two processes with one store
+		seen := map[string]time.Time{}                                // when a key was published first
+		used := map[string]bool{}
+		var last string
+		for step := range 3 * 24 * 60 / 13 {
+			set := w.keySet()
+			for _, k := range set.Keys {
+				if _, ok := seen[k.KeyID]; !ok {
+					seen[k.KeyID] = time.Now()
+				}
+			}
+			if len(set.Keys) > 3 {
+				t.Fatalf("%d keys", len(set.Keys))
+			}
+			token := w.login().Access
+			id := keyOf(t, token)
+			if _, err := twin.verify(token); err != nil {
+				t.Fatalf("step %d: the other process: %v", step, err)
+			}
+			if id != last {
+				if published := time.Since(seen[id]); step > 0 && published < time.Hour {
+					t.Errorf("step %d: signs %v after it was published", step, published)
+				}
+				last, used[id] = id, true
+			}
+			time.Sleep(13 * time.Minute) // which meets no rotation to the minute
+			w.wantAlive(token, "across a rotation")
+		}
+		if len(used) < 3 {
+			t.Errorf("%d keys in three days", len(used))
+		}
+	})
+}
+
+func TestKeysOfTheOperator(t *testing.T) {
+	_, edward, _ := ed25519.GenerateKey(rand.Reader)
+	big, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for alg, key := range map[string]crypto.Signer{"ES256": newKey(t), "EdDSA": edward, "RS256": big} {
+		w := newWorld(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key, newKey(t)} })
+		token := w.login().Access
+		w.wantAlive(token, alg)
+		set := w.keySet()
+		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg || got[0].Use != "sig" {
+			t.Errorf("%s: %+v", alg, set)
+		}
+	}
+	o := options("https://as.example")
+	small := opaque{&rsa.PublicKey{N: newKey(t).X, E: 65537}} // any number of 256 bits
+	o.SigningKeys = []crypto.Signer{small}
+	if _, err := authserver.New(o); err == nil {
+		t.Error("a small RSA key is taken")
+	}
+}
+
+type opaque struct{ public crypto.PublicKey }
+
+func (o opaque) Public() crypto.PublicKey { return o.public }
+
+// Sign cannot.
+func (opaque) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func TestSealKeysThatAreGone(t *testing.T) {
+	store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
+	fresh.ID += "-2"
+	o := options("https://as.example")
+	o.Store = store
+	for _, step := range []struct {
+		keys []authserver.SealKey
+		good bool
+	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true}, {[]authserver.SealKey{old}, false}} {
+		o.SealKeys = step.keys
+		if _, err := authserver.New(o); (err == nil) != step.good {
+			t.Errorf("%d keys: %v", len(step.keys), err)
+		}
+	}
+}
+
+func TestVerifierRefusesWhatIsNotItsOwn(t *testing.T) {
+	w := newWorld(t, nil)
+	access := w.login().Access
+	parts := strings.Split(access, ".")
+	head := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims map[string]any
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		t.Fatal(err)
+	}
+	set := w.keySet()
+	der, err := x509.MarshalPKIXPublicKey(set.Keys[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, token := range map[string]string{
+		"nothing":           "",
+		"nonsense":          "x.y.z",
+		"alg none":          head(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + ".",
+		"key confusion":     sign(t, jose.HS256, der, claims),
+		"another key":       sign(t, jose.ES256, newKey(t), claims),
+		"no signature":      parts[0] + "." + parts[1] + ".",
+		"another payload":   parts[0] + "." + head(strings.Replace(string(payload), "alice", "admin", 1)) + "." + parts[2],
+		"of another server": newWorld(t, nil).login().Access,
+		"long":              strings.Repeat("x", 1<<20),
+	} {
+		if _, err := w.verify(token); !isInvalid(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Signed by the right key, and no access token.
+	key := newKey(t)
+	own := newWorld(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key} })
+	payload, _ = base64.RawURLEncoding.DecodeString(strings.Split(own.login().Access, ".")[1])
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := own.verify(sign(t, jose.ES256, key, claims)); !isInvalid(err) {
+		t.Errorf("typ JWT: %v", err)
+	}
+}
+
+// A delegate is a third party of which the test says what it does.
+type delegate struct {
+	check   error
+	revoked []string
+}
+
+func (d *delegate) Login(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+	l.Finish(w, r, authserver.Subject{ID: "alice", Upstream: "handle"})
+}
+
+func (d *delegate) CheckUpstream(_ context.Context, handle string) error {
+	if handle != "handle" {
+		return errors.New("another handle")
+	}
+	return d.check
+}
+
+func (d *delegate) RevokeUpstream(_ context.Context, handle string) error {
+	d.revoked = append(d.revoked, handle)
+	return nil
+}
+
+func TestAUTHB13_GrantsRestOnTheThirdParty(t *testing.T) {
+	d := new(delegate)
+	w := newWorld(t, func(o *authserver.Options) { o.Login = d })
+	got := w.login()
+	w.wantAlive(got.Access, "while the third party stands by it")
+
+	d.check = errors.New("not now")
+	if _, err := w.verify(got.Access); err == nil || isInvalid(err) {
+		t.Errorf("while the third party is away: %v", err)
+	}
+	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+	d.check = nil
+	w.wantAlive(got.Access, "when it is back")
+	got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+
+	d.check = authserver.ErrUpstreamEnded
+	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	d.check = nil
+	w.wantDead(got.Access, "the third party has ended it")
+	if len(d.revoked) != 1 {
+		t.Errorf("revoked %v", d.revoked)
+	}
+
+	got = w.login()
+	w.post("/revoke", map[string][]string{"token": {got.Refresh}, "client_id": {publicID}})
+	if len(d.revoked) != 2 {
+		t.Errorf("revoking ours revoked %v", d.revoked)
+	}
+}

@@ -1,0 +1,152 @@
+package authserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// ask sends a request from an address, with the addresses that proxies noted.
+func ask(s http.Handler, method, path, from string, forwarded ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "https://as.example"+path, nil)
+	r.RemoteAddr = from
+	for _, f := range forwarded {
+		r.Header.Add("X-Forwarded-For", f)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
+	for path, method := range map[string]string{
+		"/authorize": http.MethodGet, "/consent": http.MethodGet, "/login": http.MethodPost, "/token": http.MethodPost,
+		"/register": http.MethodPost, "/revoke": http.MethodPost, "/introspect": http.MethodPost, "/jwks": http.MethodGet,
+		"/.well-known/oauth-authorization-server": http.MethodGet,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			three := authserver.Rate{Count: 3, Per: time.Minute}
+			o := options("https://as.example")
+			o.Limits = authserver.LimitOptions{Pages: three, Tokens: three, Introspections: three, Registrations: three, Documents: three}
+			s := newServer(t, o)
+			for n := range 3 {
+				if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
+					t.Errorf("%s: request %d is refused", path, n+1)
+				}
+			}
+			w := ask(s, method, path, "192.0.2.1:2")
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "20" {
+				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, 20", path, w.Code, w.Header().Get("Retry-After"))
+			}
+			if w := ask(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
+				t.Errorf("%s: another address is refused", path)
+			}
+			time.Sleep(20*time.Second - time.Millisecond)
+			if w := ask(s, method, path, "192.0.2.1:1"); w.Code != http.StatusTooManyRequests {
+				t.Errorf("%s: a moment too early: %d", path, w.Code)
+			}
+			time.Sleep(time.Millisecond)
+			if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
+				t.Errorf("%s: when it was told to come again: refused", path)
+			}
+			time.Sleep(24 * time.Hour)
+			for n := range 4 {
+				if w := ask(s, method, path, "192.0.2.1:1"); (w.Code == http.StatusTooManyRequests) != (n == 3) {
+					t.Errorf("%s: request %d after a day: %d", path, n+1, w.Code)
+				}
+			}
+		})
+	}
+}
+
+func TestWhoCountsAsOneAddress(t *testing.T) {
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	type from struct {
+		peer      string
+		forwarded string
+	}
+	for name, c := range map[string]struct {
+		proxies []netip.Prefix
+		a, b    from
+		same    bool
+	}{
+		"one IPv4 address":                 {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.1:9", ""}, true},
+		"two IPv4 addresses":               {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.2:1", ""}, false},
+		"IPv4 written as IPv6":             {nil, from{"192.0.2.1:1", ""}, from{"[::ffff:192.0.2.1]:1", ""}, true},
+		"one IPv6 site":                    {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8::ffff:2]:1", ""}, true},
+		"two IPv6 sites":                   {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8:0:1::1]:1", ""}, false},
+		"a zone":                           {nil, from{"[fe80::1%eth0]:1", ""}, from{"[fe80::1%eth1]:1", ""}, true},
+		"a stranger's header":              {nil, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
+		"a stranger's header with proxies": {proxies, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
+		"two behind a proxy":               {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.1:1", "2.2.2.2"}, false},
+		"one behind two proxies":           {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.2:1", "1.1.1.1:8080, 10.9.9.9"}, true},
+		"one who writes the header too":    {proxies, from{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, from{"10.0.0.1:1", "8.8.8.8, 1.1.1.1"}, true},
+		"one who writes nonsense":          {proxies, from{"10.0.0.1:1", "x, 1.1.1.1"}, from{"10.0.0.1:1", "1.1.1.1"}, true},
+		"nonsense from the proxy":          {proxies, from{"10.0.0.1:1", "unknown"}, from{"10.0.0.1:1", ""}, true},
+		"an IPv6 proxy":                    {proxies, from{"[fd00::1]:1", "[2001:db8::1]:99"}, from{"[fd00::1]:1", "2001:db8::2"}, true},
+		"sockets without addresses":        {nil, from{"@", ""}, from{"", ""}, true},
+	} {
+		o := options("https://as.example")
+		o.Limits = authserver.LimitOptions{Documents: authserver.Rate{Count: 1, Per: time.Hour}, TrustedProxies: c.proxies}
+		s := newServer(t, o)
+		ask(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
+		got := ask(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests
+		if got != c.same {
+			t.Errorf("%s: one address is %v, want %v", name, got, c.same)
+		}
+	}
+}
+
+func TestLimitsByClient(t *testing.T) {
+	w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}, "resource": {resource}}
+	for range 2 {
+		w.tokensOf(w.post("/token", form))
+	}
+	form.Set("client_secret", "wrong")
+	w.post("/token", form).want(t, http.StatusUnauthorized, "invalid_client") // who is not the client learns nothing of it
+	form.Set("client_secret", secret)
+	w.post("/token", form).want(t, http.StatusTooManyRequests, "slow_down")
+}
+
+func TestLimitsTakeBoundedMemory(t *testing.T) {
+	s := newServer(t, options("https://as.example"))
+	for i := range authserver.MaxLimited + 500 {
+		ask(s, http.MethodGet, "/jwks", fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+	}
+	if n := authserver.LimitedKeys(s); n != authserver.MaxLimited {
+		t.Errorf("%d addresses are remembered, want %d", n, authserver.MaxLimited)
+	}
+}
+
+// Whatever the header says, who is not behind a trusted proxy counts by the peer's address.
+func FuzzForwardedFor(f *testing.F) {
+	f.Add("1.1.1.1, 2.2.2.2")
+	f.Add("[::1]:80,,unknown")
+	f.Add(strings.Repeat("10.0.0.1,", 50))
+	o := options("https://as.example")
+	o.Logger = nil
+	o.Limits.Documents = authserver.Rate{Count: 1, Per: 1000 * time.Hour}
+	o.Limits.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	f.Fuzz(func(t *testing.T, header string) {
+		s, err := authserver.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := ask(s, http.MethodGet, "/jwks", "192.0.2.1:1", header).Code; code != http.StatusOK {
+			t.Errorf("first: %d", code)
+		}
+		if code := ask(s, http.MethodGet, "/jwks", "192.0.2.1:1", "").Code; code != http.StatusTooManyRequests {
+			t.Errorf("second, with another header: %d", code)
+		}
+		ask(s, http.MethodGet, "/jwks", "10.0.0.1:1", header) // it must not fail
+	})
+}

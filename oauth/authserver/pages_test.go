@@ -1,0 +1,179 @@
+package authserver_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// SEC-02, REG-10.
+func TestSEC02_ConsentPageSaysWhoWantsWhat(t *testing.T) {
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Name = "Example Inc."
+		o.Clients[0].URI = "https://client.example/about"
+	})
+	page, form := w.browser().consentPage(authorizeQuery())
+	for _, want := range []string{
+		"<bdi>Public</bdi>", "<bdi>Calendar</bdi>", "https://mcp.example/mcp", "Read your calendar", "<strong>127.0.0.1</strong>", "client.example",
+		"Known to Example Inc.", `name="decision" value="allow"`, `name="decision" value="deny"`, `id="local-warning"`, `action="/consent"`,
+		`<html lang="en">`, "width=device-width",
+	} {
+		if !strings.Contains(page.body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if len(form.Get("csrf")) < 40 || strings.Contains(page.body, "<script") || strings.Contains(page.body, "admin") {
+		t.Error("the page has no token, a script, or a scope that was not asked for")
+	}
+	if q := page.Request.URL.RawQuery; strings.Contains(q, form.Get("csrf")) {
+		t.Error("the token of the form is in the URL")
+	}
+}
+
+func TestPagesCannotBeFramedCachedOrScripted(t *testing.T) {
+	w := newWorld(t, withPasswords(t))
+	b := w.browser()
+	consent, form := b.consentPage(authorizeQuery())
+	login := b.get(b.decide(form, "allow").Header.Get("Location"))
+	broken := b.get("/authorize?client_id=nobody")
+	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`)
+	for name, page := range map[string]reply{"consent": consent, "login": login, "error": broken} {
+		csp := page.Header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action "} {
+			if !strings.Contains(csp, want) {
+				t.Errorf("%s: the policy %q lacks %q", name, csp, want)
+			}
+		}
+		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") {
+			t.Errorf("%s: the policy is %q", name, csp)
+		}
+		m := style.FindStringSubmatch(page.body)
+		if m == nil {
+			t.Fatalf("%s: no style: %s", name, page.body)
+		}
+		sum := sha256.Sum256([]byte(m[1]))
+		if !strings.Contains(csp, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'") {
+			t.Errorf("%s: the policy does not allow the style of the page", name)
+		}
+		for header, want := range map[string]string{
+			"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Content-Type": "text/html; charset=utf-8", "Access-Control-Allow-Origin": "",
+		} {
+			if got := page.Header.Get(header); got != want {
+				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
+			}
+		}
+		if strings.Contains(page.body, " style=") || strings.Contains(page.body, " on") && regexp.MustCompile(`<[^>]* on[a-z]+=`).MatchString(page.body) {
+			t.Errorf("%s: the page has what its policy forbids", name)
+		}
+	}
+}
+
+// The form leads to the client in the end, and browsers hold that against form-action.
+func TestFormsMayLeadToTheClient(t *testing.T) {
+	for redirect, want := range map[string]string{
+		"https://app.example/callback":  "form-action 'self' https:;",
+		"http://127.0.0.1:4711/cb":      "form-action 'self' https: http://127.0.0.1:4711;",
+		"http://[::1]:4711/cb":          "form-action 'self' https: http:;",
+		"com.example.app:/oauth/answer": "form-action 'self' https: com.example.app:;",
+	} {
+		w := newQuietWorld(t, func(o *authserver.Options) {
+			o.Clients = append(o.Clients, authserver.Client{ID: "c", RedirectURIs: []string{redirect}})
+		})
+		page, _ := w.browser().consentPage(authorizeQuery("client_id", "c", "redirect_uri", redirect))
+		if csp := page.Header.Get("Content-Security-Policy"); !strings.Contains(csp, want) {
+			t.Errorf("%s: the policy is %q, want %q in it", redirect, csp, want)
+		}
+		if strings.Contains(page.body, "ZgotmplZ") {
+			t.Errorf("%s: the page has a hole", redirect)
+		}
+	}
+}
+
+func TestNamesOfStrangersAreEscapedAndTold(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.register(`{"client_name":"</title><script>alert(1)</script>\" onload=x","redirect_uris":["https://app.example/cb","http://localhost/cb"],
+		"client_uri":"https://famous.example/","token_endpoint_auth_method":"none"}`)
+	page, _ := w.browser().consentPage(authorizeQuery("client_id", c["client_id"].(string), "redirect_uri", "https://app.example/cb"))
+	if strings.Contains(page.body, "<script") || !strings.Contains(page.body, "&lt;script&gt;") {
+		t.Errorf("not escaped: %s", page.body)
+	}
+	for _, want := range []string{"does not know who made it", "<strong>app.example</strong>", "As it says itself."} {
+		if !strings.Contains(page.body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page.body, "local-warning") {
+		t.Error("it warns of this device, and the answer goes elsewhere")
+	}
+}
+
+func TestErrorPagesLinkNothingThatRuns(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, redirect := range []string{"javascript:alert(1)", "data:text/html,x", "https://evil.example/cb", "//evil.example"} {
+		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", redirect).Encode())
+		if res.StatusCode != http.StatusBadRequest || strings.Contains(res.body, "href") || strings.Contains(res.body, "evil.example") {
+			t.Errorf("%s: %s %s", redirect, res.Status, res.body)
+		}
+	}
+	// Where the user is offered a way back, it is a link with the host beside it, to what was registered.
+	c := w.register(`{"client_name":"App","redirect_uris":["https://app.example/cb"],"token_endpoint_auth_method":"none"}`)
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", c["client_id"].(string), "redirect_uri", "https://app.example/cb", "code_challenge", "").Encode())
+	if res.StatusCode != http.StatusBadRequest || !strings.Contains(res.body, `href="https://app.example/cb?`) || !strings.Contains(res.body, "Go back to app.example") {
+		t.Errorf("the way back: %s %s", res.Status, res.body)
+	}
+}
+
+func TestShownName(t *testing.T) {
+	for name, want := range map[string]string{
+		"Plain":                            "Plain",
+		"  two \n\t words  ":               "two words",
+		"a\u202egnp.exe":                   "agnp.exe",
+		"zero\u200bwidth\u2066x\u2069":     "zerowidthx",
+		"\u3164\u115f\u2800":               "",
+		"bad \xff utf":                     "bad \ufffd utf",
+		"émigré 東京 🎉":                      "émigré 東京 🎉",
+		"z" + strings.Repeat("\u0301", 50): "z\u0301\u0301\u0301",
+		strings.Repeat("x", 200):           strings.Repeat("x", 80) + "…",
+	} {
+		if got := authserver.ShownName(name); got != want {
+			t.Errorf("%q is shown as %q, want %q", name, got, want)
+		}
+	}
+}
+
+func FuzzShownName(f *testing.F) {
+	f.Add("a\u202eb")
+	f.Add("\xff\x00\n")
+	f.Fuzz(func(t *testing.T, name string) {
+		got := authserver.ShownName(name)
+		if utf8.RuneCountInString(got) > 81 || !utf8.ValidString(got) || strings.TrimSpace(got) != got ||
+			strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q is shown as %q", name, got)
+		}
+	})
+}
+
+func TestCookiesOfTheBrowser(t *testing.T) {
+	w := newQuietWorld(t, nil)
+	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
+	cookies := res.Cookies()
+	if len(cookies) != 1 {
+		t.Fatalf("%d cookies", len(cookies))
+	}
+	c := cookies[0]
+	if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || len(c.Value) < 40 {
+		t.Errorf("SEC-03: cookie is %v", c)
+	}
+	if u, _ := url.Parse(res.Header.Get("Location")); strings.Contains(u.RawQuery, c.Value) {
+		t.Error("the value of the cookie is in a URL")
+	}
+}

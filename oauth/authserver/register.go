@@ -1,0 +1,197 @@
+package authserver
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+const (
+	// maxRedirectURIs bounds the redirect URIs of one client, and maxClientName what users are shown as its name, in bytes.
+	maxRedirectURIs = 20
+	maxClientName   = 200
+)
+
+// A registered is the answer to a registration.
+//
+// Spec: RFC 7591, section 3.2.1.
+type registered struct {
+	ID            string `json:"client_id"`
+	IssuedAt      int64  `json:"client_id_issued_at"`
+	Secret        string `json:"client_secret,omitempty"`
+	SecretExpires *int64 `json:"client_secret_expires_at,omitempty"`
+	oauth.ClientMetadata
+}
+
+// serveRegister registers a client. What it says of itself is taken for a claim, and shown to users as one.
+//
+// Spec: RFC 7591, section 3.
+func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.register(r)
+	if err != nil {
+		s.writeFailure(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusCreated, answer)
+}
+
+func (s *Server) register(r *http.Request) (*registered, error) {
+	if err := s.mayRegister(r); err != nil {
+		return nil, err
+	}
+	m, err := readMetadata(r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := registeredClient(m)
+	if err != nil {
+		return nil, err
+	}
+	answer := &registered{ID: c.ID, IssuedAt: c.Registered.Unix(), ClientMetadata: *m}
+	if !c.isPublic() {
+		answer.Secret, c.SecretHash = NewClientSecret()
+		answer.SecretExpires = new(int64) // never
+	}
+	return answer, s.putNewClient(r.Context(), c)
+}
+
+// mayRegister checks the policy, of which the rate has been checked already.
+func (s *Server) mayRegister(r *http.Request) error {
+	hash := s.o.Registration.TokenHash
+	if hash == "" {
+		return nil
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	right := subtle.ConstantTimeCompare([]byte(HashClientSecret(token)), []byte(hash)) == 1
+	if len(r.Header["Authorization"]) == 1 && strings.EqualFold(scheme, "Bearer") && right {
+		return nil
+	}
+	return &oauthError{status: http.StatusUnauthorized, code: codeInvalidToken, text: "registration needs an initial access token",
+		challenge: `Bearer realm="register"`}
+}
+
+func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
+		return nil, refuse(codeInvalidMetadata, "the body is no application/json")
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	m := new(oauth.ClientMetadata)
+	if err := decodeStrict(body, m); err != nil {
+		return nil, refuse(codeInvalidMetadata, "the body is no JSON object of client metadata, or has a member twice")
+	}
+	return m, nil
+}
+
+// registeredClient makes a client of what it says of itself, and leaves in m what is so in the end.
+//
+// Spec: RFC 7591, section 2.
+func registeredClient(m *oauth.ClientMetadata) (*client, error) {
+	if err := checkRegistration(m); err != nil {
+		return nil, err
+	}
+	m.ClientID, m.ResponseTypes = "", []string{"code"}
+	m.GrantTypes = slices.DeleteFunc(m.GrantTypes, func(g string) bool { return g != grantCode && g != grantRefresh })
+	slices.Sort(m.GrantTypes)
+	m.GrantTypes = slices.Compact(m.GrantTypes)
+	return &client{
+		ID: randomID(), Name: m.Name, URI: m.URI, LogoURI: m.LogoURI, PolicyURI: m.PolicyURI, TermsURI: m.TermsURI,
+		Origin: originItself, RedirectURIs: m.RedirectURIs, Grants: m.GrantTypes, Auth: m.TokenEndpointAuthMethod,
+		Registered: time.Now(),
+	}, nil
+}
+
+// checkRegistration refuses what cannot be, and fills in the defaults.
+func checkRegistration(m *oauth.ClientMetadata) error {
+	if err := checkRedirects(m.RedirectURIs); err != nil {
+		return err
+	}
+	if m.GrantTypes == nil {
+		m.GrantTypes = []string{grantCode}
+	}
+	setDefault(&m.TokenEndpointAuthMethod, authBasic)
+	switch {
+	case len(m.ResponseTypes) > 0 && !slices.Contains(m.ResponseTypes, "code"):
+		return refuse(codeInvalidMetadata, "response_types has no code")
+	case !slices.Contains(m.GrantTypes, grantCode):
+		return refuse(codeInvalidMetadata, "grant_types has no authorization_code; other clients are the operator's to register")
+	case !slices.Contains([]string{authNone, authBasic, authPost}, m.TokenEndpointAuthMethod):
+		return refuse(codeInvalidMetadata, "token_endpoint_auth_method is none of none, client_secret_basic and client_secret_post")
+	case m.ApplicationType != "" && m.ApplicationType != "native" && m.ApplicationType != "web":
+		return refuse(codeInvalidMetadata, "application_type is neither native nor web")
+	case m.Scope != "" && checkScope(m.Scope) != nil:
+		return refuse(codeInvalidMetadata, "scope is malformed")
+	}
+	return checkShown(m)
+}
+
+func checkRedirects(uris []string) error {
+	if len(uris) == 0 || len(uris) > maxRedirectURIs {
+		return refuse(codeInvalidRedirect, "redirect_uris is missing or too long")
+	}
+	for _, uri := range uris {
+		if err := checkRedirectURI(uri); err != nil {
+			return refuse(codeInvalidRedirect, "a redirect URI cannot be used: "+err.Error())
+		}
+	}
+	return nil
+}
+
+// checkShown refuses what would mislead users or lead them astray.
+func checkShown(m *oauth.ClientMetadata) error {
+	for _, text := range []string{m.Name, m.SoftwareID, m.SoftwareVersion} {
+		if len(text) > maxClientName || strings.ContainsFunc(text, isInvisible) {
+			return refuse(codeInvalidMetadata, "a name is too long, or holds control characters or invisible ones")
+		}
+	}
+	for _, uri := range []string{m.URI, m.LogoURI, m.PolicyURI, m.TermsURI} {
+		if uri != "" && !isShownURL(uri) {
+			return refuse(codeInvalidMetadata, "client_uri, logo_uri, policy_uri and tos_uri have to be https URLs")
+		}
+	}
+	return nil
+}
+
+// isInvisible reports whether a character could make a name look like another one: controls, and those that turn the
+// direction of writing or cannot be seen.
+func isInvisible(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == unicode.ReplacementChar
+}
+
+func isShownURL(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && len(uri) <= maxRedirectURI && u.Host != "" && u.User == nil &&
+		(u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()))
+}
+
+var errTooManyClients = &oauthError{
+	status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many clients wait for their first use", wait: maxRetryAfter,
+}
+
+// putNewClient keeps a client until its first use, or for a day.
+func (s *Server) putNewClient(ctx context.Context, c *client) error {
+	n, err := s.store.Count(ctx, kindNewClient)
+	if err != nil {
+		return err
+	}
+	if n >= s.o.Registration.MaxUnused {
+		return errTooManyClients
+	}
+	value, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return s.store.Put(ctx, kindNewClient, c.ID, value, c.Registered.Add(unusedTime))
+}

@@ -1,0 +1,115 @@
+package authserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// serveRevoke ends the grant of a token: all that belongs together goes together. A token that is nobody's, or another
+// client's, is answered in the same way as one that is revoked.
+//
+// Spec: RFC 7009, section 2.
+func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
+	if err := s.revoke(r); err != nil {
+		s.writeFailure(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (s *Server) revoke(r *http.Request) error {
+	f, err := postForm(r)
+	if err != nil {
+		return err
+	}
+	c, err := s.authenticate(r, f)
+	if err != nil {
+		return err
+	}
+	token := f.get("token")
+	if token == "" {
+		return refuse(codeInvalidRequest, "token is missing")
+	}
+	if fam, _, err := s.family(r.Context(), token); !errors.Is(err, errNoRefresh) {
+		if err != nil || fam.Client != c.ID {
+			return err
+		}
+		return s.endFamily(r.Context(), fam, "the client has revoked it")
+	}
+	claims, err := s.readAccess(r.Context(), token)
+	if errors.Is(err, oauth.ErrInvalidToken) {
+		return nil
+	}
+	if err != nil || claims.Client != c.ID {
+		return err
+	}
+	return s.endGrant(r.Context(), claims.Grant, "the client has revoked it")
+}
+
+// An introspection is what the server of a resource is told of a token.
+//
+// Spec: RFC 7662, section 2.2.
+type introspection struct {
+	Active    bool   `json:"active"`
+	Scope     string `json:"scope,omitempty"`
+	Client    string `json:"client_id,omitempty"`
+	Username  string `json:"username,omitempty"`
+	TokenType string `json:"token_type,omitempty"`
+	Expires   int64  `json:"exp,omitempty"`
+	Issued    int64  `json:"iat,omitempty"`
+	Subject   string `json:"sub,omitempty"`
+	Audience  string `json:"aud,omitempty"`
+	Issuer    string `json:"iss,omitempty"`
+	ID        string `json:"jti,omitempty"`
+	Grant     string `json:"grant_id,omitempty"`
+}
+
+// serveIntrospect tells the server of a resource about tokens for it. To anybody else, no token is active.
+func (s *Server) serveIntrospect(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.introspect(r)
+	if err != nil {
+		s.writeFailure(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *Server) introspect(r *http.Request) (*introspection, error) {
+	f, err := postForm(r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.authenticate(r, f)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.isPublic():
+		return nil, errBadClient
+	case f.get("token") == "":
+		return nil, refuse(codeInvalidRequest, "token is missing")
+	}
+	return s.describeToken(r.Context(), c, f.get("token"))
+}
+
+func (s *Server) describeToken(ctx context.Context, c *client, token string) (*introspection, error) {
+	claims, g, err := s.live(ctx, token)
+	if errors.Is(err, oauth.ErrInvalidToken) {
+		return &introspection{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(c.introspect, resourceKey(claims.Audience)) && claims.Client != c.ID {
+		return &introspection{}, nil
+	}
+	return &introspection{
+		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name, TokenType: "Bearer",
+		Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject, Audience: claims.Audience, Issuer: claims.Issuer,
+		ID: claims.ID, Grant: claims.Grant,
+	}, nil
+}

@@ -1,0 +1,238 @@
+package authserver
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	sealKeyLen  = 32 // AES-256
+	maxSealID   = 64 // for a name that people can read
+	maxSealKeys = 32 // more were never taken away
+	sealSaltLen = 16 // of the key that each seal has of its own
+
+	// sealForm is the first byte of what is sealed. It is part of what is authenticated.
+	sealForm = 1
+	// sealPurpose keeps what is derived from a key apart from what anything else may derive from it.
+	sealPurpose = "patchbay authserver seal 1"
+)
+
+// errUnsealed is the error for what none of the keys has sealed for this place, whatever the reason is.
+var errUnsealed = errors.New("authserver: a sealed record cannot be opened: its key is gone, or it was changed")
+
+// A SealKey seals the secrets that an authorization server has to read again, such as the tokens of third parties,
+// before they come to a [Store].
+type SealKey struct {
+	// ID tells keys apart, and stands open beside what was sealed: 1 to 64 printable ASCII characters without spaces.
+	ID string
+	// Key has 32 random bytes.
+	Key []byte
+}
+
+// NewSealKey makes a key whose ID tells when it was made.
+func NewSealKey() SealKey {
+	key := make([]byte, sealKeyLen)
+	_, _ = rand.Read(key) // it never fails: it ends the program instead
+	return SealKey{ID: time.Now().UTC().Format("20060102T150405") + "-" + strings.ToLower(rand.Text()[:6]), Key: key}
+}
+
+// LoadSealKeys reads keys for Options.SealKeys from a file: one a line, its ID, a space, its 32 bytes in base64; lines that
+// begin with # say something else. The first one seals, all of them open. If there is no such file, one with a new key is
+// made, 0600. A file that others may read is refused.
+//
+// The file belongs elsewhere than the store, and so do their backups: whoever has both has the secrets.
+func LoadSealKeys(path string) ([]SealKey, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		keys := []SealKey{NewSealKey()}
+		if err = writeSealKeys(path, keys, os.Link); err == nil { // unlike Rename, Link spares a file that is there
+			return keys, nil
+		}
+		if errors.Is(err, fs.ErrExist) { // another process was faster
+			text, err = os.ReadFile(path)
+		}
+	}
+	if err == nil {
+		err = checkPrivateFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("authserver: load seal keys: %w", err)
+	}
+	keys, err := parseSealKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("authserver: load seal keys from %s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// RotateSealKeys puts a new key in front of those of a file that [LoadSealKeys] reads, and keeps at most keep of the old
+// ones. What was sealed with a key that is gone is lost, and its users log in again; what a server changes is sealed with
+// the new key. A server reads the file when it starts.
+func RotateSealKeys(path string, keep int) error {
+	keys, err := LoadSealKeys(path)
+	if err != nil {
+		return err
+	}
+	keys = slices.Insert(keys[:min(max(keep, 0), len(keys), maxSealKeys-1)], 0, NewSealKey())
+	if err := writeSealKeys(path, keys, os.Rename); err != nil {
+		return fmt.Errorf("authserver: rotate seal keys: %w", err)
+	}
+	return nil
+}
+
+// writeSealKeys writes the file as a whole or not at all: place puts it where it belongs.
+func writeSealKeys(path string, keys []SealKey, place func(from, to string) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(formatSealKeys(keys))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = place(f.Name(), path)
+	}
+	if removeErr := os.Remove(f.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	return err
+}
+
+func formatSealKeys(keys []SealKey) []byte {
+	var b bytes.Buffer
+	for _, k := range keys {
+		b.WriteString(k.ID + " " + base64.StdEncoding.EncodeToString(k.Key) + "\n")
+	}
+	return b.Bytes()
+}
+
+func parseSealKeys(text []byte) ([]SealKey, error) {
+	var keys []SealKey
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		id, encoded, _ := strings.Cut(line, " ")
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+		if err != nil {
+			return nil, fmt.Errorf("line %d is not an id, a space and a key in base64", n) // err would quote the key
+		}
+		keys = append(keys, SealKey{ID: id, Key: key})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	return keys, checkSealKeys(keys)
+}
+
+func checkSealKeys(keys []SealKey) error {
+	if len(keys) == 0 || len(keys) > maxSealKeys {
+		return fmt.Errorf("there are %d keys, want 1 to %d", len(keys), maxSealKeys)
+	}
+	seen := map[string]bool{}
+	for i, k := range keys {
+		switch {
+		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return fmt.Errorf("key %d: its id has to have 1 to %d printable ASCII characters", i+1, maxSealID)
+		case len(k.Key) != sealKeyLen:
+			return fmt.Errorf("key %d: it has %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
+		case seen[k.ID]:
+			return fmt.Errorf("key %d: its id is that of another one", i+1)
+		}
+		seen[k.ID] = true
+	}
+	return nil
+}
+
+// A sealer seals secrets that have to be read again before they come to a store, and opens them.
+type sealer struct {
+	first string
+	keys  map[string][]byte
+}
+
+func newSealer(keys []SealKey) (*sealer, error) {
+	if err := checkSealKeys(keys); err != nil {
+		return nil, fmt.Errorf("seal keys: %w", err)
+	}
+	s := &sealer{first: keys[0].ID, keys: map[string][]byte{}}
+	for _, k := range keys {
+		s.keys[k.ID] = bytes.Clone(k.Key)
+	}
+	return s, nil
+}
+
+// seal seals a secret for its place, the record of this kind and key: it can be opened nowhere else.
+//
+// The form is: 1, length of the key's id, id, salt, then what AES-GCM makes: nonce, text, tag. The salt gives each seal a
+// key of its own, so that random nonces never meet under one, however much is sealed.
+func (s *sealer) seal(secret []byte, kind, key string) ([]byte, error) {
+	head := append([]byte{sealForm, byte(len(s.first))}, s.first...)
+	salt := make([]byte, sealSaltLen)
+	_, _ = rand.Read(salt) // it never fails: it ends the program instead
+	head = append(head, salt...)
+	aead, err := sealCipher(s.keys[s.first], salt)
+	if err != nil {
+		return nil, err
+	}
+	return aead.Seal(head, nil, secret, sealPlace(head, kind, key)), nil
+}
+
+// open gives what was sealed for a place, and whether it should be sealed again because its key is an old one.
+func (s *sealer) open(sealed []byte, kind, key string) (secret []byte, old bool, err error) {
+	if len(sealed) < 2 || sealed[0] != sealForm {
+		return nil, false, errUnsealed
+	}
+	headLen := 2 + int(sealed[1]) + sealSaltLen
+	if len(sealed) < headLen {
+		return nil, false, errUnsealed
+	}
+	head, text := sealed[:headLen], sealed[headLen:]
+	id := string(head[2 : headLen-sealSaltLen])
+	with, ok := s.keys[id]
+	if !ok {
+		return nil, false, errUnsealed
+	}
+	aead, err := sealCipher(with, head[headLen-sealSaltLen:])
+	if err != nil {
+		return nil, false, err
+	}
+	secret, err = aead.Open(nil, nil, text, sealPlace(head, kind, key))
+	if err != nil {
+		return nil, false, errUnsealed
+	}
+	return secret, id != s.first, nil
+}
+
+func sealCipher(key, salt []byte) (cipher.AEAD, error) {
+	own, err := hkdf.Key(sha256.New, key, salt, sealPurpose, sealKeyLen)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(own)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// sealPlace says where a seal belongs, so that two places never read the same.
+func sealPlace(head []byte, kind, key string) []byte {
+	place := bytes.Clone(head)
+	place = binary.BigEndian.AppendUint32(place, uint32(len(kind)))
+	return append(append(place, kind...), key...)
+}

@@ -1,0 +1,140 @@
+package authserver_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+func TestSealsOpenInTheirPlaceAlone(t *testing.T) {
+	keys := []authserver.SealKey{authserver.NewSealKey()}
+	sealed, err := authserver.Sealed(keys, []byte("the secret"), "upstream", "handle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(sealed, []byte("secret")) {
+		t.Error("the secret can be read")
+	}
+	if again, _ := authserver.Sealed(keys, []byte("the secret"), "upstream", "handle"); bytes.Equal(again, sealed) {
+		t.Error("two seals of one secret are the same")
+	}
+	if secret, old, err := authserver.Unsealed(keys, sealed, "upstream", "handle"); string(secret) != "the secret" || old || err != nil {
+		t.Errorf("opened %q, %v, %v", secret, old, err)
+	}
+	for _, place := range [][2]string{{"upstream", "handle2"}, {"upstreamh", "andle"}, {"", "upstreamhandle"}, {"grant", "handle"}} {
+		if secret, _, err := authserver.Unsealed(keys, sealed, place[0], place[1]); err == nil {
+			t.Errorf("opened at %q: %q", place, secret)
+		}
+	}
+	for i := range sealed {
+		for bit := range 8 {
+			changed := bytes.Clone(sealed)
+			changed[i] ^= 1 << bit
+			if _, _, err := authserver.Unsealed(keys, changed, "upstream", "handle"); err == nil {
+				t.Errorf("opened with bit %d of byte %d changed", bit, i)
+			}
+		}
+		if _, _, err := authserver.Unsealed(keys, sealed[:i], "upstream", "handle"); err == nil {
+			t.Errorf("opened when cut after %d bytes", i)
+		}
+	}
+}
+
+func TestSealKeysRotate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	load := func() []authserver.SealKey {
+		keys, err := authserver.LoadSealKeys(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	var all sync.WaitGroup
+	made := make([][]authserver.SealKey, 8) // of processes that start at once
+	for i := range made {
+		all.Go(func() { made[i], _ = authserver.LoadSealKeys(path) })
+	}
+	all.Wait()
+	first := load()
+	for _, keys := range made {
+		if len(keys) != 1 || !bytes.Equal(keys[0].Key, first[0].Key) {
+			t.Fatalf("two made different keys")
+		}
+	}
+	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %04o", info.Mode().Perm())
+	}
+	sealed, err := authserver.Sealed(first, []byte("secret"), "k", "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round, opens := range []bool{true, true, false} {
+		if err := authserver.RotateSealKeys(path, 2); err != nil {
+			t.Fatal(err)
+		}
+		_, old, err := authserver.Unsealed(load(), sealed, "k", "v")
+		if (err == nil) != opens || err == nil && !old {
+			t.Errorf("after rotation %d: old %v, %v", round+1, old, err)
+		}
+	}
+	if keys := load(); len(keys) != 3 || keys[0].ID == keys[1].ID {
+		t.Errorf("%d keys are kept, want 3", len(keys))
+	}
+	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestBadSealKeyFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	for name, text := range map[string]string{
+		"no key": "# nothing\n\n", "no id": key + "\n", "short": "a " + key[:20] + "\n", "twice": "a " + key + "\na " + key + "\n",
+		"no base64": "a !" + key[1:] + "\n", "many": strings.Repeat("a "+key+"\n", 40),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := authserver.LoadSealKeys(path)
+		if err == nil || strings.Contains(err.Error(), key[1:20]) {
+			t.Errorf("%s: %v, want an error without the key", name, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte("# ours\na "+key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := authserver.LoadSealKeys(path); err != nil || len(keys) != 1 {
+		t.Errorf("a good file: %v", err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := authserver.LoadSealKeys(path); err == nil {
+		t.Error("a file that others can read is taken")
+	}
+}
+
+// Nothing opens but what was sealed, whatever the bytes are.
+func FuzzUnseal(f *testing.F) {
+	keys := []authserver.SealKey{{ID: "a", Key: bytes.Repeat([]byte{1}, 32)}}
+	sealed, err := authserver.Sealed(keys, []byte("secret"), "k", "v")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sealed)
+	f.Add([]byte{1, 1, 'a'})
+	f.Add([]byte{1, 255})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		secret, _, err := authserver.Unsealed(keys, data, "k", "v")
+		// Each process of the fuzzer has a seal of its own, and all of them open.
+		if err == nil && string(secret) != "secret" || err != nil && bytes.Equal(data, sealed) {
+			t.Errorf("%x gave %q, %v", data, secret, err)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package authserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// The paths below that of the issuer. Those of the first three are what clients of 2025-03-26 take for granted.
+const (
+	pathAuthorize  = "/authorize"
+	pathToken      = "/token"
+	pathRegister   = "/register"
+	pathRevoke     = "/revoke"
+	pathIntrospect = "/introspect"
+	pathKeys       = "/jwks"
+	pathConsent    = "/consent"
+	pathLogin      = "/login" // and below
+
+	pathMetadata = "/.well-known/oauth-authorization-server" // before that of the issuer
+)
+
+// A Server is an authorization server. It is the [http.Handler] of all its endpoints, and finds them by the whole path of
+// a request: mount it at the root of its host, or at the path of the issuer and at
+// /.well-known/oauth-authorization-server, with nothing stripped. All methods are safe for concurrent use.
+type Server struct {
+	o          Options
+	issuer     *url.URL
+	metadata   *oauth.ServerMetadata
+	known      map[string]*client   // by id; never changed
+	resources  map[string]*Resource // by resourceKey; never changed
+	store      Store
+	sealer     *sealer
+	keys       *keyring
+	limits     *limits
+	clientJWKS clientJWKS
+	pages      *pageSet
+	documents  *documents
+	delegate   Delegate // nil if the login is none
+	log        *slog.Logger
+	routes     map[string]http.HandlerFunc
+}
+
+// New gives a Server. Its error says everything that is wrong with the options, or that the store does not work.
+func New(opts Options) (*Server, error) {
+	issuer, err := parseIssuer(opts.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("authserver: Options.Issuer: %w", err)
+	}
+	opts.setDefaults(issuer)
+	known, clientsErr := knownClients(&opts)
+	if err := errors.Join(opts.check(), clientsErr); err != nil {
+		return nil, fmt.Errorf("authserver: %w", err)
+	}
+	s := &Server{o: opts, issuer: issuer, known: known, store: opts.Store, log: opts.Logger, resources: map[string]*Resource{}}
+	if s.store == nil {
+		s.store = NewMemoryStore()
+	}
+	for i := range s.o.Resources {
+		s.resources[resourceKey(s.o.Resources[i].URL)] = &s.o.Resources[i]
+	}
+	s.delegate, _ = opts.Login.(Delegate)
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	if s.sealer, err = s.openSealer(ctx); err != nil {
+		return nil, err
+	}
+	if s.keys, err = newKeyring(ctx, s); err != nil {
+		return nil, fmt.Errorf("authserver: %w", err)
+	}
+	s.limits = newLimits(&s.o.Limits)
+	s.documents = newDocuments(&s.o, s.limits)
+	s.clientJWKS.fetcher = s.documents.fetcher
+	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: a page cannot be written", "error", err) }); err != nil {
+		return nil, fmt.Errorf("authserver: %w", err)
+	}
+	s.metadata = s.describe()
+	s.route()
+	if u, ok := opts.Login.(*upstreamLogin); ok {
+		if err := u.attach(s); err != nil {
+			return nil, fmt.Errorf("authserver: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// startTime bounds what is read from the store at the start.
+const startTime = 10 * time.Second
+
+func parseIssuer(issuer string) (*url.URL, error) {
+	u, err := url.Parse(issuer)
+	switch {
+	case err != nil || u.Host == "":
+		return nil, errors.New("it is no URL with a host")
+	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+		return nil, errors.New("it is neither https nor http at a loopback address")
+	case u.User != nil || strings.ContainsAny(issuer, "?#"):
+		return nil, errors.New("it has credentials, a query or a fragment")
+	case strings.HasSuffix(issuer, "/"):
+		return nil, errors.New("it ends with a slash, which clients would have to repeat to the letter")
+	case u.String() != issuer || u.RawPath != "":
+		return nil, errors.New("it is not in its plain form")
+	}
+	return u, nil
+}
+
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// loginURL gives the URL of a page of the login.
+func (s *Server) loginURL(path string) string {
+	if path = strings.Trim(path, "/"); path != "" {
+		path = "/" + path
+	}
+	return s.o.Issuer + pathLogin + path
+}
+
+// Issuer gives the issuer, which is the iss of every token.
+func (s *Server) Issuer() string { return s.o.Issuer }

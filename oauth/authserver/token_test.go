@@ -1,0 +1,292 @@
+package authserver_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+func TestCodesAreForOneUse(t *testing.T) {
+	w := newWorld(t, nil)
+	code := w.code()
+	got := w.tokensOf(w.post("/token", exchangeForm(code)))
+	w.wantAlive(got.Access, "before")
+	w.post("/token", exchangeForm(code)).want(t, http.StatusBadRequest, "invalid_grant")
+	w.wantDead(got.Access, "the code was replayed")
+	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+}
+
+func TestCodesAreBound(t *testing.T) {
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Clients = append(o.Clients, authserver.Client{ID: "other", RedirectURIs: []string{publicURI}})
+	})
+	for name, change := range map[string][]string{
+		"another client":             {"client_id", "other"},
+		"another verifier":           {"code_verifier", verifier[:len(verifier)-1] + "x"},
+		"the challenge for verifier": {"code_verifier", challenge()},
+		"another port":               {"redirect_uri", "http://127.0.0.1:4712/callback"},
+		"the registered URI":         {"redirect_uri", publicURI},
+		"no redirect URI":            {"redirect_uri", ""},
+	} {
+		code := w.code()
+		w.post("/token", exchangeForm(code, change...)).want(t, http.StatusBadRequest, "invalid_grant")
+		if res := w.post("/token", exchangeForm(code)); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: the code is good for another try", name)
+		}
+	}
+	for name, change := range map[string][]string{
+		"no verifier":       {"code_verifier", ""},
+		"short verifier":    {"code_verifier", verifier[:42]},
+		"long verifier":     {"code_verifier", strings.Repeat("x", 129)},
+		"no verifier's set": {"code_verifier", verifier + "\xe4"},
+		"no code":           {"code", ""},
+	} {
+		if res := w.post("/token", exchangeForm("x", change...)); res.StatusCode != http.StatusBadRequest || res.json(t)["error"] != "invalid_request" {
+			t.Errorf("%s: %s", name, res.body)
+		}
+	}
+	w.post("/token", exchangeForm(strings.Repeat("x", 43))).want(t, http.StatusBadRequest, "invalid_grant")
+	w.post("/token", exchangeForm(w.code(), "resource", "https://evil.example/")).want(t, http.StatusBadRequest, "invalid_target")
+	w.post("/token", exchangeForm(w.code("scope", "read"), "scope", "write")).want(t, http.StatusBadRequest, "invalid_scope")
+	if got := w.tokensOf(w.post("/token", exchangeForm(w.code(), "scope", "read"))); got.Scope != "read" {
+		t.Errorf("narrowed to %q", got.Scope)
+	}
+}
+
+func TestCodesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, nil)
+		early, late := w.code(), w.code()
+		time.Sleep(60*time.Second - 1)
+		w.tokensOf(w.post("/token", exchangeForm(early)))
+		time.Sleep(1)
+		w.post("/token", exchangeForm(late)).want(t, http.StatusBadRequest, "invalid_grant")
+	})
+}
+
+// A replay a while later still ends what the code gave.
+func TestReplayAfterTheCodeHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, nil)
+		code := w.code()
+		got := w.tokensOf(w.post("/token", exchangeForm(code)))
+		time.Sleep(10 * time.Minute)
+		w.wantAlive(got.Access, "before")
+		w.post("/token", exchangeForm(code)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.wantDead(got.Access, "the code was replayed")
+	})
+}
+
+func TestManyUsesOfOneCodeAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	code := w.code()
+	var good atomic.Int32
+	var access atomic.Value
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			res := w.post("/token", exchangeForm(code))
+			if res.StatusCode == http.StatusOK {
+				good.Add(1)
+				access.Store(w.tokensOf(res).Access)
+			} else if !strings.Contains(res.body, "invalid_grant") {
+				t.Errorf("%s %s", res.Status, res.body)
+			}
+		})
+	}
+	all.Wait()
+	// The first use may find its grant ended by the others: then there is no token at all.
+	if good.Load() > 1 {
+		t.Errorf("%d uses gave a token", good.Load())
+	}
+	if token, ok := access.Load().(string); ok {
+		w.wantDead(token, "the code was used again")
+	}
+}
+
+func TestRefreshTokensRotate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, nil)
+		first := w.login()
+		second := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
+		time.Sleep(10*time.Second - 1)
+		again := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
+		if again.Refresh != second.Refresh || again.Refresh == first.Refresh {
+			t.Error("within the grace the successor is another one")
+		}
+		w.wantAlive(again.Access, "within the grace")
+		time.Sleep(1)
+		w.post("/token", refreshForm(first.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		for name, token := range map[string]string{"first": first.Access, "second": second.Access, "again": again.Access} {
+			w.wantDead(token, "reuse, "+name)
+		}
+		w.post("/token", refreshForm(second.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	})
+}
+
+// The grace is for the token right before the present one alone.
+func TestReuseOfAnOlderRefreshToken(t *testing.T) {
+	w := newWorld(t, nil)
+	first := w.login()
+	second := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
+	third := w.tokensOf(w.post("/token", refreshForm(second.Refresh)))
+	w.post("/token", refreshForm(first.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	w.wantDead(third.Access, "reuse")
+	w.post("/token", refreshForm(third.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+}
+
+func TestRefreshTokenOfAnotherClient(t *testing.T) {
+	w := newWorld(t, nil)
+	got := w.login()
+	form := refreshForm(got.Refresh, "client_id", secretID, "client_secret", secret)
+	w.post("/token", form).want(t, http.StatusBadRequest, "invalid_grant")
+	w.wantDead(got.Access, "the refresh token was in other hands")
+}
+
+func TestRefreshTokensThatNeverWere(t *testing.T) {
+	w := newWorld(t, nil)
+	got := w.login()
+	id, secret, _ := strings.Cut(got.Refresh, ".")
+	for _, token := range []string{"x", ".", id + ".", "." + secret, secret, strings.Repeat("A", 22) + "." + secret, got.Refresh + "A"} {
+		w.post("/token", refreshForm(token)).want(t, http.StatusBadRequest, "invalid_grant")
+	}
+	w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+}
+
+func TestRefreshNarrows(t *testing.T) {
+	w := newWorld(t, nil)
+	got := w.login()
+	w.post("/token", refreshForm(got.Refresh, "scope", "read admin")).want(t, http.StatusBadRequest, "invalid_scope")
+	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).want(t, http.StatusBadRequest, "invalid_target")
+	less := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "scope", "read")))
+	if less.Scope != "read" {
+		t.Errorf("narrowed to %q", less.Scope)
+	}
+	if more := w.tokensOf(w.post("/token", refreshForm(less.Refresh))); more.Scope != "read write" {
+		t.Errorf("the grant itself has narrowed to %q", more.Scope)
+	}
+}
+
+func TestLifetimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, func(o *authserver.Options) {
+			o.Lifetimes = authserver.Lifetimes{Access: time.Minute, RefreshIdle: time.Hour, Refresh: 90 * time.Minute}
+		})
+		got, idle := w.login(), w.login()
+		time.Sleep(59 * time.Second)
+		w.wantAlive(got.Access, "before it expires")
+		time.Sleep(time.Second)
+		w.wantDead(got.Access, "expired")
+		time.Sleep(58 * time.Minute)
+		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+		time.Sleep(time.Minute)
+		w.post("/token", refreshForm(idle.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		time.Sleep(30*time.Minute - 30*time.Second)
+		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+		if got.Expires > 30 {
+			t.Errorf("beyond the end of the grant: %v s", got.Expires)
+		}
+		time.Sleep(31 * time.Second)
+		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	})
+}
+
+func TestManyRefreshesAtOnceGiveOneSuccessor(t *testing.T) {
+	w := newWorld(t, nil)
+	got := w.login()
+	var successors sync.Map
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { successors.Store(w.tokensOf(w.post("/token", refreshForm(got.Refresh))).Refresh, true) })
+	}
+	all.Wait()
+	n := 0
+	successors.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d successors", n)
+	}
+}
+
+func TestGrantTypes(t *testing.T) {
+	w := newWorld(t, nil)
+	w.post("/token", url.Values{"client_id": {publicID}}).want(t, http.StatusBadRequest, "invalid_request")
+	for _, grant := range []string{"password", "implicit", "urn:ietf:params:oauth:grant-type:jwt-bearer"} {
+		w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {grant}}).want(t, http.StatusBadRequest, "unsupported_grant_type")
+	}
+	w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {"client_credentials"}}).want(t, http.StatusBadRequest, "unauthorized_client")
+	w.post("/token?client_id=x", exchangeForm("x")).want(t, http.StatusBadRequest, "invalid_request")
+	json := w.send(http.DefaultClient, w.request(http.MethodPost, "/token", "{}", "Content-Type", "application/json"))
+	json.want(t, http.StatusBadRequest, "invalid_request")
+	w.post("/token", url.Values{"x": {strings.Repeat("x", 64<<10)}}).want(t, http.StatusRequestEntityTooLarge, "invalid_request")
+}
+
+func TestRevokedIsRevoked(t *testing.T) {
+	for _, what := range []string{"access", "refresh"} {
+		w := newWorld(t, nil)
+		got, bystander := w.login(), w.login()
+		token := map[string]string{"access": got.Access, "refresh": got.Refresh}[what]
+		// Another client cannot, and is not told.
+		if res := w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}, "client_secret": {secret}}); res.StatusCode != http.StatusOK {
+			t.Errorf("%s: another client: %s", what, res.Status)
+		}
+		w.wantAlive(got.Access, what+" revoked by another client")
+		w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}}).want(t, http.StatusUnauthorized, "invalid_client")
+		for range 2 {
+			if res := w.post("/revoke", url.Values{"token": {token}, "client_id": {publicID}}); res.StatusCode != http.StatusOK || res.body != "" {
+				t.Errorf("%s: %s %s", what, res.Status, res.body)
+			}
+		}
+		w.wantDead(got.Access, what+" revoked")
+		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.wantAlive(bystander.Access, "of another grant")
+		if res := w.post("/revoke", url.Values{"token": {"nonsense"}, "client_id": {publicID}}); res.StatusCode != http.StatusOK {
+			t.Errorf("no token: %s", res.Status)
+		}
+		w.post("/revoke", url.Values{"client_id": {publicID}}).want(t, http.StatusBadRequest, "invalid_request")
+	}
+}
+
+func TestIntrospection(t *testing.T) {
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp"})
+		o.Clients = append(o.Clients, authserver.Client{ID: "stranger", SecretHash: secretHash, Introspects: []string{"https://other.example/mcp"}})
+	})
+	got := w.login()
+	ask := func(id, token string) reply {
+		return w.post("/introspect", url.Values{"client_id": {id}, "client_secret": {secret}, "token": {token}})
+	}
+	said := ask(checkerID, got.Access).json(t)
+	for name, want := range map[string]any{
+		"active": true, "sub": "alice", "client_id": publicID, "aud": resource, "iss": w.issuer, "scope": "read write", "token_type": "Bearer",
+	} {
+		if said[name] != want {
+			t.Errorf("%s is %v, want %v", name, said[name], want)
+		}
+	}
+	const nothing = `{"active":false}`
+	for name, body := range map[string]string{
+		"of a stranger":    ask("stranger", got.Access).body,
+		"of a machine":     ask(machineID, got.Access).body,
+		"a refresh token":  ask(checkerID, got.Refresh).body,
+		"nonsense":         ask(checkerID, "nonsense").body,
+		"another's server": ask(checkerID, newWorld(t, nil).login().Access).body,
+	} {
+		if body != nothing {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+	w.post("/introspect", url.Values{"token": {got.Access}}).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {checkerID}, "client_secret": {"wrong"}}).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/revoke", url.Values{"token": {got.Refresh}, "client_id": {publicID}})
+	if body := ask(checkerID, got.Access).body; body != nothing {
+		t.Errorf("revoked: %s", body)
+	}
+}

@@ -1,0 +1,714 @@
+package authserver_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+func upstreamLogin(t *testing.T, upstreams ...authserver.Upstream) authserver.Delegate {
+	t.Helper()
+	login, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: upstreams})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return login
+}
+
+func withUpstreams(t *testing.T, upstreams ...authserver.Upstream) func(*authserver.Options) {
+	return func(o *authserver.Options) { o.Login = upstreamLogin(t, upstreams...) }
+}
+
+// toUpstream goes as far as the redirect to the third party.
+func (b *browser) toUpstream() (address string) {
+	b.w.t.Helper()
+	_, form := b.consentPage(authorizeQuery())
+	res := b.decide(form, "allow")
+	res = b.get(res.Header.Get("Location"))
+	if res.StatusCode != http.StatusSeeOther {
+		b.w.t.Fatalf("login: %s %s", res.Status, res.body)
+	}
+	return res.Header.Get("Location")
+}
+
+// viaUpstream goes all the way by a third party, and gives what the client gets.
+func (b *browser) viaUpstream(p *idp) url.Values {
+	b.w.t.Helper()
+	return b.answer(b.get(p.visit(b, b.toUpstream())))
+}
+
+func (w *world) loginVia(p *idp) tokens {
+	w.t.Helper()
+	answer := w.browser().viaUpstream(p)
+	if answer.Get("code") == "" {
+		w.t.Fatalf("no code: %v", answer)
+	}
+	return w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
+}
+
+func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
+	p := newIDP(t)
+	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	b := w.browser()
+	address := b.toUpstream()
+	u, _ := url.Parse(address)
+	q := u.Query()
+	for name, wanted := range map[string]string{
+		"client_id": idpClient, "response_type": "code", "scope": "openid profile email", "code_challenge_method": "S256",
+		"redirect_uri": w.issuer + "/login/callback/idp",
+	} {
+		if q.Get(name) != wanted {
+			t.Errorf("%s is %q, want %q", name, q.Get(name), wanted)
+		}
+	}
+	if len(q.Get("nonce")) < 40 || len(q.Get("code_challenge")) != 43 || len(q.Get("state")) < 60 {
+		t.Errorf("nonce, challenge or state is missing or short: %v", q)
+	}
+	answer := b.answer(b.get(p.visit(b, address)))
+	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
+		t.Errorf("answer is %v", answer)
+	}
+	res := w.post("/token", exchangeForm(answer.Get("code")))
+	if strings.Contains(res.body, "upstream-") {
+		t.Errorf("the client got a token of the third party: %s", res.body)
+	}
+	got := w.tokensOf(res)
+	token, err := w.verify(got.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token.Subject != "idp|user-1" || token.Claims["email"] != "one@example.com" || token.Claims["email_verified"] != true ||
+		token.Claims["name"] != "User One" || token.Claims["groups"] != nil {
+		t.Errorf("token is %+v", token)
+	}
+	if text := fmt.Sprintf("%+v", token); strings.Contains(text, "upstream-") {
+		t.Errorf("the resource server sees a token of the third party: %s", text)
+	}
+	w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+}
+
+// R-7.5-6: what an attacker has consented to in his own browser is of no use in another one.
+func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
+	p := newIDP(t)
+	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	attacker, victim := w.browser(), w.browser()
+	address := attacker.toUpstream()
+	callback := p.visit(victim, address) // the victim is logged in there
+	res := victim.get(callback)
+	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+		t.Errorf("another browser's callback: %s %s", res.Status, res.Header.Get("Location"))
+	}
+	if !strings.Contains(res.body, "opened in another browser") {
+		t.Errorf("the page does not say what is wrong: %s", res.body)
+	}
+	// Neither does a cookie of that name that was planted, nor one of the victim's own interaction.
+	at, _ := url.Parse(w.issuer)
+	for _, c := range attacker.client.Jar.Cookies(at) {
+		victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: c.Name, Value: "planted"}})
+	}
+	if res := victim.get(callback); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("another browser's callback, with a planted cookie: %s", res.Status)
+	}
+	victim.toUpstream()
+	if res := victim.get(callback); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("another browser's callback, with an interaction of its own: %s", res.Status)
+	}
+	if n := p.count("/token"); n != 0 {
+		t.Errorf("%d codes were redeemed, want none", n)
+	}
+}
+
+// SEC-05, R-7.5-5: nothing goes to the third party before consent, and no state is good before it.
+func TestSEC05_NoStateBeforeConsent(t *testing.T) {
+	p := newIDP(t)
+	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery())
+	id := form.Get("interaction")
+	for _, path := range []string{
+		"/login?interaction=" + id, "/login/callback/idp?interaction=" + id + "&code=x",
+		"/login/callback/idp?code=x&state=" + id + ".", "/login/callback/idp?code=x&state=" + id + ".planted",
+	} {
+		if res := b.get(path); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+			t.Errorf("%s before consent: %s %s", path, res.Status, res.Header.Get("Location"))
+		}
+	}
+	form.Set("upstream", "idp")
+	if res := b.submit("/login", form); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("the form of the login before consent: %s", res.Status)
+	}
+	if len(p.calls) != 0 {
+		t.Errorf("the third party was called: %v", p.calls)
+	}
+	// After consent a state that was planted before it is still none.
+	res := b.decide(form, "allow")
+	if res.StatusCode != http.StatusSeeOther {
+		t.Fatal(res.Status)
+	}
+	if res := b.get("/login/callback/idp?code=x&state=" + id + ".planted"); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("a planted state after consent: %s", res.Status)
+	}
+	if n := p.count("/token"); n != 0 {
+		t.Errorf("%d codes were redeemed, want none", n)
+	}
+}
+
+func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
+	p := newIDP(t)
+	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	b := w.browser()
+	callback := p.visit(b, b.toUpstream())
+	if got := b.answer(b.get(callback)); got.Get("code") == "" {
+		t.Fatalf("no code: %v", got)
+	}
+	if res := b.get(callback); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+		t.Errorf("replayed: %s %s", res.Status, res.Header.Get("Location"))
+	}
+	// A wrong state uses up the right one.
+	b = w.browser()
+	callback = p.visit(b, b.toUpstream())
+	u, _ := url.Parse(callback)
+	q := u.Query()
+	q.Set("state", q.Get("state")+"x")
+	for _, address := range []string{u.Scheme + "://" + u.Host + u.Path + "?" + q.Encode(), callback} {
+		if res := b.get(address); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+			t.Errorf("with a changed state, or after it: %s %s", res.Status, res.Header.Get("Location"))
+		}
+	}
+	if n := p.count("/token"); n != 1 {
+		t.Errorf("%d codes were redeemed, want 1", n)
+	}
+}
+
+func TestMixUpOfTwoUpstreams(t *testing.T) {
+	honest, evil := newIDP(t), newIDP(t)
+	w := newWorld(t, withUpstreams(t, honest.upstream("honest"), evil.upstream("evil")))
+	pick := func(b *browser, id string) string {
+		_, form := b.consentPage(authorizeQuery())
+		res := b.get(b.decide(form, "allow").Header.Get("Location"))
+		if !strings.Contains(res.body, "Provider honest") || !strings.Contains(res.body, "Provider evil") {
+			t.Fatalf("the user cannot pick: %s", res.body)
+		}
+		form.Set("upstream", id)
+		return b.submit("/login", form).Header.Get("Location")
+	}
+	b := w.browser()
+	callback := honest.visit(b, pick(b, "honest"))
+	if res := b.get(strings.Replace(callback, "/callback/honest", "/callback/evil", 1)); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("the honest provider's answer at the other one's address: %s", res.Status)
+	}
+	for name, iss := range map[string]url.Values{
+		"another issuer": {"iss": {evil.URL}}, "no issuer": {}, "two issuers": {"iss": {honest.URL, evil.URL}}, "nearly": {"iss": {honest.URL + "/"}},
+	} {
+		b := w.browser()
+		address := pick(b, "honest")
+		honest.set(func() { honest.answer = iss; honest.answer["code"] = []string{"stolen"} })
+		answer := b.answer(b.get(honest.visit(b, address)))
+		if answer.Get("error") != "server_error" || answer.Get("iss") != w.issuer || answer.Get("code") != "" {
+			t.Errorf("%s: %v", name, answer)
+		}
+	}
+	// REG-25: what a foreign answer says is not acted on.
+	b = w.browser()
+	address := pick(b, "honest")
+	honest.set(func() { honest.answer = url.Values{"error": {"access_denied"}, "iss": {evil.URL}} })
+	if answer := b.answer(b.get(honest.visit(b, address))); answer.Get("error") != "server_error" {
+		t.Errorf("a foreign error was taken: %v", answer)
+	}
+	if n := honest.count("/token") + evil.count("/token"); n != 0 {
+		t.Errorf("%d codes went to a token endpoint, want none", n)
+	}
+}
+
+func TestIDTokenMustBeForThisLogin(t *testing.T) {
+	p := newIDP(t)
+	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	other, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	claim := func(name string, value any) func() {
+		return func() {
+			p.claims = func(c map[string]any) {
+				if c[name] = value; value == nil {
+					delete(c, name)
+				}
+			}
+		}
+	}
+	for name, lie := range map[string]func(){
+		"the nonce of another login":  claim("nonce", "other"),
+		"no nonce":                    claim("nonce", nil),
+		"another audience":            claim("aud", "another client"),
+		"two audiences, no azp":       claim("aud", []string{idpClient, "another client"}),
+		"the azp of another":          claim("azp", "another client"),
+		"another issuer":              claim("iss", "https://evil.example"),
+		"expired":                     claim("exp", time.Now().Add(-time.Minute).Unix()),
+		"no sub":                      claim("sub", nil),
+		"made for another token":      claim("at_hash", base64.RawURLEncoding.EncodeToString(make([]byte, 16))),
+		"a key that it does not have": func() { p.sign = p.signer(other, jose.ES256) },
+		"HMAC with the public key": func() {
+			p.sign = p.signer(elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y), jose.HS256) //nolint:staticcheck // as an attacker would
+		},
+		"HMAC with the secret": func() { p.sign = p.signer([]byte(strings.Repeat(idpSecret, 3)), jose.HS256) },
+		"no signature": func() {
+			p.sign = func(payload []byte) string {
+				return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(payload) + "."
+			}
+		},
+		"no ID token": func() { p.sign = func([]byte) string { return "" } },
+	} {
+		p.set(func() { p.claims, p.sign = nil, nil; lie() })
+		revoked := p.count("/revoke")
+		answer := w.browser().viaUpstream(p)
+		if answer.Get("error") != "server_error" || answer.Get("code") != "" || answer.Get("iss") != w.issuer {
+			t.Errorf("%s: %v", name, answer)
+		}
+		if p.count("/revoke") != revoked+1 {
+			t.Errorf("%s: what the third party gave was left there", name)
+		}
+	}
+	p.set(func() { p.claims, p.sign = nil, nil })
+	w.loginVia(p)
+	p.set(claim("azp", idpClient))
+	w.loginVia(p)
+}
+
+func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
+	p := newIDP(t)
+	up := p.upstream("idp")
+	up.Subject = func(_ context.Context, u *authserver.UpstreamUser) (authserver.Subject, error) {
+		if u.Claims["email"] != "one@example.com" || u.ID != "user-1" || u.AccessToken == "" || u.Client == nil {
+			t.Errorf("user is %+v", u)
+		}
+		return authserver.Subject{}, fmt.Errorf("not on the list: %w", authserver.ErrUserRefused)
+	}
+	w := newWorld(t, withUpstreams(t, up))
+	if answer := w.browser().viaUpstream(p); answer.Get("error") != "access_denied" {
+		t.Errorf("a user that we refuse: %v", answer)
+	}
+	if p.count("/revoke") != 1 {
+		t.Error("what the third party gave a user that we refuse was left there")
+	}
+	for said, wanted := range map[string]string{
+		"access_denied": "access_denied", "login_required": "access_denied", "temporarily_unavailable": "temporarily_unavailable",
+		"server_error": "temporarily_unavailable", "\"><script>": "access_denied",
+	} {
+		p.set(func() { p.answer = url.Values{"error": {said}, "error_description": {"their words"}, "iss": {p.URL}} })
+		answer := w.browser().viaUpstream(p)
+		if answer.Get("error") != wanted || answer.Get("iss") != w.issuer || answer.Get("state") != "the state" {
+			t.Errorf("%s: %v", said, answer)
+		}
+		if strings.Contains(answer.Encode(), "their") {
+			t.Errorf("%s: the third party speaks in our name: %v", said, answer)
+		}
+	}
+	p.set(func() { p.down = true })
+	fresh := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	b := fresh.browser()
+	_, form := b.consentPage(authorizeQuery())
+	res := b.get(b.decide(form, "allow").Header.Get("Location"))
+	if answer := b.answer(res); answer.Get("error") != "temporarily_unavailable" {
+		t.Errorf("the third party is down: %v", answer)
+	}
+}
+
+// AUTHB-13: in the ways that third parties have to say so.
+func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
+	for name, way := range map[string]func(p *idp){
+		"userinfo":      func(*idp) {},
+		"introspection": func(p *idp) { p.metadata = map[string]any{"introspection_endpoint": p.URL + "/introspect"} },
+		"another user":  func(p *idp) { p.metadata = map[string]any{"introspection_endpoint": p.URL + "/nowhere"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newIDP(t)
+			way(p)
+			synctest.Test(t, func(t *testing.T) {
+				w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+				got := w.loginVia(p)
+				w.wantAlive(got.Access, "after the login")
+				checks := p.count("/userinfo") + p.count("/introspect")
+				p.set(func() {
+					if name == "another user" {
+						p.user = "user-2"
+						return
+					}
+					clear(p.access)
+					clear(p.refresh)
+				})
+				time.Sleep(time.Minute - 1)
+				w.wantAlive(got.Access, "within the minute")
+				if n := p.count("/userinfo") + p.count("/introspect"); n != checks {
+					t.Errorf("the third party was asked %d times within the minute", n-checks)
+				}
+				time.Sleep(1)
+				w.wantDead(got.Access, "a minute after the third party revoked")
+				p.set(func() { p.down = true })
+				w.wantDead(got.Access, "for ever")
+				w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+			})
+		})
+	}
+}
+
+// AUTHB-14: renewed by one of many, and kept.
+func TestAUTHB14_OldTokensAreRenewedOnce(t *testing.T) {
+	p := newIDP(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+		got := w.loginVia(p)
+		for round := range 3 {
+			time.Sleep(time.Hour)
+			got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() { w.wantAlive(got.Access, "while it is renewed") })
+			}
+			all.Wait()
+			if n := p.count("/token"); n != round+2 {
+				t.Errorf("after %d hours the token endpoint was called %d times, want %d", round+1, n, round+2)
+			}
+		}
+		// Ended early by a third party that gives another one.
+		p.set(func() { clear(p.access) })
+		time.Sleep(time.Minute)
+		w.wantAlive(got.Access, "an access token that ended early")
+	})
+}
+
+func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
+	for name, end := range map[string]func(p *idp){
+		"invalid_grant": func(p *idp) { clear(p.refresh) },
+		"another user":  func(p *idp) { p.user = "user-2" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newIDP(t)
+			synctest.Test(t, func(t *testing.T) {
+				w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+				got := w.loginVia(p)
+				p.set(func() { end(p) })
+				time.Sleep(time.Hour)
+				w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+			})
+		})
+	}
+	t.Run("no refresh token", func(t *testing.T) {
+		p := newIDP(t)
+		p.single, p.expires = true, 600
+		synctest.Test(t, func(t *testing.T) {
+			w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+			got := w.loginVia(p)
+			time.Sleep(10*time.Minute - time.Second)
+			w.wantAlive(got.Access, "in its last second")
+			time.Sleep(time.Minute)
+			w.wantDead(got.Access, "after the third party's token ended")
+		})
+	})
+}
+
+// An outage is no revocation: it ends nothing, and after some minutes nothing works until it is over.
+func TestOutageOfTheThirdParty(t *testing.T) {
+	p := newIDP(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+		got := w.loginVia(p)
+		w.wantAlive(got.Access, "at first")
+		p.set(func() { p.down = true })
+		time.Sleep(2 * time.Minute)
+		w.wantAlive(got.Access, "two minutes into the outage")
+		calls := p.count("/userinfo")
+		w.wantAlive(got.Access, "two minutes into the outage")
+		if p.count("/userinfo") != calls {
+			t.Error("a third party that is down is asked at every call")
+		}
+		time.Sleep(3 * time.Minute)
+		if _, err := w.verify(got.Access); err == nil || isInvalid(err) {
+			t.Errorf("five minutes into the outage: %v, want an error that is not the token's fault", err)
+		}
+		if res := w.post("/token", refreshForm(got.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("refresh during an outage: %s %s", res.Status, res.body)
+		}
+		time.Sleep(2 * time.Hour)
+		p.set(func() { p.down = false })
+		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+		w.wantAlive(got.Access, "when it is over")
+	})
+}
+
+// R-7.5-7: together, in both directions.
+func TestRevokingOursRevokesTheirs(t *testing.T) {
+	p := newIDP(t)
+	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	one, two := w.loginVia(p), w.loginVia(p)
+	if res := w.post("/revoke", url.Values{"token": {one.Refresh}, "client_id": {publicID}}); res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	w.wantDead(one.Access, "after its revocation")
+	w.wantAlive(two.Access, "of another device of the same user")
+	if p.count("/revoke") != 1 || len(p.refresh) != 1 || p.forms["/revoke"].Get("token_type_hint") != "refresh_token" {
+		t.Errorf("%d refresh tokens are left at the third party, want 1", len(p.refresh))
+	}
+	// It can be revoked here while it cannot there.
+	p.set(func() { p.down = true })
+	w.post("/revoke", url.Values{"token": {two.Refresh}, "client_id": {publicID}})
+	w.wantDead(two.Access, "after its revocation during an outage")
+}
+
+func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
+	p := newIDP(t)
+	const other = "https://other.example/mcp"
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, func(o *authserver.Options) {
+			o.Resources = append(o.Resources, authserver.Resource{URL: other})
+			withUpstreams(t, p.upstream("idp"))(o)
+		})
+		got := w.loginVia(p)
+		token, err := w.verify(got.Access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		principal := func(change func(*mcp.Principal)) *mcp.Principal {
+			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID, Scopes: token.Scopes, Claims: token.Claims}
+			if change != nil {
+				change(pr)
+			}
+			return pr
+		}
+		ut, err := w.server.UpstreamToken(t.Context(), resource, principal(nil))
+		if err != nil || !p.access[ut.Token] || ut.Upstream != "idp" || ut.Type != "Bearer" {
+			t.Fatalf("UpstreamToken gave %v, %v", ut, err)
+		}
+		if text := fmt.Sprintf("%v %+v %#v", ut, *ut, *ut); strings.Contains(text, ut.Token) {
+			t.Errorf("printing it shows it: %s", text)
+		}
+		for name, bad := range map[string]struct {
+			resource string
+			p        *mcp.Principal
+		}{
+			"another resource": {other, principal(nil)},
+			"no resource":      {"https://unknown.example", principal(nil)},
+			"nobody":           {resource, nil},
+			"another subject":  {resource, principal(func(p *mcp.Principal) { p.Subject = "idp|user-2" })},
+			"another client":   {resource, principal(func(p *mcp.Principal) { p.ClientID = secretID })},
+			"another issuer":   {resource, principal(func(p *mcp.Principal) { p.Issuer = "https://evil.example" })},
+			"no grant":         {resource, principal(func(p *mcp.Principal) { p.Claims = nil })},
+		} {
+			if ut, err := w.server.UpstreamToken(t.Context(), bad.resource, bad.p); !errors.Is(err, authserver.ErrNoUpstreamToken) || ut != nil {
+				t.Errorf("%s: %v, %v", name, ut, err)
+			}
+		}
+		time.Sleep(59*time.Minute + 30*time.Second)
+		second, err := w.server.UpstreamToken(t.Context(), resource, principal(nil))
+		if err != nil || second.Token == ut.Token || time.Until(second.Expires) < time.Minute {
+			t.Errorf("in the last minute: %v, %v; want a new one", second, err)
+		}
+		p.set(func() { clear(p.access); clear(p.refresh) })
+		time.Sleep(time.Minute)
+		if ut, err := w.server.UpstreamToken(t.Context(), resource, principal(nil)); !errors.Is(err, authserver.ErrUpstreamEnded) {
+			t.Errorf("revoked there: %v, %v", ut, err)
+		}
+	})
+}
+
+// A spyStore sees all that comes to a store.
+type spyStore struct {
+	authserver.Store
+	mu   sync.Mutex
+	seen []string
+}
+
+func (s *spyStore) see(value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, string(value))
+}
+
+func (s *spyStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
+	s.see(value)
+	return s.Store.Put(ctx, kind, key, value, expires)
+}
+
+func (s *spyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+	return s.Store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
+		value, expires, err := change(old)
+		s.see(value)
+		return value, expires, err
+	})
+}
+
+func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
+	p := newIDP(t)
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spy := &spyStore{Store: authserver.NewMemoryStore()}
+	first, second := authserver.NewSealKey(), authserver.NewSealKey()
+	second.ID = "second"
+	synctest.Test(t, func(t *testing.T) {
+		start := func(keys ...authserver.SealKey) *world {
+			return newQuietWorld(t, func(o *authserver.Options) {
+				withUpstreams(t, p.upstream("idp"))(o)
+				o.Store, o.SealKeys = spy, keys
+				o.SigningKeys = append(o.SigningKeys, signer)
+			})
+		}
+		w := start(first)
+		b := w.browser()
+		address := b.toUpstream()
+		nonce := func() string { u, _ := url.Parse(address); return u.Query().Get("nonce") }()
+		answer := b.answer(b.get(p.visit(b, address)))
+		got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
+		for _, value := range spy.seen {
+			for _, secret := range []string{"upstream-", nonce, answer.Get("code"), got.Refresh} {
+				if strings.Contains(value, secret) {
+					t.Errorf("the store was given %q with %q in it", value, secret)
+				}
+			}
+		}
+		if !slices.ContainsFunc(spy.seen, func(v string) bool { return strings.Contains(v, first.ID) }) {
+			t.Error("the spy saw nothing that the first key sealed")
+		}
+		// The old key still opens, and what is used is sealed anew.
+		w = start(second, first)
+		w.wantAlive(got.Access, "with a new key in front")
+		w = start(second)
+		w.wantAlive(got.Access, "when the old key is gone")
+		w = start(authserver.NewSealKey())
+		w.wantDead(got.Access, "when its key is gone")
+	})
+}
+
+func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
+	p := newIDP(t)
+	up := authserver.Upstream{
+		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},
+		Endpoints: authserver.UpstreamEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token", Revocation: p.URL + "/revoke"},
+		Subject: func(ctx context.Context, u *authserver.UpstreamUser) (authserver.Subject, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/userinfo", nil)
+			if err != nil {
+				return authserver.Subject{}, err
+			}
+			req.Header.Set("Authorization", "Bearer "+u.AccessToken)
+			res, err := u.Client.Do(req)
+			if err != nil {
+				return authserver.Subject{}, err
+			}
+			defer res.Body.Close()
+			if res.StatusCode == http.StatusUnauthorized {
+				return authserver.Subject{}, authserver.ErrUpstreamEnded
+			}
+			return authserver.Subject{ID: "hub|1"}, nil
+		},
+	}
+	p.expires, p.single = 0, true
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, withUpstreams(t, up))
+		got := w.loginVia(p)
+		token, err := w.verify(got.Access)
+		if err != nil || token.Subject != "hub|1" {
+			t.Fatalf("token %+v, %v", token, err)
+		}
+		time.Sleep(5 * time.Minute)
+		w.wantAlive(got.Access, "while the third party takes its token")
+		p.set(func() { clear(p.access) })
+		time.Sleep(time.Minute)
+		w.wantDead(got.Access, "when it does not any more")
+	})
+}
+
+func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
+	one, two := newIDP(t), newIDP(t)
+	w := newWorld(t, withUpstreams(t, one.upstream("one"), two.upstream("two")))
+	b := w.browser()
+	_, form := b.consentPage(authorizeQuery())
+	b.get(b.decide(form, "allow").Header.Get("Location"))
+	form.Set("upstream", "three")
+	if res := b.submit("/login", form); res.StatusCode != http.StatusOK || !strings.Contains(res.body, "Provider one") {
+		t.Errorf("a third party that is none: %s %s", res.Status, res.body)
+	}
+	form.Set("decision", "deny")
+	if answer := b.answer(b.submit("/login", form)); answer.Get("error") != "access_denied" {
+		t.Errorf("cancelled: %v", answer)
+	}
+}
+
+func TestMistakesInUpstreams(t *testing.T) {
+	good := authserver.Upstream{ID: "idp", Issuer: "https://idp.example", ClientID: "us"}
+	for wanted, change := range map[string]func(*authserver.Upstream){
+		"ID has to have":    func(u *authserver.Upstream) { u.ID = "Id/p" },
+		"no ClientID":       func(u *authserver.Upstream) { u.ClientID = "" },
+		"either an Issuer":  func(u *authserver.Upstream) { u.Issuer = "" },
+		"needs a Subject":   func(u *authserver.Upstream) { u.Issuer, u.Endpoints = "", endpoints },
+		"lack openid":       func(u *authserver.Upstream) { u.Scopes = []string{"email"} },
+		"hold state":        func(u *authserver.Upstream) { u.Parameters = map[string]string{"state": "x"} },
+		"time is negative":  func(u *authserver.Upstream) { u.CheckEvery = -1 },
+		"neither https nor": func(u *authserver.Upstream) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
+	} {
+		u := good
+		change(&u)
+		_, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{u}})
+		if err == nil || !strings.Contains(err.Error(), wanted) {
+			t.Errorf("error is %v, want one with %q", err, wanted)
+		}
+	}
+	if _, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{good, good}}); err == nil {
+		t.Error("two of one ID are taken")
+	}
+	if _, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{}); err == nil {
+		t.Error("none is taken")
+	}
+	login := upstreamLogin(t, good)
+	o := options("https://as.example")
+	o.Login = login
+	newServer(t, o)
+	if _, err := authserver.New(o); err == nil {
+		t.Error("one Login serves two servers")
+	}
+}
+
+var (
+	endpoints      = authserver.UpstreamEndpoints{Authorization: "https://hub.example/a", Token: "https://hub.example/t"}
+	plainEndpoints = authserver.UpstreamEndpoints{Authorization: "http://hub.example/a", Token: "https://hub.example/t"}
+)
+
+func nobody(context.Context, *authserver.UpstreamUser) (authserver.Subject, error) {
+	return authserver.Subject{}, authserver.ErrUserRefused
+}
+
+// The issuer of the third party is the operator's word; its endpoints are its own, and reach no further than it does.
+func TestUpstreamEndpointsAreGuarded(t *testing.T) {
+	p := newIDP(t)
+	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd", "https://[fe80::1]/token"} {
+		p.set(func() { p.metadata = map[string]any{"token_endpoint": bad} })
+		w := newWorld(t, func(o *authserver.Options) {
+			login, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{
+				Upstreams: []authserver.Upstream{p.upstream("idp")}, Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Login = login
+		})
+		begun := time.Now()
+		answer := w.browser().viaUpstream(p)
+		if answer.Get("code") != "" || answer.Get("error") == "" || time.Since(begun) > 4*time.Second {
+			t.Errorf("%s: %v after %v", bad, answer, time.Since(begun))
+		}
+	}
+}

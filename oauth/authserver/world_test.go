@@ -1,0 +1,345 @@
+package authserver_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+const (
+	resource  = "https://mcp.example/mcp"
+	verifier  = "a-verifier-of-43-characters-at-the-very-least-"
+	publicID  = "public"
+	publicURI = "http://127.0.0.1/callback"
+	secretID  = "confidential"
+	machineID = "machine"
+	checkerID = "checker" // the server of the resource
+)
+
+var secret, secretHash = authserver.NewClientSecret()
+
+func challenge() string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// aliceLogsIn is a login that takes everybody for alice.
+var aliceLogsIn = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+	l.Finish(w, r, authserver.Subject{ID: "alice", Name: "Alice A.", Claims: map[string]any{"team": "red"}})
+})
+
+func options(issuer string) authserver.Options {
+	return authserver.Options{
+		Issuer: issuer,
+		Resources: []authserver.Resource{{URL: resource, Name: "Calendar", Scopes: []authserver.Scope{
+			{Name: "read", Description: "Read your calendar"}, {Name: "write"}, {Name: "admin", OnRequest: true},
+		}}},
+		Login: aliceLogsIn,
+		Clients: []authserver.Client{
+			{ID: publicID, Name: "Public", RedirectURIs: []string{publicURI}},
+			{ID: secretID, SecretHash: secretHash, RedirectURIs: []string{"https://app.example/callback"}},
+			{ID: machineID, SecretHash: secretHash, Scopes: []string{"read"}},
+			{ID: checkerID, SecretHash: secretHash, Introspects: []string{resource}},
+		},
+		Limits: authserver.LimitOptions{Pages: lots, Tokens: lots, Registrations: lots, Documents: lots},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+var lots = authserver.Rate{Count: 1e6, Per: 1}
+
+// A world is an authorization server and whoever uses it.
+type world struct {
+	t      *testing.T
+	server *authserver.Server
+	issuer string
+	base   http.RoundTripper
+}
+
+// newWorld gives a server that is reached over real HTTP.
+func newWorld(t *testing.T, change func(*authserver.Options)) *world {
+	t.Helper()
+	var server *authserver.Server
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { server.ServeHTTP(w, r) }))
+	t.Cleanup(front.Close)
+	o := options(front.URL)
+	if change != nil {
+		change(&o)
+	}
+	server = newServer(t, o)
+	return &world{t, server, o.Issuer, front.Client().Transport}
+}
+
+// newQuietWorld gives a server without a network, at an https address: for time that is not real.
+func newQuietWorld(t *testing.T, change func(*authserver.Options)) *world {
+	t.Helper()
+	o := options("https://as.example")
+	if change != nil {
+		change(&o)
+	}
+	server := newServer(t, o)
+	return &world{t, server, o.Issuer, direct{server}}
+}
+
+func newServer(t *testing.T, o authserver.Options) *authserver.Server {
+	t.Helper()
+	server, err := authserver.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// direct sends requests to a handler without a network.
+type direct struct{ handler http.Handler }
+
+func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body == nil {
+		req.Body = http.NoBody
+	}
+	req.RemoteAddr = "192.0.2.1:1234"
+	w := httptest.NewRecorder()
+	d.handler.ServeHTTP(w, req)
+	res := w.Result()
+	res.Request = req
+	return res, nil
+}
+
+// A reply is a response that was read.
+type reply struct {
+	*http.Response
+	body string
+}
+
+func (w *world) send(client *http.Client, req *http.Request) reply {
+	w.t.Helper()
+	res, err := client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if res.StatusCode >= 500 && res.StatusCode != http.StatusServiceUnavailable {
+		w.t.Errorf("%s %s: %s %s", req.Method, req.URL.Path, res.Status, body)
+	}
+	return reply{res, string(body)}
+}
+
+func (r reply) json(t *testing.T) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
+		t.Fatalf("%s: %v: %s", r.Status, err, r.body)
+	}
+	return v
+}
+
+// want checks the status and the code of an OAuth error.
+func (r reply) want(t *testing.T, status int, code string) {
+	t.Helper()
+	if got, _ := r.json(t)["error"].(string); r.StatusCode != status || got != code {
+		t.Errorf("got %s %s, want %d %s", r.Status, r.body, status, code)
+	}
+	if got := r.Header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control is %q", got)
+	}
+}
+
+func (w *world) request(method, address string, body string, header ...string) *http.Request {
+	w.t.Helper()
+	if strings.HasPrefix(address, "/") {
+		address = w.issuer + address
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	return req
+}
+
+// post sends a form as a client does.
+func (w *world) post(path string, form url.Values, header ...string) reply {
+	w.t.Helper()
+	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
+	return w.send(&http.Client{Transport: w.base}, w.request(http.MethodPost, path, form.Encode(), header...))
+}
+
+// A browser follows no redirect by itself.
+type browser struct {
+	w      *world
+	client *http.Client
+}
+
+func (w *world) browser() *browser {
+	jar, _ := cookiejar.New(nil)
+	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}}
+}
+
+func (b *browser) get(address string) reply {
+	b.w.t.Helper()
+	return b.w.send(b.client, b.w.request(http.MethodGet, address, ""))
+}
+
+func (b *browser) submit(address string, form url.Values, header ...string) reply {
+	b.w.t.Helper()
+	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
+	return b.w.send(b.client, b.w.request(http.MethodPost, address, form.Encode(), header...))
+}
+
+// authorizeQuery gives the query of a good authorization request of the public client.
+func authorizeQuery(change ...string) url.Values {
+	q := url.Values{
+		"response_type": {"code"}, "client_id": {publicID}, "redirect_uri": {"http://127.0.0.1:4711/callback"},
+		"state": {"the state"}, "code_challenge": {challenge()}, "code_challenge_method": {"S256"},
+		"resource": {resource}, "scope": {"read write"},
+	}
+	for i := 0; i < len(change); i += 2 {
+		if q.Del(change[i]); change[i+1] != "" {
+			q.Set(change[i], change[i+1])
+		}
+	}
+	return q
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
+
+// consentPage follows an authorization request to the page that asks the user, and gives its form.
+func (b *browser) consentPage(q url.Values) (page reply, form url.Values) {
+	b.w.t.Helper()
+	res := b.get("/authorize?" + q.Encode())
+	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/consent?") {
+		b.w.t.Fatalf("authorize: %s %s %s", res.Status, res.Header.Get("Location"), res.body)
+	}
+	page = b.get(res.Header.Get("Location"))
+	form = url.Values{}
+	for _, m := range hidden.FindAllStringSubmatch(page.body, -1) {
+		form.Set(m[1], m[2])
+	}
+	if page.StatusCode != http.StatusOK || len(form) != 2 {
+		b.w.t.Fatalf("consent: %s %s", page.Status, page.body)
+	}
+	return page, form
+}
+
+// decide sends the form of the consent page.
+func (b *browser) decide(form url.Values, decision string) reply {
+	b.w.t.Helper()
+	form = maps.Clone(form)
+	form.Set("decision", decision)
+	return b.submit("/consent", form)
+}
+
+// authorize goes all the way with a user who consents, and gives what the client gets.
+func (b *browser) authorize(q url.Values) url.Values {
+	b.w.t.Helper()
+	_, form := b.consentPage(q)
+	res := b.decide(form, "allow")
+	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/login?") {
+		b.w.t.Fatalf("consent: %s %s", res.Status, res.body)
+	}
+	return b.answer(b.get(res.Header.Get("Location")))
+}
+
+// answer gives the parameters of a redirect to a client.
+func (b *browser) answer(res reply) url.Values {
+	b.w.t.Helper()
+	u, err := res.Location()
+	if err != nil {
+		b.w.t.Fatalf("%s: %v: %s", res.Status, err, res.body)
+	}
+	return u.Query()
+}
+
+func (w *world) code(change ...string) string {
+	w.t.Helper()
+	answer := w.browser().authorize(authorizeQuery(change...))
+	if answer.Get("code") == "" {
+		w.t.Fatalf("no code: %v", answer)
+	}
+	return answer.Get("code")
+}
+
+// exchangeForm gives the form of a good token request of the public client.
+func exchangeForm(code string, change ...string) url.Values {
+	f := url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {publicID}, "code_verifier": {verifier},
+		"redirect_uri": {"http://127.0.0.1:4711/callback"}, "resource": {resource},
+	}
+	for i := 0; i < len(change); i += 2 {
+		if f.Del(change[i]); change[i+1] != "" {
+			f.Set(change[i], change[i+1])
+		}
+	}
+	return f
+}
+
+type tokens struct {
+	Access  string  `json:"access_token"`
+	Refresh string  `json:"refresh_token"`
+	Type    string  `json:"token_type"`
+	Scope   string  `json:"scope"`
+	Expires float64 `json:"expires_in"`
+}
+
+func (w *world) tokensOf(res reply) tokens {
+	w.t.Helper()
+	var t tokens
+	if err := json.Unmarshal([]byte(res.body), &t); err != nil || res.StatusCode != http.StatusOK || t.Access == "" {
+		w.t.Fatalf("no token: %s %s", res.Status, res.body)
+	}
+	return t
+}
+
+func (w *world) login() tokens {
+	w.t.Helper()
+	return w.tokensOf(w.post("/token", exchangeForm(w.code())))
+}
+
+func refreshForm(token string, change ...string) url.Values {
+	f := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {publicID}}
+	for i := 0; i < len(change); i += 2 {
+		if f.Del(change[i]); change[i+1] != "" {
+			f.Set(change[i], change[i+1])
+		}
+	}
+	return f
+}
+
+func (w *world) verify(token string) (*oauth.Token, error) {
+	return w.server.Verifier(resource).Verify(w.t.Context(), token)
+}
+
+func (w *world) wantDead(token, why string) {
+	w.t.Helper()
+	if _, err := w.verify(token); !isInvalid(err) {
+		w.t.Errorf("%s: the access token still works (error %v)", why, err)
+	}
+}
+
+func (w *world) wantAlive(token, why string) {
+	w.t.Helper()
+	if _, err := w.verify(token); err != nil {
+		w.t.Errorf("%s: the access token does not work: %v", why, err)
+	}
+}
