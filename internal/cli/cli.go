@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/patchbay-mcp/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -26,11 +27,15 @@ type program struct {
 	output   *output
 	screen   *screen
 
-	interactive bool                    // there is somebody at the keyboard who sees the screen
-	open        func(page string) error // opens a page in a browser
-	turn        chan struct{}           // holds a token while the user is asked something
-	answers     *answers                // of --answers
-	asking      atomic.Pointer[string]  // who is connected to, for questions
+	interactive bool                   // there is somebody at the keyboard who sees the screen
+	vault       *vault.Vault           // of tokens; nil until it is needed
+	loggingIn   bool                   // that is what the command is for
+	turn        chan struct{}          // holds a token while the user is asked something
+	answers     *answers               // of --answers
+	asking      atomic.Pointer[string] // who is connected to, for questions
+	asked       atomic.Pointer[target] // the same, for the command that logs in; nil before there is one
+
+	open func(ctx context.Context, page string) error // opens a page in a browser
 }
 
 // flags are those that all verbs share.
@@ -100,8 +105,14 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil || errors.Is(err, errTold) {
 		return code
 	}
+	login := ""
+	if code == exitAuth {
+		login = p.loginCommand(err)
+	}
 	if p.flags.json {
-		p.output.value(map[string]failure{"error": newFailure(code, err)})
+		f := newFailure(code, err)
+		f.Login = login
+		p.output.value(map[string]failure{"error": f})
 	}
 	p.screen.printf("patchbay: %s", clean(inWords(code, err)))
 	if f := newFailure(code, err); f.Data != nil {
@@ -109,7 +120,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	switch code {
 	case exitAuth:
-		p.screen.printf("  --header 'Authorization: Bearer TOKEN' shows a token to the server")
+		if login != "" {
+			p.screen.printf("  %s", cleanLine(login))
+		} else if t := p.asked.Load(); t != nil && t.auth == nil {
+			p.screen.printf("  --header 'Authorization: Bearer TOKEN' shows a token to the server")
+		}
 	case exitTimeout:
 		p.screen.printf("  --timeout says how long the server may be silent: %v", p.flags.timeout)
 	}
@@ -118,8 +133,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 
 // Groups of verbs in the help.
 const (
-	groupAsk  = "ask"
-	groupSelf = "self"
+	groupAsk   = "ask"
+	groupLogin = "login"
+	groupSelf  = "self"
 )
 
 func (p *program) rootCommand() *cobra.Command {
@@ -139,27 +155,15 @@ input and output.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		Version:                    version(),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			err := fmt.Errorf("unknown command %q", args[0])
-			for _, like := range cmd.SuggestionsFor(args[0]) {
-				err = fmt.Errorf("%w: did you mean %q?", err, like)
-				break
-			}
-			return usage(err)
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(p.screen.w)
-			return usage(errors.Join(errTold, cmd.Help()))
-		},
+		Args:                       oneOfItsCommands,
+		RunE:                       p.showHelp,
 	}
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddGroup(&cobra.Group{ID: groupAsk, Title: "Ask a server:"}, &cobra.Group{ID: groupSelf, Title: "This program:"})
+	root.AddGroup(&cobra.Group{ID: groupAsk, Title: "Ask a server:"},
+		&cobra.Group{ID: groupLogin, Title: "Be let in by a server:"}, &cobra.Group{ID: groupSelf, Title: "This program:"})
 	root.SetHelpCommandGroupID(groupSelf)
 	root.SetCompletionCommandGroupID(groupSelf)
 	p.addFlags(root)
@@ -172,6 +176,25 @@ input and output.`,
 		help.Args = p.helpExists
 	}
 	return root
+}
+
+// oneOfItsCommands refuses what is no command of a command that has some.
+func oneOfItsCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q", args[0])
+	for _, like := range cmd.SuggestionsFor(args[0]) {
+		err = fmt.Errorf("%w: did you mean %q?", err, like)
+		break
+	}
+	return usage(err)
+}
+
+// showHelp is what a command does that has to be followed by another one.
+func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(p.screen.w)
+	return usage(errors.Join(errTold, cmd.Help()))
 }
 
 // helpExists refuses to help with what there is not.
@@ -196,11 +219,13 @@ func (p *program) verbs() []*cobra.Command {
 	for _, verb := range asking {
 		verb.GroupID, verb.DisableFlagsInUseLine = groupAsk, true
 	}
+	auth := p.authCommand()
+	auth.GroupID = groupLogin
 	own := []*cobra.Command{p.serveCommand(), p.versionCommand()}
 	for _, verb := range own {
 		verb.GroupID = groupSelf
 	}
-	return append(asking, own...)
+	return append(append(asking, auth), own...)
 }
 
 func (p *program) addFlags(root *cobra.Command) {

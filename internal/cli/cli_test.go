@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/zalando/go-keyring"
 
 	"github.com/patchbay-mcp/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -35,7 +36,18 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(mcptest.Main(m))
+	// No test touches the tokens, or the keyring, of whoever runs it.
+	keyring.MockInitWithError(errors.New("no keyring here"))
+	dir, err := os.MkdirTemp("", "patchbay-test-")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{"DBUS_SESSION_BUS_ADDRESS": "none", envVaultDir: filepath.Join(dir, "vault"), envPassphrase: "", envClientID: ""} {
+		os.Setenv(name, value)
+	}
+	status := mcptest.Main(m)
+	os.RemoveAll(dir)
+	os.Exit(status)
 }
 
 // newServer gives the demo server, or one whose answers are hard to show.
@@ -120,7 +132,7 @@ func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...st
 	var stdout, stderr bytes.Buffer
 	p := newProgram(strings.NewReader(typed), &stdout, &stderr)
 	p.interactive, p.output.terminal, p.screen.terminal = true, true, true
-	p.open = func(page string) error { t.Errorf("%s is opened", page); return nil }
+	p.open = func(_ context.Context, page string) error { t.Errorf("%s is opened", page); return nil }
 	if prepare != nil {
 		prepare(p)
 	}

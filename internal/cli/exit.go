@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 // Exit codes, as `patchbay help exit-codes` tells them.
@@ -133,6 +134,7 @@ type failure struct {
 	Message string             `json:"message"`
 	Code    int                `json:"code,omitzero"` // of the protocol, when the server answered with an error
 	Data    stdjson.RawMessage `json:"data,omitzero"`
+	Login   string             `json:"login,omitzero"` // the command that logs in, if that can help
 }
 
 func newFailure(code int, err error) failure {
@@ -149,7 +151,10 @@ func newFailure(code int, err error) failure {
 func inWords(code int, err error) string {
 	var rpc *mcp.Error
 	var transport *mcp.TransportError
+	var refused *oauth.AuthorizeError
 	switch {
+	case code != exitInterrupted && errors.As(err, &refused):
+		return strings.TrimPrefix(refused.Err.Error(), "oauth: ")
 	case code == exitInterrupted && errors.As(err, &transport) && transport.MayHaveRun:
 		return "interrupted; " + transport.Method + " may have run all the same"
 	case code == exitInterrupted:

@@ -190,6 +190,8 @@ func TestHelp(t *testing.T) {
 		"help json":       "resource_updated",
 		"help config":     "mcpServers",
 		"help answers":    "elicitation",
+		"help auth":       envVaultDir,
+		"help auth login": "--client-secret-file",
 		"help arguments":  "key:=json",
 		"call --help":     "Examples",
 		"version":         "patchbay ",

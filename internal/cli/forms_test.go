@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -150,7 +151,9 @@ func TestELIC_PagesAreOpenedWithConsent(t *testing.T) {
 		"":                   {"", "cancelled", exitTool},
 	} {
 		var opened string
-		o := atTerminal(t, typed, func(p *program) { p.open = func(page string) error { opened += page; return errors.New("no browser") } }, "call", url, "page")
+		o := atTerminal(t, typed, func(p *program) {
+			p.open = func(_ context.Context, page string) error { opened += page; return errors.New("no browser") }
+		}, "call", url, "page")
 		if o.status != want.status || opened != want.opened || !strings.Contains(o.stdout+o.stderr, want.says) {
 			t.Errorf("%q: got %d, %q opened, %s%s", typed, o.status, opened, o.stdout, o.stderr)
 		}
@@ -184,7 +187,7 @@ func TestPagesThatAreNotOpened(t *testing.T) {
 		"https://a b/":                  "parsed",
 		"ftp://example.com/":            "neither https",
 	} {
-		_, err := checkPage(page)
+		_, err := browser.Check(page)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", page, err, want)
 		}

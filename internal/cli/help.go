@@ -99,15 +99,22 @@ on a terminal. Names and meanings stay as they are; members may be added.
                  "revisions": [{"revision", "spoken": boolean, "ms": number, "error": text}…],
                  "connectMs": number, "pingMs": number}
   version       {"version": text, "revisions": [text…]}
+  auth login, auth status
+                {"server": text, "loggedIn": boolean, "issuer": text, "clientId": text,
+                 "scopes": [text…], "expires": time, "renewable": boolean,
+                 "storage": {"directory": text, "key": "keyring", "file" or "passphrase"}}
+  auth token    {"accessToken": text, "tokenType": text, "expires": time}
+  auth logout   {"loggedOut": boolean}
 
 Capitalised types are those of the newest revision's schema, whichever revision the server
 speaks. What is absent is left out. If the command fails otherwise than by isError, it
 prints
 
-  {"error": {"kind": text, "exit": number, "message": text, "code": number, "data": any}}
+  {"error": {"kind": text, "exit": number, "message": text, "code": number, "data": any,
+             "login": text}}
 
-where kind is the word in help exit-codes, and code and data are there if the server
-answered with an error.
+where kind is the word in help exit-codes, code and data are there if the server answered
+with an error, and login is the command to run if a login can help.
 `
 
 const helpExitCodes = `  0    ok
@@ -115,7 +122,7 @@ const helpExitCodes = `  0    ok
   2    usage                 wrong flags, arguments, configuration or files
   3    unreachable           no server there: no connection, no such command, it ended, or what
                              answers does not speak the protocol
-  4    auth_required         HTTP status 401 or 403
+  4    auth_required         a login is wanted (see help auth), or HTTP status 401 or 403
   5    tool_failed           the tool ran and failed
   6    not_found             no such tool, prompt, resource or method
   7    timeout               no answer in time

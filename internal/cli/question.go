@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -53,7 +54,7 @@ func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.Elic
 		return nil, err
 	}
 	defer p.endTurn()
-	page, err := checkPage(q.URL)
+	page, err := browser.Check(q.URL)
 	if err != nil {
 		p.screen.printf("%s wants a page opened: %s\n  declined: %v", p.who(), cleanLine(q.URL), err)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
@@ -74,7 +75,7 @@ func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.Elic
 	case yes != "y":
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 	}
-	if err := p.open(page.String()); err != nil {
+	if err := p.open(ctx, page.String()); err != nil {
 		p.screen.printf("  It could not be opened (%v): open it yourself.", err)
 	}
 	p.screen.status("waiting for the server to go on …")

@@ -29,17 +29,27 @@ const self = "github.com/patchbay-mcp/patchbay/cmd/patchbay"
 const endpoint = "/mcp"
 
 func (p *program) serveCommand() *cobra.Command {
-	var addr string
+	var addr, auth string
 	var stdio bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the demo server",
 		Long: `Serve a demo server that has one of everything, to try a client on. It prints its URL and
-what to paste into a client's configuration.`,
+what to paste into a client's configuration.
+
+With --auth demo the server wants a login, and is its own authorization server: the whole way
+of a login can be tried on one machine. One of its tools wants more than the others.`,
 		Example: `  patchbay serve
-  patchbay serve --stdio`,
+  patchbay serve --stdio
+  patchbay serve --auth demo`,
 		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkAuth(auth, addr, stdio); err != nil {
+				return err
+			}
+			if auth != "" {
+				return p.serveProtected(cmd.Context(), addr)
+			}
 			if stdio {
 				return demo.New(version()).Run(cmd.Context(), mcp.Stdio())
 			}
@@ -47,6 +57,7 @@ what to paste into a client's configuration.`,
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "`host:port` to listen on; no host is this machine alone, port 0 picks a free one")
+	cmd.Flags().StringVar(&auth, "auth", "", "want a login; the only `kind` is demo")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output instead of HTTP")
 	return cmd
 }

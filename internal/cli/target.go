@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 // A target is a server to talk to: a command or a URL.
@@ -33,7 +34,9 @@ type target struct {
 	url    string
 	header http.Header
 
-	from string // the configuration file that names it
+	name string           // as it was called on the command line
+	from string           // the configuration file that names it
+	auth *oauth.Transport // authorizes the requests; nil if nothing does
 }
 
 // String is how users are told of the target.
@@ -66,6 +69,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 		if t, err = p.named(args[0]); err != nil {
 			return nil, nil, err
 		}
+		t.name = args[0]
 		words = args[1:]
 	}
 	return t, words, p.addToTarget(t)
@@ -161,7 +165,11 @@ func (p *program) addToTarget(t *target) error {
 // transport gives the way to a target.
 func (p *program) transport(t *target) mcp.Transport {
 	if t.url != "" {
-		transport := mcphttp.NewTransport(t.url, &mcphttp.TransportOptions{Header: t.header, Logger: p.logger()})
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger()}
+		if t.auth != nil {
+			opts.Client = &http.Client{Transport: t.auth}
+		}
+		transport := mcphttp.NewTransport(t.url, opts)
 		if p.flags.verbose {
 			return &tracedURL{transport, p.screen}
 		}
@@ -202,6 +210,10 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	}
 	where := t.String()
 	p.asking.Store(&where)
+	p.asked.Store(t)
+	if err := p.authorize(ctx, t); err != nil {
+		return nil, err
+	}
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	c, err := mcp.Connect(ctx, p.transport(t), opts)
 	p.screen.done()

@@ -19,15 +19,37 @@ import (
 //go:embed guide
 var guide embed.FS
 
+// ToolReset is the tool of [NewProtected] that not every user may call.
+const ToolReset = "reset_counter"
+
 // New gives a demo server of the given version.
 func New(version string) *mcp.Server {
+	return newServer(version, new(atomic.Int64))
+}
+
+// NewProtected gives a demo server for users who have logged in: it has [ToolReset] as well, which scopes guards.
+func NewProtected(version string, scopes mcp.Middleware) *mcp.Server {
+	counter := new(atomic.Int64)
+	s := newServer(version, counter, scopes)
+	mcp.AddTool(s, &mcp.Tool{Name: ToolReset, Title: "Reset the counter",
+		Description: "Set demo://counter to zero, for clients whom their user allows that."},
+		func(context.Context, struct{}) (int64, error) {
+			before := counter.Swap(0)
+			s.ResourceUpdated(counterURI)
+			return before, nil
+		})
+	return s
+}
+
+func newServer(version string, counter *atomic.Int64, middleware ...mcp.Middleware) *mcp.Server {
 	s := mcp.NewServer("patchbay-demo", version, &mcp.ServerOptions{
 		Title:        "Patchbay demo",
 		Instructions: "A playground. Call any tool; nothing here has an effect outside this process.",
+		Middleware:   middleware,
 	})
 	addTools(s)
 	addQuestions(s)
-	addResources(s)
+	addResources(s, counter)
 	addPrompts(s)
 	return s
 }
@@ -54,6 +76,10 @@ type countIn struct {
 type whoOut struct {
 	Revision string `json:"revision" jsonschema:"the protocol revision of this call"`
 	Client   string `json:"client" jsonschema:"what the client calls itself"`
+	User     string `json:"user,omitempty" jsonschema:"who has logged in"`
+	// ClientID and Scopes are of the token with which the user's client came.
+	ClientID string   `json:"clientId,omitempty" jsonschema:"the client as the authorization server knows it"`
+	Scopes   []string `json:"scopes,omitempty" jsonschema:"what the user allows the client"`
 }
 
 func addTools(s *mcp.Server) {
@@ -74,11 +100,16 @@ func addTools(s *mcp.Server) {
 	mcp.AddTool(s, &mcp.Tool{Name: "count", Title: "Count",
 		Description: "Count slowly, with progress and log messages on the way."}, count)
 	mcp.AddTool(s, &mcp.Tool{Name: "who_am_i", Title: "Who am I",
-		Description: "Say which revision the client speaks and what it calls itself.", Annotations: readOnly},
-		func(ctx context.Context, _ struct{}) (whoOut, error) {
-			req := mcp.RequestFrom(ctx)
-			return whoOut{Revision: req.Revision(), Client: req.Client().Name}, nil
-		})
+		Description: "Say which revision the client speaks, what it calls itself, and who has logged in.", Annotations: readOnly}, whoAmI)
+}
+
+func whoAmI(ctx context.Context, _ struct{}) (whoOut, error) {
+	req := mcp.RequestFrom(ctx)
+	who := whoOut{Revision: req.Revision(), Client: req.Client().Name}
+	if user := req.Principal; user != nil {
+		who.User, who.ClientID, who.Scopes = user.Subject, user.ClientID, user.Scopes
+	}
+	return who, nil
 }
 
 // count takes a tenth of a second per step.
@@ -190,13 +221,12 @@ var cities = map[string][]string{
 	"kenya":   {"kisumu", "mombasa", "nairobi"},
 }
 
-func addResources(s *mcp.Server) {
+func addResources(s *mcp.Server, counter *atomic.Int64) {
 	files, err := fs.Sub(guide, "guide")
 	if err != nil {
 		panic(err) // the folder is embedded above
 	}
 	mcp.AddFS(s, "demo://guide/", files)
-	var counter atomic.Int64
 	mcp.AddResource(s, &mcp.Resource{URI: counterURI, Name: "counter", Title: "Counter", MIMEType: "text/plain",
 		Description: "A number that the tool increment raises. Subscribe to it."},
 		func(context.Context, string) (string, error) { return strconv.FormatInt(counter.Load(), 10), nil })

@@ -1,0 +1,611 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// protected gives the URL of a server as serve --auth demo has it.
+func protected(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := "http://" + listener.Addr().String()
+	store := authserver.NewMemoryStore()
+	d, err := newProtectedDemo(origin, store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- mcphttp.Serve(ctx, listener, "/", d.handler, d.route) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-served, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return origin + endpoint
+}
+
+// freshVault gives each test tokens of its own.
+func freshVault(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "vault")
+	t.Setenv(envVaultDir, dir)
+	return dir
+}
+
+// A person sits at a browser and fills in what it shows.
+type person struct {
+	t              *testing.T
+	user, password string
+	deny           bool
+
+	mu     sync.Mutex
+	pages  []string // that were opened
+	last   string   // the page that was seen last
+	seeing sync.WaitGroup
+}
+
+func newPerson(t *testing.T) *person {
+	b := &person{t: t, user: "ann", password: demoPassword}
+	t.Cleanup(b.seeing.Wait)
+	return b
+}
+
+// open is what a program opens pages with.
+func (b *person) open(_ context.Context, page string) error {
+	b.mu.Lock()
+	b.pages = append(b.pages, page)
+	b.mu.Unlock()
+	b.seeing.Go(func() {
+		if err := b.visit(page); err != nil {
+			b.t.Error(err)
+		}
+	})
+	return nil
+}
+
+var (
+	formAction = regexp.MustCompile(`<form method="post" action="([^"]*)"`)
+	formHidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)"`)
+)
+
+func (b *person) visit(page string) error {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Jar: jar, Transport: transport, Timeout: 20 * time.Second}
+	res, err := client.Get(page)
+	const most = 5 // consent, login, the answer, and a wrong password
+	for range most {
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil {
+			return err
+		}
+		b.mu.Lock()
+		b.last = string(text)
+		b.mu.Unlock()
+		action := formAction.FindStringSubmatch(string(text))
+		if action == nil || strings.Contains(string(text), `id="failure"`) {
+			return nil
+		}
+		to, err := res.Request.URL.Parse(html.UnescapeString(action[1]))
+		if err != nil {
+			return err
+		}
+		form := url.Values{"decision": {"allow"}}
+		for _, f := range formHidden.FindAllStringSubmatch(string(text), -1) {
+			form.Set(f[1], html.UnescapeString(f[2]))
+		}
+		if strings.Contains(string(text), `name="password"`) {
+			form["decision"], form["username"], form["password"] = []string{"login"}, []string{b.user}, []string{b.password}
+		}
+		if b.deny {
+			form.Set("decision", "deny")
+		}
+		if res, err = client.PostForm(to.String(), form); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("too many pages, the last is %s", b.last)
+}
+
+// seen gives how many pages were opened, and the text of the last one.
+func (b *person) seen() (opened int, last string) {
+	b.seeing.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, last, _ = strings.Cut(b.last, "<body>")
+	return len(b.pages), last
+}
+
+// withBrowser runs a command at a terminal, with somebody at a browser.
+func withBrowser(t *testing.T, b *person, args ...string) outcome {
+	t.Helper()
+	return atTerminal(t, "", func(p *program) { p.open = b.open; p.output.terminal = false }, args...)
+}
+
+func TestVerbsLogInByThemselves(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	o := withBrowser(t, ann, "call", server, "who_am_i")
+	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || !strings.Contains(o.stdout, scopeUse) {
+		t.Fatalf("got %d, %s, %s", o.status, o.stdout, o.stderr)
+	}
+	for _, want := range []string{server + " wants you to log in, at " + strings.TrimSuffix(server, endpoint), "/authorize?client_id="} {
+		if !strings.Contains(o.stderr, want) {
+			t.Errorf("it does not say %q: %s", want, o.stderr)
+		}
+	}
+	if n, page := ann.seen(); n != 1 || !strings.Contains(page, "logged in") {
+		t.Errorf("%d pages were opened, the last one is %s", n, page)
+	}
+	// Another run, with nobody there, has the tokens.
+	o = patchbay(t, "", "call", server, "who_am_i")
+	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || o.stderr != "" {
+		t.Errorf("later: got %d, %s, %s", o.status, o.stdout, o.stderr)
+	}
+	// So have all other verbs.
+	for _, args := range [][]string{{"tools"}, {"probe"}, {"ping"}, {"prompts"}, {"ping", "--revision", "2025-03-26"}} {
+		if o := patchbay(t, "", append(args, server)...); o.status != exitOK || o.stderr != "" {
+			t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
+		}
+	}
+}
+
+func TestProbeAsksOnce(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	if o := withBrowser(t, ann, "probe", server); o.status != exitOK {
+		t.Errorf("got %d, %s", o.status, o.stderr)
+	}
+	if n, _ := ann.seen(); n != 1 {
+		t.Errorf("%d pages were opened", n)
+	}
+}
+
+func TestStepUp(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	if o := withBrowser(t, ann, "auth", "login", server); o.status != exitOK {
+		t.Fatalf("got %d, %s", o.status, o.stderr)
+	}
+	o := patchbay(t, "", "call", server, "reset_counter", "--json")
+	want := "patchbay auth login " + server + " --scope " + scopeUse + " --scope " + scopeReset
+	if got := failureOf(t, o); o.status != exitAuth || got.Login != want {
+		t.Errorf("without a terminal: got %d, %+v, want %s", o.status, got, want)
+	}
+	o = withBrowser(t, ann, "call", server, "reset_counter")
+	if o.status != exitOK || !strings.Contains(o.stdout, "0") {
+		t.Errorf("at a terminal: got %d, %s, %s", o.status, o.stdout, o.stderr)
+	}
+	if n, _ := ann.seen(); n != 2 {
+		t.Errorf("%d pages were opened, want 2", n)
+	}
+	o = patchbay(t, "", "call", server, "who_am_i", "--json")
+	if !strings.Contains(o.stdout, scopeUse) || !strings.Contains(o.stdout, scopeReset) {
+		t.Errorf("the scopes are not those of both logins: %s", o.stdout)
+	}
+}
+
+func TestLoginWithMoreScopes(t *testing.T) {
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	for _, args := range [][]string{nil, {"--scope", scopeReset}} {
+		if o := withBrowser(t, ann, append([]string{"auth", "login", server}, args...)...); o.status != exitOK {
+			t.Fatalf("got %d, %s", o.status, o.stderr)
+		}
+	}
+	if o := patchbay(t, "", "call", server, "reset_counter"); o.status != exitOK {
+		t.Errorf("got %d, %s", o.status, o.stderr)
+	}
+}
+
+func failureOf(t *testing.T, o outcome) failure {
+	t.Helper()
+	var got struct{ Error failure }
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
+		t.Fatalf("%q: %v", o.stdout, err)
+	}
+	return got.Error
+}
+
+// Where nobody can be asked, the command that would help is said.
+func TestNobodyToLogIn(t *testing.T) {
+	mcptest.NoLeaks(t)
+	dir := freshVault(t)
+	server := protected(t)
+	login := "patchbay auth login " + server
+	for name, run := range map[string]func(args ...string) outcome{
+		"no terminal": func(args ...string) outcome { return patchbay(t, "", args...) },
+		"--no-input": func(args ...string) outcome {
+			return atTerminal(t, "", func(p *program) { p.output.terminal = false }, append(args, "--no-input")...)
+		},
+	} {
+		o := run("tools", server)
+		if o.status != exitAuth || !strings.HasSuffix(o.stderr, "patchbay: a login is required at "+server+" (scopes "+scopeUse+")\n  "+login+"\n") {
+			t.Errorf("%s: got %d, %s", name, o.status, o.stderr)
+		}
+		o = run("tools", server, "--json")
+		if got := failureOf(t, o); got.Kind != "auth_required" || got.Login != login {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a vault was made for nothing: %v", err)
+	}
+	config := filepath.Join(t.TempDir(), "my servers.json")
+	if err := os.WriteFile(config, []byte(`{"mcpServers": {"web": {"url": "`+server+`"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := patchbay(t, "", "tools", "web", "--config", config, "--json")
+	if got := failureOf(t, o); got.Login != "patchbay auth login web --config '"+config+"'" {
+		t.Errorf("a server by its name: %+v", got)
+	}
+	if o := patchbay(t, "", "auth", "token", server); o.status != exitAuth || o.stdout != "" || !strings.Contains(o.stderr, login) {
+		t.Errorf("token: got %+v", o)
+	}
+	if o := atTerminal(t, "", nil, "auth", "login", server, "--no-input"); o.status != exitUsage {
+		t.Errorf("login --no-input: got %+v", o)
+	}
+}
+
+// Whoever brings a token has it sent, and nothing else happens.
+func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
+	dir := freshVault(t)
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	web := protectedBy(t, func(authorization string) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[authorization] = true
+	})
+	o := atTerminal(t, "", nil, "ping", web, "--header", "Authorization: Bearer mine")
+	if o.status != exitAuth || !strings.Contains(o.stderr, "--header 'Authorization") || strings.Contains(o.stderr, "auth login") {
+		t.Errorf("got %d, %s", o.status, o.stderr)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(seen) != 1 || !seen["Bearer mine"] {
+		t.Errorf("what was sent is %v", seen)
+	}
+	for _, verb := range []string{"login", "status", "token", "logout"} {
+		if o := patchbay(t, "", "auth", verb, web, "--header", "Authorization: Bearer mine"); o.status != exitUsage {
+			t.Errorf("auth %s: got %d, %s", verb, o.status, o.stderr)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a vault was made: %v", err)
+	}
+}
+
+// protectedBy gives the URL of a server that refuses everybody.
+func protectedBy(t *testing.T, saw func(authorization string)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		saw(r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusUnauthorized)
+	})}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Close(); <-ended })
+	return "http://" + listener.Addr().String() + endpoint
+}
+
+func TestLoginStatusTokenLogout(t *testing.T) {
+	mcptest.NoLeaks(t)
+	dir := freshVault(t)
+	server, bob := protected(t), newPerson(t)
+	bob.user = "bob"
+	type report struct {
+		LoggedIn, Renewable bool
+		Server, Issuer      string
+		Scopes              []string
+		Storage             struct{ Directory, Key string }
+	}
+	status := func() (report, int) {
+		t.Helper()
+		var r report
+		o := patchbay(t, "", "auth", "status", server, "--json")
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.stderr != "" {
+			t.Fatalf("%q, %s: %v", o.stdout, o.stderr, err)
+		}
+		return r, o.status
+	}
+	if r, code := status(); code != exitAuth || r.LoggedIn || r.Storage.Key != "" {
+		t.Errorf("before: %d, %+v", code, r)
+	}
+	o := withBrowser(t, bob, "auth", "login", server)
+	if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes\n") || !strings.Contains(o.stdout, dir+", sealed with a key in a file there") {
+		t.Fatalf("login: %d, %s, %s", o.status, o.stdout, o.stderr)
+	}
+	r, code := status()
+	if code != exitOK || !r.LoggedIn || !r.Renewable || r.Issuer != strings.TrimSuffix(server, endpoint) || r.Storage.Directory != dir || r.Storage.Key != "file" ||
+		len(r.Scopes) != 1 || r.Scopes[0] != scopeUse {
+		t.Errorf("after login: %d, %+v", code, r)
+	}
+	token := patchbay(t, "", "auth", "token", server)
+	if token.status != exitOK || strings.Count(token.stdout, "\n") != 1 || strings.Count(token.stdout, ".") != 2 || token.stderr != "" {
+		t.Errorf("token: %+v", token)
+	}
+	bearer := "Authorization: Bearer " + strings.TrimSpace(token.stdout)
+	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitOK || !strings.Contains(o.stdout, `"user":"bob"`) {
+		t.Errorf("with the token: %+v", o)
+	}
+	if o := atTerminal(t, "", nil, "auth", "token", server); o.status != exitUsage || o.stdout != "" || strings.Contains(o.stderr, strings.TrimSpace(token.stdout)) {
+		t.Errorf("a token stands on a terminal: %+v", o)
+	}
+	if o := atTerminal(t, "", nil, "auth", "token", server, "--show"); o.status != exitOK || strings.Count(o.stdout, ".") != 2 {
+		t.Errorf("token --show: %+v", o)
+	}
+	if o := patchbay(t, "", "auth", "token", server, "--json"); o.status != exitOK || !strings.Contains(o.stdout, `"tokenType":"Bearer"`) {
+		t.Errorf("token --json: %+v", o)
+	}
+	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK || !strings.Contains(o.stderr, "Logged out of "+server) {
+		t.Errorf("logout: %+v", o)
+	}
+	if r, code := status(); code != exitAuth || r.LoggedIn {
+		t.Errorf("after logout: %d, %+v", code, r)
+	}
+	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitAuth {
+		t.Errorf("the token outlives the logout: %+v", o)
+	}
+	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK || !strings.Contains(o.stderr, "no login") {
+		t.Errorf("a second logout: %+v", o)
+	}
+	if o := patchbay(t, "", "ping", server); o.status != exitAuth {
+		t.Errorf("a verb after logout: %+v", o)
+	}
+}
+
+func TestDeniedLogin(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	ann.deny = true
+	o := withBrowser(t, ann, "tools", server)
+	if o.status != exitAuth || !strings.Contains(o.stderr, "access_denied") {
+		t.Errorf("got %d, %s", o.status, o.stderr)
+	}
+	if n, _ := ann.seen(); n != 1 {
+		t.Errorf("%d pages were opened: whoever denies is not asked again", n)
+	}
+	o = withBrowser(t, ann, "auth", "login", server)
+	if o.status != exitAuth || strings.Contains(o.stderr, "patchbay auth login") {
+		t.Errorf("auth login: got %d, %s", o.status, o.stderr)
+	}
+}
+
+// The user may take longer to log in than a server may be silent.
+func TestTimeoutDoesNotCutALogin(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	const limit = 700 * time.Millisecond
+	o := atTerminal(t, "", func(p *program) {
+		p.open = func(ctx context.Context, page string) error {
+			ann.seeing.Go(func() {
+				<-time.After(2 * limit)
+				_ = ann.open(ctx, page)
+			})
+			return nil
+		}
+	}, "call", server, "who_am_i", "--timeout", limit.String())
+	if o.status != exitOK {
+		t.Errorf("got %d, %s", o.status, o.stderr)
+	}
+}
+
+func TestInterruptEndsALogin(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server := protected(t)
+	for _, args := range [][]string{{"tools", server}, {"auth", "login", server}, {"auth", "login", server, "--no-browser"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var stdout bytes.Buffer
+		p := newProgram(strings.NewReader(""), &stdout, io.Discard)
+		p.interactive = true
+		p.open = func(context.Context, string) error { return nil }
+		told := &trigger{when: "/authorize?", then: cancel}
+		p.screen.w = told
+		if status := p.run(ctx, args); status != exitInterrupted || !strings.HasSuffix(told.seen, "patchbay: interrupted\n") {
+			t.Errorf("%q: got %d, %s", args, status, told.seen)
+		}
+		cancel()
+	}
+}
+
+// --no-browser opens nothing: somebody follows the link.
+func TestLoginWithoutABrowser(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server, ann := protected(t), newPerson(t)
+	link := regexp.MustCompile(`http\S+/authorize\?\S+`)
+	var stdout bytes.Buffer
+	p := newProgram(strings.NewReader(""), &stdout, io.Discard)
+	p.open = func(context.Context, string) error { t.Error("a page is opened"); return nil }
+	told := &trigger{when: "state="}
+	told.then = func() {
+		if page := link.FindString(told.seen); page != "" && len(ann.pages) == 0 {
+			_ = ann.open(t.Context(), page)
+		}
+	}
+	p.screen.w = told
+	if status := p.run(t.Context(), []string{"auth", "login", server, "--no-browser"}); status != exitOK {
+		t.Errorf("got %d, %s", status, told.seen)
+	}
+}
+
+func TestWrongUseOfAuth(t *testing.T) {
+	freshVault(t)
+	server := "https://mcp.example/mcp"
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"}, {"auth", "status", "--", "server"},
+		{"auth", "login", "http://mcp.example/mcp"}, {"auth", "token", "http://192.0.2.1/mcp"}, {"auth", "login", "nobody"},
+		{"auth", "login", server, "--client-id", "x"}, {"auth", "login", server, "--issuer", "https://x.example"},
+		{"auth", "login", server, "--client-secret-file", secret},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file", secret},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file", secret + "no"},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-metadata-url", "https://x.example/c"},
+		{"serve", "--auth", "real"}, {"serve", "--auth", "demo", "--stdio"}, {"serve", "--auth", "demo", "--addr", "0.0.0.0:0"},
+		{"serve", "--auth", "demo", "--addr", "example.com:80"},
+	} {
+		if o := patchbay(t, "", args...); o.status != exitUsage || o.stderr == "" || o.stdout != "" {
+			t.Errorf("%q: got %+v", args, o)
+		}
+	}
+}
+
+// A server that wants no login on plain http is nobody's concern; one that does is not shown a token.
+func TestPlainHTTPElsewhere(t *testing.T) {
+	freshVault(t)
+	for address, want := range map[string]bool{
+		"http://127.0.0.1:1/mcp": true, "http://[::1]:1/mcp": true, "http://localhost/mcp": true, "https://a.example/mcp": true,
+		"http://a.example/mcp": false, "http://192.168.0.1/mcp": false, "http://localhost.a.example/mcp": false,
+	} {
+		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+		target := &target{url: address, header: http.Header{}}
+		if err := p.authorize(t.Context(), target); err != nil || (target.auth != nil) != want {
+			t.Errorf("%s: %v, %v, want %v", address, target.auth != nil, err, want)
+		}
+	}
+}
+
+func TestMachineLogin(t *testing.T) {
+	mcptest.NoLeaks(t)
+	dir := freshVault(t)
+	server, secret := protectedForMachines(t)
+	issuer := strings.TrimSuffix(server, endpoint)
+	t.Setenv(envClientID, "robot")
+	t.Setenv(envSecret, secret)
+	t.Setenv(envIssuer, issuer)
+	o := patchbay(t, "", "call", server, "who_am_i", "--json")
+	if o.status != exitOK || !strings.Contains(o.stdout, `"clientId":"robot"`) {
+		t.Fatalf("got %d, %s, %s", o.status, o.stdout, o.stderr)
+	}
+	o = patchbay(t, "", "auth", "login", server, "--json")
+	if o.status != exitOK || !strings.Contains(o.stdout, `"loggedIn":true`) || strings.Contains(o.stdout, "storage") {
+		t.Errorf("auth login: %+v", o)
+	}
+	if o := patchbay(t, "", "auth", "token", server); o.status != exitOK || strings.Count(o.stdout, ".") != 2 {
+		t.Errorf("auth token: %+v", o)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a machine's login is stored: %v", err)
+	}
+	for _, test := range []struct {
+		name, value string
+		status      int
+	}{
+		{envIssuer, "", exitUsage}, {envSecret, "", exitUsage}, {envKeyFile, "also", exitUsage},
+		{envSecret, "wrong", exitAuth}, {envIssuer, "https://other.example", exitAuth},
+	} {
+		t.Run(test.name+" is "+test.value, func(t *testing.T) {
+			t.Setenv(test.name, test.value)
+			o := patchbay(t, "", "ping", server)
+			if o.status != test.status || strings.Contains(o.stderr, secret) {
+				t.Errorf("got %d, want %d: %s", o.status, test.status, o.stderr)
+			}
+		})
+	}
+}
+
+// protectedForMachines gives the URL of a server that knows the client robot, and its secret.
+func protectedForMachines(t *testing.T) (server, secret string) {
+	t.Helper()
+	secret, hash := authserver.NewClientSecret()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := "http://" + listener.Addr().String()
+	auth, err := authserver.New(authserver.Options{
+		Issuer: origin, Logger: slog.New(slog.DiscardHandler), Clients: []authserver.Client{{ID: "robot", SecretHash: hash}},
+		Resources: []authserver.Resource{{URL: origin + endpoint, Scopes: []authserver.Scope{{Name: scopeUse}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newProtected(origin+endpoint, auth, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- mcphttp.Serve(ctx, listener, "/", d.handler, d.route) }()
+	t.Cleanup(func() { stop(); <-served })
+	return origin + endpoint, secret
+}
+
+// A login that was made with a client of its own is renewed and used with that client by later runs.
+func TestSettingsAreKept(t *testing.T) {
+	freshVault(t)
+	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+	a, b := &target{url: "HTTPS://A.example/mcp"}, &target{url: "https://a.example/mcp?x"}
+	want := settings{ClientID: "id", ClientSecret: "s3cret", Issuer: "https://as.example", Scopes: []string{"x"}}
+	if err := p.saveSettings(t.Context(), a, &want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).loadSettings(t.Context(), &target{url: "https://a.example/mcp"})
+	if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := p.loadSettings(t.Context(), b); err != nil || !got.isEmpty() {
+		t.Errorf("another server has %+v, %v", got, err)
+	}
+	if err := p.saveSettings(t.Context(), a, &settings{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.loadSettings(t.Context(), a); err != nil || !got.isEmpty() {
+		t.Errorf("after the end: %+v, %v", got, err)
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{
+		"https://a.example/mcp": "https://a.example/mcp", "": "''", "a b": "'a b'", "https://a/?x&y=$(z)": "'https://a/?x&y=$(z)'", "it's": `'it'\''s'`,
+	} {
+		if got := shellWord(word); got != want {
+			t.Errorf("%s is %s, want %s", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// authDemo is the value of --auth.
+const authDemo = "demo"
+
+// Scopes of the demo server: scopeUse is what every login has, scopeReset what one tool needs besides.
+const (
+	scopeUse   = "demo:use"
+	scopeReset = "demo:reset"
+)
+
+// demoPassword is that of all demoUsers. It is no secret: the server is on this machine alone, and guards nothing.
+const demoPassword = "demo"
+
+func demoUsers() []string { return []string{"ann", "bob"} }
+
+// checkAuth says what is wrong with --auth and the flags beside it.
+func checkAuth(auth, addr string, stdio bool) error {
+	switch {
+	case auth == "":
+		return nil
+	case auth != authDemo:
+		return usage(fmt.Errorf("--auth %q: want %s", auth, authDemo))
+	case stdio:
+		return usage(errors.New("--auth is for HTTP: over stdio whoever starts the server is its user"))
+	}
+	host, _, err := net.SplitHostPort(onLoopback(addr))
+	if ip, notIP := netip.ParseAddr(host); err != nil || notIP != nil || !ip.IsLoopback() {
+		return usage(errors.New("--auth demo has a password that everybody knows, and no https: --addr has to be an address of this machine alone, such as 127.0.0.1:8765"))
+	}
+	return nil
+}
+
+// serveProtected serves the demo server, and the authorization server that lets users in, until ctx ends.
+func (p *program) serveProtected(ctx context.Context, addr string) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
+	if err != nil {
+		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
+	}
+	origin := "http://" + listener.Addr().String()
+	store := p.demoStore(addr, listener.Addr())
+	d, err := newProtectedDemo(origin, store, p.logger())
+	if err == nil {
+		err = announceProtected(p.output.w, origin+endpoint)
+	}
+	if err != nil {
+		return errors.Join(err, listener.Close(), store.Close())
+	}
+	err = mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
+	return errors.Join(err, store.Close())
+}
+
+// A protectedDemo is the demo server behind an authorization server of its own, on one origin.
+type protectedDemo struct {
+	handler *mcphttp.Handler
+	auth    *authserver.Server
+	protect func(http.Handler) http.Handler
+	host    string
+}
+
+func newProtectedDemo(origin string, store authserver.Store, log *slog.Logger) (*protectedDemo, error) {
+	hash, err := authserver.HashPassword(demoPassword)
+	if err != nil {
+		return nil, err
+	}
+	var users []authserver.PasswordUser
+	for _, name := range demoUsers() {
+		users = append(users, authserver.PasswordUser{Name: name, Hash: hash})
+	}
+	login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: users})
+	if err != nil {
+		return nil, err
+	}
+	resource := origin + endpoint
+	auth, err := authserver.New(authserver.Options{
+		Issuer: origin, Name: "Patchbay demo", Login: login, Store: store, Logger: log,
+		Resources: []authserver.Resource{{URL: resource, Name: "Patchbay demo", Scopes: []authserver.Scope{
+			{Name: scopeUse, Description: "Use the demo server"},
+			{Name: scopeReset, Description: "Set its counter to zero", OnRequest: true},
+		}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newProtected(resource, auth, log), nil
+}
+
+// newProtected gives the demo server for those whom an authorization server on its origin lets in.
+func newProtected(resource string, auth *authserver.Server, log *slog.Logger) *protectedDemo {
+	server := demo.NewProtected(version(), oauth.RequireScopes(&oauth.ScopeRules{
+		Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)},
+	}))
+	return &protectedDemo{
+		handler: mcphttp.NewHandler(server, nil),
+		auth:    auth,
+		protect: oauth.Require(auth.Verifier(resource), oauth.ResourceMetadata{
+			Resource: resource, AuthorizationServers: []string{auth.Issuer()}, ScopesSupported: []string{scopeUse}, Name: "Patchbay demo",
+		}, &oauth.RequireOptions{Scopes: oauth.AllOf(scopeUse), Logger: log}),
+		host: strings.TrimPrefix(auth.Issuer(), "http://"),
+	}
+}
+
+// route gives the requests for the MCP server and for its metadata to the protected handler, and all others to the
+// authorization server. It refuses names of other hosts, by which a page on the web could read what is meant for this one.
+func (d *protectedDemo) route(next http.Handler) http.Handler {
+	protected := d.protect(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host != d.host:
+			http.Error(w, "this server is http://"+d.host, http.StatusMisdirectedRequest)
+		case r.URL.Path == endpoint, strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource"):
+			protected.ServeHTTP(w, r)
+		default:
+			d.auth.ServeHTTP(w, r)
+		}
+	})
+}
+
+// demoStore keeps what the authorization server knows from one start to the next at the same address: clients remember
+// that they are registered, and must not be strangers then. Where nothing can be kept, it is in memory.
+func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
+	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+		return authserver.NewMemoryStore() // the address is another one the next time
+	}
+	store, err := openDemoStore(bound)
+	if err != nil {
+		p.screen.printf("patchbay: logins do not outlast this run: %s", clean(err.Error()))
+		return authserver.NewMemoryStore()
+	}
+	return store
+}
+
+func openDemoStore(bound net.Addr) (authserver.Store, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cache, "patchbay", "demo")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	name := strings.NewReplacer(":", "-", "[", "", "]", "", "%", "-").Replace(bound.String())
+	return authserver.OpenFileStore(filepath.Join(dir, name+".db"))
+}
+
+// announceProtected prints where the server is and how one logs in to it.
+func announceProtected(w io.Writer, url string) error {
+	config, err := configuration(map[string]any{"type": "http", "url": url})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, `The demo server speaks every revision of MCP at %[1]s
+and lets in who has logged in: %[2]s, with the password %[3]s. In another terminal:
+
+  patchbay call %[1]s who_am_i         opens your browser, then says who you are
+  patchbay call %[1]s reset_counter    wants one more scope: the login is extended
+  patchbay auth status %[1]s
+  patchbay auth logout %[1]s
+
+Client configuration:
+%[4]s
+
+Stop with Ctrl-C.
+`, url, strings.Join(demoUsers(), " or "), demoPassword, config)
+	return err
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// An announcement is standard output of a server: it is ready once it has said how to stop it.
+type announcement struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ready chan struct{}
+}
+
+func (a *announcement) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.text.Write(p)
+	if strings.Contains(a.text.String(), "Ctrl-C") {
+		close(a.ready)
+	}
+	return len(p), nil
+}
+
+// serving runs serve --auth demo, and gives what it says and what stops it.
+func serving(t *testing.T, addr string) (said string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &announcement{ready: make(chan struct{})}
+	var stderr bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Run(ctx, []string{"serve", "--auth", "demo", "--addr", addr}, strings.NewReader(""), out, &stderr)
+	}()
+	select {
+	case <-out.ready:
+	case status := <-ended:
+		t.Fatalf("it ends with %d: %s", status, &stderr)
+	}
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if status := <-ended; status != exitOK || stderr.Len() > 0 {
+				t.Errorf("it ends with %d: %s", status, &stderr)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return out.text.String(), stop
+}
+
+// What the demo prints is what one does; a restart ends nobody's login.
+func TestServeAuthDemo(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	cache := t.TempDir()
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
+		t.Setenv(name, cache)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	free.Close()
+	said, stop := serving(t, addr)
+	ann := newPerson(t)
+	tried := 0
+	for line := range strings.Lines(said) {
+		command, _, _ := strings.Cut(strings.TrimSpace(line), "    ")
+		args := strings.Fields(command)
+		if len(args) < 2 || args[0] != "patchbay" || args[2] == "logout" {
+			continue
+		}
+		tried++
+		if o := withBrowser(t, ann, args[1:]...); o.status != exitOK {
+			t.Errorf("%s: got %d, %s", command, o.status, o.stderr)
+		}
+	}
+	if n, _ := ann.seen(); tried != 3 || n != 2 {
+		t.Errorf("%d commands were printed, want 3 and a logout, and opened %d pages, want 2: %s", tried, n, said)
+	}
+	stop()
+	said, _ = serving(t, addr)
+	url := "http://" + addr + endpoint
+	if !strings.Contains(said, url) || !strings.Contains(said, demoPassword) {
+		t.Errorf("it says %s", said)
+	}
+	if o := patchbay(t, "", "call", url, "who_am_i"); o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) {
+		t.Errorf("after a restart: %+v", o)
+	}
+	if o := patchbay(t, "", "auth", "logout", url); o.status != exitOK {
+		t.Errorf("logout: %+v", o)
+	}
+}
+
+// A page on the web that has its own name lead here gets nothing.
+func TestProtectedDemoHasOneName(t *testing.T) {
+	server := protected(t)
+	for _, path := range []string{"/mcp", "/authorize", "/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource/mcp"} {
+		req, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(server, endpoint)+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "evil.example"
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusMisdirectedRequest || err != nil || res.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %s, %s, %v", path, res.Status, text, err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
