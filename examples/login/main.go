@@ -1,0 +1,45 @@
+// Command login lists the tools of a server that wants its users to log in. Its one argument is the server's URL, such as
+// that of `patchbay serve --auth demo`.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: login URL")
+	}
+	if err := list(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func list(url string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	login := oauth.NewTransport(url, &oauth.TransportOptions{Authorizer: oauth.NewBrowser(nil)})
+	c, err := mcp.Connect(ctx, mcphttp.NewTransport(url, &mcphttp.TransportOptions{
+		Client: &http.Client{Transport: login},
+	}), nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for tool, err := range c.Tools(ctx) {
+		if err != nil {
+			return err
+		}
+		fmt.Println(tool.Name, "-", tool.Description)
+	}
+	return nil
+}

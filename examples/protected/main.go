@@ -1,0 +1,38 @@
+// Command protected is calchttp for those whom an authorization server lets in. Its one argument is the issuer.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+type sum struct {
+	A int `json:"a" jsonschema:"first addend"`
+	B int `json:"b" jsonschema:"second addend"`
+}
+
+func add(ctx context.Context, in sum) (string, error) {
+	who := mcp.RequestFrom(ctx).Principal
+	return fmt.Sprintf("%d, %s", in.A+in.B, who.Subject), nil
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: protected ISSUER")
+	}
+	issuer := os.Args[1]
+	s := mcp.NewServer("calc", "1.0.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."}, add)
+	protect := oauth.Require(oauth.NewJWTVerifier(issuer, nil), oauth.ResourceMetadata{
+		Resource:             "http://127.0.0.1:8080/mcp",
+		AuthorizationServers: []string{issuer},
+	}, nil)
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", protect(mcphttp.NewHandler(s, nil))))
+}
