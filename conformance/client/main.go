@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -42,18 +43,37 @@ func run(args []string) error {
 	name := cmp.Or(os.Getenv("MCP_CONFORMANCE_SCENARIO"), "initialize")
 	s, ok := scenarios[name]
 	if !ok {
+		s, ok = authScenarios[name]
+	}
+	if !ok {
 		return fmt.Errorf("scenario %q is not played", name)
 	}
 	opts.Elicit = s.elicit
+	how, err := s.run(args[0], opts)
+	if s.givesUp != nil {
+		how, err = "until the client gave up", gaveUp(err, s.givesUp)
+	}
+	if err == nil {
+		fmt.Println("played", name, how)
+	}
+	return err
+}
+
+// run plays the scenario with a server, and gives over which revision that was.
+func (s *scenario) run(endpoint string, opts *mcp.ClientOptions) (how string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := mcp.Connect(ctx, mcphttp.NewTransport(args[0], &mcphttp.TransportOptions{Logger: opts.Logger}), opts)
+	transport := &mcphttp.TransportOptions{Logger: opts.Logger}
+	if s.auth != nil {
+		authorization, err := newAuthorization(endpoint, s.auth, opts.Logger)
+		if err != nil {
+			return "", err
+		}
+		transport.Client = &http.Client{Transport: authorization}
+	}
+	c, err := mcp.Connect(ctx, mcphttp.NewTransport(endpoint, transport), opts)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := errors.Join(s.play(ctx, c), c.Close()); err != nil {
-		return err
-	}
-	fmt.Println("played", name, "over", c.Revision())
-	return nil
+	return "over " + c.Revision(), errors.Join(s.play(ctx, c), c.Close())
 }

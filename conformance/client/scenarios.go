@@ -14,6 +14,9 @@ import (
 type scenario struct {
 	play   func(ctx context.Context, c *mcp.Client) error
 	elicit func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error)
+	auth   setup // nil for a server that is open to all
+	// givesUp says whether an error is why the client must not be let in; nil if it has to be.
+	givesUp func(error) bool
 }
 
 var scenarios = map[string]scenario{

@@ -1,0 +1,128 @@
+package conformance_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// Who may log in where logins are of our own.
+const (
+	demoUser     = "ada"
+	demoPassword = "correct horse battery staple"
+)
+
+// A house is an MCP server that is protected by an authorization server of its own, each at an origin of its own.
+type house struct {
+	issuer, endpoint string
+	authserver       *authserver.Server
+}
+
+// openHouse opens one until the test ends. Users log in by a form of our own, unless change has it otherwise.
+func openHouse(t *testing.T, change func(o *authserver.Options)) *house {
+	t.Helper()
+	atAS, atRS := listen(t), listen(t)
+	h := &house{issuer: "http://" + atAS.Addr().String(), endpoint: endpointAt(atRS)}
+	opts := authserver.Options{
+		Issuer: h.issuer, Name: "Patchbay test house", Logger: logger(t),
+		Resources: []authserver.Resource{notesAt(h.endpoint)},
+	}
+	if change != nil {
+		change(&opts)
+	}
+	if opts.Login == nil {
+		opts.Login = passwords(t)
+	}
+	h.authserver = must(authserver.New(opts))(t)
+	serveHTTP(t, atAS, h.authserver)
+	protect := oauth.Require(h.authserver.Verifier(h.endpoint), oauth.ResourceMetadata{
+		Resource: h.endpoint, AuthorizationServers: []string{h.issuer}, ScopesSupported: []string{"mcp:read", "mcp:write"}, Name: "Notes",
+	}, &oauth.RequireOptions{Scopes: oauth.AllOf("mcp:read"), Logger: logger(t)})
+	serveMCP(t, atRS, newNotes(), protect)
+	return h
+}
+
+// notesAt is the resource of a server, as its users see it.
+func notesAt(endpoint string) authserver.Resource {
+	return authserver.Resource{URL: endpoint, Name: "Notes", Scopes: []authserver.Scope{
+		{Name: "mcp:read", Description: "Read your notes"},
+		{Name: "mcp:write", Description: "Change and delete your notes", OnRequest: true},
+	}}
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	return must(net.Listen("tcp", "127.0.0.1:0"))(t)
+}
+
+// endpointAt is the URL of an MCP server on a listener.
+func endpointAt(l net.Listener) string { return "http://" + l.Addr().String() + "/mcp" }
+
+// passwords is our own login form, with one user.
+func passwords(t *testing.T) authserver.Login {
+	t.Helper()
+	hash := must(authserver.HashPassword(demoPassword))(t)
+	return must(authserver.NewPasswordLogin(authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: demoUser, Hash: hash}}}))(t)
+}
+
+// serveHTTP serves on a listener until the test ends.
+func serveHTTP(t *testing.T, l net.Listener, h http.Handler) {
+	t.Helper()
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+}
+
+// serveMCP serves an MCP server on a listener until the test ends.
+func serveMCP(t *testing.T, l net.Listener, s *mcp.Server, middleware ...func(http.Handler) http.Handler) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- mcphttp.Serve(ctx, l, "/", mcphttp.NewHandler(s, &mcphttp.Options{Logger: logger(t)}), middleware...)
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// A caller is what who_am_i tells.
+type caller struct {
+	Issuer  string         `json:"issuer,omitempty"`
+	Subject string         `json:"subject,omitempty"`
+	User    string         `json:"user,omitempty"` // the subject in the words of patchbay serve
+	Client  string         `json:"client,omitempty"`
+	Scopes  []string       `json:"scopes"`
+	Claims  map[string]any `json:"claims,omitempty"`
+}
+
+// newNotes is a server that tells who calls, and has a tool that needs more than to be let in.
+func newNotes() *mcp.Server {
+	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
+		oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"write": oauth.AllOf("mcp:write")}}),
+	}})
+	mcp.AddTool(s, &mcp.Tool{Name: "who_am_i", Description: "Tells who calls."}, func(ctx context.Context, _ struct{}) (string, error) {
+		p := mcp.RequestFrom(ctx).Principal
+		text, err := json.Marshal(caller{Issuer: p.Issuer, Subject: p.Subject, Client: p.ClientID, Scopes: p.Scopes, Claims: p.Claims})
+		return string(text), err
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "write", Description: "Needs mcp:write."}, func(context.Context, struct{}) (string, error) {
+		return "written", nil
+	})
+	return s
+}

@@ -1,0 +1,61 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os/exec"
+	"testing"
+)
+
+// A provider is an OpenID provider in a process of its own: the certified one of idp/provider.mjs.
+type provider struct {
+	issuer string
+}
+
+// A providerClient is a client that the provider knows, as in its configuration.
+type providerClient struct {
+	ID           string   `json:"client_id"`
+	Secret       string   `json:"client_secret,omitempty"`
+	RedirectURIs []string `json:"redirect_uris"`
+	GrantTypes   []string `json:"grant_types"`
+	Type         string   `json:"application_type"`
+	AuthMethod   string   `json:"token_endpoint_auth_method"`
+}
+
+// A providerConfig is what the provider is started with.
+type providerConfig struct {
+	Clients       []providerClient `json:"clients"`
+	AlwaysRefresh bool             `json:"alwaysRefresh,omitempty"` // refresh tokens without offline_access
+}
+
+// startProvider starts one until the test ends.
+func startProvider(t *testing.T, c providerConfig) *provider {
+	t.Helper()
+	config := must(json.Marshal(c))(t)
+	cmd := exec.Command(needNode(t), "idp/provider.mjs", string(config))
+	cmd.Stderr = t.Output()
+	return &provider{startPeer(t, cmd)}
+}
+
+// revoke takes back everything that users have granted.
+func (p *provider) revoke(t *testing.T) {
+	t.Helper()
+	res := must(http.Post(p.issuer+"/test/revoke", "", nil))(t)
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("the provider revokes nothing: %s", res.Status)
+	}
+}
+
+// events gives what the provider has done.
+func (p *provider) events(t *testing.T) (events []string) {
+	t.Helper()
+	res := must(http.Get(p.issuer + "/test/events"))(t)
+	defer func() { _ = res.Body.Close() }()
+	text := must(io.ReadAll(res.Body))(t)
+	if err := json.Unmarshal(text, &events); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return events
+}

@@ -1,0 +1,158 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// A person is who logs in where no browser has to be: it opens a page, fills in its forms and presses its buttons, until there
+// is nothing left to press.
+type person struct {
+	name, password string
+	client         *http.Client
+}
+
+func newPerson(t *testing.T) *person {
+	t.Helper()
+	jar := must(cookiejar.New(nil))(t)
+	return &person{name: demoUser, password: demoPassword, client: &http.Client{Jar: jar}}
+}
+
+// mostPages is how many pages a login may have: our consent and login, those of a provider, and the client's.
+const mostPages = 10
+
+// visit opens a page and gives the text of the last one that it comes to.
+func (p *person) visit(ctx context.Context, page string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return "", err
+	}
+	for range mostPages {
+		text, at, err := p.load(req)
+		if err != nil {
+			return "", err
+		}
+		root, err := html.Parse(strings.NewReader(text))
+		if err != nil {
+			return "", err
+		}
+		forms := findAll(root, "form")
+		if len(forms) == 0 {
+			return text, nil
+		}
+		if req, err = p.submit(ctx, forms[0], at); err != nil {
+			return text, err
+		}
+	}
+	return "", errors.New("the pages have no end")
+}
+
+func (p *person) load(req *http.Request) (text string, at *url.URL, err error) {
+	res, err := p.client.Do(req)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", nil, err
+	}
+	if res.StatusCode >= http.StatusBadRequest {
+		return "", nil, fmt.Errorf("%s: %s\n%s", res.Request.URL, res.Status, body)
+	}
+	return string(body), res.Request.URL, nil
+}
+
+// submit fills a form in.
+func (p *person) submit(ctx context.Context, form *html.Node, at *url.URL) (*http.Request, error) {
+	values := url.Values{}
+	pressed := false
+	for _, n := range findAll(form, "input", "button") {
+		name, value := attribute(n, "name"), attribute(n, "value")
+		button := n.Data == "button" || attribute(n, "type") == "submit"
+		switch {
+		case button && (pressed || value == "deny"):
+			continue
+		case button:
+			pressed = true
+		case name == "username", name == "login":
+			value = p.name
+		case attribute(n, "type") == "password":
+			value = p.password
+		case attribute(n, "type") == "checkbox":
+			continue
+		}
+		if name != "" {
+			values.Set(name, value)
+		}
+	}
+	target, err := at.Parse(attribute(form, "action"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), strings.NewReader(values.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Origin", at.Scheme+"://"+at.Host)
+	return req, nil
+}
+
+func findAll(n *html.Node, tags ...string) []*html.Node {
+	var all []*html.Node
+	for d := range n.Descendants() {
+		if d.Type == html.ElementNode && slices.Contains(tags, d.Data) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// authorize visits a page and gives the answer that the browser would bring to the callback.
+func (p *person) authorize(ctx context.Context, page, callback string) (url.Values, error) {
+	arrived := &atCallback{callback: callback}
+	browser := *p.client
+	browser.CheckRedirect = arrived.check
+	text, err := (&person{p.name, p.password, &browser}).visit(ctx, page)
+	if arrived.answer == nil {
+		return nil, fmt.Errorf("the browser did not come back: %w\n%s", err, text)
+	}
+	return arrived.answer, nil
+}
+
+// atCallback takes the answer to a client from the redirect that brings it.
+type atCallback struct {
+	callback string
+	answer   url.Values
+}
+
+func (c *atCallback) check(req *http.Request, via []*http.Request) error {
+	if strings.HasPrefix(req.URL.String(), c.callback) {
+		c.answer = req.URL.Query()
+		return http.ErrUseLastResponse
+	}
+	if len(via) == mostPages {
+		return errors.New("the redirects have no end")
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// A signIn is a client of ours that has a person who logs in.
+type signIn struct {
+	person *person
+	store  oauth.Store
+	client oauth.ClientOptions
+	scopes []string // asked for at once, beside those that the server asks for
+
+	mu    sync.Mutex
+	asked []string // the scopes of every login
+}
+
+// unusedCallback is where the answers come to; nobody listens there, since they are taken from the redirect.
+const unusedCallback = "http://127.0.0.1:47998/callback"
+
+func newSignIn(t *testing.T) *signIn {
+	t.Helper()
+	return &signIn{person: newPerson(t), store: oauth.NewMemoryStore()}
+}
+
+// transport gives one that asks the person whenever a login is needed.
+func (s *signIn) transport(t *testing.T, endpoint string) *oauth.Transport {
+	t.Helper()
+	return oauth.NewTransport(endpoint, &oauth.TransportOptions{
+		Store: s.store, Client: s.client, Scopes: s.scopes, Logger: logger(t),
+		Authorizer: oauth.NewAuthorizer(unusedCallback, func(ctx context.Context, login *oauth.LoginRequest) (url.Values, error) {
+			page, err := url.Parse(login.URL)
+			if err != nil {
+				return nil, err
+			}
+			s.mu.Lock()
+			s.asked = append(s.asked, page.Query().Get("scope"))
+			s.mu.Unlock()
+			return s.person.authorize(ctx, login.URL, unusedCallback)
+		}),
+	})
+}
+
+// connect gives a client whose requests are authorized.
+func (s *signIn) connect(ctx context.Context, t *testing.T, endpoint string) *mcp.Client {
+	t.Helper()
+	client := &http.Client{Transport: s.transport(t, endpoint)}
+	return dial(ctx, t, mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: client, Logger: logger(t)}), nil)
+}
+
+// A protectedPeer is a server that somebody else's SDK protects.
+type protectedPeer struct {
+	endpoint string
+	issuer   string
+	// forget makes the access tokens that were given out useless.
+	forget func(t *testing.T)
+	// keepsJWTs is true for an authorization server that revokes refresh tokens, and no access token that is a JWT.
+	keepsJWTs bool
+}
+
+// logIn does with a server what clients do: log in, call, step up, renew, and log out.
+func (p protectedPeer) logIn(t *testing.T, s *signIn) {
+	ctx := within(t, time.Minute)
+	c := s.connect(ctx, t, p.endpoint)
+	who := asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t))
+	if !slices.Contains(who.Scopes, "mcp:read") {
+		t.Errorf("the scopes are %q", who.Scopes)
+	}
+	equal(t, "written", must(mcp.Call[string](ctx, c, "write", nil))(t), "written")
+	if who = asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t)); !slices.Contains(who.Scopes, "mcp:write") {
+		t.Errorf("after the step-up the scopes are %q", who.Scopes)
+	}
+	logins := len(s.asked)
+	before := must(s.transport(t, p.endpoint).Status(ctx))(t)
+	equal(t, "issuer", before.Issuer, p.issuer)
+	if p.forget != nil {
+		p.forget(t)
+		must(mcp.Call[string](ctx, c, "write", nil))(t)
+		equal(t, "logins after a renewal", len(s.asked), logins)
+	}
+	// Another process, which has the same store, asks nobody.
+	second := s.connect(ctx, t, p.endpoint)
+	must(mcp.Call[string](ctx, second, "write", nil))(t)
+	equal(t, "logins of the second client", len(s.asked), logins)
+	if err := s.transport(t, p.endpoint).Logout(ctx); err != nil && !p.keepsJWTs {
+		t.Errorf("Logout: %v", err)
+	}
+	if after := must(s.transport(t, p.endpoint).Status(ctx))(t); after != nil {
+		t.Errorf("after the logout there are tokens of %s", after.Issuer)
+	}
+}
+
+// TestLogInToTypeScriptServer logs in to a server that the official TypeScript SDK protects, and whose authorization
+// server is that SDK's, too.
+func TestLogInToTypeScriptServer(t *testing.T) {
+	cmd := exec.Command(needNode(t), "peers/typescript/server.mjs")
+	cmd.Stderr = t.Output()
+	endpoint := startPeer(t, cmd)
+	origin := strings.TrimSuffix(endpoint, "/mcp")
+	protectedPeer{endpoint: endpoint, issuer: origin + "/", forget: func(t *testing.T) {
+		res := must(http.Post(origin+"/test/forget", "", nil))(t)
+		_ = res.Body.Close()
+	}}.logIn(t, newSignIn(t))
+}
+
+// TestLogInToGoSDKServer logs in to a server that the official Go SDK protects. Its authorization server is ours in one
+// case and an OpenID provider in the other. The middleware of that SDK refuses for want of a scope without saying so (its
+// challenge has no error), and no client asks for more then: this one asks for all at once.
+func TestLogInToGoSDKServer(t *testing.T) {
+	t.Run("our authorization server", func(t *testing.T) {
+		l := listen(t)
+		h := openHouse(t, func(o *authserver.Options) { o.Resources = append(o.Resources, notesAt(endpointAt(l))) })
+		startGoSDK(t, l, h.issuer)
+		protectedPeer{endpoint: endpointAt(l), issuer: h.issuer}.logIn(t, writer(t))
+	})
+	t.Run("an OpenID provider", func(t *testing.T) {
+		p := startProvider(t, providerConfig{AlwaysRefresh: true})
+		l := listen(t)
+		startGoSDK(t, l, p.issuer)
+		protectedPeer{endpoint: endpointAt(l), issuer: p.issuer, keepsJWTs: true}.logIn(t, writer(t))
+		if events := p.events(t); !slices.Contains(events, "refresh_token.destroyed") {
+			t.Errorf("the logout has not revoked the refresh token: %q", events)
+		}
+	})
+}
+
+func writer(t *testing.T) *signIn {
+	s := newSignIn(t)
+	s.scopes = []string{"mcp:read", "mcp:write"}
+	return s
+}
+
+// startGoSDK serves with the official Go SDK, protected by its middleware.
+func startGoSDK(t *testing.T, l net.Listener, issuer string) {
+	t.Helper()
+	origin, endpoint := "http://"+l.Addr().String(), endpointAt(l)
+	tokens := oauth.NewJWTVerifier(issuer, nil)
+	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		got, err := tokens.Verify(ctx, token)
+		switch {
+		case errors.Is(err, oauth.ErrInvalidToken), err == nil && !slices.Contains(got.Audience, endpoint):
+			return nil, auth.ErrInvalidToken
+		case err != nil:
+			return nil, err
+		}
+		return &auth.TokenInfo{Scopes: got.Scopes, Expiration: got.Expires, UserID: got.Subject}, nil
+	}
+	const metadata = "/.well-known/oauth-protected-resource/mcp"
+	needs := func(scopes ...string) func(http.Handler) http.Handler {
+		return auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: origin + metadata, Scopes: scopes})
+	}
+	server := gosdk.NewServer(&gosdk.Implementation{Name: "gosdk-protected", Version: "1.0.0"}, nil)
+	type none struct{}
+	gosdk.AddTool(server, &gosdk.Tool{Name: "who_am_i"}, func(_ context.Context, req *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
+		text, err := json.Marshal(caller{Subject: req.Extra.TokenInfo.UserID, Scopes: req.Extra.TokenInfo.Scopes})
+		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: string(text)}}}, nil, err
+	})
+	gosdk.AddTool(server, &gosdk.Tool{Name: "write"}, func(context.Context, *gosdk.CallToolRequest, none) (*gosdk.CallToolResult, any, error) {
+		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: "written"}}}, nil, nil
+	})
+	handler := gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server }, nil)
+	readers, writers := needs("mcp:read")(handler), needs("mcp:read", "mcp:write")(handler)
+	mux := http.NewServeMux()
+	mux.Handle(metadata, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
+		Resource: endpoint, AuthorizationServers: []string{issuer}, ScopesSupported: []string{"mcp:read", "mcp:write"},
+	}))
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		// The SDK judges whole requests: who needs more for one tool looks into them.
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte(`"name":"write"`)) {
+			writers.ServeHTTP(w, r)
+			return
+		}
+		readers.ServeHTTP(w, r)
+	})
+	serveHTTP(t, l, mux)
+}

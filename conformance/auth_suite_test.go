@@ -1,0 +1,63 @@
+package conformance_test
+
+import (
+	"bufio"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// TestAuthorizationServerConformance runs the suite for authorization servers against ours, also without naming the
+// resource, as clients of 2025-03-26 do. The suite never shows a secret to a server that takes clients without one.
+func TestAuthorizationServerConformance(t *testing.T) {
+	needNode(t)
+	h := openHouse(t, func(o *authserver.Options) {
+		o.Clients = []authserver.Client{{ID: "suite", RedirectURIs: []string{"http://127.0.0.1/callback"}}}
+	})
+	for _, k := range []struct {
+		name string
+		args []string
+	}{
+		{"resource named", []string{"--resource", h.endpoint}},
+		{"resource not named", nil},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			runAuthorizationSuite(t, newPerson(t), append(k.args, "--url", h.issuer, "--client-id", "suite"))
+		})
+	}
+}
+
+// runAuthorizationSuite runs both scenarios and visits the page that the suite prints.
+func runAuthorizationSuite(t *testing.T, p *person, args []string) {
+	ctx := within(t, time.Minute)
+	results := t.TempDir()
+	free := listen(t)
+	port := free.Addr().(*net.TCPAddr).Port
+	_ = free.Close()
+	cmd := exec.CommandContext(ctx, needNode(t), append([]string{next, "authorization", "-o", results, "--port", strconv.Itoa(port)}, args...)...)
+	cmd.Stderr = t.Output()
+	printed := must(cmd.StdoutPipe())(t)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for lines := bufio.NewScanner(printed); lines.Scan(); {
+		out.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(lines.Text(), "http://") {
+			if text, err := p.visit(ctx, lines.Text()); err != nil {
+				t.Errorf("the page: %v\n%s", err, text)
+			}
+		}
+	}
+	err := cmd.Wait()
+	run := suiteRun{name: "authorization", want: 2}
+	judge(t, run, readResults(t, results), out.String(), err)
+	if err != nil {
+		t.Errorf("the suite: %v", err)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+const (
+	// redirectURI is where the answers to logins would go: whoever plays the person reads them from the redirect.
+	redirectURI = "http://127.0.0.1:3000/callback"
+	// clientMetadata is where the suites say that the client's metadata document is.
+	clientMetadata = "https://conformance-test.local/client-metadata.json"
+)
+
+// A told is what the suite tells the client of a scenario, in MCP_CONFORMANCE_CONTEXT.
+type told struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+	Issuer       string `json:"issuer"`
+	// Of client credentials.
+	PrivateKey string `json:"private_key_pem"`
+	Algorithm  string `json:"signing_algorithm"`
+	// Of an enterprise. The released suite gives no issuer of the identity provider.
+	IDPClientID      string `json:"idp_client_id"`
+	IDPToken         string `json:"idp_id_token"`
+	IDPTokenEndpoint string `json:"idp_token_endpoint"`
+	// Of a workload.
+	WorkloadJWT string `json:"valid_jwt"`
+}
+
+// A setup changes how the client authorizes itself, for a scenario.
+type setup func(told *told, o *oauth.TransportOptions) error
+
+// authorized gives a scenario in which the client has to be let in.
+func authorized(change setup) scenario {
+	return scenario{play: call("test-tool", nil), auth: change}
+}
+
+// turnedAway gives a scenario in which the client must not go on, for a reason that its error tells.
+func turnedAway(reason func(error) bool) scenario {
+	s := authorized(byBrowser)
+	s.givesUp = reason
+	return s
+}
+
+func badAnswer(err error) bool { return errors.Is(err, oauth.ErrBadAnswer) }
+
+func badMetadata(err error) bool {
+	_, ok := errors.AsType[*oauth.DiscoveryError](err)
+	return ok
+}
+
+func stepUpInVain(err error) bool {
+	_, ok := errors.AsType[*oauth.StepUpError](err)
+	return ok
+}
+
+var authScenarios = map[string]scenario{
+	"auth/metadata-default":                     authorized(byBrowser),
+	"auth/metadata-var1":                        authorized(byBrowser),
+	"auth/metadata-var2":                        authorized(byBrowser),
+	"auth/metadata-var3":                        authorized(byBrowser),
+	"auth/2025-03-26-oauth-metadata-backcompat": authorized(byBrowser),
+	"auth/2025-03-26-oauth-endpoint-fallback":   authorized(byBrowser),
+	"auth/scope-from-www-authenticate":          authorized(byBrowser),
+	"auth/scope-from-scopes-supported":          authorized(byBrowser),
+	"auth/scope-omitted-when-undefined":         authorized(byBrowser),
+	"auth/scope-step-up":                        authorized(byBrowser),
+	"auth/scope-retry-limit":                    turnedAway(stepUpInVain),
+	"auth/token-endpoint-auth-basic":            authorized(byBrowser),
+	"auth/token-endpoint-auth-post":             authorized(byBrowser),
+	"auth/token-endpoint-auth-none":             authorized(byBrowser),
+	"auth/offline-access-scope":                 authorized(byBrowser),
+	"auth/offline-access-not-supported":         authorized(byBrowser),
+	"auth/authorization-server-migration":       authorized(byBrowser),
+	"auth/iss-supported":                        authorized(byBrowser),
+	"auth/iss-not-advertised":                   authorized(byBrowser),
+	"auth/iss-supported-missing":                turnedAway(badAnswer),
+	"auth/iss-wrong-issuer":                     turnedAway(badAnswer),
+	"auth/iss-unexpected":                       turnedAway(badAnswer),
+	"auth/iss-normalized":                       turnedAway(badAnswer),
+	"auth/metadata-issuer-mismatch":             turnedAway(badMetadata),
+	"auth/resource-mismatch":                    turnedAway(badMetadata),
+	"auth/basic-cimd":                           authorized(byDocument),
+	"auth/pre-registration":                     authorized(byRegistration),
+	"auth/client-credentials-jwt":               authorized(byKey),
+	"auth/client-credentials-basic":             authorized(bySecret),
+	"auth/enterprise-managed-authorization":     authorized(byEnterprise),
+	"auth/cross-app-access-complete-flow":       authorized(byEnterprise), // as the released suite calls it
+	"auth/wif-jwt-bearer":                       authorized(byWorkload),
+	"auth/dpop":                                 authorized(byBoundToken),
+	"auth/dpop-nonce":                           authorized(byBoundToken),
+}
+
+func byBrowser(*told, *oauth.TransportOptions) error { return nil }
+
+func byDocument(_ *told, o *oauth.TransportOptions) error {
+	o.Client.MetadataURL = clientMetadata
+	return nil
+}
+
+func byRegistration(told *told, o *oauth.TransportOptions) error {
+	o.Client.ID, o.Client.Secret, o.Client.Issuer = told.ClientID, told.ClientSecret, told.Issuer
+	// Only the suites of later than the revision say whose client it is.
+	o.Client.InsecureAnyIssuer = told.Issuer == ""
+	return nil
+}
+
+func bySecret(told *told, o *oauth.TransportOptions) error {
+	o.Grant = oauth.NewClientCredentials()
+	return byRegistration(told, o)
+}
+
+func byKey(told *told, o *oauth.TransportOptions) error {
+	key, err := oauth.ParsePrivateKey([]byte(told.PrivateKey))
+	if err != nil {
+		return err
+	}
+	o.Client.Key = &oauth.ClientKey{Key: key, Algorithm: told.Algorithm}
+	return bySecret(told, o)
+}
+
+func byEnterprise(told *told, o *oauth.TransportOptions) error {
+	if err := byRegistration(told, o); err != nil {
+		return err
+	}
+	o.Grant = oauth.NewEnterprise(&oauth.EnterpriseOptions{
+		TokenEndpoint: told.IDPTokenEndpoint,
+		ClientID:      told.IDPClientID,
+		Subject: func(context.Context) (string, string, error) {
+			return told.IDPToken, oauth.TokenTypeID, nil
+		},
+	})
+	return nil
+}
+
+func byWorkload(told *told, o *oauth.TransportOptions) error {
+	o.Grant = oauth.NewWorkload(func(context.Context, string) (string, error) { return told.WorkloadJWT, nil })
+	return byRegistration(told, o)
+}
+
+func byBoundToken(_ *told, o *oauth.TransportOptions) error {
+	o.DPoP = &oauth.DPoPOptions{}
+	return nil
+}
+
+// newAuthorization gives the authorization of a scenario.
+func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauth.Transport, error) {
+	o := &oauth.TransportOptions{
+		Authorizer: oauth.NewAuthorizer(redirectURI, agree),
+		Client:     oauth.ClientOptions{Metadata: oauth.ClientMetadata{Name: "patchbay-everything-client"}},
+		Fetcher:    oauth.NewFetcher(&oauth.FetcherOptions{Logger: log}),
+		Logger:     log,
+	}
+	var t told
+	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
+		if err := json.Unmarshal([]byte(text), &t); err != nil {
+			return nil, fmt.Errorf("the context of the scenario: %w", err)
+		}
+	}
+	if err := change(&t, o); err != nil {
+		return nil, err
+	}
+	return oauth.NewTransport(endpoint, o), nil
+}
+
+// agree plays a person who agrees to everything, and a browser that does not go where it is sent in the end.
+func agree(ctx context.Context, login *oauth.LoginRequest) (url.Values, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	answer, err := res.Location()
+	if err != nil {
+		return nil, fmt.Errorf("the authorization server answers %s: %w", res.Status, err)
+	}
+	return answer.Query(), nil
+}
+
+// gaveUp reports, as an error, that the client went on where it must not, or ended for another reason.
+func gaveUp(err error, reason func(error) bool) error {
+	_, refused := errors.AsType[*oauth.AuthorizeError](err)
+	switch {
+	case err == nil:
+		return errors.New("the client was let in, which must not be")
+	case !refused || !reason(err):
+		return fmt.Errorf("the client ended for another reason than it should have: %w", err)
+	}
+	return nil
+}
