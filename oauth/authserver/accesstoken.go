@@ -55,10 +55,7 @@ func (s *Server) accessExpiry(g *grant) time.Time {
 
 // accessToken makes an access token of a grant.
 func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenAnswer, error) {
-	key, err := s.keys.current(ctx)
-	if err != nil {
-		return nil, err
-	}
+	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
 	payload, err := json.Marshal(accessClaims{
 		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client, Scope: strings.Join(scopes, " "),
@@ -142,13 +139,9 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 
 // readAccess gives what an access token says that this server has signed, whether it has expired or not.
 func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, error) {
-	keys, err := s.keys.all(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var public []jose.JSONWebKey
 	var algs []jose.SignatureAlgorithm
-	for _, k := range keys {
+	for _, k := range s.keys.all(ctx) {
 		public, algs = append(public, k.public), append(algs, jose.SignatureAlgorithm(k.public.Algorithm))
 	}
 	typ, payload, err := verifyCompact(token, public, algs)

@@ -36,6 +36,11 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	in, err := s.readAuthorize(r)
 	if err == nil {
 		in.ID, in.CSRF, in.Expires = randomID(), randomToken(), time.Now().Add(interactionTime)
+		if wait, ok := takeAll(s.limits.sharesOf(r, limitLogins, "")); !ok {
+			setRetryAfter(w, wait)
+			s.refuseBusy(w, r, true)
+			return
+		}
 		s.bindBrowser(w, in)
 		err = s.beginInteraction(r.Context(), in)
 	}
@@ -195,6 +200,7 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 		return err
 	}
 	in.Resource, in.Scopes, in.Challenge = res.URL, scopes, f.get("code_challenge")
+	in.Asked = !onlyOffline(f.get("scope"))
 	return nil
 }
 

@@ -1,8 +1,11 @@
 package authserver_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +47,11 @@ func TestProvenClientsHaveARate(t *testing.T) {
 	}
 	w.tokensOf(w.post("/token", form))
 	w.tokensOf(w.post("/token", form))
-	w.post("/token", form).want(t, http.StatusTooManyRequests, "slow_down")
+	refused := w.post("/token", form)
+	refused.want(t, http.StatusTooManyRequests, "slow_down")
+	if wait, _ := strconv.Atoi(refused.Header.Get("Retry-After")); wait < 1700 || wait > 1800 { // half an hour for one of two
+		t.Errorf("Retry-After is %q", refused.Header.Get("Retry-After"))
+	}
 	for range 3 {
 		w.login()
 	}
@@ -54,7 +61,7 @@ func TestInteractionsAreBounded(t *testing.T) {
 	store := authserver.NewMemoryStore()
 	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
 	w.code()
-	for i := range 100_000 {
+	for i := range 20_000 {
 		key := "k" + string(rune('a'+i%26)) + time.Duration(i).String()
 		if err := store.Put(t.Context(), "interaction", key, []byte("{}"), time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
@@ -63,6 +70,63 @@ func TestInteractionsAreBounded(t *testing.T) {
 	if res := w.browser().get("/authorize?" + authorizeQuery().Encode()); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("got %s", res.Status)
 	}
+}
+
+// Whoever begins a login chooses most of what is kept of it.
+func TestInteractionTakesLittleRoom(t *testing.T) {
+	store := &weighing{Store: authserver.NewMemoryStore()}
+	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	for name, c := range map[string]struct {
+		state  string
+		status int
+	}{
+		"a plain state":                   {strings.Repeat("s", 4096), http.StatusSeeOther},
+		"one that is escaped for pages":   {strings.Repeat("<", 4096), http.StatusSeeOther},
+		"one that is escaped in any case": {strings.Repeat("\u2028", 1365), http.StatusSeeOther},
+	} {
+		store.heaviest = 0
+		res := w.browser().get("/authorize?" + authorizeQuery("state", c.state).Encode())
+		if res.StatusCode != c.status || store.heaviest > 10<<10 {
+			t.Errorf("%s: %s, %d bytes are kept", name, res.Status, store.heaviest)
+		}
+	}
+	if answer := w.browser().authorize(authorizeQuery("state", "<&>\u2028\"")); answer.Get("state") != "<&>\u2028\"" || answer.Get("code") == "" {
+		t.Errorf("the answer is %v", answer)
+	}
+}
+
+// A weighing store knows how large the largest interaction was.
+type weighing struct {
+	authserver.Store
+	heaviest int
+}
+
+func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
+	if kind == "interaction" {
+		s.heaviest = max(s.heaviest, len(value))
+	}
+	return s.Store.Put(ctx, kind, key, value, expires)
+}
+
+// A login takes four pages. Who begins them and goes no further gets no more of them than who logs in.
+func TestLoginsThatBeginHaveARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
+		begun := 0
+		for range 10 * 60 {
+			res := w.browser().get("/authorize?" + authorizeQuery().Encode())
+			switch {
+			case res.StatusCode == http.StatusSeeOther:
+				begun++
+			case res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "":
+				t.Fatalf("got %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
+			}
+			time.Sleep(time.Second)
+		}
+		if begun < 60+10*15-1 || begun > 60+10*15 {
+			t.Errorf("%d logins began in 10 minutes, want a burst of 60 and 15 in each minute", begun)
+		}
+	})
 }
 
 // A server for machines alone has nothing for browsers, and says so.

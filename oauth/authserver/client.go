@@ -85,6 +85,22 @@ func (c *client) mayHave(scope string) bool {
 	return c.scopes == nil || slices.Contains(c.scopes, scope)
 }
 
+// actingForItself gives the client as it is where no person is asked: what is kept for those who ask is then the
+// operator's to allow, by naming it.
+func (c *client) actingForItself(res *Resource) *client {
+	if c.scopes != nil {
+		return c
+	}
+	itself := *c
+	itself.scopes = []string{}
+	for _, sc := range res.Scopes {
+		if !sc.OnRequest {
+			itself.scopes = append(itself.scopes, sc.Name)
+		}
+	}
+	return &itself
+}
+
 // knownClients gives the clients of the operator.
 func knownClients(o *Options) (map[string]*client, error) {
 	known := map[string]*client{}
@@ -202,7 +218,7 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		}
 		return s.documentClient(ctx, id)
 	}
-	for _, kind := range []string{kindClient, kindNewClient} {
+	for _, kind := range []string{kindClient, kindNewClient, kindClient} { // the last for one that has moved meanwhile
 		value, err := s.store.Get(ctx, kind, id)
 		if err != nil {
 			return nil, err
@@ -223,8 +239,11 @@ func isDocumentID(id string) bool {
 }
 
 // useClient notes that a client has come to its first token, or to one after a long time. Until then a registration is
-// nothing but a claim.
+// nothing but a claim, and a document is one of many.
 func (s *Server) useClient(ctx context.Context, c *client) error {
+	if c.Origin == originDocument {
+		return s.documents.remember(ctx, c.ID)
+	}
 	now := time.Now()
 	if c.Origin != originItself || now.Sub(c.Used) < clientTouch {
 		return nil

@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
 )
 
 const (
@@ -234,12 +232,4 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 func unixTime(seconds float64) time.Time {
 	const most = 1 << 40 // far beyond every date, and within what a Time can hold
 	return time.Unix(int64(min(max(seconds, -most), most)), 0)
-}
-
-// clientKeys gives the public keys of a client.
-func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, error) {
-	if c.JWKSURI == "" {
-		return c.keys, nil
-	}
-	return s.clientJWKS.get(ctx, c.JWKSURI)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -16,100 +15,80 @@ import (
 const (
 	// clientKeysTime is how long the keys of a client are kept. One that replaces a key publishes the new one before.
 	clientKeysTime = 5 * time.Minute
+	// clientKeysStandIn is for how long they stand in while their host does not answer: shorter than documents do, for a
+	// key is replaced in a hurry when it was stolen.
+	clientKeysStandIn = time.Hour
 	// clientKeysRetry is how long a failure to fetch them is kept: nobody may make us fetch at will.
 	clientKeysRetry = 30 * time.Second
-	// maxClientKeySets bounds the sets that are kept, maxClientKeys the keys in one, and maxKeySet its size.
-	maxClientKeySets = 1000
-	maxClientKeys    = 20
-	maxKeySet        = 256 << 10
+	// maxClientKeys bounds the keys in a set, and maxKeySet its size.
+	maxClientKeys = 20
+	maxKeySet     = 256 << 10
 )
 
 // clientJWKS keeps the key sets of clients, which stand at the URLs that their documents name.
 type clientJWKS struct {
-	fetcher *oauth.Fetcher
-
-	mu   sync.Mutex // guards the field below
-	sets map[string]*keySet
+	http *http.Client
+	sets remote[[]jose.JSONWebKey]
 }
 
-type keySet struct {
-	done  chan struct{} // closed when the rest is there
-	until time.Time
-	keys  []jose.JSONWebKey
-	err   error
+func newClientJWKS(f *oauth.Fetcher, g *gate) *clientJWKS {
+	j := &clientJWKS{http: f.HTTPClient()}
+	j.sets = remote[[]jose.JSONWebKey]{gate: g, fetch: j.fetch, retry: clientKeysRetry, standIn: clientKeysStandIn}
+	return j
 }
 
-// get gives the keys at an address. One that asks fetches, the others wait for it.
-func (j *clientJWKS) get(ctx context.Context, address string) ([]jose.JSONWebKey, error) {
-	j.mu.Lock()
-	set := j.sets[address]
-	fetch := set == nil || isDone(set) && !time.Now().Before(set.until)
-	if fetch {
-		set = &keySet{done: make(chan struct{})}
-		j.put(address, set)
+// clientKeys gives the public keys of a client, or an *oauthError: invalid_client if there are none, and
+// temporarily_unavailable if they cannot be known for now.
+func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, error) {
+	if c.JWKSURI == "" {
+		return c.keys, nil
 	}
-	j.mu.Unlock()
-	if fetch {
-		set.keys, set.err = j.fetch(ctx, address)
-		set.until = time.Now().Add(clientKeysTime)
-		if set.err != nil {
-			set.until = time.Now().Add(clientKeysRetry)
-		}
-		close(set.done)
+	keys, err := s.clientJWKS.sets.get(ctx, c.JWKSURI)
+	if err == nil {
+		return keys, nil
 	}
-	select {
-	case <-set.done:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	s.log.InfoContext(ctx, "authorization server: the keys of a client cannot be had", "host", hostOf(c.JWKSURI), "error", err)
+	if isGone(err) || errors.Is(err, oauth.ErrURLRefused) {
+		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient, text: "the keys of the client cannot be used"}
 	}
-	if set.err != nil {
-		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient, text: "the keys of the client cannot be fetched"}
-	}
-	return set.keys, nil
+	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the keys of the client cannot be fetched for now"}
 }
 
-func isDone(s *keySet) bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// put keeps a set; when there are too many, any other one goes.
-func (j *clientJWKS) put(address string, set *keySet) {
-	if j.sets == nil {
-		j.sets = map[string]*keySet{}
-	}
-	for other := range j.sets {
-		if len(j.sets) < maxClientKeySets {
-			break
-		}
-		delete(j.sets, other)
-	}
-	j.sets[address] = set
-}
-
-func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebKey, error) {
+func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebKey, time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, &oauth.DiscoveryError{URL: hostOf(address), Err: errors.New("it is no URL")}
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
-	res, err := j.fetcher.HTTPClient().Do(req)
+	res, err := j.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, 0, keysError(address, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxKeySet+1))
 	if err != nil {
-		return nil, err
+		return nil, 0, keysError(address, err)
 	}
-	if res.StatusCode != http.StatusOK || len(body) > maxKeySet {
-		return nil, errors.New("no key set, or too large a one")
+	if res.StatusCode != http.StatusOK {
+		return nil, 0, &oauth.FetchError{URL: hostOf(address), Status: res.StatusCode}
 	}
-	return parseKeySet(body)
+	keys, err := parseKeySet(body)
+	if len(body) > maxKeySet {
+		err = errors.New("it is too large")
+	}
+	if err != nil {
+		return nil, 0, &oauth.DiscoveryError{URL: hostOf(address), Err: err}
+	}
+	return keys, clientKeysTime, nil
+}
+
+// keysError gives an error of a fetch without what may be secret in it.
+func keysError(address string, err error) error {
+	var unfetched *oauth.FetchError
+	if errors.As(err, &unfetched) {
+		return unfetched
+	}
+	return &oauth.FetchError{URL: hostOf(address), Err: errors.New("the answer did not come in time, or broke off")}
 }
 
 // parseKeySet gives the public keys of a set that can sign. Those of other kinds are left out.

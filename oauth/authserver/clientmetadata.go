@@ -1,70 +1,59 @@
 package authserver
 
 import (
-	"container/list"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 const (
-	// maxDocuments is how many documents of clients are kept in memory: each has some kilobytes at most.
-	maxDocuments = 1000
-	// minDocumentTime is how long a document is kept even if its host says that it must not be: the steps of a login see
-	// one document, and strangers cannot make us ask a host again and again.
-	minDocumentTime = time.Minute
-	// maxDocumentTime is how long a document is kept at most, and for how long it stands in while its host does not answer.
-	maxDocumentTime = 24 * time.Hour
-	// failedDocumentTime is how long a failure is remembered.
-	failedDocumentTime = 15 * time.Second
-	// documentsAtOnce is how many documents are fetched at a time, for all clients together.
-	documentsAtOnce = 16
+	// documentStandIn is for how long a document stands in while its host does not answer.
+	documentStandIn = 24 * time.Hour
+	// documentRetry is how long a failure is remembered.
+	documentRetry = 15 * time.Second
+
+	kindDocument = "document"
 )
 
-// documents fetches and keeps Client ID Metadata Documents.
+// documents fetches and keeps Client ID Metadata Documents. Those of clients that have a token are kept in the Store too,
+// so that neither a restart nor a crowd of other documents takes them away.
 //
 // Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
 type documents struct {
 	policy  *Documents
 	fetcher *oauth.Fetcher
-	limits  *limits
-	turn    chan struct{} // holds a token for each fetch
-
-	mu     sync.Mutex // guards the fields below
-	byID   map[string]*list.Element
-	recent list.List // of *document, the most recent first
+	store   Store
+	life    time.Duration // of a record
+	copies  remote[*client]
 }
 
-// A document is what is kept of one.
-type document struct {
-	id   string
-	turn chan struct{} // holds a token while the document is fetched
-
-	mu      sync.Mutex // guards the fields below
-	client  *client    // the last that was good, nil if there was none
-	fetched time.Time  // when that was
-	err     error      // of the last attempt
-	fresh   time.Time  // until when all this holds
+// A documentRecord is what is kept of a document.
+type documentRecord struct {
+	Client  *client   `json:"client"`
+	Fetched time.Time `json:"fetched"`
+	Fresh   time.Time `json:"fresh"`
 }
 
-func newDocuments(o *Options, l *limits) *documents {
-	d := &documents{policy: &o.Documents, fetcher: o.Documents.Fetcher, limits: l, turn: make(chan struct{}, documentsAtOnce)}
+func newDocuments(o *Options, store Store, g *gate) *documents {
+	d := &documents{policy: &o.Documents, fetcher: o.Documents.Fetcher, store: store}
 	if d.fetcher == nil {
 		d.fetcher = oauth.NewFetcher(&oauth.FetcherOptions{Logger: o.Logger})
 	}
-	d.byID = map[string]*list.Element{}
+	// As long as the client has a token to come back with.
+	d.life = max(o.Lifetimes.RefreshIdle, documentStandIn)
+	d.copies = remote[*client]{gate: g, fetch: d.fetch, load: d.load, retry: documentRetry, standIn: documentStandIn}
 	return d
 }
 
 // documentClient gives the client of a Client ID Metadata Document, or an *oauthError: invalid_client, or
-// temporarily_unavailable if it cannot be known for now.
+// temporarily_unavailable if it cannot be known for now. Any other error is one of the store.
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
 	if err != nil {
@@ -74,79 +63,101 @@ func (s *Server) documentClient(ctx context.Context, id string) (*client, error)
 	return c, nil
 }
 
-var (
-	errDocumentHost = errors.New("its host is not among those whose documents are taken")
-	errDocumentBusy = errors.New("too many documents of its host had to be fetched")
-)
+var errDocumentHost = errors.New("its host is not among those whose documents are taken")
 
 // documentError says what the client may know of a failure, which is as much as it takes to mend its document, and
 // nothing of what else is behind an address.
-func documentError(err error) *oauthError {
+func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError
 	var unfetched *oauth.FetchError
+	busy := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, errDocumentHost):
 		e.text = "the metadata document of the client is at a host that this server takes none from"
-	case errors.Is(err, errDocumentBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case busy, errors.As(err, &unfetched) && unfetched.Status != 0 && !isGone(err):
 		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched for now"}
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
 	case errors.As(err, &unfetched):
 		e.text = "the metadata document of the client cannot be fetched"
+	default:
+		return err
 	}
 	return e
 }
 
 func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	u, err := url.Parse(id)
-	if err != nil || !d.allows(u.Hostname()) {
+	if err != nil || u.Host == "" || !d.allows(u.Hostname()) {
 		return nil, errDocumentHost
 	}
-	doc := d.document(id)
-	if c, err, ok := doc.known(time.Now()); ok {
-		return c, err
-	}
-	select { // one fetches, the others wait for it
-	case doc.turn <- struct{}{}:
-		defer func() { <-doc.turn }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	now := time.Now()
-	if c, err, ok := doc.known(now); ok {
-		return c, err
-	}
-	if _, ok := d.limits.allow(limitFetches, strings.ToLower(u.Hostname())); !ok {
-		return doc.failed(now, errDocumentBusy)
-	}
-	c, life, err := d.fetch(ctx, id)
-	switch {
-	case ctx.Err() != nil && err != nil: // which says nothing about the document
-		return doc.failed(time.Time{}, err)
-	case err != nil:
-		return doc.failed(now, err)
-	}
-	doc.keep(c, now, life)
-	return c, nil
+	return d.copies.get(ctx, id)
 }
 
+// fetch fetches a document. A record of it follows what the host says.
 func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duration, error) {
-	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
-	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
-	}
+	now := time.Now()
 	meta, life, err := d.fetcher.FetchClientMetadata(ctx, id)
-	if err != nil {
+	var c *client
+	if err == nil {
+		if c, err = clientOfDocument(id, meta); err != nil {
+			err = &oauth.DiscoveryError{URL: id, Err: err}
+		}
+	}
+	if err != nil && !isGone(err) {
 		return nil, 0, err
 	}
-	c, err := clientOfDocument(id, meta)
-	if err != nil {
-		return nil, 0, &oauth.DiscoveryError{URL: id, Err: err}
+	kept, storeErr := d.store.Get(ctx, kindDocument, id)
+	switch {
+	case storeErr != nil:
+		return nil, 0, storeErr
+	case kept == nil:
+	case err != nil:
+		_, storeErr = d.store.Take(ctx, kindDocument, id)
+	default:
+		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(copyTime(life))})
 	}
-	return c, life, nil
+	if storeErr != nil {
+		return nil, 0, storeErr
+	}
+	return c, life, err
+}
+
+// load gives what the Store has of a document.
+func (d *documents) load(ctx context.Context, id string) (*localCopy[*client], error) {
+	value, err := d.store.Get(ctx, kindDocument, id)
+	if err != nil || value == nil {
+		return nil, err
+	}
+	var rec documentRecord
+	if err := json.Unmarshal(value, &rec); err != nil {
+		return nil, err
+	}
+	if rec.Client == nil || rec.Fetched.After(time.Now()) { // the clock was set back
+		return &localCopy[*client]{}, nil
+	}
+	return &localCopy[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
+}
+
+// remember makes sure that the document of a client that gets a token has a record.
+func (d *documents) remember(ctx context.Context, id string) error {
+	held := d.copies.peek(id)
+	if held == nil || held.value == nil {
+		return nil // it has just been pushed out; the next token makes up for it
+	}
+	if kept, err := d.store.Get(ctx, kindDocument, id); err != nil || kept != nil {
+		return err
+	}
+	return d.put(ctx, &documentRecord{held.value, held.fetched, held.fresh})
+}
+
+func (d *documents) put(ctx context.Context, rec *documentRecord) error {
+	value, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return d.store.Put(ctx, kindDocument, rec.Client.ID, value, rec.Fetched.Add(d.life))
 }
 
 // allows applies the policy of hosts.
@@ -162,69 +173,6 @@ func (d *documents) allows(host string) bool {
 		return false
 	}
 	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
-}
-
-// document gives the place of a document, new or not. The least recent one makes room; whoever fetches it goes on.
-func (d *documents) document(id string) *document {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if e, ok := d.byID[id]; ok {
-		d.recent.MoveToFront(e)
-		return e.Value.(*document)
-	}
-	if len(d.byID) >= maxDocuments {
-		delete(d.byID, d.recent.Remove(d.recent.Back()).(*document).id)
-	}
-	doc := &document{id: id, turn: make(chan struct{}, 1)}
-	d.byID[id] = d.recent.PushFront(doc)
-	return doc
-}
-
-// known gives what holds now without a fetch, if anything does.
-func (d *document) known(now time.Time) (c *client, err error, ok bool) { //nolint:revive // err is what is known
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !now.Before(d.fresh) {
-		return nil, nil, false
-	}
-	if d.err != nil {
-		return nil, d.err, true
-	}
-	return d.client, nil, true
-}
-
-func (d *document) keep(c *client, now time.Time, life time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.client, d.fetched, d.err = c, now, nil
-	d.fresh = now.Add(min(max(life, minDocumentTime), maxDocumentTime))
-}
-
-// failed notes a failure, and gives what stands in for the document: the last one if its host only does not answer, for
-// no more than a day.
-func (d *document) failed(now time.Time, err error) (*client, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.client != nil && !isGone(err) && time.Since(d.fetched) < maxDocumentTime {
-		d.err, d.fresh = nil, now.Add(failedDocumentTime)
-		return d.client, nil
-	}
-	d.client, d.err, d.fresh = nil, err, now.Add(failedDocumentTime)
-	return nil, err
-}
-
-// isGone reports whether the host has said that the document is not what it was.
-func isGone(err error) bool {
-	var unfetched *oauth.FetchError
-	var invalid *oauth.DiscoveryError
-	switch {
-	case errors.As(err, &invalid):
-		return true
-	case errors.As(err, &unfetched):
-		busy := unfetched.Status == http.StatusRequestTimeout || unfetched.Status == http.StatusTooManyRequests
-		return unfetched.Status != 0 && unfetched.Status < http.StatusInternalServerError && !busy
-	}
-	return false
 }
 
 // clientOfDocument gives the client that a document describes.

@@ -199,6 +199,12 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 		return
 	}
 	s.dropUpstream(r.Context(), subject.Upstream)
+	if errors.Is(err, errNotAllowed) {
+		s.log.InfoContext(r.Context(), "authorization server: a user may allow nothing of what a client wants",
+			"client", in.Client, "subject", subject.ID)
+		s.answer(w, in, url.Values{"error": {errNotAllowed.code}, "error_description": {errNotAllowed.text}})
+		return
+	}
 	var refused *oauthError
 	if errors.As(err, &refused) {
 		s.refuseAuthorize(w, r, err)
@@ -217,10 +223,14 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 	if err := s.checkSubject(&subject); err != nil {
 		return "", err
 	}
+	scopes, err := in.allowedBy(&subject)
+	if err != nil {
+		return "", err
+	}
 	now := time.Now()
 	g := &grant{
 		ID: randomID(), Consent: in.ID, Client: c.ID, Subject: subject.ID, Name: subject.Name, Claims: subject.Claims,
-		Upstream: subject.Upstream, Resource: in.Resource, Scopes: in.Scopes, Issued: now,
+		Upstream: subject.Upstream, Resource: in.Resource, Scopes: scopes, Issued: now,
 		Until: now.Add(s.o.Lifetimes.Refresh), Expires: now.Add(codeTime + exchangeTime),
 	}
 	if err := s.putGrant(r.Context(), g); err != nil {

@@ -41,7 +41,6 @@ func ExampleNew() {
 	})
 	protected := oauth.Require(auth.Verifier(endpoint), auth.ResourceMetadata(endpoint), nil)(hello)
 	site.Handle("/mcp", protected)
-	site.Handle("/.well-known/oauth-protected-resource/mcp", protected)
 	site.Handle("/", auth)
 
 	fmt.Println(call(endpoint, ""))

@@ -1,6 +1,10 @@
 package authserver
 
-import "context"
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+)
 
 // Sealed gives what a sealer with these keys makes of a secret for a record.
 func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
@@ -32,6 +36,14 @@ func LimitedKeys(s *Server) int {
 	return n
 }
 
+// MayGuess takes a guess at the password of a user from an address, without the time that checking it takes.
+func MayGuess(s *Server, address, name string) bool {
+	r := httptest.NewRequest(http.MethodPost, "/login", nil)
+	r.RemoteAddr = address
+	_, ok := s.limits.takePassword(httptest.NewRecorder(), r, name)
+	return ok
+}
+
 // MaxLimited is how many may be.
 const MaxLimited = maxLimited
 
@@ -47,9 +59,16 @@ func DocumentClient(ctx context.Context, s *Server, id string) ([]string, error)
 	return c.RedirectURIs, nil
 }
 
-// Documents that are kept.
-func KeptDocuments(s *Server) int {
-	s.documents.mu.Lock()
-	defer s.documents.mu.Unlock()
-	return len(s.documents.byID)
+// AskedFrom is the context of a request from an address.
+func AskedFrom(ctx context.Context, address string) context.Context { return withAsker(ctx, address) }
+
+// ShownHost is how hosts of strangers are shown.
+func ShownHost(host string) string { return shownHost(host) }
+
+// KeptDocuments gives how many documents are in memory, and how many failures.
+func KeptDocuments(s *Server) (good, bad int) {
+	r := &s.documents.copies
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.good.byKey), len(r.bad.byKey)
 }

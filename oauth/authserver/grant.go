@@ -103,11 +103,14 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// dropUpstream gives back what a third party gave. A failure leaves there what nobody here uses any more.
+// dropUpstream gives back what a third party gave, whether or not whoever asked is still there: nobody else will. A
+// failure leaves there what nobody here uses any more.
 func (s *Server) dropUpstream(ctx context.Context, handle string) {
 	if s.delegate == nil || handle == "" {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	defer cancel()
 	if err := s.delegate.RevokeUpstream(ctx, handle); err != nil {
 		s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "error", err)
 	}

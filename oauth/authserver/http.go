@@ -22,6 +22,9 @@ const (
 	maxQuery = 16 << 10
 	// requestTime bounds the work for one request. Nothing here takes long but fetches for clients and logins.
 	requestTime = 30 * time.Second
+	// bodyTime bounds the wait for a body. It is no shorter than requestTime, since a connection that cannot be read any
+	// more ends its request.
+	bodyTime = requestTime + time.Second
 )
 
 // An access says who may call an endpoint from a web page of another origin.
@@ -60,6 +63,11 @@ func (s *Server) route() {
 	if s.metadata.RegistrationEndpoint != "" {
 		endpoints[base+pathRegister] = endpoint{limitRegistrations, post, anyPage, s.serveRegister}
 	}
+	for _, d := range s.described {
+		for _, path := range []string{d.path, pathResource} {
+			endpoints[path] = endpoint{limitDocuments, get, anyPage, s.serveResource}
+		}
+	}
 	s.routes = map[string]http.HandlerFunc{}
 	for path, e := range endpoints {
 		s.routes[path] = s.endpoint(e)
@@ -68,6 +76,12 @@ func (s *Server) route() {
 
 // ServeHTTP serves all endpoints.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	boundBody(w, r)
+	if s.isRebound(r.Host) {
+		noStore(w.Header())
+		http.Error(w, "this server is "+s.o.Issuer, http.StatusMisdirectedRequest)
+		return
+	}
 	path := r.URL.Path
 	if strings.HasPrefix(path, s.issuer.Path+pathLogin+"/") {
 		path = s.issuer.Path + pathLogin
@@ -81,6 +95,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()
 	serve(w, r.WithContext(ctx))
+}
+
+// boundBody bounds how long a body may take, which no context does. Where the operator's server does so already, that
+// holds; where the connection is none that can be told, as in tests, nothing does.
+func boundBody(w http.ResponseWriter, r *http.Request) {
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if server == nil || server.ReadTimeout <= 0 || server.ReadTimeout > bodyTime {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	}
+}
+
+// isRebound reports whether a request is for another name than that of a server at a loopback address. A web page whose
+// name is pointed there would share an origin with the server, and nothing but the name tells it.
+func (s *Server) isRebound(host string) bool {
+	standard := ":80"
+	if s.issuer.Scheme == "https" {
+		standard = ":443"
+	}
+	return isLoopback(s.issuer.Hostname()) &&
+		!strings.EqualFold(strings.TrimSuffix(host, standard), strings.TrimSuffix(s.issuer.Host, standard))
 }
 
 // endpoint puts around a handler what all of them have: headers, methods, limits, a bounded body.
@@ -113,13 +147,13 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		if wait, ok := s.limits.allow(e.limit, s.limits.address(r)); !ok {
+		if wait, ok := takeAll(s.limits.sharesOf(r, e.limit, "")); !ok {
 			setRetryAfter(w, wait)
 			s.refuseBusy(w, r, e.access == samePage)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		e.handle(w, r)
+		e.handle(w, r.WithContext(withAsker(r.Context(), s.limits.address(r))))
 	}
 }
 

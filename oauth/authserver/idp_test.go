@@ -33,13 +33,14 @@ type idp struct {
 	key *ecdsa.PrivateKey
 
 	mu       sync.Mutex
-	metadata map[string]any              // added to the metadata; nil removes a member
-	claims   func(claims map[string]any) // changes an ID token
-	sign     func(payload []byte) string // in place of signing it
-	answer   url.Values                  // in place of code and iss
-	expires  int                         // of access tokens, in seconds; 0 for not saying
-	single   bool                        // no refresh tokens
-	down     bool                        // 503 to everything
+	metadata map[string]any                  // added to the metadata; nil removes a member
+	claims   func(claims map[string]any)     // changes an ID token
+	sign     func(payload []byte) string     // in place of signing it
+	userinfo func() (status int, answer any) // in place of the sub alone, for a token that is valid
+	answer   url.Values                      // in place of code and iss
+	expires  int                             // of access tokens, in seconds; 0 for not saying
+	single   bool                            // no refresh tokens
+	down     bool                            // 503 to everything
 	user     string
 	codes    map[string]url.Values // the authorization request
 	access   map[string]bool       // whether it is valid
@@ -112,6 +113,11 @@ func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !p.access[token] {
 			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if p.userinfo != nil {
+			status, answer := p.userinfo()
+			p.say(w, status, answer)
 			return
 		}
 		p.say(w, http.StatusOK, map[string]any{"sub": p.user})

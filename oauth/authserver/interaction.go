@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -15,8 +16,11 @@ import (
 const (
 	// interactionTime is how long a user may take from the first page to the end of the login.
 	interactionTime = 10 * time.Minute
-	// maxInteractions bounds those that have begun and not ended, which anybody can begin: they take about 70 MB.
-	maxInteractions = 100_000
+	// maxInteractions bounds those that have begun and not ended, which anybody can begin: as a rule they take 15 MB.
+	maxInteractions = 20_000
+	// maxInteraction bounds what one of them is kept as when it begins, in bytes, so that all of them take 200 MB at the
+	// very most. The longest id of a client, redirect URI and state together fit.
+	maxInteraction = 10 << 10
 	// maxLoginData bounds what a Login keeps with an interaction.
 	maxLoginData = 16 << 10
 
@@ -74,6 +78,9 @@ type Subject struct {
 	Name string
 	// Claims go into the principal that handlers see, not into the token. They must be fit for JSON.
 	Claims map[string]any
+	// Scopes are what the user may allow clients at most, whatever these ask for: nil is every scope, an empty slice none.
+	// What is beyond is in no token. What changes here holds from the next login on.
+	Scopes []string
 	// Upstream is the handle of what a third party gave, for a [Delegate]; empty if there is none.
 	Upstream string
 }
@@ -165,6 +172,7 @@ type interaction struct {
 	InRequest bool      `json:"in_request,omitempty"` // whether the request named the redirect URI
 	Resource  string    `json:"resource"`
 	Scopes    []string  `json:"scopes,omitempty"`
+	Asked     bool      `json:"asked,omitempty"` // whether the request named scopes
 	State     string    `json:"state,omitempty"`
 	HasState  bool      `json:"has_state,omitempty"`
 	Challenge string    `json:"challenge"`
@@ -261,11 +269,23 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	if n >= maxInteractions {
 		return errTooManyInteractions
 	}
-	value, err := json.Marshal(in)
+	value, err := in.encode()
 	if err != nil {
 		return err
 	}
+	if len(value) > maxInteraction {
+		return refuse(codeInvalidRequest, "the request is too long")
+	}
 	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
+}
+
+// encode gives what is stored. It leaves < and & as they are: escaped, a state of strangers would take six times its room.
+func (in *interaction) encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(in)
+	return b.Bytes(), err
 }
 
 func (s *Server) changeInteraction(ctx context.Context, id string, change func(*interaction) error) error {
@@ -277,7 +297,7 @@ func (s *Server) changeInteraction(ctx context.Context, id string, change func(*
 		if err := change(in); err != nil {
 			return nil, time.Time{}, err
 		}
-		value, err := json.Marshal(in)
+		value, err := in.encode()
 		return value, in.Expires, err
 	})
 }

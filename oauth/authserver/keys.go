@@ -27,6 +27,12 @@ const (
 	keyOverlap = 2 * time.Hour
 	// keyReload is how long keys are used before the store is asked whether another process has changed them.
 	keyReload = time.Minute
+	// keyReloadTime bounds one such question, and keyRetry is how long the store is left alone after one that failed.
+	keyReloadTime = 5 * time.Second
+	keyRetry      = 5 * time.Second
+	// keyStale is how old keys may be while somebody asks for newer ones. It is less than keyOverlap: whatever signs by now
+	// is among them.
+	keyStale = keyOverlap / 2
 	// minRSA is the least size of an RSA key, in bits.
 	minRSA = 2048
 
@@ -68,9 +74,11 @@ type keyring struct {
 	s     *Server
 	fixed bool // the operator's
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex    // guards the fields below; never held while the store is used
+	signers []timedSigner // in the order of their use; never empty
 	loaded  time.Time
-	signers []timedSigner // in the order of their use
+	due     time.Time     // when the store is asked again
+	loading chan struct{} // closed when the one who asks it is done; nil while nobody does
 }
 
 // A timedSigner is a key that begins to sign at a time.
@@ -83,8 +91,12 @@ type timedSigner struct {
 func newKeyring(ctx context.Context, s *Server) (*keyring, error) {
 	k := &keyring{s: s, fixed: len(s.o.SigningKeys) > 0}
 	if !k.fixed {
-		_, err := k.all(ctx)
-		return k, err
+		signers, err := k.load(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("signing keys: %w", err)
+		}
+		k.set(signers)
+		return k, nil
 	}
 	for i, key := range s.o.SigningKeys {
 		t, err := newSigner(key)
@@ -138,37 +150,66 @@ func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 }
 
 // current gives the key that signs now.
-func (k *keyring) current(ctx context.Context) (timedSigner, error) {
-	all, err := k.all(ctx)
-	if err != nil {
-		return timedSigner{}, err
-	}
+func (k *keyring) current(ctx context.Context) timedSigner {
+	all := k.all(ctx)
 	now, best := time.Now(), all[0]
 	for _, t := range all {
 		if !t.from.After(now) {
 			best = t
 		}
 	}
-	return best, nil
+	return best
 }
 
-// all gives the keys that are published.
-func (k *keyring) all(ctx context.Context) ([]timedSigner, error) {
+// all gives the keys that are published. When they are due one request asks the store, for its own time alone, while the
+// others go on with the keys that there are, unless those are stale. A store that does not answer changes no key.
+func (k *keyring) all(ctx context.Context) []timedSigner {
+	k.mu.Lock()
+	now := time.Now()
+	signers, asks := k.signers, k.loading == nil
+	if k.fixed || now.Before(k.due) || !asks && now.Sub(k.loaded) < keyStale {
+		k.mu.Unlock()
+		return signers
+	}
+	if asks {
+		k.loading = make(chan struct{})
+		go k.reload(context.WithoutCancel(ctx)) // ends after keyReloadTime, whoever waits for it
+	}
+	done := k.loading
+	k.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fixed || k.signers != nil && time.Since(k.loaded) < keyReload {
-		return k.signers, nil
-	}
+	return k.signers
+}
+
+// reload asks the store whether another process has changed the keys, and changes them when their time has come.
+func (k *keyring) reload(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, keyReloadTime)
+	defer cancel()
 	signers, err := k.load(ctx)
-	if err != nil {
-		if k.signers != nil && ctx.Err() == nil {
-			k.s.log.ErrorContext(ctx, "authorization server: the signing keys cannot be read again", "error", err)
-			return k.signers, nil // they are as good as a minute ago
-		}
-		return nil, fmt.Errorf("signing keys: %w", err)
+	if err == nil {
+		k.set(signers)
+	} else {
+		k.s.log.ErrorContext(ctx, "authorization server: the signing keys cannot be read again", "error", err)
 	}
-	k.signers, k.loaded = signers, time.Now()
-	return signers, nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		k.due = time.Now().Add(keyRetry)
+	}
+	close(k.loading)
+	k.loading = nil
+}
+
+func (k *keyring) set(signers []timedSigner) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.signers, k.loaded, k.due = signers, now, now.Add(keyReload)
 }
 
 func (k *keyring) load(ctx context.Context) ([]timedSigner, error) {
@@ -211,18 +252,8 @@ func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bo
 			return nil, false, err
 		}
 	}
-	for i, r := range records {
-		der, old, err := k.s.sealer.open(r.Sealed, kindKeys, r.ID)
-		if err != nil {
-			return nil, false, err
-		}
-		if !old {
-			continue
-		}
-		if records[i].Sealed, err = k.s.sealer.seal(der, kindKeys, r.ID); err != nil {
-			return nil, false, err
-		}
-		due = true
+	if records, due, err = k.reseal(records); err != nil {
+		return nil, false, err
 	}
 	for len(records) > 1 && now.After(records[1].From.Add(keyOverlap)) {
 		records, due = records[1:], true // nothing that it has signed is valid any more
@@ -237,6 +268,37 @@ func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bo
 	}
 	made, err := k.make(now, from)
 	return append(records, made), true, err
+}
+
+// reseal gives the keys that can be opened, sealed with the first of the seal keys, and whether that changes anything. The
+// others are dropped if there are any left: what they have signed is worth nothing then. If there are none, the seal keys
+// are more likely the wrong ones than lost.
+func (k *keyring) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {
+	var unsealed error
+	for _, r := range records {
+		der, old, err := k.s.sealer.open(r.Sealed, kindKeys, r.ID)
+		if errors.Is(err, errUnsealed) {
+			unsealed = errors.Join(unsealed, fmt.Errorf("key %.32q: %w", r.ID, err))
+			continue
+		}
+		if err == nil && old {
+			changed = true
+			r.Sealed, err = k.s.sealer.seal(der, kindKeys, r.ID)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		kept = append(kept, r)
+	}
+	switch {
+	case unsealed == nil:
+		return kept, changed, nil
+	case len(kept) == 0:
+		return nil, false, fmt.Errorf("none in the store can be opened: put their seal key back into Options.SealKeys, or, if it is "+
+			"gone for good, remove them by Store.Take(ctx, %q, %q), which ends all access tokens: %w", kindKeys, onlyRecord, unsealed)
+	}
+	k.s.log.Error("authorization server: signing keys that cannot be opened are dropped", "error", unsealed)
+	return kept, true, nil
 }
 
 func (k *keyring) make(now, from time.Time) (keyRecord, error) {
@@ -275,13 +337,8 @@ func (k *keyring) open(r keyRecord) (timedSigner, error) {
 //
 // Spec: RFC 7517, section 5.
 func (s *Server) serveKeys(w http.ResponseWriter, r *http.Request) {
-	all, err := s.keys.all(r.Context())
-	if err != nil {
-		s.writeFailure(w, r, err)
-		return
-	}
 	var set jose.JSONWebKeySet
-	for _, t := range all {
+	for _, t := range s.keys.all(r.Context()) {
 		set.Keys = append(set.Keys, t.public)
 	}
 	cacheable(w.Header())

@@ -1,6 +1,7 @@
 package authserver_test
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -11,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -127,6 +129,45 @@ func TestSealKeysThatAreGone(t *testing.T) {
 			t.Errorf("%d keys: %v", len(step.keys), err)
 		}
 	}
+}
+
+// With none of its keys a server does not start, and says what can be done; with some of them it goes on.
+func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
+		var log bytes.Buffer
+		o := options("https://as.example")
+		o.Store, o.Logger = store, slog.New(slog.NewTextHandler(&log, nil))
+		o.SealKeys = []authserver.SealKey{old}
+		newServer(t, o)
+		o.SealKeys = []authserver.SealKey{fresh}
+		_, err := authserver.New(o)
+		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) || !strings.Contains(err.Error(), old.ID) {
+			t.Errorf("the error is %v", err)
+		}
+		lost, err := store.Take(t.Context(), "signing-keys", "1")
+		if err != nil || lost == nil {
+			t.Fatalf("what it says to take: %v", err)
+		}
+		newServer(t, o)
+		own, _ := store.Get(t.Context(), "signing-keys", "1")
+		if log.Len() > 0 {
+			t.Errorf("the log says %s", log.String())
+		}
+		mixed := append(append(lost[:len(lost)-1:len(lost)-1], ','), own[1:]...) // of both
+		if err := store.Put(t.Context(), "signing-keys", "1", mixed, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		w := &world{t, newServer(t, o), o.Issuer, nil}
+		w.base = direct{w.server}
+		if !strings.Contains(log.String(), "dropped") || !strings.Contains(log.String(), old.ID) {
+			t.Errorf("the log says %s", log.String())
+		}
+		w.wantAlive(w.login().Access, "with one of two keys")
+		if n := len(w.keySet().Keys); n != 1 {
+			t.Errorf("%d keys are published, want 1", n)
+		}
+	})
 }
 
 func TestVerifierRefusesWhatIsNotItsOwn(t *testing.T) {

@@ -20,6 +20,10 @@ const (
 	maxForwarded = 16
 	// siteBits is the part of an IPv6 address that one site has: whoever has one address has all of those under it.
 	siteBits = 64
+	// logInPages is how many pages a login asks for, at least.
+	logInPages = 4
+	// maxExact is up to which Count of each address the times are kept of: 24 KB.
+	maxExact = 1000
 	// maxRetryAfter is the longest time that a refusal tells to wait. A shorter one is no promise, a longer one is lost.
 	maxRetryAfter = time.Hour
 )
@@ -31,16 +35,24 @@ type Rate struct {
 	Per   time.Duration
 }
 
+// networks are the larger parts of an IPv6 address that one customer may have, and how many times the rate of one address
+// all those in them have together.
+var networks = [...]struct{ bits, times int }{{56, 4}, {48, 16}}
+
 // LimitOptions are how often one address, client or user may ask. The zero value has the defaults. An IPv6 address
-// counts together with all that share its first 64 bits.
+// counts together with all that share its first 64 bits; those that share 56 have four times the rate together, and those
+// that share 48 sixteen times.
 type LimitOptions struct {
 	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For is believed. Default: none, so that
 	// behind a proxy everybody has one address, and one rate.
 	TrustedProxies []netip.Prefix
-	// Pages is for what a browser asks for: authorization requests, consent, login. Default: 60 a minute, by address.
+	// Pages is for what a browser asks for: authorization requests, consent, login. Since a login takes four of them, a
+	// quarter of the rate is for the beginnings of logins, after a burst of Count. Default: 60 a minute, by address.
 	Pages Rate
 	// Passwords is for attempts to log in with a password that fail. Default: 20 in 10 minutes, by address. Besides there
-	// are 5 in 10 minutes by user name and address, and 100 an hour by user name.
+	// are 5 in 10 minutes by user name and address, and 100 an hour by user name. The latter can be used up by whoever has
+	// many addresses; the user then gets in only from one of the last 10,000 addresses that any user has logged in from
+	// since the start.
 	Passwords Rate
 	// Tokens is for the token and the revocation endpoint. Default: 300 a minute, by address.
 	Tokens Rate
@@ -49,12 +61,14 @@ type LimitOptions struct {
 	Clients Rate
 	// Introspections is for the introspection endpoint, which resource servers ask. Default: 6,000 a minute, by address.
 	Introspections Rate
-	// Registrations is for new clients. No span of Per sees more than Count. Default: 20 an hour, by address.
+	// Registrations is for new clients. If Count is at most 1,000, no span of Per sees more. Default: 20 an hour,
+	// by address.
 	Registrations Rate
 	// Documents is for metadata and keys. Default: 300 a minute, by address.
 	Documents Rate
-	// Fetches is for Client ID Metadata Documents that have to be fetched. Default: 60 in 10 minutes, by the host that has
-	// them.
+	// Fetches is for Client ID Metadata Documents, and the keys that they point to, which have to be fetched and were not
+	// good before. Default: 600 in 10 minutes, by the host that has them. Besides there are 30 in 10 minutes by the address
+	// that asks, for which an IPv6 address counts together with all that share its first 48 bits.
 	Fetches Rate
 }
 
@@ -62,16 +76,19 @@ type LimitOptions struct {
 type limited int
 
 const (
-	limitPages limited = iota
+	limitPages  limited = iota
+	limitLogins         // that begin
 	limitPasswords
 	limitPasswordsOfUser     // by name and address
 	limitPasswordsEverywhere // by name
+	limitPasswordsAtHome     // by name and address, where the user has logged in before
 	limitTokens
 	limitClients
 	limitIntrospections
 	limitRegistrations
 	limitDocuments
-	limitFetches
+	limitFetches // by host
+	limitAskers  // for the same, by address
 	limitedCount
 )
 
@@ -86,6 +103,7 @@ func orRate(r Rate, count int, per time.Duration) Rate {
 type limits struct {
 	proxies []netip.Prefix
 	tables  [limitedCount]limitTable
+	wide    [limitedCount][len(networks)]limitTable
 }
 
 func newLimits(opts *LimitOptions) *limits {
@@ -94,21 +112,28 @@ func newLimits(opts *LimitOptions) *limits {
 		o = *opts
 	}
 	l := &limits{proxies: o.TrustedProxies}
+	pages := orRate(o.Pages, 60, time.Minute)
 	for which, r := range [limitedCount]Rate{
-		limitPages:               orRate(o.Pages, 60, time.Minute),
+		limitPages:               pages,
+		limitLogins:              {pages.Count, logInPages * pages.Per},
 		limitPasswords:           orRate(o.Passwords, 20, 10*time.Minute),
 		limitPasswordsOfUser:     {5, 10 * time.Minute},
 		limitPasswordsEverywhere: {100, time.Hour},
+		limitPasswordsAtHome:     {100, time.Hour},
 		limitTokens:              orRate(o.Tokens, 300, time.Minute),
 		limitClients:             orRate(o.Clients, 6000, time.Minute),
 		limitIntrospections:      orRate(o.Introspections, 6000, time.Minute),
 		limitRegistrations:       orRate(o.Registrations, 20, time.Hour),
 		limitDocuments:           orRate(o.Documents, 300, time.Minute),
-		limitFetches:             orRate(o.Fetches, 60, 10*time.Minute),
+		limitFetches:             orRate(o.Fetches, 600, 10*time.Minute),
+		limitAskers:              {30, 10 * time.Minute},
 	} {
 		l.tables[which].rate = r
+		for i, n := range networks {
+			l.wide[which][i].rate = Rate{n.times * r.Count, r.Per}
+		}
 	}
-	l.tables[limitRegistrations].exact = true
+	l.tables[limitRegistrations].exact = l.tables[limitRegistrations].rate.Count <= maxExact
 	return l
 }
 
@@ -117,8 +142,43 @@ func (l *limits) allow(which limited, key string) (wait time.Duration, ok bool) 
 	return l.tables[which].take(key)
 }
 
-// giveBack undoes what allow took.
-func (l *limits) giveBack(which limited, key string) { l.tables[which].giveBack(key) }
+// A share is what one key has of a rate.
+type share struct {
+	table *limitTable
+	key   string
+}
+
+// sharesOf gives what a request counts against: the share of its address, and those of the networks around it. What is
+// limited by address and something else names that too.
+func (l *limits) sharesOf(r *http.Request, which limited, besides string) []share {
+	addr := l.source(r)
+	shares := []share{{&l.tables[which], nameOf(addr) + besides}}
+	for i, n := range networks {
+		if addr.Is6() {
+			network, _ := addr.Prefix(n.bits)
+			shares = append(shares, share{&l.wide[which][i], network.String() + besides})
+		}
+	}
+	return shares
+}
+
+// takeAll takes one of each share, or none and says how long it takes until the one that has none left has one.
+func takeAll(shares []share) (wait time.Duration, ok bool) {
+	for i, s := range shares {
+		if wait, ok := s.table.take(s.key); !ok {
+			giveBack(shares[:i])
+			return wait, false
+		}
+	}
+	return 0, true
+}
+
+// giveBack undoes what takeAll took.
+func giveBack(shares []share) {
+	for _, s := range shares {
+		s.table.giveBack(s.key)
+	}
+}
 
 // setRetryAfter says in whole seconds, rounded up, when to come again.
 func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
@@ -126,21 +186,33 @@ func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
 }
 
-// address names who asks: the peer of the connection, or whom trusted proxies have it from.
-func (l *limits) address(r *http.Request) string {
+// address names who asks.
+func (l *limits) address(r *http.Request) string { return nameOf(l.source(r)) }
+
+// nameOf gives the key of an address.
+func nameOf(addr netip.Addr) string {
+	switch {
+	case !addr.IsValid():
+		return "unknown"
+	case addr.Is6():
+		site, _ := addr.Prefix(siteBits)
+		return site.String()
+	}
+	return addr.String()
+}
+
+// source gives the address of who asks: the peer of the connection, or whom trusted proxies have it from. Some have none,
+// such as the peer of a Unix socket.
+func (l *limits) source(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return "unknown" // such as the peer of a Unix socket
+		return netip.Addr{}
 	}
 	addr := peer.Addr().Unmap().WithZone("")
 	if l.trusts(addr) {
 		addr = l.forwardedFor(r.Header, addr)
 	}
-	if addr.Is6() {
-		site, _ := addr.Prefix(siteBits)
-		return site.String()
-	}
-	return addr.String()
+	return addr
 }
 
 // forwardedFor walks from the nearest proxy outwards, as far as proxies are trusted: what lies beyond is whatever the
@@ -186,7 +258,7 @@ func (l *limits) trusts(addr netip.Addr) bool {
 // A limitTable has one bucket for each key that asked lately.
 type limitTable struct {
 	rate Rate
-	// exact keeps every span of rate.Per within rate.Count. It takes room for as many times.
+	// exact keeps every span of rate.Per within rate.Count.
 	exact bool
 
 	mu      sync.Mutex // guards the fields below
@@ -225,11 +297,30 @@ func (t *limitTable) takeExact(b *limitBucket) (wait time.Duration, ok bool) {
 	return t.rate.Per - b.at.Sub(b.taken[0]), false
 }
 
-// giveBack undoes take, of a table that is not exact.
+// giveBack undoes take.
 func (t *limitTable) giveBack(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bucket(key).left++
+	b := t.bucket(key)
+	b.left++
+	if n := len(b.taken); n > 0 {
+		b.taken = b.taken[:n-1]
+	}
+}
+
+// has reports whether a key is remembered.
+func (t *limitTable) has(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.buckets[key]
+	return ok
+}
+
+// remember makes sure that a key is.
+func (t *limitTable) remember(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bucket(key)
 }
 
 // bucket gives the bucket of a key with what is in it now.

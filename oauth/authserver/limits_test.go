@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,14 +43,18 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 					t.Errorf("%s: request %d is refused", path, n+1)
 				}
 			}
+			wait := 20 * time.Second
+			if path == "/register" { // which no minute has more than three of
+				wait = time.Minute
+			}
 			w := ask(s, method, path, "192.0.2.1:2")
-			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "20" {
-				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, 20", path, w.Code, w.Header().Get("Retry-After"))
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != fmt.Sprint(wait.Seconds()) {
+				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, %v", path, w.Code, w.Header().Get("Retry-After"), wait)
 			}
 			if w := ask(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
 				t.Errorf("%s: another address is refused", path)
 			}
-			time.Sleep(20*time.Second - time.Millisecond)
+			time.Sleep(wait - time.Millisecond)
 			if w := ask(s, method, path, "192.0.2.1:1"); w.Code != http.StatusTooManyRequests {
 				t.Errorf("%s: a moment too early: %d", path, w.Code)
 			}
@@ -61,6 +66,41 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 			for n := range 4 {
 				if w := ask(s, method, path, "192.0.2.1:1"); (w.Code == http.StatusTooManyRequests) != (n == 3) {
 					t.Errorf("%s: request %d after a day: %d", path, n+1, w.Code)
+				}
+			}
+		})
+	}
+}
+
+// 20 an hour, whichever hour is looked at.
+func TestNoHourHasMoreRegistrationsThanItMay(t *testing.T) {
+	for name, pause := range map[string]time.Duration{
+		"at once": 0, "evenly": 3 * time.Minute, "a bit too often": 170 * time.Second, "often": 7 * time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := options("https://as.example")
+			o.Limits = authserver.LimitOptions{}
+			s := newServer(t, o)
+			var taken []time.Time
+			for begun := time.Now(); len(taken) < 100 && time.Since(begun) < 5*time.Hour; {
+				w := ask(s, http.MethodPost, "/register", "192.0.2.1:1")
+				if w.Code != http.StatusTooManyRequests {
+					taken = append(taken, time.Now())
+					time.Sleep(pause)
+					continue
+				}
+				wait, err := strconv.Atoi(w.Header().Get("Retry-After"))
+				if err != nil || len(taken) < 20 {
+					t.Fatalf("%s: registration %d: Retry-After is %q", name, len(taken)+1, w.Header().Get("Retry-After"))
+				}
+				time.Sleep(time.Duration(wait) * time.Second)
+			}
+			if len(taken) != 100 {
+				t.Errorf("%s: %d in 5 hours, want 100", name, len(taken))
+			}
+			for i := 20; i < len(taken); i++ {
+				if span := taken[i].Sub(taken[i-20]); span < time.Hour {
+					t.Errorf("%s: 21 within %v", name, span)
 				}
 			}
 		})
@@ -102,6 +142,52 @@ func TestWhoCountsAsOneAddress(t *testing.T) {
 		if got != c.same {
 			t.Errorf("%s: one address is %v, want %v", name, got, c.same)
 		}
+	}
+}
+
+// Who has a /64 often has the /56 or the /48 around it, and with it hundreds of addresses that count by themselves.
+func TestNetworksHaveARateTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		address string // of the nth asker
+		want    int
+	}{
+		"a /64":     {"[2001:db8::%x]:1", 2},
+		"a /56":     {"[2001:db8:0:%x::1]:1", 8},
+		"a /48":     {"[2001:db8:0:%x00::1]:1", 32},
+		"many /48s": {"[2001:db8:%x::1]:1", 100},
+		"IPv4":      {"192.0.2.%d:1", 100},
+	} {
+		o := options("https://as.example")
+		o.Limits = authserver.LimitOptions{Documents: authserver.Rate{Count: 2, Per: time.Hour}}
+		s := newServer(t, o)
+		served := 0
+		for n := range 100 {
+			if ask(s, http.MethodGet, "/jwks", fmt.Sprintf(c.address, n)).Code == http.StatusOK {
+				served++
+			}
+		}
+		if served != c.want {
+			t.Errorf("%s: %d of 100 askers are served, want %d", name, served, c.want)
+		}
+	}
+}
+
+// One who is refused uses up nothing of what the neighbours have, nor of what counts besides.
+func TestWhoIsRefusedTakesNothing(t *testing.T) {
+	o := options("https://as.example")
+	o.Limits = authserver.LimitOptions{Documents: authserver.Rate{Count: 2, Per: time.Hour}}
+	s := newServer(t, o)
+	for range 100 {
+		ask(s, http.MethodGet, "/jwks", "[2001:db8::1]:1")
+	}
+	if w := ask(s, http.MethodGet, "/jwks", "[2001:db8:0:1::1]:1"); w.Code != http.StatusOK {
+		t.Errorf("a neighbour: %d", w.Code)
+	}
+	for range 100 {
+		authserver.MayGuess(s, "192.0.2.1:1", "alice")
+	}
+	if !authserver.MayGuess(s, "192.0.2.1:1", "bob") {
+		t.Error("who tried alice's password too often cannot try bob's")
 	}
 }
 

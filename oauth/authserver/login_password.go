@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,6 +37,8 @@ type PasswordUser struct {
 	Name string
 	// Hash is that of the password, from [HashPassword].
 	Hash string
+	// Scopes are what the user may allow clients at most: [Subject.Scopes], which is not set then. Default: every scope.
+	Scopes []string
 	// Subject is who the user is. Default of its ID: Name, which then must never be given to somebody else; of its Name:
 	// Name.
 	Subject Subject
@@ -124,6 +127,17 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 	if u.Subject.Upstream != "" {
 		return nil, errors.New("its Subject has an Upstream, and there is none")
 	}
+	if u.Scopes != nil && u.Subject.Scopes != nil {
+		return nil, errors.New("it has Scopes, and its Subject has them too")
+	}
+	if u.Scopes != nil {
+		u.Subject.Scopes = slices.Clone(u.Scopes)
+	}
+	for _, name := range u.Subject.Scopes {
+		if !isScope(name) {
+			return nil, fmt.Errorf("%q is no name of a scope", name)
+		}
+	}
 	hash, err := parsePasswordHash(u.Hash)
 	if err != nil {
 		return nil, err
@@ -170,6 +184,7 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 		p.show(w, l, http.StatusUnauthorized, shownName(name), "User name or password is wrong.")
 	default:
 		took()
+		l.s.limits.rememberHome(r, name)
 		l.Finish(w, r, *subject)
 	}
 }
@@ -227,27 +242,32 @@ func (p *passwordLogin) decoy() *passwordHash {
 	return h
 }
 
-// takePassword counts an attempt to log in: against the address, against the user as seen from there, so that nobody can
-// lock out somebody else, and against the user from wherever, so that many addresses help little. It gives what takes the
-// count back when the attempt was none to guess, or sets Retry-After.
+// takePassword counts an attempt to log in: against the address, against the user as seen from there, and against the user
+// from wherever, so that many addresses help little. Who shares the user's address can lock her out there; who has few
+// others cannot; who has many can, but not from where she has logged in before, since those attempts do not count there.
+// It gives what takes the count back when the attempt was none to guess, or sets Retry-After.
 func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name string) (took func(), ok bool) {
-	address := l.address(r)
-	keys := []struct {
-		which limited
-		key   string
-	}{{limitPasswords, address}, {limitPasswordsOfUser, address + " " + hashKey(name)}, {limitPasswordsEverywhere, hashKey(name)}}
-	for i, k := range keys {
-		if wait, ok := l.allow(k.which, k.key); !ok {
-			for _, before := range keys[:i] {
-				l.giveBack(before.which, before.key)
-			}
-			setRetryAfter(w, wait)
-			return nil, false
-		}
+	user := hashKey(name)
+	everywhere, atHome := share{&l.tables[limitPasswordsEverywhere], user}, l.passwordHome(r, name)
+	if atHome.table.has(atHome.key) {
+		everywhere = atHome
 	}
-	return func() {
-		for _, k := range keys {
-			l.giveBack(k.which, k.key)
-		}
-	}, true
+	shares := append(l.sharesOf(r, limitPasswords, ""), l.sharesOf(r, limitPasswordsOfUser, " "+user)...)
+	shares = append(shares, everywhere)
+	if wait, ok := takeAll(shares); !ok {
+		setRetryAfter(w, wait)
+		return nil, false
+	}
+	return func() { giveBack(shares) }, true
+}
+
+// rememberHome notes where a user has logged in from.
+func (l *limits) rememberHome(r *http.Request, name string) {
+	home := l.passwordHome(r, name)
+	home.table.remember(home.key)
+}
+
+// passwordHome gives the share of a user at an address that she has logged in from, if it is remembered.
+func (l *limits) passwordHome(r *http.Request, name string) share {
+	return share{&l.tables[limitPasswordsAtHome], l.address(r) + " " + hashKey(name)}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -136,6 +137,73 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Wrong passwords from many addresses lock a user out, but not from where she has logged in before.
+func TestNobodyLocksOutAUserAtHome(t *testing.T) {
+	change := withPasswords(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietWorld(t, change)
+		const home, away = "192.0.2.9:1", "192.0.2.10:1"
+		logIn := func(address string) int {
+			b := w.browser()
+			b.client.Transport = at{w.server, address}
+			res := b.try(b.passwordForm(), "alice", "correct horse")
+			return res.StatusCode
+		}
+		if got := logIn(home); got != http.StatusSeeOther {
+			t.Fatalf("at home: %d", got)
+		}
+		guesses := 0
+		for n := range 30 { // one network of a customer is not enough
+			for authserver.MayGuess(w.server, fmt.Sprintf("[2001:db8:0:%x::1]:1", n), "alice") {
+				guesses++
+			}
+		}
+		if guesses != 20 {
+			t.Errorf("a network has %d guesses for one user, want 20", guesses)
+		}
+		if got := logIn(away); got != http.StatusSeeOther {
+			t.Errorf("after the guesses of one network, away from home: %d", got)
+		}
+		for n := range 30 {
+			for authserver.MayGuess(w.server, fmt.Sprintf("198.51.100.%d:1", n), "alice") {
+				guesses++
+			}
+		}
+		if guesses < 100 || guesses > 105 {
+			t.Errorf("many networks have %d guesses for one user, want some 100", guesses)
+		}
+		if got := logIn("203.0.113.1:1"); got != http.StatusTooManyRequests {
+			t.Errorf("then where she has never been: %d", got)
+		}
+		for _, address := range []string{home, away} {
+			if got := logIn(address); got != http.StatusSeeOther {
+				t.Errorf("then from %s: %d", address, got)
+			}
+		}
+		// Who sits next to her has no more guesses for that.
+		wrong := 0
+		for authserver.MayGuess(w.server, home, "alice") {
+			wrong++
+		}
+		if wrong != 5 {
+			t.Errorf("from home there are %d guesses, want 5", wrong)
+		}
+	})
+}
+
+// at is [direct] from another address.
+type at struct {
+	handler http.Handler
+	address string
+}
+
+func (a at) RoundTrip(req *http.Request) (*http.Response, error) {
+	return direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = a.address
+		a.handler.ServeHTTP(w, r)
+	})}.RoundTrip(req)
 }
 
 func TestUsersThatAreLookedUp(t *testing.T) {

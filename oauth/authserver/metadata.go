@@ -57,9 +57,9 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.metadata)
 }
 
-// ResourceMetadata gives what one of the resources says of itself, for [oauth.Require], which can be changed before it is
-// used. Its scopes are those that a client should ask for at first. It panics if there is no such resource in
-// [Options.Resources].
+// ResourceMetadata gives what one of the resources says of itself, for [oauth.Require]. Its scopes are those that a client
+// should ask for at first. The Server serves the same document; whoever changes it mounts an [oauth.NewMetadataHandler]
+// of what it is then before the Server. It panics if there is no such resource in [Options.Resources].
 func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 	res := s.mustResource(resource)
 	m := oauth.ResourceMetadata{

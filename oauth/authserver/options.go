@@ -24,21 +24,26 @@ const (
 	defaultKeyLifetime = 90 * 24 * time.Hour
 )
 
-// Options configures a [Server]. Issuer, Resources and Login are needed; everything else may be left zero.
+// Options configures a [Server]. Issuer and Resources are needed, and Login unless all clients are machines; everything
+// else may be left zero.
 type Options struct {
 	// Issuer is the URL of the server, as it stands in tokens and metadata: https, or http at a loopback address, with
 	// neither query nor fragment nor a final slash.
 	Issuer string
 	// Resources are what the tokens are for, at least one.
 	Resources []Resource
-	// Login finds out who sits at the browser. nil is right for servers of machines alone, where no browser comes.
+	// Login finds out who sits at the browser, and what this user may allow. nil is right for servers of machines alone,
+	// where no browser comes.
 	Login Login
 	// Name is what the pages call the server. Default: the host of Issuer.
 	Name string
 	// Store keeps everything that must survive a restart. Default: one in memory, in which nothing does.
 	Store Store
-	// SealKeys seal what is secret in the Store: the first one seals, all of them open. See [LoadSealKeys]. Default: a key
-	// that is made at the first start and kept in the Store, which then must be kept as secret as what it guards.
+	// SealKeys seal what is secret in the Store: the first one seals, all of them open. See [LoadSealKeys]. Where several
+	// servers share a Store, a new key stands behind the first one in all of them before it is the first one in any: what a
+	// server cannot open it answers with 503. Default: a key
+	// that is made at the first start and kept in the Store itself, in the clear: whoever reads the Store, or a copy of it
+	// such as a backup, then has all that is sealed in it, the signing keys and the tokens of third parties among them.
 	SealKeys []SealKey
 	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA from 2048 bits. The first one
 	// signs, all of them are published. Default: ES256 keys that are made as needed, replaced every 90 days with an
@@ -64,7 +69,8 @@ type Resource struct {
 	URL string
 	// Name is what users know it by. Default: the host of URL.
 	Name string
-	// Scopes are what a client may be allowed there.
+	// Scopes are what a client may be allowed there. Whether the user may do what a scope stands for is for
+	// [Subject.Scopes], or for the resource, to say.
 	Scopes []Scope
 }
 
@@ -72,7 +78,8 @@ type Resource struct {
 type Scope struct {
 	Name        string // as in tokens
 	Description string // for users, such as "Read your calendar". Default: Name
-	// OnRequest keeps the scope from a client that asks for none in particular.
+	// OnRequest keeps the scope from a client that asks for none in particular, and from one that acts for itself unless
+	// [Client.Scopes] names it.
 	OnRequest bool
 }
 
@@ -91,9 +98,11 @@ type Client struct {
 	// Grants are the grant types that it may use, among authorization_code, refresh_token and client_credentials.
 	// Default: authorization_code and refresh_token, or client_credentials where there are no RedirectURIs.
 	Grants []string
-	// Resources are the URLs of the resources that it may get tokens for. Default: all.
+	// Resources are the URLs of the resources that it may get tokens for. Default: all. What is taken away here, or from
+	// Scopes, is in no token from the next refresh on, whatever users have granted.
 	Resources []string
-	// Scopes are what it may get at most. Default: all.
+	// Scopes are what it may get at most. Default: all, and by client_credentials, where no user is asked, all but those
+	// with [Scope.OnRequest].
 	Scopes []string
 	// Introspects are the URLs of the resources whose tokens it may ask about, being the server of the resource.
 	Introspects []string
@@ -231,6 +240,9 @@ func checkResource(r Resource) error {
 	for _, s := range r.Scopes {
 		if !isScope(s.Name) {
 			return fmt.Errorf("%q is no name of a scope", s.Name)
+		}
+		if s.Name == scopeOffline {
+			return fmt.Errorf("scope %s is for clients to ask for: Client.Grants says who gets a refresh token", s.Name)
 		}
 		if seen[s.Name] {
 			return fmt.Errorf("scope %q stands twice", s.Name)

@@ -20,6 +20,11 @@ var pageFiles embed.FS
 // write a page into the page.
 const maxShown = 80
 
+// maxHost is how long the name of a host can be.
+//
+// Spec: RFC 1035, section 2.3.4.
+const maxHost = 253
+
 // A pageSet writes the pages for people: plain HTML without a script, which no other page can frame.
 type pageSet struct {
 	templates *template.Template
@@ -219,7 +224,16 @@ func hostOf(address string) string {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return ""
 	}
-	return shownName(u.Hostname())
+	return shownHost(u.Hostname())
+}
+
+// shownHost makes a host fit to be shown as shownName does, but never without its end, which says whose it is.
+func shownHost(host string) string {
+	text := []rune(shownText(host, len(host)))
+	if len(text) > maxHost {
+		return "…" + string(text[len(text)-maxHost:])
+	}
+	return string(text)
 }
 
 // blanks are letters and symbols that leave no mark.
@@ -227,10 +241,13 @@ const blanks = "\u115f\u1160\u2800\u3164\uffa0"
 
 // shownName makes a name that a stranger chose fit to be shown: without characters that are invisible, change the
 // direction or break the line, and not too long.
-func shownName(name string) string {
+func shownName(name string) string { return shownText(name, maxShown) }
+
+// shownText is shownName for at most so many characters.
+func shownText(text string, most int) string {
 	var b strings.Builder
 	n, gap, marks := 0, false, 0
-	for _, r := range name {
+	for _, r := range text {
 		switch {
 		case unicode.IsSpace(r):
 			gap = n > 0
@@ -249,7 +266,7 @@ func shownName(name string) string {
 			gap = false
 			n++
 		}
-		if n++; n > maxShown {
+		if n++; n > most {
 			return strings.TrimSuffix(b.String(), " ") + "…"
 		}
 		b.WriteRune(r)

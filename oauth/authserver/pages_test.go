@@ -150,6 +150,27 @@ func TestShownName(t *testing.T) {
 	}
 }
 
+// The end of a host says whose it is.
+func TestHostsOfStrangersAreShownToTheirEnd(t *testing.T) {
+	long := "accounts.google.com." + strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".evil.example"
+	for host, want := range map[string]string{
+		"app.example":       "app.example",
+		"a\u200bpp.example": "app.example",
+		long:                long,
+		"google.com." + strings.Repeat("x.", 200) + "com": "…" + strings.Repeat("x.", 125) + "com",
+	} {
+		if got := authserver.ShownHost(host); got != want {
+			t.Errorf("%q is shown as %q, want %q", host, got, want)
+		}
+	}
+	w := newWorld(t, nil)
+	id, _ := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],"client_uri":"https://` + long + `"}`)["client_id"].(string)
+	page, _ := w.browser().consentPage(authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1/cb"))
+	if !strings.Contains(page.body, long) {
+		t.Errorf("the page lacks %q: %s", long, page.body)
+	}
+}
+
 func FuzzShownName(f *testing.F) {
 	f.Add("a\u202eb")
 	f.Add("\xff\x00\n")

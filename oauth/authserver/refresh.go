@@ -73,7 +73,8 @@ func (f *family) judge(token string) standing {
 	switch {
 	case subtle.ConstantTimeCompare(hash, f.Present) == 1:
 		return isPresent
-	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated) < refreshGrace:
+	// A clock that was set back, or that of another process, may say that the rotation is yet to come: by as little.
+	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated).Abs() < refreshGrace:
 		return isBefore
 	}
 	return isStolen
@@ -116,7 +117,7 @@ func parseFamily(value []byte) (*family, error) {
 // it was given already. For any other it is errNoRefresh.
 //
 // Spec: OAuth 2.1, section 4.3.1; RFC 9700, section 4.14.2.
-func (s *Server) rotate(ctx context.Context, of *family, token string) (successor string, expires time.Time, err error) {
+func (s *Server) rotate(ctx context.Context, of *family, token string) (successor string, err error) {
 	err = s.store.Update(ctx, kindRefresh, of.key(), func(old []byte) ([]byte, time.Time, error) {
 		f, err := parseFamily(old)
 		if err != nil {
@@ -138,15 +139,18 @@ func (s *Server) rotate(ctx context.Context, of *family, token string) (successo
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		expires = f.Expires
 		value, err := json.Marshal(f)
 		return value, f.Expires, err
 	})
-	return successor, expires, err
+	return successor, err
 }
 
-// endFamily ends the grant of a family, and the family.
+// endFamily ends the grant of a family, then the family: while the grant cannot be ended, the family is there for another
+// try, by whoever asked or by the next use of a stolen token.
 func (s *Server) endFamily(ctx context.Context, f *family, reason string) error {
+	if err := s.endGrant(ctx, f.Grant, reason); err != nil {
+		return err
+	}
 	_, err := s.store.Take(ctx, kindRefresh, f.key())
-	return errors.Join(err, s.endGrant(ctx, f.Grant, reason))
+	return err
 }

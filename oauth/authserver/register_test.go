@@ -1,6 +1,7 @@
 package authserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -177,5 +178,34 @@ func TestConsentPageSaysWhereTheClientComesFrom(t *testing.T) {
 		if csp := page.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("CSP is %q", csp)
 		}
+	}
+}
+
+// A movingStore does something just before it is asked for a client that is new.
+type movingStore struct {
+	authserver.Store
+	before func()
+}
+
+func (m *movingStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
+	if before := m.before; before != nil && kind == "new-client" {
+		m.before = nil
+		before()
+	}
+	return m.Store.Get(ctx, kind, key)
+}
+
+// A registered client is at no time unknown, also while its first token makes it a used one.
+func TestClientIsKnownDuringItsFirstExchange(t *testing.T) {
+	store := &movingStore{Store: authserver.NewMemoryStore()}
+	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	id, _ := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	code := w.code("client_id", id, "redirect_uri", "http://127.0.0.1/cb")
+	store.before = func() {
+		w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1/cb")))
+	}
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1/cb").Encode())
+	if store.before != nil || res.StatusCode != http.StatusSeeOther {
+		t.Errorf("a request meanwhile: %s", res.Status)
 	}
 }

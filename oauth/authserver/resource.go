@@ -149,4 +149,36 @@ func narrow(granted []string, asked string) ([]string, error) {
 	return scopes, nil
 }
 
+// errNotAllowed is the error for scopes none of which the user may allow.
+var errNotAllowed = refuse(codeAccessDenied, "the user may not allow any of the scopes")
+
+// allowedBy gives those of the scopes that the user may allow. If none is left, that is no answer to a client which has
+// asked for some; one that has not can do with a token without.
+func (in *interaction) allowedBy(u *Subject) ([]string, error) {
+	if u.Scopes == nil {
+		return in.Scopes, nil
+	}
+	var scopes []string
+	for _, name := range in.Scopes {
+		if slices.Contains(u.Scopes, name) {
+			scopes = append(scopes, name)
+		}
+	}
+	if len(scopes) == 0 && in.Asked {
+		return nil, errNotAllowed
+	}
+	return scopes, nil
+}
+
+// stillThere gives those of the scopes that the resource has and the client may have.
+func stillThere(c *client, res *Resource, scopes []string) []string {
+	var left []string
+	for _, name := range scopes {
+		if c.mayHave(name) && slices.ContainsFunc(res.Scopes, func(sc Scope) bool { return sc.Name == name }) {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
 func (s *Server) resource(identifier string) *Resource { return s.resources[resourceKey(identifier)] }

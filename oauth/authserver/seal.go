@@ -32,8 +32,12 @@ const (
 	sealPurpose = "patchbay authserver seal 1"
 )
 
-// errUnsealed is the error for what none of the keys has sealed for this place, whatever the reason is.
-var errUnsealed = errors.New("authserver: a sealed record cannot be opened: its key is gone, or it was changed")
+// errUnsealed is within the error for what none of the keys has sealed for this place, whatever the reason is. It never
+// says that what was sealed is over: with the right keys it can be opened again.
+var errUnsealed = errors.New("authserver: a sealed record cannot be opened")
+
+// errChanged is the errUnsealed for what was sealed elsewhere, or changed since.
+var errChanged = fmt.Errorf("%w: it was changed, or is in another's place", errUnsealed)
 
 // A SealKey seals the secrets that an authorization server has to read again, such as the tokens of third parties,
 // before they come to a [Store].
@@ -81,8 +85,16 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 }
 
 // RotateSealKeys puts a new key in front of those of a file that [LoadSealKeys] reads, and keeps at most keep of the old
-// ones. What was sealed with a key that is gone is lost, and its users log in again; what a server changes is sealed with
-// the new key. A server reads the file when it starts.
+// ones. What a server changes is sealed with the new key, and the signing keys are at its start. A server reads the file
+// when it starts.
+//
+// Where several servers share a store, none may seal with a key that another one does not have yet: put the new key below
+// the first one in the file of each, start each again, and only then put it in front.
+//
+// What was sealed with a key that is gone is not lost as long as the key may come back: [New] fails if it concerns all
+// signing keys, and says what to remove if it is gone for good; what rests on the tokens of a third party is refused with
+// 503 until the key is back, or the user logs out and in again. So keep old keys for as long as Lifetimes.Refresh, unless
+// they have leaked.
 func RotateSealKeys(path string, keep int) error {
 	keys, err := LoadSealKeys(path)
 	if err != nil {
@@ -195,17 +207,17 @@ func (s *sealer) seal(secret []byte, kind, key string) ([]byte, error) {
 // open gives what was sealed for a place, and whether it should be sealed again because its key is an old one.
 func (s *sealer) open(sealed []byte, kind, key string) (secret []byte, old bool, err error) {
 	if len(sealed) < 2 || sealed[0] != sealForm {
-		return nil, false, errUnsealed
+		return nil, false, errChanged
 	}
 	headLen := 2 + int(sealed[1]) + sealSaltLen
 	if len(sealed) < headLen {
-		return nil, false, errUnsealed
+		return nil, false, errChanged
 	}
 	head, text := sealed[:headLen], sealed[headLen:]
 	id := string(head[2 : headLen-sealSaltLen])
 	with, ok := s.keys[id]
 	if !ok {
-		return nil, false, errUnsealed
+		return nil, false, fmt.Errorf("%w: its seal key %.64q is missing", errUnsealed, id)
 	}
 	aead, err := sealCipher(with, head[headLen-sealSaltLen:])
 	if err != nil {
@@ -213,7 +225,7 @@ func (s *sealer) open(sealed []byte, kind, key string) (secret []byte, old bool,
 	}
 	secret, err = aead.Open(nil, nil, text, sealPlace(head, kind, key))
 	if err != nil {
-		return nil, false, errUnsealed
+		return nil, false, errChanged
 	}
 	return secret, id != s.first, nil
 }

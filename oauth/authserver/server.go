@@ -30,18 +30,20 @@ const (
 
 // A Server is an authorization server. It is the [http.Handler] of all its endpoints, and finds them by the whole path of
 // a request: mount it at the root of its host, or at the path of the issuer and at
-// /.well-known/oauth-authorization-server, with nothing stripped. All methods are safe for concurrent use.
+// /.well-known/oauth-authorization-server, with nothing stripped. It serves the metadata of those of its resources that
+// are at its host, too, below /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
 type Server struct {
 	o          Options
 	issuer     *url.URL
 	metadata   *oauth.ServerMetadata
 	known      map[string]*client   // by id; never changed
 	resources  map[string]*Resource // by resourceKey; never changed
+	described  []description        // of the resources
 	store      Store
 	sealer     *sealer
 	keys       *keyring
 	limits     *limits
-	clientJWKS clientJWKS
+	clientJWKS *clientJWKS
 	pages      *pageSet
 	documents  *documents
 	delegate   Delegate // nil if the login is none
@@ -77,12 +79,13 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.limits = newLimits(&s.o.Limits)
-	s.documents = newDocuments(&s.o, s.limits)
-	s.clientJWKS.fetcher = s.documents.fetcher
+	g := newGate(s.limits)
+	s.documents = newDocuments(&s.o, s.store, g)
+	s.clientJWKS = newClientJWKS(s.documents.fetcher, g)
 	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: a page cannot be written", "error", err) }); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
-	s.metadata = s.describe()
+	s.metadata, s.described = s.describe(), s.describeResources()
 	s.route()
 	if u, ok := opts.Login.(*upstreamLogin); ok {
 		if err := u.attach(s); err != nil {

@@ -24,8 +24,8 @@ const (
 	// fileStorePatience is how long OpenFileStore waits for a process that has the file open: as long as one that was told
 	// to end may take for its last requests.
 	fileStorePatience = 10 * time.Second
-	// sweepAtMost is how many expired records one write removes, so that none takes long. Where there are more, the next
-	// write goes on: it adds one record at most, so that they cannot pile up.
+	// sweepAtMost is how many expired records are removed before a write, so that none waits long. Where there are more,
+	// the next write goes on: it adds one record at most, so that they cannot pile up.
 	sweepAtMost = 500
 	// expiryLen is the time, in nanoseconds since 1970, that each value begins with.
 	expiryLen = 8
@@ -111,8 +111,8 @@ func prepareFile(tx *bbolt.Tx) error {
 type fileStore struct {
 	db *bbolt.DB
 
-	mu    sync.Mutex // guards the field below
-	swept time.Time
+	sweeping sync.Mutex // guards the field below, and is held during a sweep
+	swept    time.Time
 }
 
 // Get gives the value of a record.
@@ -179,13 +179,11 @@ func (s *fileStore) Update(ctx context.Context, kind, key string, change func(ol
 
 // Count gives the number of records of a kind, with those that have expired and were not swept yet.
 func (s *fileStore) Count(ctx context.Context, kind string) (int, error) {
-	if s.isSweepDue(time.Now()) {
-		if err := s.write(ctx, func(*bbolt.Tx) error { return nil }); err != nil {
-			return 0, err
-		}
-	}
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
+	}
+	if err := s.sweepIfDue(); err != nil {
+		return 0, storeError("sweep", err)
 	}
 	n := 0
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -203,32 +201,29 @@ func (s *fileStore) write(ctx context.Context, change func(tx *bbolt.Tx) error) 
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	err := s.db.Update(func(tx *bbolt.Tx) error {
-		if now := time.Now(); s.isSweepDue(now) {
-			done, err := sweepRecords(tx, now)
-			if err != nil {
-				return err
-			}
-			s.hasSwept(now, done)
-		}
-		return change(tx)
+	if err := s.sweepIfDue(); err != nil {
+		return storeError("sweep", err)
+	}
+	return storeError("write", s.db.Update(change))
+}
+
+// sweepIfDue removes expired records in a transaction of its own: a write that is refused must not bring them back. It is
+// due again at once until there is nothing left to remove.
+func (s *fileStore) sweepIfDue() error {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	now, done := time.Now(), false
+	if now.Sub(s.swept) < sweepEvery {
+		return nil
+	}
+	err := s.db.Update(func(tx *bbolt.Tx) (err error) {
+		done, err = sweepRecords(tx, now)
+		return err
 	})
-	return storeError("write", err)
-}
-
-func (s *fileStore) isSweepDue(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return now.Sub(s.swept) >= sweepEvery
-}
-
-// hasSwept notes a sweep that did all there was to do. One that is undone with its write is made up for a minute later.
-func (s *fileStore) hasSwept(now time.Time, done bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if done {
+	if err == nil && done {
 		s.swept = now
 	}
+	return err
 }
 
 func storeError(what string, err error) error {

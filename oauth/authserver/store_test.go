@@ -210,9 +210,102 @@ func TestFileStoreSurvivesKill(t *testing.T) {
 	}
 }
 
+func TestFileStoreSweepsAsMuchAsExpires(t *testing.T) {
+	s := openFile(t, filepath.Join(t.TempDir(), "store.db"))
+	synctest.Test(t, func(t *testing.T) {
+		for minute := range 4 {
+			for i := range 2 * authserver.SweepAtMost {
+				if err := s.Put(t.Context(), "grant", fmt.Sprint(minute, i), []byte("v"), time.Now().Add(time.Second)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(61 * time.Second)
+			for key := range 3 { // the third sweep finds nothing left
+				if err := s.Put(t.Context(), "client", strconv.Itoa(key), []byte("v"), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := authserver.FileRecords(s); n != 3 {
+				t.Errorf("minute %d: %d records take room, want 3", minute, n)
+			}
+		}
+	})
+}
+
+func TestRefusedUpdateBringsNothingBack(t *testing.T) {
+	s := openFile(t, filepath.Join(t.TempDir(), "store.db"))
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 100 {
+			if err := s.Put(t.Context(), "grant", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		refused := errors.New("refused")
+		err := s.Update(t.Context(), "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, refused })
+		if !errors.Is(err, refused) {
+			t.Errorf("Update gave %v", err)
+		}
+		if n := authserver.FileRecords(s); n != 0 {
+			t.Errorf("%d records take room, want 0", n)
+		}
+	})
+}
+
+// Who waits for the number to fall calls Count alone, and must not wait for ever.
+func TestCountFallsByItself(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) authserver.Store{
+		"memory": func(*testing.T) authserver.Store { return authserver.NewMemoryStore() },
+		"file":   func(t *testing.T) authserver.Store { return openFile(t, filepath.Join(t.TempDir(), "store.db")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			synctest.Test(t, func(t *testing.T) {
+				const many = 2*authserver.SweepAtMost + 10
+				for i := range many {
+					if err := s.Put(t.Context(), "interaction", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Minute)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(2 * time.Minute)
+				calls := 0
+				for n := many; n > 0; calls++ {
+					before, err := n, error(nil)
+					if n, err = s.Count(t.Context(), "interaction"); err != nil || n >= before {
+						t.Fatalf("call %d gave %d after %d, %v", calls+1, n, before, err)
+					}
+				}
+				if calls > 3 {
+					t.Errorf("it took %d calls", calls)
+				}
+			})
+		})
+	}
+}
+
+func TestFileWithoutCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openFile(t, path)
+	for _, key := range []string{"a", "b", "c"} {
+		if err := s.Put(t.Context(), "grant", key, []byte("v"), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(authserver.FileForgetsCounts(s), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openFile(t, path)
+	if n, err := s.Count(t.Context(), "grant"); n != 3 || err != nil {
+		t.Errorf("Count gave %d, %v; want 3", n, err)
+	}
+}
+
 // checkWritten wants all that was said to be there, whole, and nothing that was said to be gone.
 func checkWritten(t *testing.T, s authserver.Store, said int) {
 	t.Helper()
+	if n := authserver.FileRecords(s); n < 0 {
+		t.Errorf("after %d records: the index or the counts of the file are not those of its records (%d)", said, n)
+	}
 	value := strings.Repeat("x", 3000)
 	for n := range said + 1 {
 		key, wanted := strconv.Itoa(n), ""

@@ -87,9 +87,9 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenAns
 	if err != nil {
 		return nil, err
 	}
-	scopes, err := s.narrowed(g, f)
+	scopes, err := s.narrowed(c, g, f)
 	if err != nil {
-		return nil, s.refuseAndEnd(ctx, g.ID, "more was asked for with its code than was granted", err)
+		return nil, s.refuseAndEnd(ctx, g.ID, "with its code was asked for what was not granted, or is not to be had any more", err)
 	}
 	return s.firstTokens(ctx, c, g, scopes)
 }
@@ -142,17 +142,30 @@ func badGrantIfEnded(err error) error {
 	return err
 }
 
-// narrowed gives the scopes of a token request, which may ask for less than was granted, and names no other resource.
+// narrowed gives the scopes of a token request, which may ask for less than was granted, and names no other resource. Of
+// what was granted there is left what the operator lets the client have now.
 //
 // Spec: RFC 6749, section 6; RFC 8707, section 2.2.
-func (s *Server) narrowed(g *grant, f form) ([]string, error) {
+func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
 	if asked := f.get("resource"); asked != "" && resourceKey(asked) != resourceKey(g.Resource) {
 		return nil, refuse(codeInvalidTarget, "the resource is not the one that was granted")
 	}
-	if s.resource(g.Resource) == nil {
-		return nil, refuse(codeInvalidTarget, "the resource is not one of this server any more")
+	res := s.resource(g.Resource)
+	if res == nil || !c.mayReach(res) {
+		return nil, errBadGrant
 	}
-	return narrow(g.Scopes, f.get("scope"))
+	granted, err := narrow(g.Scopes, f.get("scope"))
+	if err != nil {
+		return nil, err
+	}
+	left := stillThere(c, res, granted)
+	switch {
+	case len(left) > 0 || len(granted) == 0:
+		return left, nil
+	case f.get("scope") != "":
+		return nil, refuse(codeInvalidScope, "the client may not have these scopes any more")
+	}
+	return nil, errBadGrant
 }
 
 // exchangeRefresh gives an access token and the next refresh token for a refresh token.
@@ -178,11 +191,12 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	if err != nil {
 		return nil, badGrantIfEnded(err)
 	}
-	scopes, err := s.narrowed(g, f)
+	scopes, err := s.narrowed(c, g, f)
 	if err != nil {
 		return nil, err
 	}
-	// Before the token is spent: a third party that is away for a moment must not cost the client its token.
+	// All of this before the token is spent: a third party or a store that is away for a moment must not cost the client
+	// its token.
 	if err := s.checkUpstream(ctx, g); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
@@ -193,17 +207,16 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	if err := s.useClient(ctx, c); err != nil {
 		return nil, err
 	}
-	successor, expires, err := s.rotate(ctx, fam, token)
-	if errors.Is(err, errNoRefresh) { // another use was faster, and its grace is over
+	if err := s.extendGrant(ctx, g.ID, later(s.refreshExpiry(g.Until), s.accessExpiry(g))); err != nil {
+		return nil, badGrantIfEnded(err)
+	}
+	answer.RefreshToken, err = s.rotate(ctx, fam, token) // the last that can fail, since it spends the token
+	if errors.Is(err, errNoRefresh) {                    // another use was faster, and its grace is over
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.extendGrant(ctx, g.ID, later(expires, s.accessExpiry(g))); err != nil {
-		return nil, badGrantIfEnded(err)
-	}
-	answer.RefreshToken = successor
 	return answer, nil
 }
 
@@ -226,7 +239,7 @@ func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenA
 	if err != nil {
 		return nil, err
 	}
-	scopes, err := scopesFor(c, res, f.get("scope"))
+	scopes, err := scopesFor(c.actingForItself(res), res, f.get("scope"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package authserver_test
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -172,6 +174,91 @@ func TestRefreshNarrows(t *testing.T) {
 	if more := w.tokensOf(w.post("/token", refreshForm(less.Refresh))); more.Scope != "read write" {
 		t.Errorf("the grant itself has narrowed to %q", more.Scope)
 	}
+}
+
+// What the operator takes away is in no new token, though users have granted it.
+func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
+	const other = "https://other.example/mcp"
+	for name, test := range map[string]struct {
+		change func(*authserver.Options)
+		asked  string
+		want   string // the scopes, or an error
+	}{
+		"a scope of the client":       {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "", "read"},
+		"a scope of the resource":     {func(o *authserver.Options) { o.Resources[0].Scopes = o.Resources[0].Scopes[1:] }, "", "write"},
+		"one of the scopes asked for": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "read write", "read"},
+		"the scope asked for":         {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "write", "invalid_scope"},
+		"all scopes":                  {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"admin"} }, "", "invalid_grant"},
+		"the resource":                {func(o *authserver.Options) { o.Resources[0].URL = other; o.Clients[3].Introspects = nil }, "", "invalid_grant"},
+		"the client's resource": {func(o *authserver.Options) {
+			o.Resources = append(o.Resources, authserver.Resource{URL: other})
+			o.Clients[0].Resources = []string{other}
+		}, "", "invalid_grant"},
+		"nothing": {func(*authserver.Options) {}, "", "read write"},
+	} {
+		store := authserver.NewMemoryStore()
+		start := func(change func(*authserver.Options)) *world {
+			return newQuietWorld(t, func(o *authserver.Options) {
+				o.Store = store
+				change(o)
+			})
+		}
+		before := start(func(*authserver.Options) {})
+		code, got := before.code(), before.login()
+		after := start(test.change)
+		for _, form := range []url.Values{exchangeForm(code, "scope", test.asked), refreshForm(got.Refresh, "scope", test.asked)} {
+			said := after.post("/token", form).json(t)
+			if said["error"] != test.want && said["scope"] != test.want {
+				t.Errorf("%s: %s gives %v %v, want %s", name, form.Get("grant_type"), said["scope"], said["error"], test.want)
+			}
+		}
+	}
+}
+
+func TestGraceIsNoLongerWhenTheClockIsSetBack(t *testing.T) {
+	for ahead, good := range map[time.Duration]bool{0: true, 5 * time.Second: true, 10 * time.Second: false, time.Hour: false} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &clockStore{Store: authserver.NewMemoryStore()}
+			w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+			first := w.login()
+			w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
+			store.ahead = ahead
+			if res := w.post("/token", refreshForm(first.Refresh)); (res.StatusCode == http.StatusOK) != good {
+				t.Errorf("rotated %v from now: %s %s", ahead, res.Status, res.body)
+			}
+		})
+	}
+}
+
+// A clockStore has records of families that were rotated in the future.
+type clockStore struct {
+	authserver.Store
+	ahead time.Duration
+}
+
+func (s *clockStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
+	value, err := s.Store.Get(ctx, kind, key)
+	return s.shift(kind, value), err
+}
+
+func (s *clockStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+	return s.Store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) { return change(s.shift(kind, old)) })
+}
+
+func (s *clockStore) shift(kind string, value []byte) []byte {
+	if kind != "refresh" || value == nil || s.ahead == 0 {
+		return value
+	}
+	var rec map[string]any
+	if err := json.Unmarshal(value, &rec); err != nil {
+		panic(err)
+	}
+	rec["rotated"] = time.Now().Add(s.ahead)
+	shifted, err := json.Marshal(rec)
+	if err != nil {
+		panic(err)
+	}
+	return shifted
 }
 
 func TestLifetimes(t *testing.T) {

@@ -61,7 +61,8 @@ type Upstream struct {
 	// CheckEvery is how often it is checked that what the third party gave is still valid there: by introspection, by the
 	// userinfo endpoint, or by Subject. Default: a minute.
 	CheckEvery time.Duration
-	// Outage is for how long the last such answer counts while the third party does not answer. Default: 5 minutes.
+	// Outage is for how long the last such answer counts while the third party does not answer. After a restart the last
+	// one that is known is that which gave the present token. Default: 5 minutes.
 	Outage time.Duration
 }
 
@@ -97,7 +98,8 @@ type UpstreamOptions struct {
 
 // NewUpstreamLogin gives a [Login] by third parties, to whom the server is a client. It is a [Delegate]: what the third
 // party gives is kept sealed in the server's Store and never given to a client; the grants of the server end when the
-// third party's do, and the other way round. A handler that acts for the user calls [Server.UpstreamToken]. One such
+// third party's do, and the other way round, but for those that nobody ends: when a code is never used, or a refresh
+// token for too long, nothing is given back to the third party. A handler that acts for the user calls [Server.UpstreamToken]. One such
 // Login serves one Server.
 func NewUpstreamLogin(opts UpstreamOptions) (Delegate, error) {
 	if len(opts.Upstreams) == 0 || len(opts.Upstreams) > maxUpstreams {

@@ -1,18 +1,13 @@
 package authserver
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
-
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -22,12 +17,13 @@ const (
 	// to use it.
 	renewBefore = time.Minute
 	// renewTime is for how long a renewal keeps others from the same one, in other processes too: some third parties end
-	// everything when a refresh token is used twice. It is longer than a renewal takes.
+	// everything when a refresh token is used twice. It is longer than a renewal takes and is written.
 	renewTime = 2 * upstreamTime
-	// outageRetry is how long a third party that did not answer is left alone.
-	outageRetry = 5 * time.Second
-	// maxChecks is how many grants it is remembered of when they were checked.
-	maxChecks = 10_000
+	// saveTime bounds the writing of what a renewal gave, and saveTries is how often that is tried, with a pause of
+	// savePause that doubles: the third party gives it once.
+	saveTime  = 10 * time.Second
+	saveTries = 5
+	savePause = 100 * time.Millisecond
 	// upstreamExtra is how much longer than a grant its third party's may lie there.
 	upstreamExtra = 24 * time.Hour
 )
@@ -43,6 +39,7 @@ type upstreamGrant struct {
 	Access   string    `json:"access"`
 	Type     string    `json:"type,omitempty"`
 	Refresh  string    `json:"refresh,omitempty"`
+	Given    time.Time `json:"given,omitzero"`    // when Access came from there
 	Expires  time.Time `json:"expires,omitzero"`  // of Access; zero if it does not say
 	Renewing time.Time `json:"renewing,omitzero"` // until when somebody renews it
 	Until    time.Time `json:"until"`             // the end of the record
@@ -50,14 +47,32 @@ type upstreamGrant struct {
 
 func (g *upstreamGrant) set(token *oauth2.Token) {
 	g.Access, g.Type, g.Expires, g.Renewing = token.AccessToken, token.Type(), token.Expiry, time.Time{}
+	g.Given = time.Now()
 	if token.RefreshToken != "" {
 		g.Refresh = token.RefreshToken
 	}
 }
 
-// due reports whether the access token ends soon or has ended.
+// dueAt gives when the access token is to be renewed, or, if it cannot be, when it ends; zero if it does not say. One that
+// lives no longer than two minutes is renewed after half its life.
+func (g *upstreamGrant) dueAt() time.Time {
+	if g.Expires.IsZero() || g.Refresh == "" {
+		return g.Expires
+	}
+	return g.Expires.Add(-min(renewBefore, g.Expires.Sub(g.Given)/2))
+}
+
 func (g *upstreamGrant) due(now time.Time) bool {
-	return !g.Expires.IsZero() && !now.Before(g.Expires.Add(-renewBefore))
+	at := g.dueAt()
+	return !at.IsZero() && !now.Before(at)
+}
+
+// goodUntil gives until when it need not be asked about again if the third party says now that it is valid.
+func (g *upstreamGrant) goodUntil(now time.Time, every time.Duration) time.Time {
+	if at := g.dueAt(); !at.IsZero() && at.Before(now.Add(every)) {
+		return at
+	}
+	return now.Add(every)
 }
 
 // keep puts a new grant into the store, and gives its handle.
@@ -72,7 +87,8 @@ func (u *upstreamLogin) keep(ctx context.Context, g *upstreamGrant) (handle stri
 	if err := s.store.Put(ctx, kindUpstream, handle, sealed, g.Until); err != nil {
 		return "", err
 	}
-	u.checks.of(handle).good(time.Now(), u.byID[g.Upstream].o.CheckEvery) // it has just come from there
+	now := time.Now()
+	u.checks.of(handle).good(now, g.goodUntil(now, u.byID[g.Upstream].o.CheckEvery)) // it has just come from there
 	return handle, nil
 }
 
@@ -90,9 +106,6 @@ func (u *upstreamLogin) openGrant(handle string, sealed []byte) (g *upstreamGran
 		return nil, false, nil
 	}
 	value, old, err := u.server().sealer.open(sealed, kindUpstream, handle)
-	if errors.Is(err, errUnsealed) {
-		return nil, false, nil // with its key the grant has gone
-	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -101,6 +114,9 @@ func (u *upstreamLogin) openGrant(handle string, sealed []byte) (g *upstreamGran
 }
 
 func (u *upstreamLogin) load(ctx context.Context, handle string) (g *upstreamGrant, old bool, err error) {
+	if g := u.checks.unsavedOf(handle); g != nil {
+		return g, false, nil
+	}
 	sealed, err := u.server().store.Get(ctx, kindUpstream, handle)
 	if err != nil {
 		return nil, false, err
@@ -143,7 +159,10 @@ func (u *upstreamLogin) CheckUpstream(ctx context.Context, handle string) error 
 	if check.holds(time.Now()) {
 		return nil
 	}
-	g, old, err := u.load(ctx, handle)
+	// Whoever asked may be gone before a refresh token that can be used once was used: it would be lost.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	defer cancel()
+	g, err := u.loadForCheck(ctx, handle)
 	switch {
 	case err != nil:
 		return err
@@ -151,26 +170,32 @@ func (u *upstreamLogin) CheckUpstream(ctx context.Context, handle string) error 
 		return ErrUpstreamEnded
 	}
 	p := u.byID[g.Upstream]
-	// Whoever asked may be gone before a refresh token that can be used once was used: it would be lost.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
-	defer cancel()
-	if old {
-		if _, err := u.change(ctx, handle, func(*upstreamGrant) error { return nil }); err != nil {
-			return err
-		}
-	}
-	err = u.checkGrant(ctx, p, handle, g)
+	check.heard(g.Given)
+	g, err = u.checkGrant(ctx, p, handle, g)
 	now := time.Now()
 	switch {
 	case err == nil:
-		check.good(now, p.o.CheckEvery)
+		check.good(now, g.goodUntil(now, p.o.CheckEvery))
 	case errors.Is(err, ErrUpstreamEnded):
 		return errors.Join(err, u.forget(ctx, handle))
 	case check.outage(now, p.o.Outage):
-		u.server().log.WarnContext(ctx, "authorization server: a third party does not answer", "upstream", p.o.ID, "error", err)
+		u.server().log.WarnContext(ctx, "authorization server: it cannot be known whether a third party's grant is valid",
+			"upstream", p.o.ID, "error", err)
 		return nil
 	}
 	return err
+}
+
+// loadForCheck gives a grant as its last renewal has left it, sealed with the present key; nil if it is not there.
+func (u *upstreamLogin) loadForCheck(ctx context.Context, handle string) (*upstreamGrant, error) {
+	if g := u.checks.unsavedOf(handle); g != nil {
+		return u.save(ctx, handle, g)
+	}
+	g, old, err := u.load(ctx, handle)
+	if err == nil && old {
+		return u.change(ctx, handle, func(*upstreamGrant) error { return nil })
+	}
+	return g, err
 }
 
 func (u *upstreamLogin) forget(ctx context.Context, handle string) error {
@@ -179,45 +204,36 @@ func (u *upstreamLogin) forget(ctx context.Context, handle string) error {
 	return err
 }
 
-// checkGrant asks the third party. The error is ErrUpstreamEnded if the grant has ended, any other if it cannot be known.
-func (u *upstreamLogin) checkGrant(ctx context.Context, p *provider, handle string, g *upstreamGrant) error {
+// checkGrant asks the third party, and gives the grant as it is then. The error is ErrUpstreamEnded if the grant has ended,
+// any other if it cannot be known.
+func (u *upstreamLogin) checkGrant(ctx context.Context, p *provider, handle string, g *upstreamGrant) (*upstreamGrant, error) {
 	ends, err := p.endpoints(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !g.due(time.Now()) {
 		if err = p.check(ctx, ends, g); !errors.Is(err, errTokenInvalid) {
-			return err
+			return g, err
 		}
 		// Some third parties end access tokens early, and give another one.
 	}
 	if g.Refresh == "" {
-		if err == nil && time.Now().Before(g.Expires) {
-			return p.checkLast(ctx, ends, g)
-		}
-		return ErrUpstreamEnded
+		return nil, ErrUpstreamEnded
 	}
 	return u.renewGrant(ctx, p, ends, handle, g.Access)
-}
-
-// checkLast checks a token in its last minute that nothing can renew.
-func (p *provider) checkLast(ctx context.Context, ends *endpoints, g *upstreamGrant) error {
-	err := p.check(ctx, ends, g)
-	if errors.Is(err, errTokenInvalid) {
-		return ErrUpstreamEnded
-	}
-	return err
 }
 
 var errRenewing = errors.New("another process renews the grant of the third party")
 
 // renewGrant renews a grant whose access token was this one. Of all processes that share the store one does it.
-func (u *upstreamLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle, access string) error {
+func (u *upstreamLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle, access string) (*upstreamGrant, error) {
 	renewed := errors.New("it was renewed meanwhile")
+	var present *upstreamGrant
 	g, err := u.change(ctx, handle, func(g *upstreamGrant) error {
 		now := time.Now()
 		switch {
 		case g.Access != access:
+			present = g
 			return renewed
 		case now.Before(g.Renewing):
 			return errRenewing
@@ -227,47 +243,93 @@ func (u *upstreamLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 	})
 	switch {
 	case errors.Is(err, renewed):
-		return nil
+		return present, nil
 	case err != nil:
-		return err
+		return nil, err
 	case g == nil:
-		return ErrUpstreamEnded
+		return nil, ErrUpstreamEnded
 	}
 	token, err := p.renew(ctx, ends, g)
 	var said *statusError
 	switch {
 	case errors.Is(err, errTokenInvalid), errors.As(err, &said) && said.code == codeInvalidGrant:
-		return ErrUpstreamEnded
+		return nil, ErrUpstreamEnded
 	case err != nil:
 		_, changeErr := u.change(ctx, handle, func(g *upstreamGrant) error {
 			g.Renewing = time.Time{}
 			return nil
 		})
-		return errors.Join(err, changeErr)
+		return nil, errors.Join(err, changeErr)
 	}
-	kept, err := u.change(ctx, handle, func(g *upstreamGrant) error {
-		g.set(token)
-		return nil
-	})
-	if err == nil && kept == nil { // it was revoked meanwhile, and what came must not be left there
-		g.set(token)
-		return errors.Join(ErrUpstreamEnded, p.revoke(ctx, ends, g))
+	g.set(token)
+	return u.save(ctx, handle, g)
+}
+
+// save writes what a renewal gave, which is kept in memory until that works: what was there before is worth nothing any
+// more, and to show it again would end everything. A grant that was revoked meanwhile is not brought back: what came is
+// given back too.
+func (u *upstreamLogin) save(ctx context.Context, handle string, g *upstreamGrant) (kept *upstreamGrant, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	u.checks.keepUnsaved(handle, g)
+	pause := savePause
+	for try := 1; ; try++ {
+		kept, err = u.change(ctx, handle, func(old *upstreamGrant) error {
+			until := old.Until
+			*old = *g
+			old.Until = until
+			return nil
+		})
+		if err == nil || try == saveTries || !wait(ctx, pause) {
+			break
+		}
+		pause *= 2
 	}
-	return err
+	if err != nil {
+		return nil, fmt.Errorf("what the third party gave anew cannot be kept: %w", err)
+	}
+	u.checks.saved(handle)
+	if kept == nil {
+		return nil, errors.Join(ErrUpstreamEnded, u.giveBack(ctx, g))
+	}
+	return kept, nil
+}
+
+// wait waits for a time, and reports whether the context has left it.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // RevokeUpstream gives back what a third party gave, and forgets it, whether that works or not.
 func (u *upstreamLogin) RevokeUpstream(ctx context.Context, handle string) error {
-	u.checks.forget(handle)
 	sealed, err := u.server().store.Take(ctx, kindUpstream, handle)
 	if err != nil {
 		return err
 	}
-	g, _, err := u.openGrant(handle, sealed)
-	if err != nil || g == nil || u.byID[g.Upstream] == nil {
+	g := u.checks.unsavedOf(handle)
+	u.checks.forget(handle)
+	if g == nil {
+		g, _, err = u.openGrant(handle, sealed)
+	}
+	if err != nil || g == nil {
 		return err
 	}
+	return u.giveBack(ctx, g)
+}
+
+// giveBack revokes a grant at its third party.
+func (u *upstreamLogin) giveBack(ctx context.Context, g *upstreamGrant) error {
 	p := u.byID[g.Upstream]
+	if p == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
 	defer cancel()
 	ends, err := p.endpoints(ctx)
@@ -275,133 +337,4 @@ func (u *upstreamLogin) RevokeUpstream(ctx context.Context, handle string) error
 		return err
 	}
 	return p.revoke(ctx, ends, g)
-}
-
-// An UpstreamToken is an access token of a third party, for its API alone.
-type UpstreamToken struct {
-	Upstream string    // the ID of the [Upstream]
-	Token    string    // a secret
-	Type     string    // how it is sent, mostly "Bearer"
-	Expires  time.Time // zero if the third party did not say
-}
-
-// String tells whose token it is, and not the token.
-func (t UpstreamToken) String() string { return "token of " + t.Upstream }
-
-// GoString is String.
-func (t UpstreamToken) GoString() string { return t.String() }
-
-// LogValue is String, for logs.
-func (t UpstreamToken) LogValue() slog.Value { return slog.StringValue(t.String()) }
-
-// ErrNoUpstreamToken is the error for a principal whom no third party gave anything, or not for this resource.
-var ErrNoUpstreamToken = errors.New("authserver: no third party gave anything for this principal and resource")
-
-// UpstreamToken gives a token with which the server of a resource acts for a principal at the third party that the
-// principal logged in by. The principal must come from the server's own tokens for that very resource. The token has a
-// minute left to live at least, if the third party gives such; it must never be passed on to the client.
-//
-// The error is [ErrNoUpstreamToken] or [ErrUpstreamEnded], or what keeps the third party from answering.
-//
-// Spec: basic/authorization (2025-03-26), Session Binding Requirements; security best practices, Token Passthrough.
-func (s *Server) UpstreamToken(ctx context.Context, resource string, p *mcp.Principal) (*UpstreamToken, error) {
-	u, ok := s.delegate.(*upstreamLogin)
-	if !ok || p == nil || p.Issuer != s.o.Issuer {
-		return nil, ErrNoUpstreamToken
-	}
-	id, _ := p.Claims[ClaimGrant].(string)
-	g, err := s.grant(ctx, id)
-	switch {
-	case errors.Is(err, errNoGrant):
-		return nil, ErrNoUpstreamToken
-	case err != nil:
-		return nil, fmt.Errorf("authserver: upstream token: %w", err)
-	case g.Subject != p.Subject || g.Client != p.ClientID || resourceKey(g.Resource) != resourceKey(resource) || g.Upstream == "":
-		return nil, ErrNoUpstreamToken
-	}
-	err = s.checkUpstream(ctx, g)
-	if errors.Is(err, errNoGrant) {
-		return nil, ErrUpstreamEnded
-	}
-	var kept *upstreamGrant
-	if err == nil {
-		kept, _, err = u.load(ctx, g.Upstream)
-	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("authserver: upstream token: %w", err)
-	case kept == nil:
-		return nil, ErrUpstreamEnded
-	case kept.Subject != g.Subject || kept.Client != g.Client || resourceKey(kept.Resource) != resourceKey(resource):
-		return nil, ErrNoUpstreamToken
-	}
-	return &UpstreamToken{Upstream: kept.Upstream, Token: kept.Access, Type: kept.Type, Expires: kept.Expires}, nil
-}
-
-// upstreamChecks remembers when grants were checked.
-type upstreamChecks struct {
-	mu       sync.Mutex // guards the fields below
-	byHandle map[string]*list.Element
-	recent   list.List // of *upstreamCheck, the most recent first
-}
-
-type upstreamCheck struct {
-	handle string
-	turn   chan struct{} // holds a token while the grant is checked
-
-	mu    sync.Mutex // guards the fields below
-	last  time.Time  // when the third party last said that it is valid
-	until time.Time  // until when that counts
-}
-
-// of gives what is known of a grant. The least recent one makes room; whoever checks it goes on.
-func (c *upstreamChecks) of(handle string) *upstreamCheck {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.byHandle[handle]; ok {
-		c.recent.MoveToFront(e)
-		return e.Value.(*upstreamCheck)
-	}
-	if c.byHandle == nil {
-		c.byHandle = map[string]*list.Element{}
-	}
-	if len(c.byHandle) >= maxChecks {
-		delete(c.byHandle, c.recent.Remove(c.recent.Back()).(*upstreamCheck).handle)
-	}
-	check := &upstreamCheck{handle: handle, turn: make(chan struct{}, 1)}
-	c.byHandle[handle] = c.recent.PushFront(check)
-	return check
-}
-
-func (c *upstreamChecks) forget(handle string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.byHandle[handle]; ok {
-		c.recent.Remove(e)
-		delete(c.byHandle, handle)
-	}
-}
-
-func (c *upstreamCheck) holds(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return now.Before(c.until)
-}
-
-func (c *upstreamCheck) good(now time.Time, every time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last, c.until = now, now.Add(every)
-}
-
-// outage reports whether the last word of a third party that does not answer still counts, and has it counted for a
-// moment.
-func (c *upstreamCheck) outage(now time.Time, outage time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last.IsZero() || !now.Before(c.last.Add(outage)) {
-		return false
-	}
-	c.until = now.Add(outageRetry)
-	return true
 }

@@ -27,6 +27,8 @@ const (
 	metadataTime = 12 * time.Hour
 	// metadataRetry is how long a failure to fetch it is remembered.
 	metadataRetry = 5 * time.Second
+	// discoveryTime bounds one attempt to fetch it, which goes on when whoever caused it is gone: others wait for it.
+	discoveryTime = 10 * time.Second
 )
 
 // endpoints are what is known of a third party.
@@ -67,6 +69,8 @@ func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	if ends, err, ok := f.known(); ok {
 		return ends, err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTime)
+	defer cancel()
 	ends, err := p.discover(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()

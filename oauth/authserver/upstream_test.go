@@ -590,7 +590,7 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 		w = start(second)
 		w.wantAlive(got.Access, "when the old key is gone")
 		w = start(authserver.NewSealKey())
-		w.wantDead(got.Access, "when its key is gone")
+		w.wantUnknown(got.Access, "when its key is gone")
 	})
 }
 
@@ -630,6 +630,21 @@ func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.wantDead(got.Access, "when it does not any more")
 	})
+}
+
+func TestConsentPageSaysWhoLogsIn(t *testing.T) {
+	one, two := newIDP(t), newIDP(t)
+	odd := one.upstream("one")
+	odd.Name = "A & B"
+	for want, change := range map[string]func(*authserver.Options){
+		"Next you log in. You can":                             withPasswords(t),
+		"Next you log in with <bdi>A &amp; B</bdi>. You can":   withUpstreams(t, odd),
+		"Next you log in. You can still stop there.</p>\n<div": withUpstreams(t, one.upstream("one"), two.upstream("two")),
+	} {
+		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
+			t.Errorf("the page lacks %q: %s", want, page.body)
+		}
+	}
 }
 
 func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {

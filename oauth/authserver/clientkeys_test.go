@@ -1,0 +1,134 @@
+package authserver_test
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// newKeyedHost gives a host of a document whose client has keys.
+func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
+	h := newDocumentHost(t)
+	h.body = document(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"` + h.URL + `/jwks"`)
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1", Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.jwks = string(set)
+	return h
+}
+
+// prove gives a form with an assertion for a client.
+func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Values {
+	w.t.Helper()
+	form.Set("client_assertion_type", jwtBearer)
+	form.Set("client_assertion", sign(w.t, jose.ES256, key, map[string]any{
+		"iss": id, "sub": id, "aud": w.issuer, "jti": fmt.Sprint(time.Now().UnixNano()), "exp": time.Now().Unix() + 60,
+	}))
+	return form
+}
+
+// A stranger names a client, and hangs up while its keys are on their way.
+func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
+	key := newKey(t)
+	h := newKeyedHost(t, key)
+	synctest.Test(t, func(t *testing.T) {
+		id := h.URL + "/client.json"
+		w := h.world(t, func(o *authserver.Options) {
+			o.Documents.Fetcher = h.slowFetcher(func(r *http.Request) error {
+				if r.URL.Path != "/jwks" {
+					return nil
+				}
+				select {
+				case <-time.After(5 * time.Second):
+				case <-r.Context().Done():
+				}
+				return r.Context().Err()
+			})
+		})
+		code := w.code("client_id", id, "redirect_uri", documentURI)
+		part := base64.RawURLEncoding.EncodeToString
+		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`, id))) + "." + part(make([]byte, 64))
+		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer}, "client_assertion": {forged}}
+		ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
+		defer hangUp()
+		var all sync.WaitGroup
+		all.Go(func() {
+			req := w.request(http.MethodPost, "/token", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+			_ = w.send(&http.Client{Transport: w.base}, req.WithContext(ctx))
+		})
+		time.Sleep(2 * time.Second)
+		exchange := exchangeForm(code, "client_id", id, "redirect_uri", documentURI)
+		w.tokensOf(w.post("/token", w.prove(exchange, key, id)))
+		all.Wait()
+	})
+}
+
+func TestKeysOfAClientStandInForAnHour(t *testing.T) {
+	key := newKey(t)
+	h := newKeyedHost(t, key)
+	h.header.Set("Cache-Control", "max-age=86400") // for the document
+	synctest.Test(t, func(t *testing.T) {
+		w := h.world(t, nil)
+		id := h.URL + "/client.json"
+		try := func() reply {
+			time.Sleep(time.Millisecond) // the next id of an assertion
+			return w.post("/token", w.prove(refreshForm("x", "client_id", id), key, id))
+		}
+		try().want(t, http.StatusBadRequest, "invalid_grant") // so the client has proved who it is
+		h.set(func() { h.status = http.StatusBadGateway })
+		for range 5 {
+			time.Sleep(10 * time.Minute)
+			try().want(t, http.StatusBadRequest, "invalid_grant")
+		}
+		time.Sleep(10 * time.Minute)
+		try().want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		h.set(func() { h.status = http.StatusOK })
+		time.Sleep(time.Minute)
+		try().want(t, http.StatusBadRequest, "invalid_grant")
+		for name, change := range map[string]func(){
+			"gone":            func() { h.status = http.StatusNotFound },
+			"no keys":         func() { h.status, h.jwks = http.StatusOK, `{"keys":[]}` },
+			"no set":          func() { h.jwks = `<html>` },
+			"too large a set": func() { h.jwks = `{"keys":[],"x":"` + strings.Repeat("x", 256<<10) + `"}` },
+		} {
+			h.set(change)
+			time.Sleep(6 * time.Minute)
+			if res := try(); res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s: %s %s", name, res.Status, res.body)
+			}
+		}
+	})
+}
+
+// What a client names as the place of its keys is fetched by the rules and rates of its document.
+func TestKeysHaveTheRatesOfDocuments(t *testing.T) {
+	h := newKeyedHost(t, newKey(t))
+	synctest.Test(t, func(t *testing.T) {
+		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })
+		id := h.URL + "/client.json"
+		w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).
+			want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		if h.count() != 1 {
+			t.Errorf("the host was asked %d times, want once", h.count())
+		}
+	})
+	inside := newKeyedHost(t, newKey(t))
+	inside.body = strings.Replace(inside.body, inside.URL+"/jwks", "https://10.1.2.3/jwks", 1)
+	w := inside.world(t, nil)
+	id := inside.URL + "/client.json"
+	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized, "invalid_client")
+}

@@ -1,0 +1,190 @@
+package authserver_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// A faultyStore fails when it is told to.
+type faultyStore struct {
+	authserver.Store
+	mu    sync.Mutex
+	fault func(ctx context.Context, op, kind string) error
+}
+
+var errDisk = errors.New("the disk is full")
+
+func newFaultyStore() *faultyStore { return &faultyStore{Store: authserver.NewMemoryStore()} }
+
+func (s *faultyStore) set(fault func(ctx context.Context, op, kind string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// failOnce has the n-th call of an operation on a kind fail.
+func (s *faultyStore) failOnce(n int32, op, kind string) {
+	var calls atomic.Int32
+	s.set(func(_ context.Context, o, k string) error {
+		if o == op && k == kind && calls.Add(1) == n {
+			return errDisk
+		}
+		return nil
+	})
+}
+
+func (s *faultyStore) check(ctx context.Context, op, kind string) error {
+	s.mu.Lock()
+	fault := s.fault
+	s.mu.Unlock()
+	if fault == nil {
+		return nil
+	}
+	return fault(ctx, op, kind)
+}
+
+func (s *faultyStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
+	if err := s.check(ctx, "get", kind); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, kind, key)
+}
+
+func (s *faultyStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
+	if err := s.check(ctx, "take", kind); err != nil {
+		return nil, err
+	}
+	return s.Store.Take(ctx, kind, key)
+}
+
+func (s *faultyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+	if err := s.check(ctx, "update", kind); err != nil {
+		return err
+	}
+	return s.Store.Update(ctx, kind, key, change)
+}
+
+// What a store could not end is ended by the next try.
+func TestRevocationThatFailsCanBeRepeated(t *testing.T) {
+	for _, kind := range []string{"grant", "refresh"} {
+		store := newFaultyStore()
+		w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+		got := w.login()
+		store.failOnce(1, "take", kind)
+		form := url.Values{"token": {got.Refresh}, "client_id": {publicID}}
+		if res := w.post("/revoke", form); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: %s", kind, res.Status)
+		}
+		if res := w.post("/revoke", form); res.StatusCode != http.StatusOK {
+			t.Errorf("%s, again: %s", kind, res.Status)
+		}
+		w.wantDead(got.Access, "its revocation was answered with 200")
+		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	}
+}
+
+func TestTheftIsDetectedAgainAfterAFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore()
+		w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+		stolen := w.login()
+		next := w.tokensOf(w.post("/token", refreshForm(stolen.Refresh)))
+		time.Sleep(11 * time.Second)
+		store.failOnce(1, "take", "grant")
+		if res := w.post("/token", refreshForm(stolen.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("while the store fails: %s %s", res.Status, res.body)
+		}
+		w.post("/token", refreshForm(stolen.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.wantDead(next.Access, "a refresh token of its family was used twice")
+	})
+}
+
+// A 503 costs no refresh token, whenever it comes.
+func TestFaultsSpareTheRefreshToken(t *testing.T) {
+	for _, at := range [][2]string{{"get", "refresh"}, {"get", "grant"}, {"update", "grant"}, {"update", "refresh"}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newFaultyStore()
+			w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+			got := w.login()
+			store.failOnce(1, at[0], at[1])
+			if res := w.post("/token", refreshForm(got.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%v fails: %s", at, res.Status)
+			}
+			time.Sleep(time.Minute)
+			w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
+		})
+	}
+}
+
+// The keys in memory are good while the store does not answer, and it is not asked by everybody.
+func TestKeysOfAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultyStore()
+		w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+		got := w.login()
+		var asked atomic.Int32
+		store.set(func(ctx context.Context, _, kind string) error {
+			if kind != "signing-keys" {
+				return nil
+			}
+			asked.Add(1)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		time.Sleep(time.Minute)
+		var all sync.WaitGroup
+		all.Go(func() { w.wantAlive(got.Access, "for the one that asks the store") })
+		synctest.Wait()
+		start := time.Now()
+		for range 20 {
+			w.wantAlive(got.Access, "while the store hangs")
+		}
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("the others waited for %v", waited)
+		}
+		all.Wait()
+		w.wantAlive(got.Access, "right after the store has failed")
+		if n := asked.Load(); n != 1 || time.Since(start) > 10*time.Second {
+			t.Errorf("the store was asked %d times in %v", n, time.Since(start))
+		}
+		time.Sleep(10 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		start = time.Now()
+		if _, err := w.server.Verifier(resource).Verify(ctx, got.Access); time.Since(start) > 200*time.Millisecond {
+			t.Errorf("who has 200 ms waits for %v: %v", time.Since(start), err)
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("the store was asked %d times, want once more", n)
+		}
+		time.Sleep(10 * time.Second) // the one that asks goes on without it, for its time
+	})
+}
+
+// A server that was idle for long does not judge by keys that another one has replaced.
+func TestIdleServerLearnsTheKeysBeforeItJudges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := authserver.NewMemoryStore()
+		change := func(o *authserver.Options) { o.Store, o.Lifetimes.Key = store, 24*time.Hour }
+		idle, busy := newQuietWorld(t, change), newQuietWorld(t, change)
+		for range 30 {
+			time.Sleep(time.Hour)
+			busy.login()
+		}
+		got := busy.login()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { idle.wantAlive(got.Access, "at the server that was idle") })
+		}
+		all.Wait()
+	})
+}

@@ -1,0 +1,115 @@
+package authserver_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// withScopes has alice log in, who may allow these scopes at most.
+func withScopes(scopes []string) func(*authserver.Options) {
+	return func(o *authserver.Options) {
+		o.Login = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+			l.Finish(w, r, authserver.Subject{ID: "alice", Scopes: scopes})
+		})
+	}
+}
+
+// Everybody can register a client that asks for everything: what a user may not do is in no token for all that.
+func TestUsersAllowNoMoreThanTheirScopes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scopes      []string
+		asked, want string
+	}{
+		"all":                {nil, "read write admin", "read write admin"},
+		"some":               {[]string{"read", "elsewhere"}, "read write admin", "read"},
+		"what is on request": {[]string{"admin"}, "admin read", "admin"},
+		"some, none asked":   {[]string{"write", "admin"}, "", "write"},
+		"none, none asked":   {[]string{}, "", ""},
+		"none, only offline": {[]string{}, "offline_access", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, withScopes(tc.scopes))
+			registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none","grant_types":["authorization_code","refresh_token"]}`)
+			id, uri := registered["client_id"].(string), "http://localhost:99/cb"
+			got := w.tokensOf(w.post("/token", exchangeForm(w.code("client_id", id, "redirect_uri", uri, "scope", tc.asked),
+				"client_id", id, "redirect_uri", uri)))
+			token, err := w.verify(got.Access)
+			if err != nil || got.Scope != tc.want || strings.Join(token.Scopes, " ") != tc.want {
+				t.Errorf("got %q, token %+v, %v, want %q", got.Scope, token, err, tc.want)
+			}
+			// Nor is it to be had later.
+			next := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
+			if next.Scope != tc.want {
+				t.Errorf("after refreshing: %q", next.Scope)
+			}
+			if tc.want != "read write admin" {
+				w.post("/token", refreshForm(next.Refresh, "client_id", id, "scope", "read write admin")).
+					want(t, http.StatusBadRequest, "invalid_scope")
+			}
+		})
+	}
+}
+
+func TestScopesThatTheUserMayNotAllowAreRefusedToTheClient(t *testing.T) {
+	for _, scopes := range [][]string{{}, {"read"}, {"elsewhere"}} {
+		w := newWorld(t, withScopes(scopes))
+		answer := w.browser().authorize(authorizeQuery("scope", "write admin"))
+		if answer.Get("error") != "access_denied" || answer.Has("code") || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
+			t.Errorf("%q: answer is %v", scopes, answer)
+		}
+	}
+}
+
+func TestPasswordUsersHaveScopes(t *testing.T) {
+	hash, err := hashed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *authserver.Options) {
+		login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{
+			Users: []authserver.PasswordUser{{Name: "alice", Hash: hash, Scopes: []string{"read"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Login = login
+	})
+	b := w.browser()
+	answer := b.answer(b.try(b.passwordForm(), "alice", "correct horse"))
+	if got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code")))); got.Scope != "read" {
+		t.Errorf("got %+v", got)
+	}
+	for name, u := range map[string]authserver.PasswordUser{
+		"no scope":  {Name: "alice", Hash: hash, Scopes: []string{"read write"}},
+		"empty":     {Name: "alice", Hash: hash, Subject: authserver.Subject{Scopes: []string{""}}},
+		"two lists": {Name: "alice", Hash: hash, Scopes: []string{"read"}, Subject: authserver.Subject{Scopes: []string{"write"}}},
+	} {
+		if _, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: []authserver.PasswordUser{u}}); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// No user is asked when a client acts for itself: what is kept for those who ask is the operator's to allow.
+func TestMachinesGetOnRequestScopesByNameAlone(t *testing.T) {
+	w := newWorld(t, func(o *authserver.Options) {
+		o.Clients = append(o.Clients, authserver.Client{ID: "plain", SecretHash: secretHash},
+			authserver.Client{ID: "trusted", SecretHash: secretHash, Scopes: []string{"admin", "read"}})
+	})
+	ask := func(id, scope string) reply {
+		return w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret},
+			"resource": {resource}, "scope": {scope}})
+	}
+	for _, tc := range [][3]string{
+		{"plain", "", "read write"}, {"plain", "read admin", "read"}, {"trusted", "", "read"}, {"trusted", "admin", "admin"},
+	} {
+		if got := w.tokensOf(ask(tc[0], tc[1])); got.Scope != tc[2] {
+			t.Errorf("%s asks for %q: got %q, want %q", tc[0], tc[1], got.Scope, tc[2])
+		}
+	}
+	ask("plain", "admin").want(t, http.StatusBadRequest, "invalid_scope")
+}
