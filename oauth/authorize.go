@@ -47,6 +47,10 @@ func (e *StepUpError) Error() string {
 // authorize gets what is needed. It is the work of a flow.
 func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, error) {
 	held, err := t.reload(ctx)
+	if n.kind == needLogin && errors.Is(err, errUnreadable) {
+		t.log.Warn("oauth: the store is written anew", "server", shown(t.endpoint), "error", err)
+		held, err = nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +83,34 @@ func (t *Transport) authorizeRenewal(ctx context.Context, held *TokenSet) (*outc
 	if err == nil || ctx.Err() != nil || !held.endsBefore(time.Now()) {
 		return got, err
 	}
-	if d, failed := t.discover(ctx, &need{}); failed == nil && d.Issuer != held.Issuer {
+	d, failed := t.discover(ctx, &need{})
+	switch {
+	case failed != nil:
+		return nil, err
+	case d.Issuer != held.Issuer:
 		return &outcome{}, nil
 	}
-	return nil, err
+	return t.renewNearer(ctx, held, d, err)
+}
+
+// renewNearer renews tokens for a server that is nearer than it was at its last discovery, as one of a company is from
+// within the company's network, so that more may be called for it. err is why they could not be renewed.
+func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discovery, err error) (*outcome, error) {
+	t.mu.Lock()
+	before := t.known
+	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource && d.reach > max(before.Reach, public)
+	if isNearer && errors.Is(err, ErrURLRefused) {
+		t.known = d.record()
+	}
+	now := t.known
+	t.mu.Unlock()
+	if now == before {
+		return nil, err
+	}
+	if failed := save(ctx, t.store, t.serverKey(), now); failed != nil {
+		t.log.Error("oauth: what was found of the server is not stored", "server", shown(t.endpoint), "error", failed)
+	}
+	return t.renew(ctx, held)
 }
 
 // authorizeAnew renews tokens that the server has refused, and asks for others if that does not help.
@@ -97,8 +125,11 @@ func (t *Transport) authorizeAnew(ctx context.Context, f *flow, n *need, held *T
 		return nil, err
 	}
 	d, failed := t.discover(ctx, n)
-	if failed != nil || d.Issuer == held.Issuer {
+	switch {
+	case failed != nil:
 		return nil, err
+	case d.Issuer == held.Issuer:
+		return t.renewNearer(ctx, held, d, err)
 	}
 	return t.obtain(ctx, f, n, nil)
 }
@@ -106,7 +137,7 @@ func (t *Transport) authorizeAnew(ctx context.Context, f *flow, n *need, held *T
 // discover finds out who gives tokens for the server. When more scopes are wanted and the refusal does not say where the
 // metadata is, it is where the first refusal said.
 func (t *Transport) discover(ctx context.Context, n *need) (*discovery, error) {
-	q := &discoveryQuery{Endpoint: t.endpoint.String(), Challenge: n.challenge}
+	q := &discoveryQuery{Endpoint: t.endpoint.String(), Challenge: n.challenge, Revision: n.revision}
 	if q.Challenge == nil || q.Challenge.Params["resource_metadata"] == "" {
 		t.mu.Lock()
 		if t.pointer != nil && n.kind != needToken {
@@ -134,9 +165,13 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 	if t.asksPerson() && t.authorizer == nil {
 		return nil, t.loginRequired(n.scopes)
 	}
+	logouts := t.loggedOut()
 	d, err := t.discover(ctx, n)
 	if err != nil {
 		return nil, err
+	}
+	if t.client.Issuer != "" && t.client.Issuer != d.Issuer {
+		return nil, &WrongIssuerError{Want: t.client.Issuer, Got: d.Issuer}
 	}
 	if d.Conventional && n.kind == needLogin && !n.refused {
 		return nil, errors.New("oauth: the server wants no login, and says nothing of one")
@@ -156,7 +191,7 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 	if held != nil && n.kind == needScope {
 		set.Challenged = union(held.Challenged, n.scopes)
 	}
-	t.hold(context.WithoutCancel(ctx), d.record(), set)
+	t.hold(context.WithoutCancel(ctx), d.record(), set, logouts)
 	return &outcome{tokens: set, how: granted}, nil
 }
 
@@ -190,10 +225,10 @@ func (t *Transport) loginRequired(scopes []string) error {
 	return &LoginRequiredError{Endpoint: shown(t.endpoint), Scopes: union(scopes, t.scopes)}
 }
 
-// tokenEndpoint gives the token endpoint of an authorization server.
-func (t *Transport) tokenEndpoint(server *ServerMetadata, client *Registration, resource string) *tokenEndpoint {
+// tokenEndpoint gives the token endpoint of an authorization server. reach is what discovery has found.
+func (t *Transport) tokenEndpoint(server *ServerMetadata, client *Registration, resource string, reach zone) *tokenEndpoint {
 	return &tokenEndpoint{
-		fetcher: t.fetcher.For(t.endpoint), server: server, registration: client, key: t.client.Key, resource: resource,
+		fetcher: t.fetcher.within(t.endpoint, reach), server: server, registration: client, key: t.client.Key, resource: resource,
 		prover: t.prover,
 	}
 }

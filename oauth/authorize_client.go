@@ -24,8 +24,9 @@ type ClientOptions struct {
 	Secret string
 	// Key is for authorization servers that take signed assertions (private_key_jwt).
 	Key *ClientKey
-	// Issuer is the authorization server to which ID belongs, as its metadata spells it. ID and Secret are shown to no
-	// other.
+	// Issuer is the one authorization server to log in at, as its metadata spells it. ID and Secret are its, and are shown
+	// to no other; without ID it is the one to register at, and that to which a workload shows its assertion. If the MCP
+	// server names others only, a login is a [*WrongIssuerError]. Default: whichever the MCP server names, without ID.
 	Issuer string
 	// InsecureAnyIssuer lets ID and Secret be used with no Issuer set, at whichever authorization server the MCP server
 	// names first: who takes over the MCP server gets them. Default: a login with ID and without Issuer is an error.
@@ -53,8 +54,8 @@ func (c *ClientOptions) validate() error {
 	if c.Secret != "" && !isCredential(c.Secret) {
 		fail("Secret: it is none")
 	}
-	if c.ID == "" && (c.Secret != "" || c.Issuer != "" || c.AuthMethod != "") {
-		fail("ID is empty, and Secret, Issuer or AuthMethod is not")
+	if c.ID == "" && (c.Secret != "" || c.AuthMethod != "") {
+		fail("ID is empty, and Secret or AuthMethod is not")
 	}
 	if c.MetadataURL != "" {
 		if _, err := (&policy{}).checkClientID(c.MetadataURL); err != nil {
@@ -69,10 +70,10 @@ func (c *ClientOptions) validate() error {
 	return errors.Join(all...)
 }
 
-// A WrongIssuerError is a client that is known at one authorization server while the MCP server names another. Nothing
-// was sent there.
+// A WrongIssuerError is a login that belongs to one authorization server while the MCP server names another. Nothing was
+// sent there but the request for its metadata.
 type WrongIssuerError struct {
-	Want string // the one that knows the client; empty if that is not known
+	Want string // that of ClientOptions; empty if they have an id and do not say whose
 	Got  string // the one that the MCP server names
 }
 
@@ -82,7 +83,7 @@ func (e *WrongIssuerError) Error() string {
 		return fmt.Sprintf("oauth: the client has an id, and ClientOptions.Issuer does not say for which authorization server; "+
 			"the MCP server names %s", e.Got)
 	}
-	return fmt.Sprintf("oauth: the client belongs to the authorization server %s, and the MCP server names %s", e.Want, e.Got)
+	return fmt.Sprintf("oauth: the login belongs to the authorization server %s, and the MCP server names %s", e.Want, e.Got)
 }
 
 // configured gives the client that the options name.
@@ -162,7 +163,7 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 			got = stored
 			return old, nil
 		}
-		fresh, err := t.fetcher.For(t.endpoint).register(ctx, d.Server, t.described(redirectURI))
+		fresh, err := t.fetcher.within(t.endpoint, d.reach).register(ctx, d.Server, t.described(redirectURI), redirectURI)
 		if err != nil {
 			return nil, err
 		}
@@ -226,6 +227,9 @@ func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registrati
 		return t.configured(&discovery{Issuer: tokens.Issuer})
 	case tokens.ClientID == c.MetadataURL:
 		return t.documentClient(tokens.Issuer), nil
+	}
+	if own := tokens.Client; own != nil && own.ClientID == tokens.ClientID && own.Issuer == tokens.Issuer {
+		return own, nil
 	}
 	stored, err := load[Registration](ctx, t.store, clientKey(tokens.Issuer))
 	if err != nil {

@@ -47,15 +47,22 @@ type LoginRequest struct {
 	Issuer, Server string
 }
 
+// An AskFunc shows the page of a login to a person, waits until the browser comes back to the redirect URI, and gives the
+// parameters that it brings in the query, all of them as they are. The [Transport] checks state and iss, and makes a
+// [*LoginError] of a refusal, such as error=access_denied: that is an answer like any other, and no error of the function.
+// Its error is for what has no answer, such as a person who does not come back, and ends the login. One whose redirect
+// URI takes the answers to several logins finds the right one by [LoginRequest].State; what has another state is to be
+// waited past, since anybody can send it. It returns when ctx ends, and may be called by many goroutines at once.
+type AskFunc func(ctx context.Context, login *LoginRequest) (url.Values, error)
+
 // NewAuthorizer gives an Authorizer for programs that take the answer themselves, at a redirect URI that does not change.
-// ask is what [Callback.Authorize] says; it may be called on several goroutines, for several Transports.
-func NewAuthorizer(redirectURI string, ask func(ctx context.Context, login *LoginRequest) (url.Values, error)) Authorizer {
+func NewAuthorizer(redirectURI string, ask AskFunc) Authorizer {
 	return &fixedAuthorizer{redirectURI, ask}
 }
 
 type fixedAuthorizer struct {
 	redirectURI string
-	ask         func(ctx context.Context, login *LoginRequest) (url.Values, error)
+	ask         AskFunc
 }
 
 func (a *fixedAuthorizer) Listen(_ context.Context, redirectURIs []string) (Callback, error) {
@@ -132,7 +139,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 		}
 		unknown := isTokenError(err, invalidClient)
 		if unknown || errors.Is(err, ErrLoginTimeout) {
-			// Who is not known is shown an error in the browser, of which no answer comes.
+			// Who is not known is shown an error in the browser, of which no answer comes. Tokens that the client has
+			// been given hold what they are renewed with.
 			if failed := r.transport.forgetClient(context.WithoutCancel(ctx), l.client); failed != nil {
 				return nil, errors.Join(err, failed)
 			}
@@ -199,6 +207,9 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 	}
 	if len(set.Scopes) == 0 {
 		set.Scopes = l.scopes // what a response leaves out is as it was asked for
+	}
+	if l.kind == clientRegistered {
+		set.Client = l.client
 	}
 	return set, nil
 }
@@ -283,8 +294,8 @@ func (l *login) take(answer url.Values) (string, error) {
 		return bad("it does not say which authorization server's it is, and this one says")
 	case answer.Get("error") != "":
 		return "", &LoginError{
-			Code:        withoutSecrets(cleanText(answer.Get("error"), maxErrorCode), []string{l.state, l.verifier}),
-			Description: withoutSecrets(cleanText(answer.Get("error_description"), maxErrorText), []string{l.state, l.verifier}),
+			Code:        peerWords(answer.Get("error"), maxErrorCode, []string{l.state, l.verifier}),
+			Description: peerWords(answer.Get("error_description"), maxErrorText, []string{l.state, l.verifier}),
 		}
 	case answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
 		return bad("it has no code")

@@ -286,3 +286,62 @@ func TestBrowserListensWhereItIsTold(t *testing.T) {
 		}
 	}
 }
+
+// The name of this machine is two addresses. Where somebody else has one of them, the answer could go there.
+func TestBrowserListensAtBothAddresses(t *testing.T) {
+	taken, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	browser := oauth.NewBrowser(nil)
+	if c, err := browser.Listen(t.Context(), []string{"http://localhost:" + port + "/callback"}); err == nil {
+		t.Errorf("it listens at %s, and somebody else at %s", c.RedirectURI(), taken.Addr())
+		c.Close(nil)
+	}
+	if again, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+		t.Errorf("it goes on listening: %v", err)
+	} else {
+		_ = again.Close()
+	}
+	c, err := browser.Listen(t.Context(), []string{"http://localhost/callback"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(nil)
+	for _, address := range []string{"127.0.0.1", "[::1]"} {
+		at, _ := url.Parse(c.RedirectURI())
+		host := at.Host
+		at.Host = address + ":" + at.Port()
+		if v := get(t, at.String(), func(r *http.Request) { r.Host = host }); v.status != http.StatusBadRequest {
+			t.Errorf("at %s: %d %v", address, v.status, v.err)
+		}
+	}
+}
+
+func TestBrowserKnowsItsHost(t *testing.T) {
+	for _, tt := range []struct {
+		uri, host string
+		want      bool
+	}{
+		{"http://127.0.0.1:7777/", "127.0.0.1:7777", true},
+		{"http://127.0.0.1:7777/", "127.0.0.1", false},
+		{"http://127.0.0.1:7777/", "127.0.0.1:80", false},
+		{"http://127.0.0.1:80/", "127.0.0.1", true},
+		{"http://127.0.0.1:80/", "127.0.0.1:80", true},
+		{"http://127.0.0.1:80/", "127.0.0.1:7777", false},
+		{"http://127.0.0.1:80/", "evil.example", false},
+		{"http://127.0.0.1:80/", "127.0.0.1:80:80", false},
+		{"http://[::1]:80/", "[::1]", true},
+		{"http://[::1]:80/", "::1", false},
+		{"http://LocalHost:7777/", "localhost:7777", true},
+		{"http://localhost:7777/", "localhost.evil.example:7777", false},
+		{"http://localhost:80/", "", false},
+	} {
+		u, err := url.Parse(tt.uri)
+		if err != nil || oauth.IsHostOf(u, tt.host) != tt.want {
+			t.Errorf("%s, Host %q: not %v, %v", tt.uri, tt.host, tt.want, err)
+		}
+	}
+}

@@ -79,26 +79,53 @@ func listenAt(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	if port == "" {
 		port = "0"
 	}
-	isName := strings.EqualFold(host, "localhost")
-	if isName {
-		host = "127.0.0.1"
-	} else if a, err := netip.ParseAddr(host); err != nil || !a.IsLoopback() {
-		return nil, errors.New("the host is none of this machine")
+	var listeners []net.Listener
+	var err error
+	if strings.EqualFold(host, "localhost") {
+		listeners, err = listenAtBoth(ctx, &config, port)
+	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
+		err = errors.New("the host is none of this machine")
+	} else {
+		var one net.Listener
+		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		listeners = []net.Listener{one}
 	}
-	first, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, err
 	}
-	port = strconv.Itoa(first.Addr().(*net.TCPAddr).Port)
-	u.Host = net.JoinHostPort(u.Hostname(), port)
-	listeners := []net.Listener{first}
-	if isName {
-		second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", port))
-		if err == nil { // there may be no IPv6
-			listeners = append(listeners, second)
+	u.Host = net.JoinHostPort(host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port))
+	return listeners, nil
+}
+
+// listenAtBoth listens at both addresses of localhost, at the first alone where there is no IPv6. It is an error if
+// somebody else has the port at the second, since the answer could go there.
+func listenAtBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
+	const tries = 5 // to find a port that is free at both, where any will do
+	for try := 1; ; try++ {
+		first, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			return nil, err
+		}
+		same := strconv.Itoa(first.Addr().(*net.TCPAddr).Port)
+		second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", same))
+		if err == nil {
+			return []net.Listener{first, second}, nil
+		}
+		other, failed := config.Listen(ctx, "tcp", "[::1]:0")
+		if failed != nil {
+			return []net.Listener{first}, nil // no browser gets there either
+		}
+		_ = other.Close()
+		_ = first.Close()
+		if port != "0" || try == tries {
+			return nil, err
 		}
 	}
-	return listeners, nil
+}
+
+// isHostOf reports whether a Host header is that of a URL. Browsers write it in lower case, and leave out port 80.
+func isHostOf(u *url.URL, host string) bool {
+	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
 }
 
 func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCallback {
@@ -169,7 +196,7 @@ func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	defer c.pages.Done()
 	switch {
-	case r.Host != c.uri.Host:
+	case !isHostOf(c.uri, r.Host):
 		writePage(w, http.StatusMisdirectedRequest, pageForeign) // a name that somebody else has pointed here
 	case r.URL.EscapedPath() != c.uri.EscapedPath():
 		writePage(w, http.StatusNotFound, pageForeign)
@@ -205,8 +232,7 @@ func (c *loopbackCallback) takeAnswer(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		outcome := c.outcome
 		c.mu.Unlock()
-		status, p := outcomePage(outcome)
-		writePage(w, status, p)
+		writePage(w, http.StatusOK, outcomePage(outcome))
 	case <-r.Context().Done():
 	case <-timer.C:
 		writePage(w, http.StatusOK, pageOpen)

@@ -17,45 +17,47 @@ type page struct {
 
 var (
 	pageForeign = page{title: "Nothing to see here",
-		text: "This page takes the answer to a login, and what came is none that is waited for."}
+		text: "This is not the answer to a login that is under way. You can close this page."}
 	pageTwice = page{title: "This login is over", text: "Its answer has come before. You can close this page."}
 	pageOpen  = page{title: "Almost there", text: "The answer has come. The program says how the login goes on; you can close this page."}
 	pageDone  = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
 // outcomePage tells a person what has come of a login.
-func outcomePage(outcome error) (status int, p page) {
+func outcomePage(outcome error) page {
 	if outcome == nil {
-		return http.StatusOK, pageDone
+		return pageDone
 	}
 	refused, ok := errors.AsType[*LoginError](outcome)
 	switch {
 	case ok && refused.Code == "access_denied":
-		return http.StatusOK, page{title: "You are not logged in", text: "The access was declined, and nothing was granted. You can close this page."}
+		return page{title: "You are not logged in", text: "The access was declined, and nothing was granted. You can close this page."}
 	case ok:
 		detail := refused.Code
 		if refused.Description != "" {
 			detail += ": " + refused.Description
 		}
-		return http.StatusOK, page{title: "The login has failed",
+		return page{title: "The login has failed",
 			text: "The authorization server refused it. The program says more; you can close this page.", detail: detail}
 	}
-	return http.StatusOK, page{title: "The login has failed", text: "The program says why. You can close this page."}
+	return page{title: "The login has failed", text: "The program says why. You can close this page."}
 }
 
-const pageStyle = `body{font:1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:15vh auto;padding:0 1.5rem;color:#1b1f24;background:#fff}` +
-	`h1{font-size:1.5rem}p.detail{font-family:ui-monospace,monospace;font-size:.875rem;overflow-wrap:anywhere;color:#57606a}` +
-	`@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}p.detail{color:#9198a1}}`
+const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
+	`body{margin:0;padding:12vh 1rem 2rem;display:flex;justify-content:center;background:#f2f4f7;color:#16191d;font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}` +
+	`main{width:100%;max-width:30rem;padding:2rem;background:#fff;border:1px solid #d5dbe2;border-radius:12px;align-self:start}` +
+	`h1{margin:0 0 .75rem;font-size:1.375rem;line-height:1.3}p{margin:.5rem 0}p.detail{font-family:ui-monospace,monospace;font-size:.875rem;color:#55606c}` +
+	`@media(prefers-color-scheme:dark){body{background:#121519;color:#e9ecf0}main{background:#1c2026;border-color:#39414c}p.detail{color:#a4aeba}}`
 
 // writePage sends a page, which loads nothing and runs nothing.
 func writePage(w http.ResponseWriter, status int, p page) {
 	body := `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
-		`<title>` + html.EscapeString(p.title) + `</title><style>` + pageStyle + `</style></head><body><h1>` +
+		`<title>` + html.EscapeString(p.title) + `</title><style>` + pageStyle + `</style></head><body><main><h1>` +
 		html.EscapeString(p.title) + `</h1><p>` + html.EscapeString(p.text) + `</p>`
 	if p.detail != "" {
 		body += `<p class="detail">` + html.EscapeString(p.detail) + `</p>`
 	}
-	body += `</body></html>`
+	body += `</main></body></html>`
 	style := sha256.Sum256([]byte(pageStyle))
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

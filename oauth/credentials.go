@@ -29,6 +29,8 @@ const (
 type serverRecord struct {
 	Issuer   string `json:"issuer"`
 	Resource string `json:"resource,omitempty"`
+	// Reach is how near the MCP server was at its discovery.
+	Reach zone `json:"reach,omitempty"`
 	// Server holds what is needed when there is no discovery; what else metadata says is left out.
 	Server *ServerMetadata `json:"server"`
 }
@@ -36,7 +38,7 @@ type serverRecord struct {
 // record gives what is stored of a discovery.
 func (d *discovery) record() *serverRecord {
 	m := d.Server
-	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Server: &ServerMetadata{
+	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Reach: d.reach, Server: &ServerMetadata{
 		Issuer:                        d.Issuer,
 		TokenEndpoint:                 m.TokenEndpoint,
 		TokenEndpointAuthMethods:      m.TokenEndpointAuthMethods,
@@ -108,19 +110,22 @@ func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return decodeStored[T](data)
 }
 
+// errUnreadable is the error of a value that is there, and is none of ours. A login, or a logout, puts an end to it.
+var errUnreadable = errors.New("oauth: what the store holds cannot be read")
+
 func decodeStored[T any](data []byte) (*T, error) {
 	if data == nil {
 		return nil, nil
 	}
 	v := new(T)
 	if err := json.Unmarshal(data, v); err != nil {
-		return nil, errors.New("oauth: what the store holds cannot be read")
+		return nil, errUnreadable
 	}
 	return v, nil
 }
 
 // save writes something to the store. nil removes it.
-func save[T any](ctx context.Context, s Store, key string, v *T) error {
+func save[T any](ctx context.Context, s *savingStore, key string, v *T) error {
 	var data []byte
 	var err error
 	if v != nil {
@@ -128,7 +133,7 @@ func save[T any](ctx context.Context, s Store, key string, v *T) error {
 			return fmt.Errorf("oauth: encode for the store: %w", err)
 		}
 	}
-	if err = s.Update(ctx, key, func([]byte) ([]byte, error) { return data, nil }); err != nil {
+	if _, err = s.replace(ctx, key, data); err != nil {
 		return fmt.Errorf("oauth: write to the store: %w", err)
 	}
 	return nil
@@ -165,7 +170,7 @@ func (t *Transport) isOurs(tokens *TokenSet) bool {
 	switch {
 	case tokens == nil:
 		return false
-	case t.client.ID != "" && (tokens.ClientID != t.client.ID || t.client.Issuer != "" && tokens.Issuer != t.client.Issuer):
+	case t.client.ID != "" && tokens.ClientID != t.client.ID, t.client.Issuer != "" && tokens.Issuer != t.client.Issuer:
 		return false
 	case tokens.TokenType == schemeDPoP:
 		return t.prover != nil && tokens.KeyThumbprint == t.prover.thumbprint
@@ -173,32 +178,43 @@ func (t *Transport) isOurs(tokens *TokenSet) bool {
 	return t.prover == nil || t.prover.checkType(tokens.TokenType) == nil
 }
 
-// hold keeps tokens, and what was found of the server, in memory and in the store. A store that fails costs a login
-// later, and is no reason to fail the request now.
-func (t *Transport) hold(ctx context.Context, known *serverRecord, tokens *TokenSet) {
+// hold keeps tokens, and what was found of the server, in memory and in the store. A store that fails costs another
+// process a login, and is no reason to fail the request now.
+func (t *Transport) hold(ctx context.Context, known *serverRecord, tokens *TokenSet, logouts int) {
 	t.mu.Lock()
+	if t.logouts != logouts {
+		t.mu.Unlock()
+		return // for the requests that wait, and no longer
+	}
 	before := t.known
 	t.loaded, t.known, t.tokens = true, known, tokens
 	t.mu.Unlock()
 	err := save(ctx, t.store, tokensKey(known.Issuer, known.Resource), tokens)
-	if err == nil {
-		err = save(ctx, t.store, t.serverKey(), known)
-	}
-	if err == nil && before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
+	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
+	if before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
 		t.log.Warn("oauth: the server has another authorization server, or another identifier, than before",
 			"server", shown(t.endpoint), "before", before.Issuer, "now", known.Issuer)
-		err = save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil)
+		err = errors.Join(err, save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil))
 	}
 	if err != nil {
 		t.log.Error("oauth: tokens are not stored", "server", shown(t.endpoint), "error", err)
 	}
 }
 
-// holdRenewed keeps tokens that are in the store already. nil forgets those in memory.
-func (t *Transport) holdRenewed(tokens *TokenSet) {
+// holdRenewed keeps tokens that are in the store already, unless there was a Logout meanwhile. nil forgets those in memory.
+func (t *Transport) holdRenewed(tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens = tokens
+	if t.logouts == logouts {
+		t.tokens = tokens
+	}
+}
+
+// loggedOut counts the calls of Logout.
+func (t *Transport) loggedOut() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.logouts
 }
 
 // usable gives the tokens to try, nil if there are none. It renews those that end.
@@ -213,6 +229,13 @@ func (t *Transport) usable(ctx context.Context) (*TokenSet, error) {
 		}
 	}
 	now := time.Now()
+	if tokens != nil && tokens.RefreshToken == "" && tokens.endsBefore(now) && !t.asksPerson() {
+		got, err := t.acquire(ctx, &need{kind: needToken, used: tokens})
+		if err != nil {
+			return nil, err
+		}
+		return got.tokens, nil
+	}
 	if tokens == nil || tokens.RefreshToken == "" || !tokens.endsBefore(now.Add(tokens.leeway())) {
 		return tokens, nil
 	}
@@ -326,5 +349,6 @@ func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 		return nil, t.failed(http.StatusUnauthorized, err)
 	}
 	given := *tokens
+	given.Client = nil // whoever uses the tokens does not renew them
 	return &given, nil
 }

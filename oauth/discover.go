@@ -53,6 +53,8 @@ type discovery struct {
 	// Conventional says that there is no metadata at all: Server holds the endpoints that 2025-03-26 gives by convention.
 	Conventional bool
 	Metadata     *ResourceMetadata // nil in the 2025-03-26 way
+	// reach is how near the MCP server was, which bounds how near what it names may be from now on.
+	reach zone
 }
 
 // A discoveryQuery is what is known before a discovery.
@@ -65,14 +67,9 @@ type discoveryQuery struct {
 	Prefer []string
 }
 
-// discover finds out who gives tokens for the server at an endpoint. The error is a *DiscoveryError if there is metadata
+// discoverBy finds out who gives tokens for the server at an endpoint. The error is a *DiscoveryError if there is metadata
 // which cannot be used, holds ErrNoMetadata if there is none and should be, and is a *FetchError if something could not be
 // fetched.
-func (f *Fetcher) discover(ctx context.Context, endpoint string, ch *Challenge) (*discovery, error) {
-	return f.discoverBy(ctx, &discoveryQuery{Endpoint: endpoint, Challenge: ch})
-}
-
-// discoverBy is discover with all that may be known.
 func (f *Fetcher) discoverBy(ctx context.Context, q *discoveryQuery) (*discovery, error) {
 	endpoint, err := url.Parse(q.Endpoint)
 	if err != nil || endpoint.Host == "" {
@@ -80,22 +77,16 @@ func (f *Fetcher) discoverBy(ctx context.Context, q *discoveryQuery) (*discovery
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	s := &search{fetcher: f.For(endpoint), endpoint: endpoint, header: http.Header{}}
+	s := &search{fetcher: f.within(endpoint, loopback), endpoint: endpoint, header: http.Header{}}
 	if q.Revision != "" {
 		s.header.Set(headerRevision, q.Revision)
 	}
-	pointer, pointed := s.pointer(q.Challenge)
-	m, at, err := s.resource(ctx, pointer)
+	d, err := s.run(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if m != nil {
-		return s.viaResource(ctx, m, at, q.Prefer)
-	}
-	if pointed {
-		return nil, fmt.Errorf("oauth: the MCP server says that it has metadata, and has not: %w", ErrNoMetadata)
-	}
-	return s.viaOrigin(ctx)
+	d.reach, _ = s.fetcher.policy.knownHomeZone() // where nothing needed to know, public
+	return d, nil
 }
 
 // A search is one discovery.
@@ -105,6 +96,22 @@ type search struct {
 	header   http.Header
 	// refused says that a document was withheld, not missing: somebody guards it, so that nothing is to be guessed.
 	refused bool
+	missed  *FetchError // the first document that was not to be had
+}
+
+func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error) {
+	pointer, pointed := s.pointer(q.Challenge)
+	m, at, err := s.resource(ctx, pointer)
+	switch {
+	case err != nil:
+		return nil, err
+	case m != nil:
+		return s.viaResource(ctx, m, at, q.Prefer)
+	case pointed:
+		return nil, fmt.Errorf("oauth: the MCP server says that it has metadata, and has not: %w at %s (HTTP %d)",
+			ErrNoMetadata, s.missed.URL, s.missed.Status)
+	}
+	return s.viaOrigin(ctx)
 }
 
 // pointer gives where the challenge says that the resource's metadata is, "" if it does not or if that is another origin,
@@ -169,12 +176,13 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 		return false, &DiscoveryError{URL: failed.URL, Err: failed.Err}
 	case failed.Err != nil:
 		return false, err
-	case failed.Status == http.StatusNotFound:
-		return false, nil
 	case failed.Status == http.StatusRequestTimeout, failed.Status == http.StatusTooManyRequests, failed.Status/100 != 4:
 		return false, err // it may be there at another time
 	}
-	s.refused = true
+	if s.missed == nil {
+		s.missed = failed
+	}
+	s.refused = s.refused || failed.Status != http.StatusNotFound
 	return false, nil
 }
 

@@ -333,6 +333,14 @@ func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
 		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: pointing(to)})
 		if !errors.Is(err, oauth.ErrNoMetadata) {
 			t.Errorf("%s: found %+v, %v", to, d, err)
+			continue
+		}
+		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // what is no good as a pointer is not asked for
+		if to == "https://mcp.example/custom" {
+			missed = to
+		}
+		if !strings.HasSuffix(err.Error(), " at "+missed+" (HTTP 404)") {
+			t.Errorf("%s: the error does not say what is missing: %v", to, err)
 		}
 	}
 }

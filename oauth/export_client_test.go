@@ -16,6 +16,9 @@ func ReadTokenResponse(status int, body []byte) (access, refresh string, life ti
 	return r.AccessToken, r.RefreshToken, r.life(), nil
 }
 
+// IsHostOf reports whether a Host header is that of a redirect URI.
+func IsHostOf(u *url.URL, host string) bool { return isHostOf(u, host) }
+
 // TakeAnswer gives the code of an answer to a login at an issuer.
 func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values) (string, error) {
 	server := &ServerMetadata{Issuer: issuer, SendsIssuer: sendsIssuer}

@@ -40,7 +40,11 @@ func Discover(ctx context.Context, f *Fetcher, q *DiscoveryQuery) (*Discovery, e
 func CheckCodeFlow(d *Discovery) error { return d.checkCodeFlow() }
 
 func Register(ctx context.Context, f *Fetcher, server *ServerMetadata, meta *ClientMetadata) (*Registration, error) {
-	return f.register(ctx, server, meta)
+	var redirectURI string
+	if len(meta.RedirectURIs) > 0 {
+		redirectURI = meta.RedirectURIs[0]
+	}
+	return f.register(ctx, server, meta, redirectURI)
 }
 
 func GetJSON(ctx context.Context, f *Fetcher, address string, into any) error {
@@ -49,6 +53,13 @@ func GetJSON(ctx context.Context, f *Fetcher, address string, into any) error {
 
 func PostForm(ctx context.Context, f *Fetcher, address string, form url.Values) (int, http.Header, []byte, error) {
 	return f.postForm(ctx, address, form, nil)
+}
+
+// Within is a Fetcher for a server that was seen in a zone.
+func Within(f *Fetcher, endpoint *url.URL, seen string) *Fetcher {
+	var reach zone
+	_ = reach.UnmarshalText([]byte(seen))
+	return f.within(endpoint, reach)
 }
 
 // ZoneOf names the zone of an address: public, private, loopback or special.

@@ -127,8 +127,18 @@ func NewFetcher(opts *FetcherOptions) *Fetcher {
 // For gives a Fetcher with the same options for what the server at an endpoint says: an MCP server, or an issuer that the
 // caller trusts to name its own documents. How near that server is gets looked up, and again after a minute.
 func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
+	return f.at(&home{host: strings.ToLower(endpoint.Hostname()), reach: loopback, moves: true})
+}
+
+// within is For a server that was seen before: whatever its name leads to now, it reaches no further than it did then.
+// Otherwise one who answers for the name could be public while it is looked at, and private when the rest is called.
+func (f *Fetcher) within(endpoint *url.URL, reach zone) *Fetcher {
+	return f.at(&home{host: strings.ToLower(endpoint.Hostname()), reach: max(reach, public)})
+}
+
+func (f *Fetcher) at(h *home) *Fetcher {
 	near := *f
-	near.policy.home = &home{host: strings.ToLower(endpoint.Hostname())}
+	near.policy.home = h
 	near.transport = f.transport.Clone()
 	near.transport.DialContext = near.policy.dial
 	return &near
@@ -370,7 +380,9 @@ func decodeDocument(data []byte, into any) error {
 
 // home is where the server is for which something is fetched.
 type home struct {
-	host string // lower case, without the port
+	host  string // lower case, without the port
+	reach zone   // how near what others than itself have for it may be, at most
+	moves bool   // it is looked up again after zoneLife
 
 	mu     sync.Mutex // guards the fields below
 	zone   zone       // nowhere until it is known

@@ -3,6 +3,7 @@ package oauth
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -44,8 +45,24 @@ func withoutPeerText(err error) error {
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
 	var alert tls.AlertError
-	if errors.As(err, &network) || errors.As(err, &certificate) || errors.As(err, &alert) {
-		return err
+	var foreign x509.HostnameError // it lists the names that the peer gives itself
+	switch {
+	case errors.As(err, &foreign):
+		return &cleanError{"the certificate is not one of the host", err}
+	case errors.As(err, &network), errors.As(err, &certificate), errors.As(err, &alert):
+		return &cleanError{cleanText(err.Error(), maxErrorText), err}
 	}
 	return errors.New("the response is no HTTP that can be read")
 }
+
+// A cleanError is an error whose own text is not for logs.
+type cleanError struct {
+	text string
+	err  error
+}
+
+// Error gives the text that is.
+func (e *cleanError) Error() string { return e.text }
+
+// Unwrap gives the error.
+func (e *cleanError) Unwrap() error { return e.err }

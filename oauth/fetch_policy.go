@@ -131,6 +131,7 @@ func (p *policy) checkLiteral(u *url.URL, a netip.Addr) error {
 		return nil
 	}
 	near, known := p.knownHomeZone()
+	near = min(near, p.reach())
 	if z := zoneOf(a); z == nowhere || z > near && (known || p.proxies) {
 		return refuse("%s is a %v address", a, z)
 	}
@@ -218,6 +219,9 @@ func (p *policy) checkAddress(ctx context.Context, t *trip, address string) erro
 		return nil
 	}
 	near, err := p.homeZone(ctx)
+	if err == nil && !own {
+		near = min(near, p.reach())
+	}
 	switch {
 	case err != nil:
 		return err
@@ -271,8 +275,21 @@ func (p *policy) knownHomeZone() (z zone, known bool) {
 	return max(p.home.zone, public), !p.home.isStale()
 }
 
+// reach is how near anything but the home may be. Where the home is written as an address it needs no other bound.
+func (p *policy) reach() zone {
+	if p.home == nil {
+		return public
+	}
+	if _, err := netip.ParseAddr(p.home.host); err == nil || isLoopbackName(p.home.host) {
+		return loopback
+	}
+	return p.home.reach
+}
+
 // isStale reports whether the zone is to be looked up. The caller holds mu.
-func (h *home) isStale() bool { return h.zone == nowhere || time.Since(h.looked) >= zoneLife }
+func (h *home) isStale() bool {
+	return h.zone == nowhere || h.moves && time.Since(h.looked) >= zoneLife
+}
 
 // isSameOrigin reports whether two URLs have the same scheme, host and port.
 //

@@ -25,6 +25,20 @@ func (z zone) String() string {
 	return "special"
 }
 
+// MarshalText gives the name, for what is stored.
+func (z zone) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
+
+// UnmarshalText reads a name. What is none is nowhere.
+func (z *zone) UnmarshalText(text []byte) error {
+	*z = nowhere
+	for _, known := range []zone{public, private, loopback} {
+		if known.String() == string(text) {
+			*z = known
+		}
+	}
+	return nil
+}
+
 // ranges are the special addresses. The first that holds an address decides. What is not here is public if it is IPv4 or
 // within 2000::/3.
 //

@@ -7,9 +7,18 @@ import (
 	"strings"
 )
 
-// NewClientCredentials gives the grant of programs that act for themselves and not for a person: the client that
-// TransportOptions.Client names shows its secret or signs with its key, and gets tokens. It is never registered, and no
-// browser is opened; tokens that have ended are asked for again. The Grant is safe for concurrent use.
+// NewClientCredentials gives the grant of programs that act for themselves and not for a person: the client shows its
+// secret or signs with its key, and gets tokens. Its id, secret and issuer stand in [TransportOptions].Client:
+//
+//	t := oauth.NewTransport(endpoint, &oauth.TransportOptions{
+//		Grant: oauth.NewClientCredentials(),
+//		Client: oauth.ClientOptions{
+//			ID: "nightly", Secret: os.Getenv("CLIENT_SECRET"), Issuer: "https://auth.example.com",
+//		},
+//	})
+//
+// It is never registered, and no browser is opened; tokens that have ended are asked for again. The Grant is safe for
+// concurrent use.
 //
 // Spec: extension io.modelcontextprotocol/oauth-client-credentials; RFC 6749, section 4.4.
 func NewClientCredentials() Grant { return clientCredentials{} }

@@ -32,7 +32,7 @@ type EnterpriseOptions struct {
 	// ClientID is the client as the identity provider knows it, for which Subject's tokens are made. It has to be set.
 	ClientID string
 	// ClientSecret and ClientKey are what the client authenticates with at the identity provider. Default: nothing, for a
-	// client that the identity provider lets in without.
+	// client that the identity provider lets in without. ClientKey needs Issuer, for which it signs.
 	ClientSecret string
 	ClientKey    *ClientKey
 	// Subject gives the token that says who the person is, and its type, such as [TokenTypeID]. It is called whenever
@@ -83,6 +83,8 @@ func (g *enterprise) validate(d *discovery) error {
 	switch {
 	case g.Issuer == "" && g.TokenEndpoint == "":
 		return errors.New("oauth: EnterpriseOptions needs Issuer or TokenEndpoint")
+	case g.Issuer == "" && g.ClientKey != nil:
+		return errors.New("oauth: EnterpriseOptions.ClientKey needs Issuer, for which it signs")
 	case g.ClientID == "":
 		return errors.New("oauth: EnterpriseOptions.ClientID is empty")
 	case g.Subject == nil:

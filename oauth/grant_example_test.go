@@ -82,6 +82,8 @@ func ExampleNewWorkload() {
 		Grant: oauth.NewWorkload(func(_ context.Context, issuer string) (string, error) {
 			return "jwt-of-the-platform", nil
 		}),
+		// The JWT goes there, and to no other authorization server that the MCP server may name.
+		Client: oauth.ClientOptions{Issuer: server.URL},
 	})
 	visitWith(t, endpoint)
 	// Output:

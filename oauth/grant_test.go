@@ -375,7 +375,7 @@ func TestWorkload(t *testing.T) {
 			var audience string
 			opts := w.client(NewWorkload(func(_ context.Context, issuer string) (string, error) {
 				audience = issuer
-				return "platform-jwt", nil
+				return workloadJWT(issuer), nil
 			}))
 			if opts.Client = client; client.ID != "" {
 				opts.Client.Issuer = w.as.URL
@@ -387,7 +387,7 @@ func TestWorkload(t *testing.T) {
 				t.Errorf("the assertion was made for %q, want %q", audience, w.as.URL)
 			}
 			want := map[string]string{
-				"grant_type": grantJWTBearer, "assertion": "platform-jwt", "resource": w.rs.URL + "/mcp", "scope": "mcp:basic",
+				"grant_type": grantJWTBearer, "assertion": workloadJWT(w.as.URL), "resource": w.rs.URL + "/mcp", "scope": "mcp:basic",
 			}
 			if client.ID != "" {
 				want["client_id"] = "workload-1"
@@ -547,6 +547,14 @@ func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 		"no identity provider": func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) { e.Issuer = "" },
 		"another issuer's metadata": func(w *grantWorld, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Issuer = strings.Replace(w.idp.URL, "127.0.0.1", "localhost", 1)
+		},
+		"a key, and no issuer that it signs for": func(w *grantWorld, _ *TransportOptions, e *EnterpriseOptions) {
+			e.Issuer, e.TokenEndpoint = "", w.idp.URL+"/exchange"
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			e.ClientKey = &ClientKey{Key: key}
 		},
 		"no client at the identity provider": func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) { e.ClientID = "" },
 		"no subject":                         func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) { e.Subject = nil },

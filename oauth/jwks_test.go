@@ -110,7 +110,7 @@ func TestForeignTokensFetchNoKeys(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.keys.Store(nil) // the server is away
 		secret := strings.Repeat("s", 30)
-		both := oauth.Verifiers(v, oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "robot"}))
+		both := oauth.Verifiers(v, staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}))
 		verifies(t, both, secret)
 		refuses(t, both, issue(t, claims{"iss": "https://other.example"}))
 		asks(t, s, 0)

@@ -5,18 +5,32 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
 )
 
-// passing are errors of a token endpoint which say nothing of the refresh token: the next attempt may succeed.
-var passing = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
+var (
+	// passing are errors of a token endpoint which say nothing of the refresh token: the next attempt may succeed.
+	passing = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
+	// final are errors that leave no doubt, with whatever status they come: some servers say them with 200 or 403.
+	final = []string{invalidGrant, invalidClient, "unauthorized_client", "bad_refresh_token"}
+)
 
-// isFinal reports whether a token endpoint has said that a refresh token, or the client, is of no use to it.
+// isFinal reports whether a token endpoint has said that a refresh token, or the client, is of no use to it. What comes
+// with another status than RFC 6749 has for refusals may be the word of something in between, such as a proxy.
+//
+// Spec: RFC 6749, section 5.2.
 func isFinal(err error) bool {
 	refused, ok := errors.AsType[*TokenError](err)
-	return ok && refused.Status/100 != 5 && !slices.Contains(passing, refused.Code)
+	switch {
+	case !ok || refused.Status/100 == 5:
+		return false
+	case refused.Status == http.StatusBadRequest, refused.Status == http.StatusUnauthorized:
+		return !slices.Contains(passing, refused.Code)
+	}
+	return slices.Contains(final, refused.Code)
 }
 
 // renew renews tokens with their refresh token, once for all goroutines and processes that find them ended: the first
@@ -27,9 +41,9 @@ func isFinal(err error) bool {
 // its answer holds.
 func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error) {
 	t.mu.Lock()
-	known := t.known
+	known, logouts := t.known, t.logouts
 	t.mu.Unlock()
-	if known == nil || held.Issuer != known.Issuer {
+	if known == nil || known.Server == nil || held.Issuer != known.Issuer {
 		return &outcome{}, nil // nobody knows where
 	}
 	client, err := t.clientOf(ctx, held)
@@ -37,6 +51,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		return nil, err
 	}
 	result := &outcome{}
+	var refusal error // of the tokens
 	asked := false
 	err = t.store.Update(ctx, tokensKey(known.Issuer, known.Resource), func(old []byte) ([]byte, error) {
 		stored, err := decodeStored[TokenSet](old)
@@ -52,15 +67,10 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 			return old, nil
 		}
 		asked = true
-		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource).refresh(context.WithoutCancel(ctx), stored)
+		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource, known.Reach).refresh(context.WithoutCancel(ctx), stored)
 		if isFinal(err) {
-			t.log.Info("oauth: the authorization server no longer renews the tokens", "server", shown(t.endpoint), "error", err)
-			if isTokenError(err, invalidClient) {
-				err = t.forgetClient(context.WithoutCancel(ctx), client)
-			} else {
-				err = nil
-			}
-			return nil, err
+			refusal = err
+			return nil, nil
 		}
 		if err != nil {
 			return nil, err
@@ -68,8 +78,15 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		result.tokens, result.how = fresh, renewed
 		return json.Marshal(fresh)
 	})
-	if err != nil && result.how == renewed {
-		t.log.Error("oauth: renewed tokens are not stored", "server", shown(t.endpoint), "error", err)
+	if refusal != nil {
+		t.log.Info("oauth: the authorization server no longer renews the tokens", "server", shown(t.endpoint), "error", refusal)
+		if isTokenError(refusal, invalidClient) {
+			err = errors.Join(err, t.forgetClient(context.WithoutCancel(ctx), client))
+		}
+	}
+	if err != nil && (refusal != nil || result.how == renewed) {
+		// Here it is known nevertheless.
+		t.log.Error("oauth: what came of renewing tokens is not stored", "server", shown(t.endpoint), "error", err)
 		err = nil
 	}
 	if err != nil {
@@ -78,7 +95,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		}
 		return nil, err
 	}
-	t.holdRenewed(result.tokens)
+	t.holdRenewed(result.tokens, logouts)
 	return result, nil
 }
 
@@ -96,6 +113,6 @@ func (e *tokenEndpoint) refresh(ctx context.Context, old *TokenSet) (*TokenSet, 
 	if len(fresh.Scopes) == 0 {
 		fresh.Scopes = old.Scopes
 	}
-	fresh.Requested, fresh.Challenged = old.Requested, old.Challenged
+	fresh.Requested, fresh.Challenged, fresh.Client = old.Requested, old.Challenged, old.Client
 	return fresh, nil
 }

@@ -165,6 +165,44 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 	}
 }
 
+// TestRefusalsThatSayNothingOfTheTokens has somebody else than the token endpoint speak, or say what it does not explain.
+func TestRefusalsThatSayNothingOfTheTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		code   string
+		kept   bool
+	}{
+		"too many":            {429, "too_many_requests", true},
+		"not there":           {404, "Not Found", true},
+		"a firewall":          {403, "Forbidden", true},
+		"late":                {408, "request_timeout", true},
+		"success":             {200, "internal_error", true},
+		"its own fault":       {502, "invalid_grant", true},
+		"success, but":        {200, "bad_refresh_token", false},
+		"forbidden, with why": {403, "invalid_grant", false},
+		"unauthorized":        {401, "invalid_client", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				store := oauth.NewMemoryStore()
+				w.mustPost(w.transport(&oauth.TransportOptions{Store: store}))
+				tr := w.unattended(store)
+				w.as.set(func(s *fakeServer) {
+					s.respond = func(url.Values) (int, string) { return c.status, `{"error":"` + c.code + `"}` }
+				})
+				time.Sleep(time.Hour)
+				if _, _, err := post(tr, t.Context()); err == nil {
+					t.Error("no error")
+				}
+				w.as.set(func(s *fakeServer) { s.respond = nil })
+				if _, _, err := post(tr, t.Context()); (err == nil) != c.kept {
+					t.Errorf("then: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // TestRenewalIsNotAbandoned has a caller that gives up while its token is renewed: the answer holds the only refresh token.
 func TestRenewalIsNotAbandoned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {

@@ -83,11 +83,13 @@ type registrationResponse struct {
 
 // register makes a client known to an authorization server. What meta leaves out is chosen: grants and response types are
 // those of a login that can be renewed, the application's type is as the redirect URIs say, and the authentication is the
-// least that the server offers, since what runs at its user's keeps no secret from them. A refusal is a
-// *RegistrationError.
+// least that the server offers, since what runs at its user's keeps no secret from them. The server may leave out redirect
+// URIs, but for the one that the next login needs. A refusal is a *RegistrationError.
 //
 // Spec: RFC 7591, section 3; basic/authorization/client-registration (2026-07-28).
-func (f *Fetcher) register(ctx context.Context, server *ServerMetadata, meta *ClientMetadata) (*Registration, error) {
+func (f *Fetcher) register(
+	ctx context.Context, server *ServerMetadata, meta *ClientMetadata, redirectURI string,
+) (*Registration, error) {
 	if server.RegistrationEndpoint == "" {
 		return nil, errors.New("oauth: the authorization server does not register clients by itself")
 	}
@@ -122,7 +124,7 @@ func (f *Fetcher) register(ctx context.Context, server *ServerMetadata, meta *Cl
 		err = decodeDocument(body, &r)
 	}
 	if err == nil {
-		err = r.check(&asked)
+		err = r.check(&asked, redirectURI)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("oauth: the answer to the registration of a client cannot be used: %w", err)
@@ -131,7 +133,7 @@ func (f *Fetcher) register(ctx context.Context, server *ServerMetadata, meta *Cl
 }
 
 // check refuses answers that a login could not be made with.
-func (r *registrationResponse) check(asked *ClientMetadata) error {
+func (r *registrationResponse) check(asked *ClientMetadata, redirectURI string) error {
 	switch {
 	case !isCredential(r.ClientID):
 		return errors.New("its client_id is none")
@@ -151,10 +153,8 @@ func (r *registrationResponse) check(asked *ClientMetadata) error {
 	if (r.AuthMethod == authBasic || r.AuthMethod == authPost) && r.ClientSecret == "" {
 		return errors.New("it has no client_secret, which its token_endpoint_auth_method needs")
 	}
-	for _, uri := range asked.RedirectURIs {
-		if len(r.RedirectURIs) > 0 && !slices.Contains(r.RedirectURIs, uri) {
-			return errors.New("it leaves out a redirect URI of the client")
-		}
+	if redirectURI != "" && len(r.RedirectURIs) > 0 && !slices.Contains(r.RedirectURIs, redirectURI) {
+		return errors.New("it leaves out the redirect URI of the login")
 	}
 	return nil
 }
@@ -163,6 +163,9 @@ func (r *registrationResponse) registration(issuer string, asked *ClientMetadata
 	reg := &Registration{
 		Issuer: issuer, ClientID: r.ClientID, ClientSecret: r.ClientSecret, AuthMethod: r.AuthMethod,
 		RedirectURIs: slices.Clone(asked.RedirectURIs),
+	}
+	if len(r.RedirectURIs) > 0 {
+		reg.RedirectURIs = slices.DeleteFunc(reg.RedirectURIs, func(uri string) bool { return !slices.Contains(r.RedirectURIs, uri) })
 	}
 	if r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= maxEpoch {
 		reg.SecretExpires = time.Unix(int64(r.SecretExpires), 0).UTC()

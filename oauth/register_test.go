@@ -153,6 +153,43 @@ func TestAnswersToARegistration(t *testing.T) {
 	}
 }
 
+// A server may take fewer redirect URIs than it is told of, if the one that the next login needs is among them. The others
+// are not counted on later.
+func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
+	const other = "http://localhost:7777/callback"
+	for answer, want := range map[string][]string{
+		`"` + clientRedirect + `"`:                        {clientRedirect},
+		`"` + clientRedirect + `","` + other + `"`:        {clientRedirect, other},
+		`"https://more.example","` + clientRedirect + `"`: {clientRedirect},
+		``:                {clientRedirect, other},
+		`"` + other + `"`: nil,
+	} {
+		w := newWorld(t)
+		server, _ := registering(w, []string{"none"}, http.StatusCreated, `{"client_id":"c","redirect_uris":[`+answer+`]}`)
+		got, err := oauth.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{clientRedirect, other}})
+		if (err == nil) != (want != nil) || err == nil && !slices.Equal(got.RedirectURIs, want) {
+			t.Errorf("%s: got %v, %v", answer, got, err)
+		}
+	}
+}
+
+// The redirect URI with the name of this machine is told in addition, and nothing depends on it.
+func TestLoginWithTheRedirectURIThatIsTaken(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.page(clientIssuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
+			var m oauth.ClientMetadata
+			if err := json.NewDecoder(req.Body).Decode(&m); err != nil || len(m.RedirectURIs) < 2 {
+				t.Errorf("registration of %+v: %v", m, err)
+			}
+			w.as.set(func(s *fakeServer) { s.clients["c"] = "" })
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(http.StatusCreated)
+			_, _ = rw.Write([]byte(`{"client_id":"c","token_endpoint_auth_method":"none","redirect_uris":["` + clientRedirect + `"]}`))
+		})
+		w.mustPost(w.transport(nil))
+	})
+}
+
 // REG-13: what the server says of a refusal reaches the caller, cut and on one line.
 func TestREG13_RefusedRegistration(t *testing.T) {
 	for _, tt := range []struct {

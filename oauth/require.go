@@ -63,7 +63,8 @@ const defaultMaxStream = time.Hour
 // written in either case and one slash may stand at the end. Everyone else is told what to do, by a challenge: to get a
 // token (status 401), one with more scopes (403), or to mend the request (400).
 //
-// The handler does not see the token, only what it says: [mcp.PrincipalFrom] of the request's context. It also gets
+// The handler does not see the token, only what it says: [mcp.PrincipalFrom] of the request's context. Within a handler of
+// the SDK, such as that of a tool, both that and mcp.RequestFrom(ctx).Principal give the caller. The handler also gets
 // preflight requests of browsers, which never carry a token. The metadata of the resource is served at its well-known
 // address if such requests come this way; see also [NewMetadataHandler].
 //
@@ -170,8 +171,8 @@ func (g *gate) checkSchemes(metadata *ResourceMetadata) error {
 // serve serves one request.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	switch {
-	case g.resource.serves(r.URL.Path):
-		g.resource.ServeHTTP(w, r)
+	case g.resource.isWellKnown(r.URL.Path):
+		g.resource.ServeHTTP(w, r) // or 404: a client must see that there is none
 		return
 	case isPreflight(r):
 		next.ServeHTTP(w, withoutToken(r.Context(), r))

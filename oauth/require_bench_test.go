@@ -35,7 +35,7 @@ func BenchmarkRequire(b *testing.B) {
 	secret := "a-token-of-the-configuration"
 	b.Run("jwt", func(b *testing.B) { benchmarkGate(b, protect(b, nothing, nil), issue(b)) })
 	b.Run("static", func(b *testing.B) {
-		v := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann"})
+		v := staticVerifier(b, oauth.StaticToken{Token: secret, Subject: "ann"})
 		benchmarkGate(b, oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL}, nil)(nothing), secret)
 	})
 	b.Run("none", func(b *testing.B) { benchmarkGate(b, nothing, secret) })

@@ -72,10 +72,14 @@ func ExampleNewJWTVerifier() {
 
 // A small server needs no authorization server: its users have tokens of its configuration.
 func ExampleNewStaticVerifier() {
-	verifier := oauth.NewStaticVerifier(oauth.StaticToken{
+	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{
 		SHA256:  "c683d4165806d3e6f5b7af9d5b6b30b9b26e2a7b6a0a5f6f5a4b5a40ac5f2d5f",
 		Subject: "ann", Scopes: []string{"read"},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	protect := oauth.Require(verifier, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"}, nil)
 	handler := protect(http.NotFoundHandler())
 
@@ -100,9 +104,12 @@ func ExampleRequireScopes() {
 	core.AddTool(server, &core.Tool{Name: "write_file"}, tool)
 
 	const secret = "a-token-of-the-configuration"
-	protect := oauth.Require(
-		oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann", Scopes: []string{"files:read"}}),
-		oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"}, nil)
+	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann", Scopes: []string{"files:read"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	protect := oauth.Require(verifier, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"}, nil)
 	handler := protect(mcphttp.NewHandler(server, nil))
 	for _, name := range []string{"read_file", "write_file"} {
 		body := `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "` + name + `",

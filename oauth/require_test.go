@@ -425,7 +425,7 @@ func (f verifyFunc) Verify(context.Context, string) (*oauth.Token, error) { retu
 func TestVerifiersAskEachInTurn(t *testing.T) {
 	secret := strings.Repeat("s", 30)
 	digest := sha256.Sum256([]byte(secret + "2"))
-	static := oauth.NewStaticVerifier(
+	static := staticVerifier(t,
 		oauth.StaticToken{Token: secret, Subject: "robot", Scopes: []string{"read"}},
 		oauth.StaticToken{SHA256: hex.EncodeToString(digest[:]), Subject: "hashed"},
 		oauth.StaticToken{Token: secret + "3", Subject: "old", Expires: time.Now().Add(-time.Hour)},
@@ -450,7 +450,7 @@ func TestVerifiersAskEachInTurn(t *testing.T) {
 // A server with tokens of its configuration has no authorization server to tell of.
 func TestStaticTokensNeedNoAuthorizationServer(t *testing.T) {
 	secret := strings.Repeat("s", 30)
-	v := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "robot"})
+	v := staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"})
 	h := oauth.Require(v, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"}, &oauth.RequireOptions{Logger: discardLog})(echo)
 	if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+secret); w.Code != 200 {
 		t.Errorf("got %d", w.Code)
@@ -459,9 +459,44 @@ func TestStaticTokensNeedNoAuthorizationServer(t *testing.T) {
 	if got := w.Header()["Www-Authenticate"]; w.Code != 401 || len(got) != 1 || got[0] != "Bearer" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
-	if w := do(h, "GET", "/.well-known/oauth-protected-resource/mcp", ""); w.Code != 401 {
-		t.Errorf("metadata that there is none of: got %d", w.Code)
+	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {
+		if w := do(h, "GET", path, ""); w.Code != 404 || w.Header().Get("WWW-Authenticate") != "" {
+			t.Errorf("metadata that there is none of: got %d %v", w.Code, w.Header())
+		}
 	}
+	if w := do(h, "GET", "/.well-known/oauth-protected-resource/other", ""); w.Code != 401 {
+		t.Errorf("what is somebody else's to serve: got %d", w.Code)
+	}
+}
+
+// Tokens come from the environment of a program, where one may be missing.
+func TestStaticTokensThatCannotBeUsedAreAnError(t *testing.T) {
+	good, other := strings.Repeat("a", 30), strings.Repeat("b", 30)
+	for name, tokens := range map[string][]oauth.StaticToken{
+		"empty":    {{Subject: "a"}},
+		"short":    {{Token: "a-short-secret", Subject: "a"}},
+		"strange":  {{Token: "a secret with spaces that is long", Subject: "a"}},
+		"both":     {{Token: good, SHA256: strings.Repeat("0", 64), Subject: "a"}},
+		"no hash":  {{SHA256: "a-short-secret", Subject: "a"}},
+		"nobody's": {{Token: good}},
+		"twice":    {{Token: good, Subject: "a"}, {Token: other, Subject: "b"}, {Token: good, Subject: "c"}},
+		"too many": make([]oauth.StaticToken, 1001),
+	} {
+		v, err := oauth.NewStaticVerifier(tokens...)
+		if v != nil || err == nil || !strings.HasPrefix(err.Error(), "oauth: NewStaticVerifier: ") || strings.Contains(err.Error(), "secret") ||
+			strings.Contains(err.Error(), good) {
+			t.Errorf("%s: got %v, error %v", name, v, err)
+		}
+	}
+}
+
+func staticVerifier(t testing.TB, tokens ...oauth.StaticToken) *oauth.StaticVerifier {
+	t.Helper()
+	v, err := oauth.NewStaticVerifier(tokens...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func TestAudiencesOfOtherNames(t *testing.T) {
@@ -529,7 +564,7 @@ func TestStreamsDoNotOutliveTheirToken(t *testing.T) {
 		"a longer bound":    {"GET", "", testVerifier(t), 9 * time.Hour, time.Hour + 30*time.Second},
 		"no known end":      {"GET", "", forever, 0, time.Hour},
 		"no end, own bound": {"GET", "", forever, time.Minute, time.Minute},
-		"configured":        {"GET", "", oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "robot"}), 0, 0},
+		"configured":        {"GET", "", staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -587,11 +622,6 @@ func TestRequirePanicsOnWhatCannotWork(t *testing.T) {
 		},
 		"AUTHR41 offline_access in the metadata": func() {
 			oauth.NewMetadataHandler(oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"offline_access"}})
-		},
-		"a static token that is short": func() { oauth.NewStaticVerifier(oauth.StaticToken{Token: "secret", Subject: "a"}) },
-		"a static token of nobody":     func() { oauth.NewStaticVerifier(oauth.StaticToken{Token: strings.Repeat("a", 30)}) },
-		"a static token twice": func() {
-			oauth.NewStaticVerifier(oauth.StaticToken{Token: strings.Repeat("a", 30), Subject: "a"}, oauth.StaticToken{Token: strings.Repeat("a", 30), Subject: "b"})
 		},
 		"a secret algorithm": func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"HS256"}}) },
 		"no algorithm":       func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"none"}}) },

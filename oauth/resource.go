@@ -95,14 +95,12 @@ func (p *protected) metadataURL() string {
 	return u.String()
 }
 
-// serves reports whether a path is one of the metadata's.
-func (p *protected) serves(path string) bool {
-	return p.document != nil && (path == p.path || path == wellKnownResource)
-}
+// isWellKnown reports whether a path is one of the metadata's, if there is any.
+func (p *protected) isWellKnown(path string) bool { return path == p.path || path == wellKnownResource }
 
 // ServeHTTP serves the metadata.
 func (p *protected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !p.serves(r.URL.Path) {
+	if p.document == nil || !p.isWellKnown(r.URL.Path) {
 		http.NotFound(w, r)
 		return
 	}

@@ -14,7 +14,7 @@ type Store interface {
 	// removes the key. An error of change is the error of Update, and leaves the value as it is. Between the call of
 	// change and the end of Update no other Update of the key begins, in this process or in another one that uses the
 	// same store, so that of many who find a token expired only one renews it. change may take as long as a request to
-	// a server takes.
+	// a server takes, and uses no method of the Store: one that has a single writer would wait for itself.
 	Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -60,6 +61,9 @@ type TokenSet struct {
 	Scopes     []string `json:"scopes,omitempty"`
 	Requested  []string `json:"requested,omitempty"`
 	Challenged []string `json:"challenged,omitempty"`
+	// Client is how the authorization server knows the client, if that has registered itself: the tokens are renewed
+	// with its secret, when another registration has taken its place for new logins. [Transport.Token] leaves it out.
+	Client *Registration `json:"client,omitempty"`
 	// Issued is when the tokens came, and Expires when the access token ends, by the clock of this machine; zero if the
 	// authorization server does not say.
 	Issued  time.Time `json:"issued"`
@@ -311,8 +315,8 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 		return nil, errors.New("oauth: the token endpoint did not answer with the JSON of a token response")
 	case status != http.StatusOK || r.Error != "":
 		return nil, &TokenError{
-			Code:        withoutSecrets(cleanText(r.Error, maxErrorCode), secrets),
-			Description: withoutSecrets(cleanText(r.ErrorDescription, maxErrorText), secrets),
+			Code:        peerWords(r.Error, maxErrorCode, secrets),
+			Description: peerWords(r.ErrorDescription, maxErrorText, secrets),
 			Status:      status,
 		}
 	case !isSendable(r.AccessToken):
@@ -350,7 +354,7 @@ func (r *tokenResponse) life() time.Duration {
 func cleanText(text string, most int) string {
 	var b strings.Builder
 	for _, r := range text {
-		if b.Len()+utf8.RuneLen(r) > most {
+		if utf8.RuneLen(r) > most-b.Len() {
 			break
 		}
 		if unicode.IsPrint(r) && r != utf8.RuneError {
@@ -360,13 +364,15 @@ func cleanText(text string, most int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// withoutSecrets gives text unless one of the secrets is in it.
-func withoutSecrets(text string, secrets []string) string {
+// peerWords is cleanText, unless one of the secrets is in the text. A part of one is left when the text is cut, so that is
+// done last.
+func peerWords(text string, most int, secrets []string) string {
 	const short = 4 // what is shorter is no secret, and in every text
+	whole := cleanText(text, math.MaxInt)
 	for _, secret := range secrets {
-		if len(secret) >= short && strings.Contains(text, secret) {
+		if len(secret) >= short && (strings.Contains(text, secret) || strings.Contains(whole, secret)) {
 			return "not shown"
 		}
 	}
-	return text
+	return cleanText(text, most)
 }

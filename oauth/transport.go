@@ -19,6 +19,8 @@ const (
 	maxAttempts = 2
 	// maxDrained is how much of a refusal's body is read, in bytes, so that its connection can be used again.
 	maxDrained = 16 << 10
+	// drainTime is for how long: what has not come by then costs more than another connection.
+	drainTime = 250 * time.Millisecond
 	// idleConnections and idleTime are how many connections to a server wait for the next request, and for how long: as
 	// many as a busy host has calls in parallel, and less long than servers keep them.
 	idleConnections, idleTime = 64, 90 * time.Second
@@ -76,7 +78,7 @@ type Transport struct {
 	endpoint    *url.URL
 	base        http.RoundTripper
 	fetcher     *Fetcher
-	store       Store
+	store       *savingStore
 	authorizer  Authorizer
 	grant       Grant
 	client      ClientOptions
@@ -93,6 +95,8 @@ type Transport struct {
 	refusals map[string]*refusal
 	pointer  *Challenge // the last that said where the metadata is
 	flow     *flow
+	renewal  *flow // beside the other one
+	logouts  int   // what was begun before the last of them is no longer kept
 }
 
 // NewTransport gives a Transport for the MCP server at an endpoint such as https://example.com/mcp. Nothing is sent or
@@ -103,7 +107,7 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 		o = *opts
 	}
 	t := &Transport{
-		base: o.Base, fetcher: o.Fetcher, store: o.Store, authorizer: o.Authorizer, grant: o.Grant, client: o.Client,
+		base: o.Base, fetcher: o.Fetcher, authorizer: o.Authorizer, grant: o.Grant, client: o.Client,
 		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, log: o.Logger, refusals: map[string]*refusal{},
 	}
 	if t.base == nil {
@@ -112,9 +116,10 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	if t.fetcher == nil {
 		t.fetcher = NewFetcher(nil)
 	}
-	if t.store == nil {
-		t.store = NewMemoryStore()
+	if o.Store == nil {
+		o.Store = NewMemoryStore()
 	}
+	t.store = newSavingStore(o.Store)
 	if t.grant == nil {
 		t.grant = codeGrant{}
 	}
@@ -220,6 +225,9 @@ func (x *exchange) run() (*http.Response, error) {
 			err = errTooMany
 		case n.kind == needToken && how == granted:
 			err = errStillRefused
+			x.mu.Lock()
+			x.refuseFor(n, err) // another login would give another such token
+			x.mu.Unlock()
 		default:
 			var got *outcome
 			if got, err = x.acquire(ctx, n); err == nil {
@@ -296,7 +304,11 @@ func (t *Transport) put(tokens *TokenSet, req *http.Request) error {
 
 // discard ends the reading of a response so that its connection is of use.
 func discard(res *http.Response) {
-	_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
+	if res.ContentLength <= maxDrained {
+		timer := time.AfterFunc(drainTime, func() { _ = res.Body.Close() }) // which ends the reading
+		_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
+		timer.Stop()
+	}
 	_ = res.Body.Close()
 }
 

@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// refusalMemory is how long a login that a person declined, or left alone, is the answer to further requests for the
-	// same. A program has many requests, and each would open a browser. Login does not ask this memory.
+	// refusalMemory is how long a login that has come to nothing is the answer to further requests for the same. A program
+	// has many requests, and each would open a browser, or ask an authorization server that has said no. Login does not
+	// ask this memory.
 	refusalMemory = 30 * time.Second
-	// maxRefusals bounds how many such answers are kept: a server could think of ever new scopes.
-	maxRefusals = 32
 )
 
 // A needKind is why tokens are wanted.
@@ -37,10 +36,12 @@ type need struct {
 	challenge *Challenge // of the server; nil if it had none of ours
 	scopes    []string   // of the challenge
 	persists  bool       // used comes of a renewal that the need has lasted through
+	revision  string     // of MCP, which the client speaks; empty if it did not say
 	refused   bool       // the server has refused a request without a token, for needLogin
 }
 
-// newNeed gives what a response wants. It gives nil if that is nothing that OAuth is the answer to.
+// newNeed gives what a response wants. It gives nil if that is nothing that OAuth is the answer to. A 403 that names scopes
+// and no error is taken for one that lacks them: some servers leave the error out.
 //
 // Spec: RFC 6750, section 3; basic/authorization#error-handling.
 func newNeed(res *http.Response, used *TokenSet) *need {
@@ -48,6 +49,9 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 		return nil
 	}
 	n := &need{kind: needToken, used: used}
+	if res.Request != nil {
+		n.revision = res.Request.Header.Get(headerRevision)
+	}
 	all := ParseChallenges(res.Header)
 	n.challenge = chooseChallenge(all)
 	if n.challenge != nil {
@@ -60,10 +64,18 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 		return n // revision 2025-03-26 has no challenge
 	}
 	n.kind = needScope
-	if n.challenge == nil || n.challenge.Params["error"] != "insufficient_scope" || len(n.scopes) == 0 {
-		return nil // more scopes would not help
+	if n.challenge == nil || len(n.scopes) == 0 {
+		return nil
 	}
-	return n
+	switch n.challenge.Params["error"] {
+	case codeInsufficientScope:
+		return n
+	case "":
+		if used == nil || !includes(used.Scopes, n.scopes) {
+			return n
+		}
+	}
+	return nil // more scopes would not help
 }
 
 // chooseChallenge gives the challenge that says most of those that OAuth can answer.
@@ -79,6 +91,15 @@ func chooseChallenge(all []Challenge) *Challenge {
 		}
 	}
 	return best
+}
+
+// memory names the kind of need: what has come to nothing for some scopes is not asked for others right away, since a
+// server could think of ever new ones.
+func (n *need) memory() string {
+	if n.kind == needScope {
+		return "scope"
+	}
+	return n.key()
 }
 
 // key is the same for needs that one authorization serves.
@@ -123,7 +144,7 @@ type outcome struct {
 	how    provenance
 }
 
-// A refusal is a login that a person has declined.
+// A refusal is a login that has come to nothing.
 type refusal struct {
 	err   error
 	until time.Time
@@ -141,6 +162,7 @@ type flow struct {
 	mu      sync.Mutex // guards the fields below
 	waiters map[*waiter]struct{}
 	asking  bool // a person is waited for
+	asked   bool // one was
 }
 
 // A waiter is a request that waits for a flow.
@@ -177,21 +199,31 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	mine := &waiter{ctx: ctx}
-	if t.flow != nil {
-		if !t.flow.enter(mine) {
+	slot := t.slot(n)
+	if f := *slot; f != nil {
+		if !f.enter(mine) {
 			mine = nil
 		}
-		return t.flow, mine, nil
+		return f, mine, nil
 	}
-	if r := t.refusals[n.key()]; r != nil && n.kind != needLogin && time.Now().Before(r.until) {
+	if r := t.refusals[n.memory()]; r != nil && n.kind != needLogin && time.Now().Before(r.until) {
 		return nil, nil, r.err
 	}
 	f := &flow{key: n.key(), done: make(chan struct{}), waiters: map[*waiter]struct{}{mine: {}}}
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f.cancel = cancel
-	t.flow = f
+	*slot = f
 	go t.serve(own, f, n) // ends when it has what is needed, when it cannot get it, and when all waiters have left
 	return f, mine, nil
+}
+
+// slot gives the place of the flow in progress: renewals have one of their own, so that they do not wait for a person. The
+// caller holds the lock.
+func (t *Transport) slot(n *need) **flow {
+	if n.kind == needRenewal {
+		return &t.renewal
+	}
+	return &t.flow
 }
 
 // serve runs a flow.
@@ -201,33 +233,31 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 		err = context.Cause(ctx)
 	}
 	t.mu.Lock()
-	t.flow = nil
-	t.remember(n, err)
+	*t.slot(n) = nil
+	t.remember(n, f, err)
 	t.mu.Unlock()
 	f.got, f.err = got, err
 	close(f.done)
 	f.cancel(nil)
 }
 
-// remember keeps what a person has said to a login, or forgets it when there was one. The caller holds the lock.
-func (t *Transport) remember(n *need, err error) {
-	if err == nil {
+// remember keeps that a login has come to nothing, or forgets it when there was one. The caller holds the lock.
+func (t *Transport) remember(n *need, f *flow, err error) {
+	f.mu.Lock()
+	asked := f.asked
+	f.mu.Unlock()
+	switch {
+	case n.kind == needRenewal, errors.Is(err, errAbandoned):
+	case err == nil:
 		clear(t.refusals)
-		return
+	case asked || isFinal(err):
+		t.refuseFor(n, err)
 	}
-	if !isPersonal(err) {
-		return
-	}
-	if len(t.refusals) >= maxRefusals {
-		clear(t.refusals)
-	}
-	t.refusals[n.key()] = &refusal{err: err, until: time.Now().Add(refusalMemory)}
 }
 
-// isPersonal reports whether an error is what a person has made of a login.
-func isPersonal(err error) bool {
-	_, declined := errors.AsType[*LoginError](err)
-	return declined || errors.Is(err, ErrLoginTimeout)
+// refuseFor has an error be the answer to a need for a while. The caller holds the lock.
+func (t *Transport) refuseFor(n *need, err error) {
+	t.refusals[n.memory()] = &refusal{err: err, until: time.Now().Add(refusalMemory)}
 }
 
 // enter adds a waiter, unless all have left and the flow is about to end.
@@ -274,7 +304,7 @@ func (f *flow) leave(w *waiter) {
 func (f *flow) awaitUser() (done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asking = true
+	f.asking, f.asked = true, true
 	for w := range f.waiters {
 		w.done = mcp.AwaitUser(w.ctx)
 	}

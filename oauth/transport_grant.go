@@ -28,5 +28,5 @@ func (r *grantRequest) configured(context.Context) (*Registration, error) {
 // tokenEndpoint gives the token endpoint of the authorization server, for a client. Resource and proofs are as the
 // server and the options want them.
 func (r *grantRequest) tokenEndpoint(client *Registration) *tokenEndpoint {
-	return r.transport.tokenEndpoint(r.discovery.Server, client, r.discovery.Resource)
+	return r.transport.tokenEndpoint(r.discovery.Server, client, r.discovery.Resource, r.discovery.reach)
 }

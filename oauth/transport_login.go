@@ -57,45 +57,61 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 	return n, nil
 }
 
-// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to. They are
-// dropped whatever the error. What the authorization server knows of the client is kept.
+// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to; one that does
+// not revoke tokens of some type says nothing wrong, they end by themselves. This Transport
+// drops them whatever the error; those that share a store which fails may still find them there. What the authorization
+// server knows of the client is kept.
 //
 // Spec: RFC 7009.
 func (t *Transport) Logout(ctx context.Context) error {
 	if t.broken != nil {
 		return t.broken
 	}
-	var dropped *TokenSet
-	known, err := load[serverRecord](ctx, t.store, t.serverKey())
-	if err != nil {
-		return err
-	}
-	if known != nil {
-		err = t.store.Update(ctx, tokensKey(known.Issuer, known.Resource), func(old []byte) ([]byte, error) {
-			dropped, _ = decodeStored[TokenSet](old) // what cannot be read is dropped all the same
-			return nil, nil
-		})
-		if err == nil {
-			err = save[serverRecord](ctx, t.store, t.serverKey(), nil)
-		}
-		if err != nil {
-			return fmt.Errorf("oauth: write to the store: %w", err)
-		}
-	}
 	t.mu.Lock()
-	if dropped == nil {
-		dropped = t.tokens
-	}
-	if known == nil {
-		known = t.known
+	t.logouts++ // so that what is in progress does not undo this
+	t.mu.Unlock()
+	known, stored, failed := t.unstore(ctx)
+	t.mu.Lock()
+	dropped := t.tokens
+	if stored != nil {
+		dropped = stored
 	}
 	t.tokens, t.known, t.pointer, t.loaded = nil, nil, nil, true
 	clear(t.refusals)
 	t.mu.Unlock()
 	if dropped == nil || known == nil {
-		return nil
+		return failed
 	}
-	return t.revoke(ctx, known, dropped)
+	return errors.Join(failed, t.revoke(ctx, known, dropped))
+}
+
+// unstore removes what the store holds for the server, and gives it. What cannot be read is removed all the same. A store
+// that fails at one thing is asked for the next one nevertheless.
+func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *TokenSet, err error) {
+	known, err = load[serverRecord](ctx, t.store, t.serverKey())
+	isThere := known != nil || err != nil
+	if errors.Is(err, errUnreadable) {
+		t.log.Warn("oauth: what the store holds is removed unread", "server", shown(t.endpoint))
+		err = nil
+	}
+	if known == nil {
+		t.mu.Lock()
+		known = t.known
+		t.mu.Unlock()
+	}
+	if known != nil {
+		old, failed := t.store.replace(ctx, tokensKey(known.Issuer, known.Resource), nil)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("oauth: write to the store: %w", failed))
+		}
+		if tokens, failed = decodeStored[TokenSet](old); failed != nil {
+			t.log.Warn("oauth: tokens in the store are removed unread", "server", shown(t.endpoint))
+		}
+	}
+	if isThere {
+		err = errors.Join(err, save[serverRecord](ctx, t.store, t.serverKey(), nil))
+	}
+	return known, tokens, err
 }
 
 // revoke revokes the refresh token first: with it authorization servers revoke the rest.
@@ -111,7 +127,7 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	if len(server.RevocationEndpointAuthMethods) > 0 {
 		server.TokenEndpointAuthMethods = server.RevocationEndpointAuthMethods
 	}
-	endpoint := t.tokenEndpoint(&server, client, "")
+	endpoint := t.tokenEndpoint(&server, client, "", known.Reach)
 	var all []error
 	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, "access_token"}} {
 		if one.token == "" {
@@ -121,15 +137,26 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 		if err != nil {
 			return err
 		}
-		status, _, _, err := endpoint.fetcher.postForm(ctx, server.RevocationEndpoint, form, header)
+		status, _, body, err := endpoint.fetcher.postForm(ctx, server.RevocationEndpoint, form, header)
 		switch {
 		case err != nil:
 			all = append(all, err)
+		case status == http.StatusBadRequest && isUnsupportedType(body):
 		case status != http.StatusOK && status != http.StatusNoContent:
 			all = append(all, fmt.Errorf("oauth: the authorization server does not revoke: HTTP %d", status))
 		}
 	}
 	return errors.Join(all...)
+}
+
+// isUnsupportedType reports whether an authorization server does not revoke tokens of this type.
+//
+// Spec: RFC 7009, section 2.2.1.
+func isUnsupportedType(body []byte) bool {
+	var refusal struct {
+		Code string `json:"error"`
+	}
+	return decodeDocument(body, &refusal) == nil && refusal.Code == "unsupported_token_type"
 }
 
 // probeTime bounds the wait for the response to a request that asks which login the server wants.

@@ -44,12 +44,12 @@ type staticEntry struct {
 	token  *Token
 }
 
-// NewStaticVerifier gives a verifier of the given tokens. It panics if one of them cannot be used: it is too short, has
-// no subject, or is there twice.
-func NewStaticVerifier(tokens ...StaticToken) *StaticVerifier {
+// NewStaticVerifier gives a verifier of the given tokens. It is an error if one of them cannot be used: it is empty or too
+// short, has no subject, or is there twice. The error holds nothing of a token.
+func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	v := &StaticVerifier{}
 	if len(tokens) > maxStaticTokens {
-		panic(fmt.Sprintf("oauth: NewStaticVerifier: %d tokens, at most %d are taken", len(tokens), maxStaticTokens))
+		return nil, fmt.Errorf("oauth: NewStaticVerifier: %d tokens, at most %d are taken", len(tokens), maxStaticTokens)
 	}
 	for i := range tokens {
 		e, err := tokens[i].entry()
@@ -57,11 +57,11 @@ func NewStaticVerifier(tokens ...StaticToken) *StaticVerifier {
 			err = errors.New("the token is there twice")
 		}
 		if err != nil {
-			panic(fmt.Sprintf("oauth: NewStaticVerifier: token %d: %v", i, err))
+			return nil, fmt.Errorf("oauth: NewStaticVerifier: token %d: %w", i, err)
 		}
 		v.entries = append(v.entries, e)
 	}
-	return v
+	return v, nil
 }
 
 func (s *StaticToken) entry() (e staticEntry, err error) {
