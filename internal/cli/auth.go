@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -54,6 +55,10 @@ func (p *program) authCommand() *cobra.Command {
 // authVerb makes a verb of a function that is about the login at one server.
 func (p *program) authVerb(run func(ctx context.Context, t *target) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage(fmt.Errorf("which server? Say its URL or its name in a configuration file: %s, such as\n  %s https://example.com/mcp",
+				cmd.UseLine(), cmd.CommandPath()))
+		}
 		t, words, err := p.target(cmd, args)
 		if err == nil && len(words) > 0 {
 			err = errors.New("wrong number of arguments, want " + cmd.UseLine())
@@ -76,8 +81,12 @@ func (p *program) loginVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login TARGET",
 		Short: "Log in to a server",
-		Long: `Log in to a server in your browser, whether there is a login already or not. With --scope, what
-you have allowed before is asked for again beside the new; auth logout begins afresh.
+		Long: `Log in to a server in your browser, whether there is a login already or not. What you have
+allowed before is asked for again, beside what --scope adds; auth logout begins afresh.
+
+Without a terminal it does not wait for anybody and fails with exit code 4, unless
+--no-browser has it print the page to open and wait. A login that nobody answers ends with
+exit code 7.
 
 Most servers need no more than their URL. One that does not register programs needs the id
 of a client that was made there by hand, and the issuer it belongs to; both are kept for the
@@ -105,22 +114,24 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 	if isMachine() {
 		return p.machineLogin(ctx, t)
 	}
-	if p.flags.noInput {
-		return usage(errors.New("a login asks the user, and --no-input is set"))
-	}
 	s, err := p.newSettings(ctx, t, wanted, secretFile)
 	if err != nil {
 		return err
 	}
-	asked := *s
-	if len(wanted.Scopes) > 0 {
-		held, err := p.heldScopes(ctx, t, s)
-		if err != nil {
-			return err
-		}
-		asked.Scopes = joined(held, s.Scopes)
+	isThere := p.interactive || secretFile == "-" && p.screen.terminal // the secret has taken the place of the keyboard
+	switch {
+	case p.flags.noInput:
+		return &coded{exitAuth, errors.New("a login asks the user, and --no-input is set")}
+	case opens && !isThere:
+		return &coded{exitAuth, errors.New("a login asks the user, and there is no terminal; --no-browser prints the page to open, and waits")}
 	}
-	if t.auth, err = p.newAuth(t, &asked, p.browser(opens)); err != nil {
+	held, err := p.heldScopes(ctx, t, s)
+	if err != nil {
+		return err
+	}
+	asked := *s
+	asked.Scopes = joined(held, s.Scopes)
+	if t.auth, err = p.newAuth(t, &asked, p.browser(t, opens)); err != nil {
 		return err
 	}
 	if err := t.auth.Login(ctx); err != nil {
@@ -130,6 +141,11 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 		return err
 	}
 	p.screen.done()
+	if now, err := t.auth.Status(ctx); err == nil && now != nil {
+		if lost := without(without(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
+			p.screen.printf("No longer allowed: %s", cleanLine(strings.Join(lost, " ")))
+		}
+	}
 	return p.status(ctx, t)
 }
 
@@ -210,6 +226,8 @@ type loginReport struct {
 	Expires   *time.Time `json:"expires,omitzero"`
 	Renewable bool       `json:"renewable"` // without a person
 	Storage   *storage   `json:"storage,omitzero"`
+	// Environment says that the environment has what a login needs: every command logs in with it.
+	Environment bool `json:"environment,omitzero"`
 }
 
 // storage is where tokens are.
@@ -242,7 +260,10 @@ func (p *program) status(ctx context.Context, t *target) error {
 		return err
 	}
 	r := &loginReport{Server: t.url}
-	if !isMachine() {
+	if isMachine() {
+		r.Environment, r.LoggedIn, r.Renewable = true, true, true
+		r.Issuer, r.ClientID = os.Getenv(envIssuer), os.Getenv(envClientID)
+	} else {
 		v, err := p.openVault()
 		if err != nil {
 			return err
@@ -255,7 +276,7 @@ func (p *program) status(ctx context.Context, t *target) error {
 	}
 	if now != nil {
 		r.Issuer, r.ClientID, r.Scopes = now.Issuer, now.ClientID, now.Scopes
-		r.Renewable = now.Renewable || isMachine()
+		r.Renewable = now.Renewable || r.Environment
 		r.LoggedIn = r.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now())
 		if !now.Expires.IsZero() {
 			r.Expires = &now.Expires
@@ -279,13 +300,18 @@ func (p *program) showLogin(r *loginReport) {
 		}
 	}
 	line("server", r.Server)
-	if r.LoggedIn {
+	switch {
+	case r.Environment:
+		line("logged in", "by the environment, as the client "+r.ClientID)
+	case r.LoggedIn:
 		line("logged in", "yes")
-	} else {
+	default:
 		line("logged in", "no; patchbay auth login "+shellWord(p.asked.Load().name))
 	}
 	line("issuer", r.Issuer)
-	line("client", r.ClientID)
+	if !r.Environment {
+		line("client", r.ClientID)
+	}
 	line("scopes", strings.Join(r.Scopes, " "))
 	line("token", r.token(time.Now()))
 	line("storage", r.Storage.words())
@@ -299,6 +325,8 @@ func (r *loginReport) token(now time.Time) string {
 		words = append(words, "ends in "+r.Expires.Sub(now).Round(time.Second).String())
 	case r.Expires != nil:
 		words = append(words, "has ended")
+	case r.Environment:
+		return "is asked for by each command"
 	case r.Issuer != "":
 		words = append(words, "does not say when it ends")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 // A program is one run of the command.
@@ -27,13 +28,15 @@ type program struct {
 	output   *output
 	screen   *screen
 
-	interactive bool                   // there is somebody at the keyboard who sees the screen
-	vault       *vault.Vault           // of tokens; nil until it is needed
-	loggingIn   bool                   // that is what the command is for
-	turn        chan struct{}          // holds a token while the user is asked something
-	answers     *answers               // of --answers
-	asking      atomic.Pointer[string] // who is connected to, for questions
-	asked       atomic.Pointer[target] // the same, for the command that logs in; nil before there is one
+	interactive bool                     // there is somebody at the keyboard who sees the screen
+	vault       *vault.Vault             // of tokens; nil until it is needed
+	loggingIn   bool                     // that is what the command is for
+	loginTime   time.Duration            // how long a user has for a login; 0 for the usual time
+	turn        chan struct{}            // holds a token while the user is asked something
+	answers     *answers                 // of --answers
+	asking      atomic.Pointer[string]   // who is connected to, for questions
+	asked       atomic.Pointer[target]   // the same, for the command that logs in; nil before there is one
+	wanted      atomic.Pointer[[]string] // scopes that the user was asked for last; nil before that
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
 }
@@ -105,30 +108,32 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil || errors.Is(err, errTold) {
 		return code
 	}
-	login := ""
-	if code == exitAuth {
-		login = p.loginCommand(err)
+	p.fail(code, err, p.advise(ctx, code, err))
+	return code
+}
+
+// fail tells of an error.
+func (p *program) fail(code int, err error, a advice) {
+	f, words := newFailure(code, err), inWords(code, err)
+	f.Login = a.login
+	if a.words != "" {
+		f.Message, words = a.words, a.words
 	}
 	if p.flags.json {
-		f := newFailure(code, err)
-		f.Login = login
 		p.output.value(map[string]failure{"error": f})
 	}
-	p.screen.printf("patchbay: %s", clean(inWords(code, err)))
-	if f := newFailure(code, err); f.Data != nil {
+	p.screen.printf("patchbay: %s", clean(words))
+	if f.Data != nil {
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
-	switch code {
-	case exitAuth:
-		if login != "" {
-			p.screen.printf("  %s", cleanLine(login))
-		} else if t := p.asked.Load(); t != nil && t.auth == nil {
-			p.screen.printf("  --header 'Authorization: Bearer TOKEN' shows a token to the server")
-		}
-	case exitTimeout:
+	switch {
+	case a.login != "":
+		p.screen.printf("  %s", cleanLine(a.login))
+	case a.hint != "":
+		p.screen.printf("  %s", cleanLine(a.hint))
+	case code == exitTimeout && !errors.Is(err, oauth.ErrLoginTimeout):
 		p.screen.printf("  --timeout says how long the server may be silent: %v", p.flags.timeout)
 	}
-	return code
 }
 
 // Groups of verbs in the help.
@@ -199,15 +204,24 @@ func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
 
 // helpExists refuses to help with what there is not.
 func (p *program) helpExists(help *cobra.Command, args []string) error {
-	_, rest, err := help.Root().Find(args)
+	at, rest, err := help.Root().Find(args)
 	if err == nil && len(rest) == 0 {
 		return nil
 	}
-	var known []string
-	for _, c := range help.Root().Commands() {
-		known = append(known, c.Name())
+	topic := strings.Join(args, " ")
+	words := strings.FieldsFunc(topic, func(r rune) bool { return r == '-' || r == ' ' })
+	if c, rest, err := help.Root().Find(words); err == nil && len(rest) == 0 && c != help.Root() {
+		return usage(fmt.Errorf("no help topic %q: want %s help %s", topic, help.Root().Name(), strings.Join(words, " ")))
 	}
-	return usage(unknown("help topic", strings.Join(args, " "), known))
+	if err != nil || !at.HasSubCommands() {
+		at = help.Root()
+	}
+	above := strings.TrimPrefix(at.CommandPath()+" ", help.Root().Name()+" ")
+	var known []string
+	for _, c := range at.Commands() {
+		known = append(known, above+c.Name())
+	}
+	return usage(unknown("help topic", topic, known))
 }
 
 // verbs are the commands, in no order: the help sorts them.

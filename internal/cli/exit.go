@@ -68,7 +68,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case isDial(err):
 		return exitUnreachable
-	case errors.Is(err, context.DeadlineExceeded), timedOut(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauth.ErrLoginTimeout), timedOut(err):
 		return exitTimeout
 	case errors.As(err, &status):
 		return exitOfStatus(status.HTTPStatus())

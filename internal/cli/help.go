@@ -102,7 +102,8 @@ on a terminal. Names and meanings stay as they are; members may be added.
   auth login, auth status
                 {"server": text, "loggedIn": boolean, "issuer": text, "clientId": text,
                  "scopes": [text…], "expires": time, "renewable": boolean,
-                 "storage": {"directory": text, "key": "keyring", "file" or "passphrase"}}
+                 "storage": {"directory": text, "key": "keyring", "file" or "passphrase"},
+                 "environment": boolean, true if the environment logs in}
   auth token    {"accessToken": text, "tokenType": text, "expires": time}
   auth logout   {"loggedOut": boolean}
 
@@ -125,7 +126,7 @@ const helpExitCodes = `  0    ok
   4    auth_required         a login is wanted (see help auth), or HTTP status 401 or 403
   5    tool_failed           the tool ran and failed
   6    not_found             no such tool, prompt, resource or method
-  7    timeout               no answer in time
+  7    timeout               no answer in time, of the server or of the user who was to log in
   8    protocol_violation    the server broke the protocol, or there is no common revision of it
   130  interrupted           by a signal
 

@@ -140,7 +140,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 	}
 	var ask oauth.Authorizer
 	if p.mayAsk() {
-		ask = p.browser(true)
+		ask = p.browser(t, true)
 	}
 	t.auth, err = p.newAuth(t, s, ask)
 	return err
@@ -213,54 +213,43 @@ func readSecretFile(name string) ([]byte, error) {
 }
 
 // browser gives what has the user log in in a browser, which opens by itself or, if the user does not want that, not.
-func (p *program) browser(opens bool) oauth.Authorizer {
-	open := p.open
-	if !opens {
-		open = func(context.Context, string) error { return nil }
-	}
+func (p *program) browser(t *target, opens bool) oauth.Authorizer {
 	return oauth.NewBrowser(&oauth.BrowserOptions{
-		Open:   open,
-		Logger: p.logger(),
-		Show: func(l *oauth.LoginRequest) {
-			what := "Your browser opens; if it does not, open this page yourself:"
+		Open: func(ctx context.Context, page string) error {
 			if !opens {
-				what = "Open this page in a browser on this machine:"
+				return nil
 			}
-			p.screen.printf("%s wants you to log in, at %s. %s\n\n  %s\n", cleanLine(l.Server), cleanLine(l.Issuer), what, clean(l.URL))
-			p.screen.status("waiting for the login in the browser … (Ctrl-C ends it)")
+			err := p.open(ctx, page)
+			if err == nil || ctx.Err() != nil {
+				return nil
+			}
+			p.screen.printf("No browser could be opened; open the page above yourself.")
+			if p.flags.verbose {
+				p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
+			}
+			return nil
 		},
+		Logger:  p.logger(),
+		Timeout: p.loginTime,
+		Show:    func(l *oauth.LoginRequest) { p.showLoginPage(t, l, opens) },
 	})
 }
 
-// loginCommand gives the command that would help against an error, empty if none would.
-func (p *program) loginCommand(err error) string {
-	t := p.asked.Load()
-	if t == nil || p.loggingIn || t.mayLogIn() != nil || isMachine() {
-		return ""
-	}
-	command := "patchbay auth login " + shellWord(t.name)
-	if p.flags.config != "" && t.from != "" {
-		command += " --config " + shellWord(p.flags.config)
-	}
-	var refused *oauth.AuthorizeError
-	var required *oauth.LoginRequiredError
-	if errors.As(err, &refused) && refused.Status == http.StatusForbidden && errors.As(err, &required) {
-		for _, scope := range required.Scopes {
-			command += " --scope " + shellWord(scope)
+func (p *program) showLoginPage(t *target, l *oauth.LoginRequest, opens bool) {
+	scopes := scopesOf(l.URL)
+	p.wanted.Store(&scopes)
+	why := cleanLine(l.Server) + " wants you to log in, at " + cleanLine(l.Issuer) + "."
+	if !p.loggingIn {
+		if lacks := t.lacks(context.Background(), scopes); lacks != "" {
+			why = "Your login at " + cleanLine(l.Server) + " lacks " + cleanLine(lacks) + "; " + cleanLine(l.Issuer) + " can allow it."
 		}
 	}
-	return command
-}
-
-// shellWord gives a word as a shell reads it.
-func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+	what := "Your browser opens; if it does not, open this page yourself:"
+	if !opens {
+		what = "Open this page in a browser on this machine:"
 	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	p.screen.printf("%s %s\n\n  %s\n", why, what, clean(l.URL))
+	p.screen.status("waiting for the login in the browser … (Ctrl-C ends it)")
 }
 
 // joined gives what is in either list, once.

@@ -37,6 +37,7 @@ type target struct {
 	name string           // as it was called on the command line
 	from string           // the configuration file that names it
 	auth *oauth.Transport // authorizes the requests; nil if nothing does
+	met  bool             // it has been spoken to
 }
 
 // String is how users are told of the target.
@@ -214,6 +215,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}
+	t.met = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	c, err := mcp.Connect(ctx, p.transport(t), opts)
 	p.screen.done()

@@ -99,7 +99,8 @@ func (v *Vault) checkEmpty() error {
 	return nil
 }
 
-// unlock gives what opens the values, from missing if there is no vault.
+// unlock gives what opens the values, from missing if there is no vault. What it found before serves as long as the vault
+// is the same: it may have been removed meanwhile, and made anew.
 func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*sealer, error)) (*sealer, error) {
 	select {
 	case v.turn <- struct{}{}:
@@ -107,17 +108,17 @@ func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if v.seal != nil {
-		return v.seal, nil
-	}
 	h, err := v.readHead()
 	if err != nil {
 		return nil, err
 	}
 	var s *sealer
-	if h != nil {
+	switch {
+	case h != nil && v.seal != nil && v.seal.vault == h.ID:
+		return v.seal, nil
+	case h != nil:
 		s, err = v.openHead(ctx, h)
-	} else {
+	default:
 		s, err = missing(ctx)
 	}
 	if err != nil {

@@ -58,7 +58,7 @@ type Vault struct {
 	keys       keyring
 
 	turn chan struct{} // holds a token while the vault is unlocked; guards the field below
-	seal *sealer       // nil until it is needed
+	seal *sealer       // of the vault as it was last found, nil until it is needed
 }
 
 // New gives the vault in a directory, which need not exist.
@@ -154,6 +154,9 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 	}
 	if len(changed) > maxValue {
 		return fmt.Errorf("a value of %d bytes is too large for the vault, which takes %d", len(changed), maxValue)
+	}
+	if s, err = v.unlock(context.WithoutCancel(ctx), v.makeHead); err != nil {
+		return err // another vault is here by now, and not ours to open
 	}
 	return writeFile(v.path(key, ".sealed"), s.seal(key, changed))
 }

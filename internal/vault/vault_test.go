@@ -289,6 +289,46 @@ func TestVaultWithoutItsHead(t *testing.T) {
 	}
 }
 
+// Whoever is told to remove the directory need not end the programs that use it.
+func TestVaultThatIsMadeAnew(t *testing.T) {
+	long, dir := inFile(t)
+	remove := func() {
+		t.Helper()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, long, "a", "1")
+	remove()
+	put(t, open(t, vault.Options{Dir: dir}), "b", "1")
+	put(t, long, "a", "2")
+	wants(t, long, "b", "1")
+	wants(t, open(t, vault.Options{Dir: dir}), "a", "2")
+
+	remove()
+	put(t, long, "a", "3")
+	wants(t, open(t, vault.Options{Dir: dir}), "a", "3")
+
+	if runtime.GOOS != "windows" { // there, nothing is removed while it is in use
+		err := long.Update(t.Context(), "a", func([]byte) ([]byte, error) {
+			remove()
+			put(t, open(t, vault.Options{Dir: dir}), "b", "4")
+			return []byte("4"), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wants(t, open(t, vault.Options{Dir: dir}), "a", "4")
+	}
+
+	remove()
+	put(t, open(t, vault.Options{Dir: dir, Passphrase: "correct horse battery"}), "b", "1")
+	err := long.Update(t.Context(), "a", func([]byte) ([]byte, error) { t.Error("it is changed"); return nil, nil })
+	if !errors.Is(err, vault.ErrKey) {
+		t.Errorf("in a vault that it has no key to: %v", err)
+	}
+}
+
 func TestOneUpdateOfAKeyAtATime(t *testing.T) {
 	v, dir := inFile(t)
 	other := open(t, vault.Options{Dir: dir})
