@@ -56,6 +56,7 @@ var importRules = []rule{
 	{"internal/demo", []string{"mcp"}, "the demo is a user of the SDK"},
 	{"internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "host", "jsonrpc", "internal/browser", "internal/demo", "internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
 		"the command is a user of the SDK, and the only one to read command lines"},
+	{"examples/authserver", []string{"mcp", "mcphttp", "oauth", "oauth/authserver"}, "examples are what users write"},
 	{"examples/calc", []string{"mcp"}, "examples are what users write"},
 	{"examples/calcclient", []string{"mcp"}, "examples are what users write"},
 	{"examples/calchttp", []string{"mcp", "mcphttp"}, "examples are what users write"},

@@ -296,6 +296,7 @@ func thirdParty(t *testing.T, browser context.Context) {
 	p := newTab(t, browser)
 	p.open(page)
 	p.see("Read your notes")
+	p.see("Next you log in with Example accounts.")
 	p.shoot("third-party-consent")
 	if events := idp.events(t); len(events) > 0 {
 		t.Errorf("before the consent the provider was asked: %q", events)
@@ -307,6 +308,8 @@ func thirdParty(t *testing.T, browser context.Context) {
 	who := asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t))
 	equal(t, "subject", who.Subject, "idp|grace")
 	equal(t, "issuer", who.Issuer, h.issuer)
+	equal(t, "name", who.Claims["name"], "grace Example") // which the provider tells at its userinfo endpoint alone
+	equal(t, "email", who.Claims["email"], "grace@example.com")
 	// What the user takes back there ends here, and the client asks anew.
 	idp.revoke(t)
 	again := make(chan error, 1)

@@ -1,0 +1,127 @@
+// Command authserver is an MCP server that is its own authorization server, for a single user. The password comes from
+// the environment:
+//
+//	MCP_PASSWORD='correct horse battery staple' authserver DIR
+//
+// DIR keeps what must survive a restart. Any client can then log in at http://127.0.0.1:8080/mcp, such as
+// examples/login.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+const (
+	address = "127.0.0.1:8080"
+	issuer  = "http://" + address
+	// The resource is the MCP server as its clients know it: behind a proxy, the https URL of that.
+	resource = issuer + "/mcp"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: MCP_PASSWORD=... authserver DIR")
+	}
+	if err := run(os.Args[1], os.Getenv("MCP_PASSWORD")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(dir, password string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	store, err := authserver.OpenFileStore(filepath.Join(dir, "auth.db"))
+	if err != nil {
+		return err
+	}
+	// Last of all, when nobody asks for anything any more.
+	defer func() { err = errors.Join(err, store.Close()) }()
+	auth, err := newAuth(store, dir, password)
+	if err != nil {
+		return err
+	}
+	handler := mcphttp.NewHandler(newNotes(), nil)
+	protect := oauth.Require(auth.Verifier(resource), auth.ResourceMetadata(resource), nil)
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", protect(handler))
+	mux.Handle("/", auth) // the whole rest: pages, endpoints, metadata
+	return serve(ctx, mux, handler)
+}
+
+// newAuth gives the authorization server.
+func newAuth(store authserver.Store, dir, password string) (*authserver.Server, error) {
+	hash, err := authserver.HashPassword(password)
+	if err != nil {
+		return nil, fmt.Errorf("MCP_PASSWORD: %w", err)
+	}
+	login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{
+		// What ann may allow; others might have notes:read alone.
+		Users: []authserver.PasswordUser{{Name: "ann", Hash: hash, Scopes: []string{"notes:read", "notes:write"}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := authserver.LoadSealKeys(filepath.Join(dir, "seal.keys")) // in earnest, not beside the store
+	if err != nil {
+		return nil, err
+	}
+	return authserver.New(authserver.Options{
+		Issuer: issuer,
+		Resources: []authserver.Resource{{URL: resource, Name: "Notes", Scopes: []authserver.Scope{
+			{Name: "notes:read", Description: "Read your notes"},
+			{Name: "notes:write", Description: "Write notes", OnRequest: true},
+		}}},
+		Login: login, Store: store, SealKeys: keys,
+	})
+}
+
+type note struct {
+	Text string `json:"text" jsonschema:"what to write down"`
+}
+
+// newNotes gives the MCP server, whose tools need scopes. A client is told which one it lacks, and asks the user.
+func newNotes() *mcp.Server {
+	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
+		oauth.RequireScopes(&oauth.ScopeRules{
+			Tools:      map[string]oauth.Scopes{"read_notes": oauth.AllOf("notes:read")},
+			OtherTools: oauth.AllOf("notes:write"),
+		}),
+	}})
+	mcp.AddTool(s, &mcp.Tool{Name: "read_notes", Description: "Read the notes."},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			return "the notes of " + mcp.RequestFrom(ctx).Principal.Subject, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "write_note", Description: "Write a note."},
+		func(_ context.Context, in note) (string, error) { return "written: " + in.Text, nil })
+	return s
+}
+
+// serve serves until ctx ends, then shuts down in good order: first the calls, which answer; then the connections.
+func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
+	server := &http.Server{Addr: address, Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	failed := make(chan error, 1)
+	go func() { failed <- server.ListenAndServe() }()
+	log.Print("serving ", resource)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(handler.Shutdown(ending), server.Shutdown(ending), server.Close()) // at last whoever does not listen
+}
