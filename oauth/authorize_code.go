@@ -94,10 +94,7 @@ type LoginError struct {
 
 // Error says what the authorization server said.
 func (e *LoginError) Error() string {
-	if e.Description == "" {
-		return "oauth: the login was refused: " + e.Code
-	}
-	return "oauth: the login was refused: " + e.Code + " (" + e.Description + ")"
+	return "oauth: the login was refused: " + described(e.Code, e.Description)
 }
 
 // ErrBadAnswer is within the error of a login whose answer is not that of the authorization server which was asked, or

@@ -1,40 +1,10 @@
 package oauth_test
 
 import (
-	"fmt"
 	"os"
-	"runtime"
-	"strings"
 	"testing"
-	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if left := strayGoroutines(); left != "" {
-			fmt.Fprintln(os.Stderr, "goroutines left behind:\n"+left)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// strayGoroutines gives the stacks of what still runs of ours or of net/http, after a moment to end.
-func strayGoroutines() string {
-	var left []string
-	for range 50 {
-		left = left[:0]
-		buf := make([]byte, 1<<20)
-		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")[1:] {
-			if strings.Contains(g, "patchbay") || strings.Contains(g, "net/http") {
-				left = append(left, g)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		time.Sleep(20 * time.Millisecond) // real goroutines end in real time
-	}
-	return strings.Join(left, "\n\n")
-}
+func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }

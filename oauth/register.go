@@ -65,11 +65,7 @@ func (e *RegistrationError) Error() string {
 	if e.Code == "" {
 		return "oauth: the authorization server does not register the client: HTTP " + strconv.Itoa(e.Status)
 	}
-	text := "oauth: the authorization server does not register the client: " + e.Code
-	if e.Description != "" {
-		text += " (" + e.Description + ")"
-	}
-	return text
+	return "oauth: the authorization server does not register the client: " + described(e.Code, e.Description)
 }
 
 // A registrationResponse is what an endpoint that registers clients says.

@@ -102,11 +102,15 @@ func (e *TokenError) Error() string {
 	if e.Code == "" {
 		return "oauth: the token endpoint answered with HTTP " + strconv.Itoa(e.Status)
 	}
-	text := "oauth: the token endpoint refused: " + e.Code
-	if e.Description != "" {
-		text += " (" + e.Description + ")"
+	return "oauth: the token endpoint refused: " + described(e.Code, e.Description)
+}
+
+// described is an error code with what the server says of it.
+func described(code, description string) string {
+	if description == "" {
+		return code
 	}
-	return text
+	return code + " (" + description + ")"
 }
 
 // isTokenError reports whether a token endpoint refused with a code. Servers that are broken say anything.
