@@ -258,7 +258,7 @@ func strayAnswer(t *testing.T, browser context.Context) {
 	callback := must(url.Parse(page))(t).Query().Get("redirect_uri")
 	stranger := newTab(t, browser)
 	stranger.open(callback + "?code=stolen&state=guessed&iss=" + url.QueryEscape(h.issuer))
-	stranger.see("none that is waited for")
+	stranger.see("not the answer to a login that is under way")
 	stranger.shoot("client-stray")
 	p := newTab(t, browser)
 	p.open(page)

@@ -123,8 +123,8 @@ func TestLogInToTypeScriptServer(t *testing.T) {
 }
 
 // TestLogInToGoSDKServer logs in to a server that the official Go SDK protects. Its authorization server is ours in one
-// case and an OpenID provider in the other. The middleware of that SDK refuses for want of a scope without saying so (its
-// challenge has no error), and no client asks for more then: this one asks for all at once.
+// case and an OpenID provider in the other. The middleware of that SDK refuses for want of a scope with a challenge that has
+// no error.
 func TestLogInToGoSDKServer(t *testing.T) {
 	t.Run("our authorization server", func(t *testing.T) {
 		l := listen(t)

@@ -59,7 +59,7 @@ func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, 
 	}
 	switch n.kind {
 	case needRenewal:
-		return t.authorizeRenewal(ctx, held)
+		return t.authorizeRenewal(ctx, f, n, held)
 	case needScope:
 		if n.used != nil && includes(n.used.Challenged, n.scopes) {
 			return nil, &StepUpError{Scopes: n.scopes, Granted: n.used.Scopes}
@@ -75,15 +75,21 @@ func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, 
 
 // authorizeRenewal renews tokens that end. If they cannot be renewed because the server has gone over to another
 // authorization server, there are none: the refusal of the server leads on.
-func (t *Transport) authorizeRenewal(ctx context.Context, held *TokenSet) (*outcome, error) {
+func (t *Transport) authorizeRenewal(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
 	if held == nil {
 		return &outcome{}, nil
 	}
-	got, err := t.renew(ctx, held)
+	var got *outcome
+	var err error
+	if held.RefreshToken == "" {
+		got, err = t.askAgain(ctx, f, held)
+	} else {
+		got, err = t.renew(ctx, held)
+	}
 	if err == nil || ctx.Err() != nil || !held.endsBefore(time.Now()) {
 		return got, err
 	}
-	d, failed := t.discover(ctx, &need{})
+	d, failed := t.discover(ctx, &need{revision: n.revision})
 	switch {
 	case failed != nil:
 		return nil, err
@@ -182,15 +188,36 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 	if held != nil && held.Issuer != d.Issuer {
 		held = nil // another authorization server's
 	}
-	scopes := t.wanted(n, d, held)
-	set, err := t.grant.obtain(ctx, &grantRequest{transport: t, discovery: d, scopes: scopes, awaitUser: f.awaitUser})
+	challenged := n.scopes
+	if held != nil && n.kind == needScope {
+		challenged = union(held.Challenged, n.scopes)
+	}
+	r := &grantRequest{transport: t, discovery: d, scopes: t.wanted(n, d, held), awaitUser: f.awaitUser}
+	return t.ask(ctx, r, challenged, logouts)
+}
+
+// askAgain gets tokens in place of those that end, by a grant that needs no person: where they came from, and for the same
+// scopes.
+func (t *Transport) askAgain(ctx context.Context, f *flow, held *TokenSet) (*outcome, error) {
+	t.mu.Lock()
+	known, logouts := t.known, t.logouts
+	t.mu.Unlock()
+	if known == nil || known.Server == nil || known.Issuer != held.Issuer || t.asksPerson() {
+		return &outcome{}, nil // the refusal of the server leads on
+	}
+	r := &grantRequest{transport: t, discovery: known.discovery(), scopes: held.Requested, awaitUser: f.awaitUser}
+	return t.ask(ctx, r, held.Challenged, logouts)
+}
+
+// ask gets tokens by the grant and keeps them, unless there were more calls of Logout since. challenged are those of the
+// scopes that the server has asked for.
+func (t *Transport) ask(ctx context.Context, r *grantRequest, challenged []string, logouts int) (*outcome, error) {
+	set, err := t.grant.obtain(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	set.Issuer, set.Resource, set.Requested, set.Challenged = d.Issuer, d.Resource, scopes, n.scopes
-	if held != nil && n.kind == needScope {
-		set.Challenged = union(held.Challenged, n.scopes)
-	}
+	d := r.discovery
+	set.Issuer, set.Resource, set.Requested, set.Challenged = d.Issuer, d.Resource, r.scopes, challenged
 	t.hold(context.WithoutCancel(ctx), d.record(), set, logouts)
 	return &outcome{tokens: set, how: granted}, nil
 }

@@ -194,9 +194,7 @@ func (t *Transport) documentClient(issuer string) *Registration {
 // described gives what the client says of itself when it is registered.
 func (t *Transport) described(redirectURI string) *ClientMetadata {
 	m := t.client.Metadata
-	if m.Name == "" {
-		m.Name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
-	}
+	m.Name = t.programName()
 	if len(m.RedirectURIs) == 0 {
 		m.RedirectURIs = bothLoopbacks(redirectURI)
 	}
@@ -204,6 +202,14 @@ func (t *Transport) described(redirectURI string) *ClientMetadata {
 		m.RedirectURIs = append(slices.Clone(m.RedirectURIs), redirectURI)
 	}
 	return &m
+}
+
+// programName gives what the program calls itself.
+func (t *Transport) programName() string {
+	if t.client.Metadata.Name != "" {
+		return t.client.Metadata.Name
+	}
+	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 }
 
 // bothLoopbacks gives a redirect URI on this machine in the two ways in which it is written; servers differ in which

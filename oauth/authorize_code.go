@@ -45,6 +45,8 @@ type LoginRequest struct {
 	State string
 	// Issuer is the authorization server that asks, and Server the MCP server, without a query, that the login is for.
 	Issuer, Server string
+	// Program is what the program that logs in calls itself: ClientOptions.Metadata.Name, or the name of its file.
+	Program string
 }
 
 // An AskFunc shows the page of a login to a person, waits until the browser comes back to the redirect URI, and gives the
@@ -184,7 +186,9 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	done := l.awaitUser()
-	answer, err := callback.Authorize(ctx, &LoginRequest{URL: page, State: l.state, Issuer: d.Issuer, Server: shown(t.endpoint)})
+	answer, err := callback.Authorize(ctx, &LoginRequest{
+		URL: page, State: l.state, Issuer: d.Issuer, Server: shown(t.endpoint), Program: t.programName(),
+	})
 	done()
 	if err != nil {
 		return nil, err

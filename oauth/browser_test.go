@@ -60,7 +60,10 @@ func openCallback(t *testing.T, opts *oauth.BrowserOptions, uris ...string) (oau
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, &oauth.LoginRequest{URL: "https://as.example/authorize?state=right", State: "right"}
+	return c, &oauth.LoginRequest{
+		URL: "https://as.example/authorize?state=right", State: "right",
+		Server: "https://mcp.example:8443/mcp", Program: `Desk <script>"x"</script>`,
+	}
 }
 
 func TestBrowserTakesTheAnswer(t *testing.T) {
@@ -89,7 +92,7 @@ func TestBrowserTakesTheAnswer(t *testing.T) {
 			callback.Close(c.outcome)
 			v := <-seen
 			checkPage(t, v)
-			for _, want := range c.want {
+			for _, want := range append(c.want, "<bdi>mcp.example:8443</bdi>", "<bdi>Desk &lt;script&gt;") {
 				if !strings.Contains(v.body, want) {
 					t.Errorf("the page is %s", v.body)
 				}
@@ -162,6 +165,9 @@ func TestBrowserTakesNothingElse(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", name, v.status, v.err, c.want)
 		} else {
 			checkPage(t, v)
+			if strings.Contains(v.body, "mcp.example") || strings.Contains(v.body, "Desk") {
+				t.Errorf("%s: a stranger is told what the login is for: %s", name, v.body)
+			}
 		}
 	}
 	first := make(chan pageSeen, 1)

@@ -38,9 +38,9 @@ type loopbackCallback struct {
 	serving sync.WaitGroup
 	answers chan url.Values // at most one
 
-	mu      sync.Mutex // guards the fields below
-	state   string     // of the login, empty before there is one
-	taken   bool       // the answer has come
+	mu      sync.Mutex    // guards the fields below
+	login   *LoginRequest // nil before there is one
+	taken   bool          // the answer has come
 	closed  bool
 	outcome error         // of the login, when it has ended
 	ended   chan struct{} // then
@@ -156,7 +156,7 @@ func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
 // Authorize has the page opened, and gives the answer.
 func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (url.Values, error) {
 	c.mu.Lock()
-	c.state = login.State
+	c.login = login
 	c.mu.Unlock()
 	return c.browser.authorize(ctx, login, c.answers)
 }
@@ -212,7 +212,9 @@ func (c *loopbackCallback) takeAnswer(w http.ResponseWriter, r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	state := query["state"]
 	c.mu.Lock()
-	isOurs := err == nil && len(state) == 1 && c.state != "" && subtle.ConstantTimeCompare([]byte(state[0]), []byte(c.state)) == 1
+	login := c.login
+	isOurs := err == nil && len(state) == 1 && login != nil && login.State != "" &&
+		subtle.ConstantTimeCompare([]byte(state[0]), []byte(login.State)) == 1
 	isFirst := isOurs && !c.taken
 	c.taken = c.taken || isOurs
 	c.mu.Unlock()
@@ -221,7 +223,7 @@ func (c *loopbackCallback) takeAnswer(w http.ResponseWriter, r *http.Request) {
 		writePage(w, http.StatusBadRequest, pageForeign)
 		return
 	case !isFirst:
-		writePage(w, http.StatusGone, pageTwice)
+		writePage(w, http.StatusGone, pageTwice.of(login))
 		return
 	}
 	c.answers <- query
@@ -232,9 +234,9 @@ func (c *loopbackCallback) takeAnswer(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		outcome := c.outcome
 		c.mu.Unlock()
-		writePage(w, http.StatusOK, outcomePage(outcome))
+		writePage(w, http.StatusOK, outcomePage(outcome).of(login))
 	case <-r.Context().Done():
 	case <-timer.C:
-		writePage(w, http.StatusOK, pageOpen)
+		writePage(w, http.StatusOK, pageOpen.of(login))
 	}
 }

@@ -437,6 +437,8 @@ func (s *fakeServer) token(w http.ResponseWriter, req *http.Request) {
 			delete(s.grants, f.Get("refresh_token"))
 		}
 		s.give(w, client, g.scope)
+	case "client_credentials":
+		s.give(w, client, f.Get("scope"))
 	default:
 		refuse(w, "unsupported_grant_type")
 	}

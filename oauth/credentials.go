@@ -49,6 +49,11 @@ func (d *discovery) record() *serverRecord {
 	}}
 }
 
+// discovery gives what is known without another discovery.
+func (r *serverRecord) discovery() *discovery {
+	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, reach: r.Reach}
+}
+
 // covers reports whether the identifier of the server covers a path of its origin. In revision 2025-03-26 a server has
 // no other identifier than its origin.
 func (r *serverRecord) covers(u *url.URL) bool {
@@ -217,8 +222,9 @@ func (t *Transport) loggedOut() int {
 	return t.logouts
 }
 
-// usable gives the tokens to try, nil if there are none. It renews those that end.
-func (t *Transport) usable(ctx context.Context) (*TokenSet, error) {
+// usable gives the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
+// that of MCP, empty if it is not known.
+func (t *Transport) usable(ctx context.Context, revision string) (*TokenSet, error) {
 	t.mu.Lock()
 	tokens, isLoaded := t.tokens, t.loaded
 	t.mu.Unlock()
@@ -229,17 +235,10 @@ func (t *Transport) usable(ctx context.Context) (*TokenSet, error) {
 		}
 	}
 	now := time.Now()
-	if tokens != nil && tokens.RefreshToken == "" && tokens.endsBefore(now) && !t.asksPerson() {
-		got, err := t.acquire(ctx, &need{kind: needToken, used: tokens})
-		if err != nil {
-			return nil, err
-		}
-		return got.tokens, nil
-	}
-	if tokens == nil || tokens.RefreshToken == "" || !tokens.endsBefore(now.Add(tokens.leeway())) {
+	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() || !tokens.endsBefore(now.Add(tokens.leeway())) {
 		return tokens, nil
 	}
-	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens})
+	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens, revision: revision})
 	switch {
 	case err == nil:
 		return got.tokens, nil
@@ -337,7 +336,7 @@ func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 	if t.broken != nil {
 		return nil, t.failed(http.StatusUnauthorized, t.broken)
 	}
-	tokens, err := t.usable(ctx)
+	tokens, err := t.usable(ctx, "")
 	if err == nil && (tokens == nil || tokens.endsBefore(time.Now())) {
 		if t.asksPerson() {
 			err = t.loginRequired(nil)

@@ -15,12 +15,12 @@ import (
 // server's own origin, and what is found is what the documents say of the right resource and the right issuer. Run it with
 // -fuzzminimizetime 1x: TLS never takes the same way twice, so that minimizing would go on for ever.
 func FuzzDiscovery(f *testing.F) {
-	good := resourceDoc(mcp, issuer)
+	good := resourceDoc(mcpServer, issuer)
 	f.Add("", good, serverDoc(issuer))
 	f.Add(mcpPath, good, serverDoc(issuer))
 	f.Add("https://evil.example/x", good, serverDoc("https://evil.example"))
 	for _, bad := range badURLs() {
-		f.Add(bad, resourceDoc(mcp, bad), serverDoc(bad))
+		f.Add(bad, resourceDoc(mcpServer, bad), serverDoc(bad))
 		f.Add("", resourceDoc(bad, issuer), strings.Replace(serverDoc(issuer), issuer+"/token", bad, 1))
 	}
 	w := newWorld(f)
@@ -37,7 +37,7 @@ func FuzzDiscovery(f *testing.F) {
 			}
 			return resource
 		})
-		d, err := oauth.Discover(t.Context(), fetcher, &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: pointing(pointer)})
+		d, err := oauth.Discover(t.Context(), fetcher, &oauth.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(pointer)})
 		for i, r := range w.requests() {
 			asked := strings.TrimPrefix(r, "GET ")
 			if err := soundURL(asked); err != nil {

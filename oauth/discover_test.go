@@ -29,13 +29,13 @@ func pointing(to string) *oauth.Challenge {
 }
 
 const (
-	mcpPath = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
-	mcpRoot = "https://mcp.example/.well-known/oauth-protected-resource"
-	mcpBase = "https://mcp.example/.well-known/oauth-authorization-server"
-	asRoot  = "https://as.example/.well-known/oauth-authorization-server"
-	asOIDC  = "https://as.example/.well-known/openid-configuration"
-	issuer  = "https://as.example"
-	mcp     = "https://mcp.example/mcp"
+	mcpPath   = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
+	mcpRoot   = "https://mcp.example/.well-known/oauth-protected-resource"
+	mcpBase   = "https://mcp.example/.well-known/oauth-authorization-server"
+	asRoot    = "https://as.example/.well-known/oauth-authorization-server"
+	asOIDC    = "https://as.example/.well-known/openid-configuration"
+	issuer    = "https://as.example"
+	mcpServer = "https://mcp.example/mcp"
 )
 
 // What is asked for, and in which order, in every way that the revisions give. Each document that is not needed is not
@@ -44,7 +44,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 	tenant := issuer + "/tenant1"
 	for _, tt := range []struct {
 		name      string
-		endpoint  string // default: mcp
+		endpoint  string // default: mcpServer
 		challenge *oauth.Challenge
 		docs      map[string]string
 		want      []string
@@ -53,13 +53,13 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 	}{
 		{
 			name: "challenge", challenge: pointing("https://mcp.example/custom?x=1"),
-			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcp, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
-			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcp, issuer: issuer,
+			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
+			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "path",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), mcpRoot: "bad", asRoot: serverDoc(issuer), asOIDC: "bad"},
-			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), mcpRoot: "bad", asRoot: serverDoc(issuer), asOIDC: "bad"},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "root",
@@ -68,13 +68,13 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "challenge that is not true", challenge: pointing("https://mcp.example/custom"),
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), asRoot: serverDoc(issuer)},
-			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcp, issuer: issuer,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "challenge to another origin", challenge: pointing("https://evil.example/custom"),
-			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcp, "https://evil.example"), mcpPath: resourceDoc(mcp, issuer), asRoot: serverDoc(issuer)},
-			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer,
+			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"), mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "challenge to the well-known path", challenge: pointing(mcpPath),
@@ -92,9 +92,9 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
 		},
 		{
-			name: "endpoint with a slash at the end", endpoint: mcp + "/",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), asRoot: serverDoc(issuer)},
-			want: []string{mcpPath + "/", mcpPath, asRoot}, resource: mcp, issuer: issuer,
+			name: "endpoint with a slash at the end", endpoint: mcpServer + "/",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath + "/", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "endpoint with a query and a strange path", endpoint: "https://mcp.example/a%2Fb/c?key=s3cret",
@@ -103,43 +103,43 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "OpenID Connect",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer), asOIDC: serverDoc(issuer)},
-			want: []string{mcpPath, asRoot, asOIDC}, resource: mcp, issuer: issuer,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asOIDC: serverDoc(issuer)},
+			want: []string{mcpPath, asRoot, asOIDC}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "issuer with a path, RFC 8414",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant), asRoot: "bad", asRoot + "/tenant1": serverDoc(tenant)},
-			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcp, issuer: tenant,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asRoot: "bad", asRoot + "/tenant1": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
 			name: "issuer with a path, OpenID Connect inserted",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant), asOIDC + "/tenant1": serverDoc(tenant)},
-			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1"}, resource: mcp, issuer: tenant,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asOIDC + "/tenant1": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
 			name: "issuer with a path, OpenID Connect appended",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant), tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
-			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1", tenant + "/.well-known/openid-configuration"}, resource: mcp, issuer: tenant,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1", tenant + "/.well-known/openid-configuration"}, resource: mcpServer, issuer: tenant,
 		},
 		{
 			name: "issuer with a path and a slash at the end",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, tenant+"/"), asRoot + "/tenant1": serverDoc(tenant + "/")},
-			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcp, issuer: tenant + "/",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant+"/"), asRoot + "/tenant1": serverDoc(tenant + "/")},
+			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant + "/",
 		},
 		{
 			name: "issuer with a slash for its path",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer+"/"), asRoot: serverDoc(issuer + "/")},
-			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer + "/",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"/"), asRoot: serverDoc(issuer + "/")},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer + "/",
 		},
 		{
 			name: "the first of two authorization servers",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer, "https://b.example"), asRoot: serverDoc(issuer), "https://b.example/.well-known/oauth-authorization-server": "bad"},
-			want: []string{mcpPath, asRoot}, resource: mcp, issuer: issuer,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), asRoot: serverDoc(issuer), "https://b.example/.well-known/oauth-authorization-server": "bad"},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "the first that there is of two authorization servers",
-			docs: map[string]string{mcpPath: resourceDoc(mcp, issuer, "https://b.example"), "https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
-			want: []string{mcpPath, asRoot, asOIDC, "https://b.example/.well-known/oauth-authorization-server"}, resource: mcp, issuer: "https://b.example",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), "https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
+			want: []string{mcpPath, asRoot, asOIDC, "https://b.example/.well-known/oauth-authorization-server"}, resource: mcpServer, issuer: "https://b.example",
 		},
 		{
 			name: "2025-03-26, metadata",
@@ -162,7 +162,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 				w.doc(url, text)
 			}
 			if tt.endpoint == "" {
-				tt.endpoint = mcp
+				tt.endpoint = mcpServer
 			}
 			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: tt.endpoint, Challenge: tt.challenge})
 			if err != nil {
@@ -219,11 +219,11 @@ func TestAUTHR06_CallersChoice(t *testing.T) {
 		{[]string{other + "/"}, issuer},
 	} {
 		w := newWorld(t)
-		w.doc(mcpPath, resourceDoc(mcp, issuer, other))
+		w.doc(mcpPath, resourceDoc(mcpServer, issuer, other))
 		for _, i := range []string{issuer, other, "https://evil.example"} {
 			w.doc(i+"/.well-known/oauth-authorization-server", serverDoc(i))
 		}
-		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Prefer: tt.prefer})
+		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer, Prefer: tt.prefer})
 		if err != nil || d.Issuer != tt.want {
 			t.Errorf("%v: %+v, %v", tt.prefer, d, err)
 		}
@@ -239,20 +239,20 @@ func TestBadMetadataEndsTheSearch(t *testing.T) {
 	}{
 		{"resource at another host", map[string]string{mcpPath: resourceDoc("https://evil.example/mcp", issuer)}, 1},
 		{"resource with another path", map[string]string{mcpPath: resourceDoc("https://mcp.example/other", issuer)}, 1},
-		{"resource below", map[string]string{mcpPath: resourceDoc(mcp+"/more", issuer)}, 1},
+		{"resource below", map[string]string{mcpPath: resourceDoc(mcpServer+"/more", issuer)}, 1},
 		{"resource with half a segment", map[string]string{mcpPath: resourceDoc("https://mcp.example/mc", issuer)}, 1},
 		{"resource by http", map[string]string{mcpPath: resourceDoc("http://mcp.example/mcp", issuer)}, 1},
-		{"resource with a fragment", map[string]string{mcpPath: resourceDoc(mcp+"#f", issuer)}, 1},
-		{"resource with a query", map[string]string{mcpPath: resourceDoc(mcp+"?a=b", issuer)}, 1},
+		{"resource with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer+"#f", issuer)}, 1},
+		{"resource with a query", map[string]string{mcpPath: resourceDoc(mcpServer+"?a=b", issuer)}, 1},
 		{"no resource", map[string]string{mcpPath: `{"authorization_servers":["` + issuer + `"]}`}, 1},
-		{"no authorization server", map[string]string{mcpPath: `{"resource":"` + mcp + `"}`}, 1},
+		{"no authorization server", map[string]string{mcpPath: `{"resource":"` + mcpServer + `"}`}, 1},
 		{"no JSON", map[string]string{mcpPath: `<html>`}, 1},
-		{"a wrong type", map[string]string{mcpPath: `{"resource":["` + mcp + `"]}`}, 1},
-		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcp + `","authorization_servers":["` + issuer + `"]}`}, 1},
-		{"issuer with a query", map[string]string{mcpPath: resourceDoc(mcp, issuer+"?x")}, 1},
-		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcp, issuer+"#")}, 1},
-		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcp, "")}, 1},
-		{"issuer by http", map[string]string{mcpPath: resourceDoc(mcp, "http://as.example")}, 1},
+		{"a wrong type", map[string]string{mcpPath: `{"resource":["` + mcpServer + `"]}`}, 1},
+		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcpServer + `","authorization_servers":["` + issuer + `"]}`}, 1},
+		{"issuer with a query", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"?x")}, 1},
+		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"#")}, 1},
+		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
+		{"issuer by http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
 		{"AUTHR-13: issuer of somebody else", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
 		{"AUTHR-13: issuer with a slash more", map[string]string{asRoot: serverDoc(issuer + "/")}, 2},
 		{"AUTHR-13: issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
@@ -263,13 +263,13 @@ func TestBadMetadataEndsTheSearch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.doc(mcpPath, resourceDoc(mcp, issuer))
-			w.doc(mcpRoot, resourceDoc(mcp, issuer))
+			w.doc(mcpPath, resourceDoc(mcpServer, issuer))
+			w.doc(mcpRoot, resourceDoc(mcpServer, issuer))
 			w.doc(asOIDC, serverDoc(issuer))
 			for url, text := range tt.docs {
 				w.doc(url, text)
 			}
-			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer})
 			var bad *oauth.DiscoveryError
 			if !errors.As(err, &bad) {
 				t.Errorf("found %+v, %v", d, err)
@@ -287,7 +287,7 @@ func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
 		w := newWorld(t)
 		w.doc(mcpBase, serverDoc(issuer))
 		var bad *oauth.DiscoveryError
-		if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); !errors.As(err, &bad) {
+		if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer}); !errors.As(err, &bad) {
 			t.Errorf("%s: found %+v, %v", issuer, d, err)
 		}
 	}
@@ -307,17 +307,17 @@ func TestStatusesOfMetadata(t *testing.T) {
 		// In front of metadata that is there.
 		w := newWorld(t)
 		w.page(mcpPath, statusPage(status))
-		w.doc(mcpRoot, resourceDoc(mcp, issuer))
+		w.doc(mcpRoot, resourceDoc(mcpServer, issuer))
 		w.page(asRoot, statusPage(status))
 		w.doc(asOIDC, serverDoc(issuer))
-		if _, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); (err == nil) != (means != ends) {
+		if _, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
 			t.Errorf("%d in front of a document: %v", status, err)
 		}
 		// In place of all metadata: only what is certainly missing leads to what is given by convention.
 		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
 			w := newWorld(t)
 			w.page(at, statusPage(status))
-			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer})
 			if (err == nil) != (means == goesOn) || means == guardedThen && !errors.Is(err, oauth.ErrNoMetadata) {
 				t.Errorf("%d in place of %s: %+v, %v", status, at, d, err)
 			}
@@ -330,7 +330,7 @@ func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
 	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
 		w := newWorld(t)
 		w.doc(mcpBase, serverDoc("https://mcp.example"))
-		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: pointing(to)})
+		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(to)})
 		if !errors.Is(err, oauth.ErrNoMetadata) {
 			t.Errorf("%s: found %+v, %v", to, d, err)
 			continue
@@ -349,9 +349,9 @@ func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
 func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
 	w := newWorld(t)
 	all := []string{"https://1.example", "https://2.example", "https://3.example", "https://4.example", "https://5.example"}
-	w.doc(mcpPath, resourceDoc(mcp, all...))
+	w.doc(mcpPath, resourceDoc(mcpServer, all...))
 	w.doc("https://5.example/.well-known/oauth-authorization-server", serverDoc("https://5.example"))
-	if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); !errors.Is(err, oauth.ErrNoMetadata) {
+	if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrNoMetadata) {
 		t.Errorf("found %+v, %v", d, err)
 	}
 	if got := w.requests(); len(got) != 1+2*oauth.MaxServers {
@@ -369,14 +369,14 @@ func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
 				jsonPage(text)(rw, req)
 			}
 		}
-		w.page(mcpPath, slow(resourceDoc(mcp, issuer)))
+		w.page(mcpPath, slow(resourceDoc(mcpServer, issuer)))
 		w.page(asRoot, func(rw http.ResponseWriter, req *http.Request) {
 			time.Sleep(4 * time.Second)
 			rw.WriteHeader(http.StatusNotFound)
 		})
 		w.page(asOIDC, slow(serverDoc(issuer)))
 		start := time.Now()
-		_, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+		_, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer})
 		if took := time.Since(start); err == nil || took != 10*time.Second {
 			t.Errorf("it took %v: %v", took, err)
 		}
@@ -389,41 +389,41 @@ func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
 		endpoint, resource string
 		ok                 bool
 	}{
-		{mcp, mcp, true},
-		{mcp, "https://MCP.Example/mcp", true},
-		{mcp, "HTTPS://mcp.example/mcp", true},
-		{mcp, "https://mcp.example:443/mcp", true},
-		{"https://mcp.example:443/mcp", mcp, true},
-		{"https://MCP.example/mcp", mcp, true},
-		{mcp, "https://mcp.example", true},
-		{mcp, "https://mcp.example/", true},
-		{mcp, mcp + "/", true},
-		{mcp + "/", mcp, true},
-		{mcp + "/a/b", mcp, true},
-		{mcp + "/a/b", mcp + "/a/", true},
-		{mcp + "?a=b", mcp, true},
-		{mcp + "?a=b", mcp + "?a=b", true},
+		{mcpServer, mcpServer, true},
+		{mcpServer, "https://MCP.Example/mcp", true},
+		{mcpServer, "HTTPS://mcp.example/mcp", true},
+		{mcpServer, "https://mcp.example:443/mcp", true},
+		{"https://mcp.example:443/mcp", mcpServer, true},
+		{"https://MCP.example/mcp", mcpServer, true},
+		{mcpServer, "https://mcp.example", true},
+		{mcpServer, "https://mcp.example/", true},
+		{mcpServer, mcpServer + "/", true},
+		{mcpServer + "/", mcpServer, true},
+		{mcpServer + "/a/b", mcpServer, true},
+		{mcpServer + "/a/b", mcpServer + "/a/", true},
+		{mcpServer + "?a=b", mcpServer, true},
+		{mcpServer + "?a=b", mcpServer + "?a=b", true},
 		{"https://mcp.example", "https://mcp.example", true},
 		{"https://mcp.example", "https://mcp.example/", true},
-		{mcp, "https://mcp.example/MCP", false},
-		{mcp, "https://mcp.example/mc", false},
-		{mcp, "https://mcp.example/mcp2", false},
-		{mcp, "https://mcp.example/mcp/x", false},
-		{mcp, "https://mcp.example//", false},
-		{mcp, "https://mcp.example/%6dcp", false},
-		{mcp, "https://mcp.example/x/../mcp", false},
-		{mcp, "https://mcp.example:8443/mcp", false},
-		{mcp, "https://mcp.example.evil.example/mcp", false},
-		{mcp, "https://evil.example/mcp", false},
-		{mcp, "https://example/mcp", false},
-		{mcp, "http://mcp.example/mcp", false},
-		{mcp, "https://mcp.example/mcp?a=b", false},
-		{mcp, "https://mcp.example/mcp?", false},
-		{mcp + "?a=b", mcp + "?a=c", false},
-		{mcp, "https://user@mcp.example/mcp", false},
-		{mcp, mcp + "#", false},
-		{mcp, "mcp.example/mcp", false},
-		{mcp, "", false},
+		{mcpServer, "https://mcp.example/MCP", false},
+		{mcpServer, "https://mcp.example/mc", false},
+		{mcpServer, "https://mcp.example/mcp2", false},
+		{mcpServer, "https://mcp.example/mcp/x", false},
+		{mcpServer, "https://mcp.example//", false},
+		{mcpServer, "https://mcp.example/%6dcp", false},
+		{mcpServer, "https://mcp.example/x/../mcp", false},
+		{mcpServer, "https://mcp.example:8443/mcp", false},
+		{mcpServer, "https://mcp.example.evil.example/mcp", false},
+		{mcpServer, "https://evil.example/mcp", false},
+		{mcpServer, "https://example/mcp", false},
+		{mcpServer, "http://mcp.example/mcp", false},
+		{mcpServer, "https://mcp.example/mcp?a=b", false},
+		{mcpServer, "https://mcp.example/mcp?", false},
+		{mcpServer + "?a=b", mcpServer + "?a=c", false},
+		{mcpServer, "https://user@mcp.example/mcp", false},
+		{mcpServer, mcpServer + "#", false},
+		{mcpServer, "mcp.example/mcp", false},
+		{mcpServer, "", false},
 		{"https://mcp.example/a/../b", "https://mcp.example/a", false},
 		{"https://mcp.example/a/%2e%2E/b", "https://mcp.example/a", false},
 		{"https://mcp.example/a/../b", "https://mcp.example/a/../b", true},
@@ -451,9 +451,9 @@ func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
 	} {
 		for _, at := range []string{asRoot, asOIDC} {
 			w := newWorld(t)
-			w.doc(mcpPath, resourceDoc(mcp, issuer))
+			w.doc(mcpPath, resourceDoc(mcpServer, issuer))
 			w.doc(at, strings.Replace(serverDoc(issuer), `"code_challenge_methods_supported":["S256"]`, methods, 1))
-			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -465,7 +465,7 @@ func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
 	// Metadata of 2025-03-26 is metadata.
 	w := newWorld(t)
 	w.doc(mcpBase, strings.Replace(serverDoc("https://mcp.example"), "S256", "plain", 1))
-	d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+	d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer})
 	if err != nil || oauth.CheckCodeFlow(d) == nil {
 		t.Errorf("found %+v, %v", d, err)
 	}
@@ -483,10 +483,10 @@ func TestSSRFInEachMetadataField(t *testing.T) {
 		}
 		try := func(what string, put func(w *world) *oauth.Challenge) {
 			w := newWorld(t)
-			w.doc(mcpPath, resourceDoc(mcp, issuer))
+			w.doc(mcpPath, resourceDoc(mcpServer, issuer))
 			w.doc(asRoot, serverDoc(issuer))
 			challenge := put(w)
-			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp, Challenge: challenge})
+			d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer, Challenge: challenge})
 			if challenge != nil {
 				if err != nil || d.Issuer != issuer {
 					t.Errorf("%s %.60q: found %+v, %v", what, bad, d, err)
@@ -505,7 +505,7 @@ func TestSSRFInEachMetadataField(t *testing.T) {
 		}
 		try("resource_metadata", func(*world) *oauth.Challenge { return pointing(bad) })
 		try("resource", func(w *world) *oauth.Challenge { w.doc(mcpPath, resourceDoc(bad, issuer)); return nil })
-		try("authorization_servers", func(w *world) *oauth.Challenge { w.doc(mcpPath, resourceDoc(mcp, bad)); return nil })
+		try("authorization_servers", func(w *world) *oauth.Challenge { w.doc(mcpPath, resourceDoc(mcpServer, bad)); return nil })
 		if at, err := url.Parse(asRoot); err == nil {
 			if to, err := at.Parse(strings.TrimSpace(bad)); err != nil || to.Scheme != at.Scheme || to.Host != at.Host {
 				try("redirect", func(w *world) *oauth.Challenge { w.page(asRoot, redirectPage(bad)); return nil })
@@ -526,18 +526,18 @@ func TestSSRFByNameInEachMetadataField(t *testing.T) {
 	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1"} {
 		w := newWorld(t)
 		w.at("inside.example", address)
-		w.doc(mcpPath, resourceDoc(mcp, "https://inside.example"))
+		w.doc(mcpPath, resourceDoc(mcpServer, "https://inside.example"))
 		w.doc("https://inside.example/.well-known/oauth-authorization-server", serverDoc("https://inside.example"))
-		if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp}); !errors.Is(err, oauth.ErrURLRefused) {
+		if d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrURLRefused) {
 			t.Errorf("%s: found %+v, %v", address, d, err)
 		}
-		w.doc(mcpPath, resourceDoc(mcp, issuer))
+		w.doc(mcpPath, resourceDoc(mcpServer, issuer))
 		w.doc(asRoot, strings.ReplaceAll(serverDoc(issuer), issuer+"/", "https://inside.example/"))
-		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcp})
+		d, err := oauth.Discover(t.Context(), w.fetcher(nil), &oauth.DiscoveryQuery{Endpoint: mcpServer})
 		if err != nil {
 			t.Fatal(err)
 		}
-		endpoint, _ := url.Parse(mcp)
+		endpoint, _ := url.Parse(mcpServer)
 		f := w.fetcher(nil).For(endpoint)
 		if _, _, _, err := oauth.PostForm(t.Context(), f, d.Server.TokenEndpoint, url.Values{}); !errors.Is(err, oauth.ErrURLRefused) {
 			t.Errorf("%s: token: %v", address, err)

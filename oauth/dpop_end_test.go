@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	core "github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -92,7 +92,7 @@ func (s *boundSite) serveAS(w http.ResponseWriter, r *http.Request) {
 }
 
 // connect gives a client that is let in, over a RoundTripper of the test's.
-func (s *boundSite) connect(revision string, base http.RoundTripper) (*core.Client, error) {
+func (s *boundSite) connect(revision string, base http.RoundTripper) (*mcp.Client, error) {
 	transport := oauth.NewTransport(s.url, &oauth.TransportOptions{
 		Base:   base,
 		Grant:  oauth.NewClientCredentials(),
@@ -101,9 +101,9 @@ func (s *boundSite) connect(revision string, base http.RoundTripper) (*core.Clie
 		Logger: discardLog,
 	})
 	s.t.Cleanup(transport.CloseIdleConnections)
-	return core.Connect(s.t.Context(), mcphttp.NewTransport(s.url, &mcphttp.TransportOptions{
+	return mcp.Connect(s.t.Context(), mcphttp.NewTransport(s.url, &mcphttp.TransportOptions{
 		Client: &http.Client{Transport: transport}, Logger: discardLog,
-	}), &core.ClientOptions{Revision: revision, Logger: discardLog})
+	}), &mcp.ClientOptions{Revision: revision, Logger: discardLog})
 }
 
 // TestDPoPBetweenOurSides lets our client into our server, in both ways to talk and with nonces.

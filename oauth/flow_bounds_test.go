@@ -100,6 +100,50 @@ func TestAUTHR33_ScopesWithoutErrorAreAskedFor(t *testing.T) {
 	})
 }
 
+// Whoever leaves the error out is given no more logins than others.
+func TestAUTHR37_ScopesWithoutErrorThatAreWantedInVain(t *testing.T) {
+	withoutError := func(w *clientWorld, scope func(lacking string) string) {
+		w.rs.set(func(r *fakeResource) {
+			r.wants = []string{"never"}
+			r.challenge = func(_ int, lacking string) []string {
+				return []string{`Bearer resource_metadata="` + r.path + `", scope="` + scope(lacking) + `"`}
+			}
+		})
+		w.as.set(func(s *fakeServer) { s.grant = func(string) string { return "read" } })
+	}
+	t.Run("the same again", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *clientWorld) {
+			tr := w.transport(nil)
+			w.mustPost(tr)
+			withoutError(w, func(lacking string) string { return lacking })
+			for range 5 {
+				_, _, err := post(tr, t.Context())
+				if vain, ok := errors.AsType[*oauth.StepUpError](err); !ok || strings.Join(vain.Scopes, " ") != "never" {
+					t.Errorf("got %v", err)
+				}
+			}
+			if n := w.loginCount(); n != 2 {
+				t.Errorf("%d logins", n)
+			}
+		})
+	})
+	t.Run("another one each time", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *clientWorld) {
+			tr := w.transport(nil)
+			w.mustPost(tr)
+			n := 0
+			withoutError(w, func(string) string { n++; return "s" + strconv.Itoa(n) })
+			_, _, err := post(tr, t.Context())
+			if refused, ok := errors.AsType[*oauth.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
+				t.Errorf("got %v", err)
+			}
+			if n := w.loginCount(); n != 3 {
+				t.Errorf("%d logins", n)
+			}
+		})
+	})
+}
+
 // A gatedStore lets a test look in when a change of tokens has been written, and before Update returns.
 type gatedStore struct {
 	oauth.Store
@@ -159,19 +203,26 @@ func TestRenewalsDoNotWaitForPersons(t *testing.T) {
 }
 
 func TestLogoutWhereATypeOfTokensIsNotRevoked(t *testing.T) {
-	for code, succeeds := range map[string]bool{"unsupported_token_type": true, "invalid_request": false} {
+	for _, c := range []struct {
+		hint, code string
+		succeeds   bool
+	}{
+		{"access_token", "unsupported_token_type", true},
+		{"access_token", "invalid_request", false},
+		{"refresh_token", "unsupported_token_type", false}, // with it there would be new tokens
+	} {
 		inWorld(t, func(t *testing.T, w *clientWorld) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			w.page(clientIssuer+"/revoke", func(rw http.ResponseWriter, r *http.Request) {
-				if r.FormValue("token_type_hint") == "access_token" {
+				if r.FormValue("token_type_hint") == c.hint {
 					rw.Header().Set("Content-Type", "application/json")
 					rw.WriteHeader(http.StatusBadRequest)
-					_, _ = rw.Write([]byte(`{"error":"` + code + `"}`))
+					_, _ = rw.Write([]byte(`{"error":"` + c.code + `"}`))
 				}
 			})
-			if err := tr.Logout(t.Context()); (err == nil) != succeeds {
-				t.Errorf("%s: %v", code, err)
+			if err := tr.Logout(t.Context()); (err == nil) != c.succeeds {
+				t.Errorf("%s for %s: %v", c.code, c.hint, err)
 			}
 		})
 	}
@@ -185,18 +236,27 @@ func TestAUTHB06_RevisionIsToldToWhoHasMetadata(t *testing.T) {
 			told = r.Header.Get("Mcp-Protocol-Version")
 			jsonPage(document)(rw, r)
 		})
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, strings.NewReader("hello"))
-		if err != nil {
-			t.Fatal(err)
+		tr := w.transport(nil)
+		send := func(revision string) {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, strings.NewReader("hello"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Mcp-Protocol-Version", revision)
+			if res, err := tr.RoundTrip(req); err == nil {
+				_ = res.Body.Close()
+			}
+			if told != revision {
+				t.Errorf("told %q, want %q", told, revision)
+			}
 		}
-		req.Header.Set("Mcp-Protocol-Version", "2025-06-18")
-		res, err := w.transport(nil).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		if told != "2025-06-18" {
-			t.Errorf("told %q", told)
-		}
+		send("2025-06-18")
+		// When tokens cannot be renewed, who gives them may be another one by now.
+		time.Sleep(2 * time.Hour)
+		w.as.set(func(s *fakeServer) {
+			s.respond = func(url.Values) (int, string) { return http.StatusServiceUnavailable, "" }
+		})
+		send("2025-11-25")
 	})
 }

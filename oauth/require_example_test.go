@@ -15,14 +15,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	core "github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 // One line protects a server. Clients without a token learn where to get one.
 func ExampleRequire() {
-	server := core.NewServer("demo", "1.0.0", nil)
+	server := mcp.NewServer("demo", "1.0.0", nil)
 	protect := oauth.Require(
 		oauth.NewJWTVerifier("https://auth.example.com", nil),
 		oauth.ResourceMetadata{
@@ -93,15 +93,15 @@ func ExampleNewStaticVerifier() {
 
 // Tools that change something need more than those that read. Clients that lack a scope are told which.
 func ExampleRequireScopes() {
-	server := core.NewServer("files", "1.0.0", &core.ServerOptions{
-		Middleware: []core.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
+	server := mcp.NewServer("files", "1.0.0", &mcp.ServerOptions{
+		Middleware: []mcp.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
 			Tools:      map[string]oauth.Scopes{"read_file": oauth.AllOf("files:read")},
 			OtherTools: oauth.AllOf("files:write"),
 		})},
 	})
 	tool := func(context.Context, struct{}) (string, error) { return "done", nil }
-	core.AddTool(server, &core.Tool{Name: "read_file"}, tool)
-	core.AddTool(server, &core.Tool{Name: "write_file"}, tool)
+	mcp.AddTool(server, &mcp.Tool{Name: "read_file"}, tool)
+	mcp.AddTool(server, &mcp.Tool{Name: "write_file"}, tool)
 
 	const secret = "a-token-of-the-configuration"
 	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann", Scopes: []string{"files:read"}})

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -27,10 +27,10 @@ const (
 )
 
 // newScoped gives a server whose tools need scopes.
-func newScoped() *core.Server {
-	s := core.NewServer("demo", "1.0.0", &core.ServerOptions{
+func newScoped() *mcp.Server {
+	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{
 		Logger: discardLog,
-		Middleware: []core.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
+		Middleware: []mcp.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
 			Tools:      map[string]oauth.Scopes{"who": {}, "ask": {}, "late": {}, "write": oauth.AllOf("write", "files")},
 			OtherTools: oauth.AllOf("admin"),
 			Prompts:    map[string]oauth.Scopes{"secret": oauth.AllOf("write")},
@@ -39,21 +39,21 @@ func newScoped() *core.Server {
 		})},
 	})
 	who := func(ctx context.Context, _ struct{}) (string, error) {
-		return fmt.Sprintf("%s for %s", core.RequestFrom(ctx).Principal.Subject, core.RequestFrom(ctx).Header["Authorization"]), nil
+		return fmt.Sprintf("%s for %s", mcp.RequestFrom(ctx).Principal.Subject, mcp.RequestFrom(ctx).Header["Authorization"]), nil
 	}
-	core.AddTool(s, &core.Tool{Name: "who"}, who)
-	core.AddTool(s, &core.Tool{Name: "write"}, who)
-	core.AddTool(s, &core.Tool{Name: "unlisted"}, who)
-	core.AddTool(s, &core.Tool{Name: "late"}, func(ctx context.Context, in struct {
+	mcp.AddTool(s, &mcp.Tool{Name: "who"}, who)
+	mcp.AddTool(s, &mcp.Tool{Name: "write"}, who)
+	mcp.AddTool(s, &mcp.Tool{Name: "unlisted"}, who)
+	mcp.AddTool(s, &mcp.Tool{Name: "late"}, func(ctx context.Context, in struct {
 		First bool `json:"first,omitzero"`
 	}) (string, error) {
 		if in.First {
-			core.Progress(ctx, 1, 2, "begun")
+			mcp.Progress(ctx, 1, 2, "begun")
 		}
 		return "done", oauth.CheckScopes(ctx, oauth.AnyOf("delete", "admin"))
 	})
-	core.AddTool(s, &core.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
-		answer, err := core.Ask[struct {
+	mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
+		answer, err := mcp.Ask[struct {
 			Name string `json:"name"`
 		}](ctx, "name", "Who?", nil)
 		return "it is " + answer.Name, err
@@ -67,7 +67,7 @@ type site struct {
 	url string
 }
 
-func newSite(t testing.TB, s *core.Server, opts *oauth.RequireOptions) *site {
+func newSite(t testing.TB, s *mcp.Server, opts *oauth.RequireOptions) *site {
 	t.Helper()
 	h := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLog})
 	srv := httptest.NewUnstartedServer(nil)
@@ -278,7 +278,7 @@ func TestAUTHR34_ScopesOfTools(t *testing.T) {
 					Data struct{ Scope string } `json:"data"`
 				} `json:"error"`
 			}
-			if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.ID != 7 || body.Error.Code != core.CodeInvalidRequest || body.Error.Data.Scope != want {
+			if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.ID != 7 || body.Error.Code != mcp.CodeInvalidRequest || body.Error.Data.Scope != want {
 				t.Errorf("%s: got body %s", tool, r.body)
 			}
 			if r := send(s.token("ann", want), tool); r.status != 200 || !strings.Contains(r.body, `"result"`) {
@@ -331,7 +331,7 @@ func TestScopesWhereTheStatusIsGone(t *testing.T) {
 
 // Where there is no HTTP, and nobody who could prove anything, what needs scopes is refused.
 func TestScopesWithoutHTTP(t *testing.T) {
-	c, err := core.Connect(t.Context(), core.InMemory(newScoped()), nil)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(newScoped()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	core "github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -131,7 +131,7 @@ func testMetadata() oauth.ResourceMetadata {
 // echo answers with what it sees of the request.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	who := core.PrincipalFrom(r.Context())
+	who := mcp.PrincipalFrom(r.Context())
 	if who == nil {
 		fmt.Fprintf(w, "nobody %v %s", r.Header, body)
 		return
@@ -533,7 +533,7 @@ func TestAUTHR18_TheTokenDoesNotReachTheHandler(t *testing.T) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	who := core.PrincipalFrom(seen.Context())
+	who := mcp.PrincipalFrom(seen.Context())
 	if text := fmt.Sprintf("%v %v %#v %v", seen.Header, seen.URL, who, seen.Context()); strings.Contains(text, token) {
 		t.Errorf("the handler can see the token: %s", text)
 	}
@@ -587,7 +587,7 @@ func TestStreamsDoNotOutliveTheirToken(t *testing.T) {
 					header = append(header, tc.header)
 				}
 				do(h, tc.method, "/mcp", "", header...)
-				if lasted != tc.want || tc.want > 0 && (!errors.Is(cause, core.ErrClosed) || errors.Is(cause, core.ErrDisconnected)) {
+				if lasted != tc.want || tc.want > 0 && (!errors.Is(cause, mcp.ErrClosed) || errors.Is(cause, mcp.ErrDisconnected)) {
 					t.Errorf("lasted %v until %v, want %v", lasted, cause, tc.want)
 				}
 			})

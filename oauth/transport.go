@@ -201,7 +201,7 @@ func (x *exchange) run() (*http.Response, error) {
 	if x.broken != nil {
 		return nil, x.failed(http.StatusUnauthorized, x.broken)
 	}
-	tokens, err := x.usable(ctx)
+	tokens, err := x.usable(ctx, x.req.Header.Get(headerRevision))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)

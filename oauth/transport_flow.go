@@ -241,13 +241,14 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 	f.cancel(nil)
 }
 
-// remember keeps that a login has come to nothing, or forgets it when there was one. The caller holds the lock.
+// remember keeps that a login has come to nothing, or forgets it when there was one. Renewals are no logins, but where no
+// person is asked they are as good as one. The caller holds the lock.
 func (t *Transport) remember(n *need, f *flow, err error) {
 	f.mu.Lock()
 	asked := f.asked
 	f.mu.Unlock()
 	switch {
-	case n.kind == needRenewal, errors.Is(err, errAbandoned):
+	case errors.Is(err, errAbandoned), n.kind == needRenewal && (err == nil || t.asksPerson()):
 	case err == nil:
 		clear(t.refusals)
 	case asked || isFinal(err):

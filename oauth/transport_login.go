@@ -57,12 +57,14 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 	return n, nil
 }
 
-// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to; one that does
-// not revoke tokens of some type says nothing wrong, they end by themselves. This Transport
+// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to. This Transport
 // drops them whatever the error; those that share a store which fails may still find them there. What the authorization
 // server knows of the client is kept.
 //
-// Spec: RFC 7009.
+// Some authorization servers revoke refresh tokens alone, and say so: their access tokens, such as JWTs that servers check
+// by themselves, are good until they end. That is no error; a refresh token that is not revoked is one.
+//
+// Spec: RFC 7009, sections 2 and 2.2.1.
 func (t *Transport) Logout(ctx context.Context) error {
 	if t.broken != nil {
 		return t.broken
@@ -129,7 +131,7 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	}
 	endpoint := t.tokenEndpoint(&server, client, "", known.Reach)
 	var all []error
-	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, "access_token"}} {
+	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess}} {
 		if one.token == "" {
 			continue
 		}
@@ -141,13 +143,18 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 		switch {
 		case err != nil:
 			all = append(all, err)
-		case status == http.StatusBadRequest && isUnsupportedType(body):
+		case one.hint == hintAccess && status == http.StatusBadRequest && isUnsupportedType(body):
 		case status != http.StatusOK && status != http.StatusNoContent:
 			all = append(all, fmt.Errorf("oauth: the authorization server does not revoke: HTTP %d", status))
 		}
 	}
 	return errors.Join(all...)
 }
+
+// hintAccess says to a revocation endpoint that a token is an access token.
+//
+// Spec: RFC 7009, section 2.1.
+const hintAccess = "access_token"
 
 // isUnsupportedType reports whether an authorization server does not revoke tokens of this type.
 //

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	core "github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -18,8 +18,8 @@ import (
 // overHTTP gives the way of an MCP client to the world's server, which takes tokens before it answers.
 func (w *clientWorld) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauth.Transport) *mcphttp.Transport {
 	t.Helper()
-	s := core.NewServer("demo", "1.0.0", &core.ServerOptions{Logger: discardLog})
-	core.AddTool(s, &core.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
+	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})
+	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
 	handler := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLog})
 	base := roundTripper(func(req *http.Request) (*http.Response, error) {
 		if _, ok := w.rs.as.check(bearerOf(req), clientMCP); !ok {
@@ -59,7 +59,7 @@ func TestTimeLimitsWaitForAPerson(t *testing.T) {
 			})
 		})
 		defer transport.Close()
-		c, err := core.Connect(t.Context(), transport, &core.ClientOptions{Timeout: 5 * time.Second, Logger: discardLog})
+		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Timeout: 5 * time.Second, Logger: discardLog})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +91,8 @@ func TestRequestsThatAreNotAuthorizedHaveNotRun(t *testing.T) {
 			return oauth.NewTransport(clientMCP, &oauth.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
 		})
 		defer transport.Close()
-		_, err := core.Connect(t.Context(), transport, &core.ClientOptions{Logger: discardLog})
-		failed, ok := errors.AsType[*core.TransportError](err)
+		_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLog})
+		failed, ok := errors.AsType[*mcp.TransportError](err)
 		if !ok || failed.MayHaveRun || !errors.Is(err, oauth.ErrLoginRequired) {
 			t.Errorf("got %v", err)
 		}
