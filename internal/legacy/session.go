@@ -93,9 +93,11 @@ type Session struct {
 	described chan struct{} // closed once offers is known
 	offers    offers
 
-	changing sync.Mutex // held while the subscription changes; guards stop and uris
-	stop     func()     // ends the subscription; nil when there is none
-	uris     []string   // resources that the client subscribed to
+	changing  sync.Mutex // held while the subscription changes; guards the fields below
+	stop      func()     // ends the subscription; nil when there is none
+	heard     offers     // what it is to
+	heardURIs []string
+	uris      []string // resources that the client subscribed to
 
 	mu          sync.Mutex // guards the fields below
 	logLevel    string

@@ -46,7 +46,8 @@ func (s *Session) resume() {
 }
 
 // relisten opens a subscription to what is wanted now and only then ends the one before: a change between the two must not
-// be missed. If it fails, the one before stays. The caller holds s.changing.
+// be missed. One to the same stays, so that no change is told twice. If it fails, the one before stays. The caller holds
+// s.changing.
 func (s *Session) relisten(has offers) error {
 	s.mu.Lock()
 	wanted := s.changes != nil && s.initialized && s.ctx.Err() == nil
@@ -57,6 +58,9 @@ func (s *Session) relisten(has offers) error {
 		if invalid != nil {
 			return invalid
 		}
+		if s.stop != nil && s.heard == has && slices.Equal(s.heardURIs, s.uris) {
+			return nil
+		}
 		var err error
 		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.push); err != nil {
 			return err
@@ -65,7 +69,7 @@ func (s *Session) relisten(has offers) error {
 	if s.stop != nil {
 		s.stop()
 	}
-	s.stop = stop
+	s.stop, s.heard, s.heardURIs = stop, has, s.uris
 	return nil
 }
 

@@ -59,6 +59,18 @@ func TestSessionListensOnlyWhileAttached(t *testing.T) {
 	c.wantFilters()
 }
 
+// While two subscriptions to the same are open, a change is told twice.
+func TestSubscriptionToTheSameIsNotOpenedAnew(t *testing.T) {
+	c := connect(t, "2025-06-18", &fakeCore{})
+	c.session.Attach(c.out.write)
+	before := c.core.open[0]
+	c.session.Attach(c.out.write)
+	c.handle(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if len(c.core.open) != 1 || c.core.open[0] != before {
+		t.Error("the session listens by another subscription than before")
+	}
+}
+
 func TestSubscribeAndUnsubscribeChangeTheOneSubscription(t *testing.T) {
 	c := connect(t, "2024-11-05", &fakeCore{})
 	c.session.Attach(c.out.write)
