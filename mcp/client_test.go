@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -460,6 +461,28 @@ func TestSUB_ChangesAreHeardInEveryEra(t *testing.T) {
 					t.Errorf("got %v, want %v", got, want)
 				}
 			})
+		})
+	}
+}
+
+func TestCAN_AnswerThatCrossesTheCancellationIsDropped(t *testing.T) {
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			s := mcp.NewServer("crossing", "1.0.0", nil)
+			var started atomic.Pointer[context.CancelFunc]
+			addTool(s, "now", func(context.Context) (string, error) {
+				go (*started.Load())()
+				return "done", nil
+			})
+			c := mcptest.Dial(t, s, on, nil)
+			for range 50 {
+				ctx, cancel := context.WithCancel(t.Context())
+				started.Store(&cancel)
+				if _, err := c.CallTool(ctx, "now", nil); err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				cancel()
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -95,7 +96,7 @@ const memoryDrain = time.Millisecond
 func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
 	client, server := Pipe()
 	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
-	return newLink(client, nil, receive), nil
+	return newLink(client, slog.Default(), receive), nil
 }
 
 // RootsChanged tells the server that the folders to work in are others now. Servers since 2026-07-28 ask when they need to
