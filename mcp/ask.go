@@ -88,6 +88,7 @@ func AskAll(ctx context.Context, questions ...Question) error {
 // input is what a call has asked of its client, and what the client has answered.
 type input struct {
 	mu      sync.Mutex // guards the fields below
+	begun   bool       // a handler has run, or runs
 	open    bool       // questions may be asked: the method is one that may, and its handler runs
 	target  targetParams
 	resumed bool // state is the client's: answers are for the questions that it names
@@ -171,9 +172,9 @@ func (in *input) find(key string, asked digest) (stdjson.RawMessage, bool) {
 }
 
 // put adds to a map that may not exist yet.
-func put[V any](m *map[string]V, key string, v V) {
+func put[K comparable, V any](m *map[K]V, key K, v V) {
 	if *m == nil {
-		*m = map[string]V{}
+		*m = map[K]V{}
 	}
 	(*m)[key] = v
 }

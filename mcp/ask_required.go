@@ -8,7 +8,7 @@ import (
 
 // An InputRequired is the result of a request that cannot be finished before the client has answered something: it
 // sends the request again, with the answers. Servers make it of what handlers [Ask]. Middleware may also give one by
-// hand, for the methods tools/call, prompts/get and resources/read, and then reads inputResponses and requestState from
+// hand, for the methods tools/call, prompts/get and resources/read and for those of extensions that say so, and then reads inputResponses and requestState from
 // the params of the next request itself.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// AwaitUser says that the request which ctx belongs to waits for a person: for a login, say. Until done is called the
-// time limits of its [Client] stand still, those of [CallOptions] and of [Connect]; a deadline of the caller's own does
-// not. It is for transports, and what lies beneath them, such as an http.RoundTripper. done must be called, once.
+// AwaitUser says that the request which ctx belongs to waits for a person, for a login say, or for other work that takes
+// as long as it takes, such as a task of the server. Until done is called the time limits of its [Client] stand still,
+// those of [CallOptions] and of [Connect]; a deadline of the caller's own does not. It is for middleware, for transports,
+// and for what lies beneath them, such as an http.RoundTripper. done must be called, once.
 func AwaitUser(ctx context.Context) (done func()) {
 	var stopped []timeLimit
 	for l := timeLimitOf(ctx); l != nil; l = timeLimitOf(l.around()) {

@@ -219,10 +219,13 @@ func (w *watch) resume() {
 	w.timer.Reset(w.left())
 }
 
-// Value gives the watch itself to AwaitUser.
+// Value gives the watch itself to AwaitUser, and the client to ClientFrom.
 func (w *watch) Value(key any) any {
-	if key == (timeLimitKey{}) {
+	switch key {
+	case timeLimitKey{}:
 		return w
+	case clientKey{}:
+		return w.client
 	}
 	return w.Context.Value(key)
 }

@@ -181,6 +181,15 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 	return c, nil
 }
 
+type clientKey struct{}
+
+// ClientFrom gives the client whose request ctx belongs to, within [ClientOptions.Middleware]; nil elsewhere. It is for
+// middleware that has requests of its own to send, which pass all middleware in their turn.
+func ClientFrom(ctx context.Context) *Client {
+	c, _ := ctx.Value(clientKey{}).(*Client)
+	return c
+}
+
 // Close ends the connection: requests in progress fail with [ErrClosed], a session is ended at the server, a child
 // process is stopped. It returns within bounded time, which for a child that refuses to end is 10.5 seconds, and may be
 // called several times.

@@ -38,8 +38,13 @@ func (s *Server) dispatch(ctx context.Context, req *Request) (Result, error) {
 	return nil, methodNotFound(req.Method)
 }
 
-// coreMethod reports whether any revision of the protocol defines the method.
+// coreMethod reports whether any revision of the protocol defines the method. Tasks have left the core since: all there
+// is of them is in an extension.
 func coreMethod(method string) bool {
+	switch method {
+	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
+		return false
+	}
 	for _, r := range wire.Revisions() {
 		if _, ok := r.Method(method); ok {
 			return true

@@ -74,6 +74,14 @@
 // transport on streams needs; a server's that is not a stream calls a [Handler] itself, through [NewRequest] and
 // [Answer], and a client's is a [Transport].
 //
+// # Extensions
+//
+// An extension is written on this package alone. On a server it declares itself with [Server.AddExtension], answers methods of
+// its own with [Server.HandleMethod], stands around all others with [Server.Use], and tells of changes with
+// [Server.AddTopic]. [Request.Detach] lets it carry a call on when the client has long had an answer. On a client it is
+// [ClientOptions.Extensions] and a [Middleware], which finds its client with [ClientFrom] and listens with
+// [Filter].Topics.
+//
 // # Revisions
 //
 // A server answers clients of every published revision and need not know which: whatever a client's revision lacks is

@@ -35,8 +35,8 @@ type answering struct {
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *answering, method string, raw RawResult) ([]byte, error) {
-	if m, ok := wire.Latest().Method(method); !ok || !m.MayAskInput {
-		return nil, c.invalid(method, errors.New("it asks for input"))
+	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
+		return nil, c.invalid(method, errors.New("it asks for input")) // an extension's method may, by the rules of that
 	}
 	requests, asks := jsonscan.Get(raw, "inputRequests")
 	state, keeps := jsonscan.Get(raw, "requestState")

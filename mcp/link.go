@@ -399,7 +399,12 @@ func (r *routes) notified(ctx context.Context, m *jsonrpc.Message) bool {
 			to = r.subscriptions() // some servers forget to say which
 		}
 	default:
-		return false
+		meta, _ := jsonscan.Get(m.Params, "_meta")
+		id, ok := jsonscan.Get(meta, wire.MetaSubscriptionID)
+		if !ok {
+			return false
+		}
+		to = r.find(subscriptionRoute(id)) // it is of an extension's topic
 	}
 	for _, req := range to {
 		_ = req.Notify(ctx, m.Method, m.Params) // it cannot fail for a receiver

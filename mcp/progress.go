@@ -29,15 +29,24 @@ type progress struct {
 // Progress tells the client how far the call of ctx has come: done of total, in any unit, total 0 when unknown, and a
 // message for people. It does nothing if the client did not ask, or if done is not more than before, so a handler
 // that starts over after a question does not repeat its steps. It blocks while the client's stream is full. What
-// exceeds [ServerOptions.ProgressRate] is merged; the last note always arrives.
+// exceeds [ServerOptions.ProgressRate] is merged; the last note always arrives. In a detached call [Detached.Progress] takes
+// every step.
 //
 // Spec: basic/utilities/progress.
 func Progress(ctx context.Context, done, total float64, message string) {
 	c := callFrom(ctx)
-	if c == nil || c.req.env.ProgressToken == nil || c.req.Notify == nil || math.IsNaN(done) || math.IsInf(done, 0) {
+	if c == nil || !c.req.takesProgress() || math.IsNaN(done) || math.IsInf(done, 0) {
 		return
 	}
 	c.progress.tell(c, done, total, message)
+}
+
+// takesProgress reports whether somebody wants to know how far the request has come.
+func (r *Request) takesProgress() bool {
+	if d := r.detached; d != nil {
+		return d.Progress != nil
+	}
+	return r.env.ProgressToken != nil && r.Notify != nil
 }
 
 func (p *progress) tell(c *call, done, total float64, message string) {
@@ -47,6 +56,10 @@ func (p *progress) tell(c *call, done, total float64, message string) {
 		return
 	}
 	p.started, p.last = true, done
+	if d := c.req.detached; d != nil {
+		d.tell(done, total, message)
+		return
+	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
 	if !p.allow(float64(c.server.opts.ProgressRate)) {
 		p.held = note

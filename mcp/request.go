@@ -33,10 +33,11 @@ type Request struct {
 	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
 	Mirror []MirroredParam
 
-	env   wire.Envelope
-	frame []byte            // what the server adds to the `_meta` of the result: members without braces
-	log   *slog.Logger      // of the server that answers; nil for the default one
-	stop  func(stop func()) // set by Listen: takes the end of a subscription that nobody waits for
+	env      wire.Envelope
+	frame    []byte            // what the server adds to the `_meta` of the result: members without braces
+	log      *slog.Logger      // of the server that answers; nil for the default one
+	stop     func(stop func()) // set by Listen: takes the end of a subscription that nobody waits for
+	detached *Detached         // nil for a client's own request
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`

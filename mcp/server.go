@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,8 @@ import (
 type Server struct {
 	opts    ServerOptions
 	log     *slog.Logger
-	frame   []byte // the members that every result's `_meta` carries
-	handler Handler
+	frame   []byte                  // the members that every result's `_meta` carries
+	handler atomic.Pointer[Handler] // the middleware around the dispatch
 	serving atomic.Int64
 
 	tools     featureSet[Tool, toolEntry]
@@ -35,10 +36,12 @@ type Server struct {
 	hub       hub
 	sealer    *sealer
 
-	mu         sync.Mutex // guards the fields below
+	mu         sync.Mutex // guards the fields below, and is held to change the maps that are read without it
+	middleware []Middleware
 	extensions map[string]any
 	methods    atomic.Pointer[map[string]Handler]
-	completes  atomic.Bool // some argument can be completed
+	topics     atomic.Pointer[map[string]Topic] // by member of the filter
+	completes  atomic.Bool                      // some argument can be completed
 }
 
 // ServerOptions configures a [Server]. The zero value is right for most servers.
@@ -67,7 +70,8 @@ type ServerOptions struct {
 	// burst of 1000; what exceeds it is merged into the next. Default: 100.
 	ProgressRate int
 	// MaxInFlight is the number of requests that the server works on at once, over all its connections; further ones are
-	// refused with [CodeBusy]. Subscriptions do not count: whoever carries them bounds them. Default: 10,000.
+	// refused with [CodeBusy]. Subscriptions and detached calls do not count: whoever carries them bounds them. Default:
+	// 10,000.
 	MaxInFlight int
 	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes: the first one seals, all
 	// of them open, so that keys can be rotated. Servers that stand in for each other share them. Default: one random
@@ -104,16 +108,36 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.frame = append(s.frame, info...)
 	s.log = s.opts.Logger
 	s.sealer = newSealer(s.opts.StateKeys)
-	dispatch := HandlerFunc(s.dispatch)
-	s.handler = chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
-		return contain(ctx, s.log, req, dispatch) // middleware sees a panic as an error
-	}), s.opts.Middleware)
+	s.middleware = slices.Clone(s.opts.Middleware)
+	s.wrap()
 	s.tools.init("tool", func() { s.hub.listChanged(toolsChanged) })
 	s.prompts.init("prompt", func() { s.hub.listChanged(promptsChanged) })
 	s.resources.init("resource", func() { s.hub.listChanged(resourcesChanged) })
 	s.templates.init("resource template", func() { s.hub.listChanged(resourcesChanged) })
 	s.methods.Store(&map[string]Handler{})
+	s.topics.Store(&map[string]Topic{})
 	return s
+}
+
+// wrap puts the middleware around what the server does. The caller holds s.mu, or has the server to itself.
+func (s *Server) wrap() {
+	dispatch := HandlerFunc(s.dispatch)
+	h := chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
+		return contain(ctx, s.log, req, dispatch) // middleware sees a panic as an error
+	}), s.middleware)
+	s.handler.Store(&h)
+}
+
+// Use puts m around what the server does, within all middleware that it has already. It is for extensions, which are
+// installed before the server serves: requests in progress do not pass m. It panics if m is nil.
+func (s *Server) Use(m Middleware) {
+	if m == nil {
+		panic("mcp: Use: the middleware is nil")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.middleware = append(s.middleware, m)
+	s.wrap()
 }
 
 func (s *Server) fillDefaults() {
@@ -158,7 +182,7 @@ func (s *Server) validate(name string) error {
 
 // ServeMCP answers one request of any client, through the server's middleware.
 func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
-	if req.Method != wire.MethodSubscriptionsListen {
+	if req.Method != wire.MethodSubscriptionsListen && req.detached == nil {
 		defer s.serving.Add(-1)
 		if s.serving.Add(1) > int64(s.opts.MaxInFlight) {
 			return nil, errBusy
@@ -166,7 +190,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	}
 	req.frame, req.log = s.frame, s.log
 	c := newCall(ctx, s, req)
-	res, err := contain(c, s.log, req, s.handler)
+	res, err := contain(c, s.log, req, *s.handler.Load())
 	c.progress.finish(c)
 	switch {
 	case err == nil:
@@ -180,8 +204,9 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 // errBusy asks the client to come back.
 var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: stdjson.RawMessage(`{"retryAfterMs":1000}`)}
 
-// HandleMethod makes h answer requests of a method that the core protocol does not define, for extensions. It panics if
-// the protocol defines the method or it has a handler already.
+// HandleMethod makes h answer requests of a method that the core protocol does not define, for extensions. Those of tasks,
+// which one revision has in its core, are an extension's. It panics if the protocol defines the method or it has a
+// handler already.
 func (s *Server) HandleMethod(method string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,7 +38,7 @@ var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for t
 
 // A state is what a call has to remember from one round to the next. It travels sealed, with the client.
 type state struct {
-	Expires  int64                         `json:"expires"`           // Unix milliseconds
+	Expires  int64                         `json:"expires,omitzero"`  // Unix milliseconds; of no meaning in a detached call
 	Progress *float64                      `json:"progress,omitzero"` // the last that was told
 	Asked    map[string]digest             `json:"asked,omitempty"`   // the questions of this round
 	Answers  map[string]answered           `json:"answers,omitempty"` // of earlier rounds
@@ -66,26 +66,21 @@ func (s *state) changed(key string, asked digest) bool {
 // Spec: basic/patterns/mrtr (2026-07-28), Server Requirements.
 func (c *call) resume(p targetParams) error {
 	in := &c.input
+	if d := c.req.detached; d != nil {
+		var err error
+		if p.inputResponses, err = d.responses(); err != nil {
+			return err
+		}
+	}
 	in.begin(p)
-	if p.requestState == nil {
-		return nil
-	}
-	token, err := unquoteAtMost(p.requestState, maxRequestState)
-	if err != nil {
-		return errState
-	}
-	plain, err := c.openState(token)
-	if err != nil {
+	before, err := c.stateBefore(p)
+	if before == nil || err != nil {
 		return err
 	}
-	if err := json.Unmarshal(plain, &in.state); err != nil {
-		return fmt.Errorf("request state: %w", err) // its seal is good, so another version of this server wrote it
-	}
-	if time.Now().UnixMilli() >= in.state.Expires {
-		return errState
-	}
-	in.resumed = true
-	if last := in.state.Progress; last != nil {
+	in.mu.Lock()
+	in.resumed, in.state = true, *before
+	in.mu.Unlock()
+	if last := before.Progress; last != nil {
 		c.progress.mu.Lock()
 		c.progress.started, c.progress.last = true, *last
 		c.progress.mu.Unlock()
@@ -93,11 +88,37 @@ func (c *call) resume(p targetParams) error {
 	return nil
 }
 
+// stateBefore gives the state that the rounds before have left, nil for none.
+func (c *call) stateBefore(p targetParams) (*state, error) {
+	if d := c.req.detached; d != nil {
+		return d.state()
+	}
+	if p.requestState == nil {
+		return nil, nil
+	}
+	token, err := unquoteAtMost(p.requestState, maxRequestState)
+	if err != nil {
+		return nil, errState
+	}
+	plain, err := c.openState(token, p)
+	if err != nil {
+		return nil, err
+	}
+	var before state
+	if err := json.Unmarshal(plain, &before); err != nil {
+		return nil, fmt.Errorf("request state: %w", err) // its seal is good, so another version of this server wrote it
+	}
+	if time.Now().UnixMilli() >= before.Expires {
+		return nil, errState
+	}
+	return &before, nil
+}
+
 // begin makes the input ready for one run of a handler. Middleware may start several.
 func (in *input) begin(p targetParams) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.open, in.target = true, p
+	in.begun, in.open, in.target = true, true, p
 	in.resumed, in.state = false, state{}
 	in.asked, in.keys, in.onces, in.failed = nil, nil, nil, nil
 }
@@ -123,13 +144,16 @@ func (c *call) inputRequired() (*InputRequired, error) {
 		return nil, nil
 	}
 	next := in.state
-	expires := time.Now().Add(c.server.opts.StateTTL)
-	next.Expires = expires.UnixMilli()
 	next.Asked = make(map[string]digest, len(in.asked))
 	for key, q := range in.asked {
 		next.Asked[key] = q.digest()
 	}
 	next.Progress = c.progress.told()
+	if d := c.req.detached; d != nil {
+		return &InputRequired{InputRequests: in.asked}, d.keep(&next)
+	}
+	expires := time.Now().Add(c.server.opts.StateTTL)
+	next.Expires = expires.UnixMilli()
 	plain, err := json.Marshal(next)
 	if err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
@@ -159,7 +183,7 @@ const (
 
 // sealState gives the token that the client carries: the state itself, or the key under which the store has it.
 func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
-	bound, err := c.stateBinding()
+	bound, err := c.stateBinding(c.input.target)
 	if err != nil {
 		return "", err
 	}
@@ -180,8 +204,8 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 }
 
 // openState gives what sealState was given.
-func (c *call) openState(token string) ([]byte, error) {
-	bound, err := c.stateBinding()
+func (c *call) openState(token string, p targetParams) ([]byte, error) {
+	bound, err := c.stateBinding(p)
 	if err != nil {
 		return nil, errState
 	}
@@ -209,9 +233,8 @@ func (c *call) openState(token string) ([]byte, error) {
 }
 
 // stateBinding gives what ties a state to the one request that it was made for, whoever carries it.
-func (c *call) stateBinding() ([]string, error) {
-	in := &c.input
-	args := jsontext.Value(in.target.arguments).Clone()
+func (c *call) stateBinding(p targetParams) ([]string, error) {
+	args := jsontext.Value(p.arguments).Clone()
 	if args == nil {
 		args = jsontext.Value("{}")
 	}
@@ -221,7 +244,7 @@ func (c *call) stateBinding() ([]string, error) {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	digest := sha256.Sum256(args)
-	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, in.target.target, string(digest[:])}, nil
+	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
 }
 
 // identity gives what the server calls itself, without its version: a client may answer after an update.

@@ -4,7 +4,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,29 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Bounds of subscriptions.
-const (
-	// coalesceDelay is how long a list may go on changing before clients are told once: registering a hundred tools is
-	// one change to a client.
-	coalesceDelay = 10 * time.Millisecond
-	// maxSubscribedURIs bounds the resources of one subscription: each is kept for as long as it is open.
-	maxSubscribedURIs = 1000
-	// maxListen bounds the params of a subscription, in bytes: they are kept for as long as it is open, and there may be
-	// thousands.
-	maxListen = 320 << 10
-	// maxURI bounds a resource URI; web servers bound theirs alike.
-	maxURI = 8 << 10
-)
-
-// A Filter says which changes a subscription wants to hear of.
-//
-// Spec: basic/patterns/subscriptions (2026-07-28).
-type Filter struct {
-	ToolsListChanged      bool     `json:"toolsListChanged,omitzero"`
-	PromptsListChanged    bool     `json:"promptsListChanged,omitzero"`
-	ResourcesListChanged  bool     `json:"resourcesListChanged,omitzero"`
-	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
-}
+// coalesceDelay is how long a list may go on changing before clients are told once: registering a hundred tools is one
+// change to a client.
+const coalesceDelay = 10 * time.Millisecond
 
 // A ListenResult ends a subscription that the server closes in good order.
 //
@@ -68,19 +47,6 @@ var listNotifications = []struct {
 	{toolsChanged, wire.NotificationToolsListChanged},
 	{promptsChanged, wire.NotificationPromptsListChanged},
 	{resourcesChanged, wire.NotificationResourcesListChanged},
-}
-
-func (f Filter) lists() (c listChange) {
-	if f.ToolsListChanged {
-		c |= toolsChanged
-	}
-	if f.PromptsListChanged {
-		c |= promptsChanged
-	}
-	if f.ResourcesListChanged {
-		c |= resourcesChanged
-	}
-	return c
 }
 
 // A hub tells subscriptions of changes. Telling one never waits for it: it marks what changed and wakes whoever writes.
@@ -161,7 +127,6 @@ type subscription struct {
 	id    stdjson.RawMessage // of the listen request, as it was sent
 	lists listChange
 	uris  map[string]struct{}
-	ack   []byte // the acknowledged filter
 	wake  func() // called without the lock when there is something to send; must not block
 
 	mu      sync.Mutex // guards the fields below
@@ -237,7 +202,7 @@ func (s *subscription) params(members string) stdjson.RawMessage {
 // listen serves subscriptions/listen: it acknowledges, tells of changes until the client ends it, and gives a result
 // only when it is the server that ends it.
 func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
-	if !s.tools.ever.Load() && !s.prompts.ever.Load() && !s.offersResources() {
+	if !s.tools.ever.Load() && !s.prompts.ever.Load() && !s.offersResources() && len(*s.topics.Load()) == 0 {
 		return nil, methodNotFound(req.Method)
 	}
 	if req.Notify == nil {
@@ -251,24 +216,24 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	for _, uri := range f.ResourceSubscriptions {
 		sub.uris[uri] = struct{}{}
 	}
-	if sub.ack, err = json.Marshal(f, deterministic); err != nil {
-		return nil, err
-	}
 	if req.stop != nil {
-		return s.listenDetached(ctx, req, sub)
+		return s.listenDetached(ctx, req, sub, f)
 	}
-	return s.listenAttached(ctx, req, sub)
+	return s.listenAttached(ctx, req, sub, f)
 }
 
 // acknowledge writes the first message of the subscription.
-func (s *subscription) acknowledge(ctx context.Context, req *Request) error {
-	params := s.params(`"notifications":` + string(s.ack) + `,`)
-	s.ack = nil // it may be large, and is said once
+func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) error {
+	agreed, err := json.Marshal(f, deterministic)
+	if err != nil {
+		return err
+	}
+	params := s.params(`"notifications":` + string(agreed) + `,`)
 	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, params)
 }
 
 // listenAttached tells of changes from the goroutine of the request.
-func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscription) (Result, error) {
+func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
 	woken := make(chan struct{}, 1)
 	sub.wake = func() {
 		select {
@@ -276,22 +241,33 @@ func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscrip
 		default:
 		}
 	}
+	topics, err := s.openTopics(ctx, req, sub, &f, topicWay{func(*subscribedTopics) { sub.wake() }, req.Notify})
+	if err != nil {
+		return nil, err
+	}
+	defer topics.close()
 	s.hub.add(sub) // before the acknowledgement: a change right after it must not be missed
 	defer s.hub.remove(sub)
-	if err := sub.acknowledge(ctx, req); err != nil {
+	if err := sub.acknowledge(ctx, req, f); err != nil {
 		return nil, err
+	}
+	tell := func(ctx context.Context) error {
+		if err := sub.send(ctx, req); err != nil {
+			return err
+		}
+		return topics.send(ctx)
 	}
 	for ctx.Err() == nil {
 		select {
 		case <-woken:
-			if err := sub.send(ctx, req); err != nil && ctx.Err() == nil {
+			if err := tell(ctx); err != nil && ctx.Err() == nil {
 				return nil, err
 			}
 		case <-ctx.Done():
 		}
 	}
 	// What changed before the end is still told. Where nothing may be said any more, Notify refuses it.
-	_ = sub.send(context.WithoutCancel(ctx), req)
+	_ = tell(context.WithoutCancel(ctx))
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
 		return nil, cause
 	}
@@ -299,7 +275,7 @@ func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscrip
 }
 
 // listenDetached tells of changes from the goroutines that make them.
-func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription) (Result, error) {
+func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
 	var sending sync.Mutex // one at a time, so that an earlier change is told first, and the acknowledgement before all
 	sub.wake = func() {
 		sending.Lock()
@@ -308,12 +284,28 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 	}
 	sending.Lock()
 	defer sending.Unlock()
-	s.hub.add(sub)
-	if err := sub.acknowledge(ctx, req); err != nil {
-		s.hub.remove(sub)
+	notify := func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		sending.Lock()
+		defer sending.Unlock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return req.Notify(ctx, method, params)
+	}
+	topics, err := s.openTopics(ctx, req, sub, &f, topicWay{(*subscribedTopics).sendApart, notify})
+	if err != nil {
 		return nil, err
 	}
-	req.stop(func() { s.hub.remove(sub) })
+	s.hub.add(sub)
+	end := func() {
+		s.hub.remove(sub)
+		topics.close()
+	}
+	if err := sub.acknowledge(ctx, req, f); err != nil {
+		end()
+		return nil, err
+	}
+	req.stop(end)
 	return &ListenResult{}, nil
 }
 
@@ -328,53 +320,4 @@ func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err err
 		return nil, Errorf(CodeInvalidRequest, "%s was answered by a middleware", req.Method)
 	}
 	return stop, nil
-}
-
-// openFilter reads what the client wants to hear of, and leaves what the server can tell it: that is the
-// acknowledgement.
-func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
-	if len(req.Params) > maxListen {
-		return f, Errorf(CodeInvalidParams, "params: %d bytes, at most %d are taken", len(req.Params), maxListen)
-	}
-	raw, ok := jsonscan.Get(req.Params, "notifications")
-	if !ok || jsonscan.Kind(raw) != '{' {
-		return f, Errorf(CodeInvalidParams, "params.notifications: want an object that names what to listen to")
-	}
-	if err := json.Unmarshal(raw, &f); err != nil || holdsNull(raw) {
-		return f, Errorf(CodeInvalidParams, "params.notifications: want booleans, and an array of strings for resourceSubscriptions")
-	}
-	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
-		return f, Errorf(CodeInvalidParams, "params.notifications.resourceSubscriptions: %d URIs, at most %d are taken",
-			len(f.ResourceSubscriptions), maxSubscribedURIs)
-	}
-	f.ToolsListChanged = f.ToolsListChanged && s.tools.ever.Load()
-	f.PromptsListChanged = f.PromptsListChanged && s.prompts.ever.Load()
-	f.ResourcesListChanged = f.ResourcesListChanged && s.offersResources()
-	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
-		return len(uri) > maxURI || !s.offersResources() || !s.readable(ctx, uri)
-	})
-	return f, nil
-}
-
-// holdsNull reports whether a filter has null for a member or a URI. Decoding takes it for the zero value; the protocol
-// knows no such thing.
-func holdsNull(filter stdjson.RawMessage) bool {
-	for key, value := range jsonscan.Members(filter) {
-		switch string(key) {
-		case "toolsListChanged", "promptsListChanged", "resourcesListChanged":
-			if jsonscan.Kind(value) == 'n' {
-				return true
-			}
-		case "resourceSubscriptions":
-			if jsonscan.Kind(value) == 'n' {
-				return true
-			}
-			for uri := range jsonscan.Elements(value) {
-				if jsonscan.Kind(uri) == 'n' {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

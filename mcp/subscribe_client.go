@@ -1,10 +1,12 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -26,6 +28,10 @@ const (
 	maxRelistenPause = 32 * time.Second
 	// longListened is how long a subscription has to have lasted for its end to be nothing unusual.
 	longListened = time.Minute
+	// maxTopicEvents is how many topic events wait for a slow loop, and maxTopicBytes the size of their params in all. A
+	// single one may be as large as a message.
+	maxTopicEvents = 1000
+	maxTopicBytes  = 4 << 20
 	// forever is longer than any process lives.
 	forever = 100 * 365 * 24 * time.Hour
 )
@@ -39,24 +45,33 @@ const (
 	EventListening EventKind = iota + 1
 	// EventResync: the subscription was interrupted and is back. Changes meanwhile were missed: what matters is to be
 	// fetched again. Filter is what the server will tell of from now on. It comes too if a slow loop lets so many resources
-	// wait that the client does not keep them apart.
+	// or topic events wait that the client does not keep them.
 	EventResync
 	EventToolsChanged     // the list of tools is another one
 	EventPromptsChanged   // the list of prompts is another one
 	EventResourcesChanged // the list of resources, or of templates, is another one
 	EventResourceUpdated  // the resource URI has other contents
+	// EventTopic: a notification of what an extension tells of, Method with Params. Its sender is the server: what the
+	// params say is checked by whoever reads them.
+	EventTopic
 )
 
 // String names the kind in lower case.
 func (k EventKind) String() string {
-	return [...]string{"unknown", "listening", "resync", "tools changed", "prompts changed", "resources changed", "resource updated"}[min(k, EventResourceUpdated)]
+	names := [...]string{"unknown", "listening", "resync", "tools changed", "prompts changed", "resources changed", "resource updated", "topic"}
+	if int(k) >= len(names) {
+		k = 0
+	}
+	return names[k]
 }
 
 // An Event is a change at the server, or of the subscription itself.
 type Event struct {
 	Kind   EventKind
-	URI    string  // of EventResourceUpdated
-	Filter *Filter // of EventListening and EventResync
+	URI    string             // of EventResourceUpdated
+	Filter *Filter            // of EventListening and EventResync
+	Method string             // of EventTopic
+	Params stdjson.RawMessage // of EventTopic: a JSON object, `_meta` included
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost it subscribes again, and then
@@ -64,7 +79,8 @@ type Event struct {
 // failed five times in a row, or that the client is closed. The server has the Timeout of a request to agree. When ctx ends
 // the loop ends without an error.
 //
-// A caller that is slow misses no kind of change, only that it came several times. Fresh answers that the client keeps are
+// A caller that is slow misses no kind of change, only that it came several times; topic events come one by one, and if too
+// many wait there is an [EventResync] in place of the rest. Fresh answers that the client keeps are
 // dropped when they change.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
@@ -109,8 +125,17 @@ type listening struct {
 	mu     sync.Mutex
 	events []Event            // that wait for the loop
 	noted  map[eventName]bool // those of them that need not be noted twice
+	topics int                // topic events among them
+	bytes  int                // of their params
 	agreed *Filter            // of the last acknowledgement; nil before the first
 	acked  time.Time          // when the one that is open was acknowledged; zero if it was not
+}
+
+// keepsTopic reports whether a topic event of a size is kept until the loop takes it. Once one is not, all that follow are
+// left to the EventResync. The caller holds the lock.
+func (l *listening) keepsTopic(size int) bool {
+	resync := l.noted[eventName{kind: EventResync}]
+	return !resync && (l.topics == 0 || l.topics < maxTopicEvents && l.bytes+size <= maxTopicBytes)
 }
 
 type eventName struct {
@@ -122,7 +147,7 @@ type eventName struct {
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
 	events := l.events
-	l.events, l.noted = nil, nil
+	l.events, l.noted, l.topics, l.bytes = nil, nil, 0, 0
 	l.mu.Unlock()
 	for _, e := range events {
 		if e.Kind == EventListening || e.Kind == EventResync {
@@ -143,7 +168,7 @@ func (l *listening) filterNow() *Filter {
 	if l.agreed != nil {
 		f = *l.agreed
 	}
-	f.ResourceSubscriptions = slices.Clone(f.ResourceSubscriptions)
+	f.ResourceSubscriptions, f.Topics = slices.Clone(f.ResourceSubscriptions), maps.Clone(f.Topics)
 	return &f
 }
 
@@ -234,7 +259,15 @@ func (l *listening) take(method string, params stdjson.RawMessage) {
 		}
 		l.client.cache.forget(wire.MethodResourcesRead)
 		l.note(Event{Kind: EventResourceUpdated, URI: uri})
+	case len(l.filter.Topics) > 0 && !coreNotification(method):
+		l.note(Event{Kind: EventTopic, Method: method, Params: bytes.Clone(params)})
 	}
+}
+
+// coreNotification reports whether a notification is the core protocol's.
+func coreNotification(method string) bool {
+	_, ok := wire.Latest().Method(method)
+	return ok
 }
 
 func (l *listening) acknowledged(params stdjson.RawMessage) {
@@ -243,6 +276,10 @@ func (l *listening) acknowledged(params stdjson.RawMessage) {
 	if json.Unmarshal(raw, &f) != nil {
 		f = Filter{}
 	}
+	maps.DeleteFunc(f.Topics, func(member string, _ stdjson.RawMessage) bool {
+		_, asked := l.filter.Topics[member]
+		return !asked
+	})
 	l.mu.Lock()
 	again := l.agreed != nil
 	l.agreed, l.acked = &f, time.Now()
@@ -258,17 +295,22 @@ func (l *listening) acknowledged(params stdjson.RawMessage) {
 func (l *listening) note(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Kind == EventResourceUpdated && len(l.events) >= maxSubscribedURIs {
+	switch {
+	case e.Kind == EventResourceUpdated && len(l.events)-l.topics >= maxSubscribedURIs:
+		e = Event{Kind: EventResync}
+	case e.Kind == EventTopic && l.keepsTopic(len(e.Params)):
+		l.topics++
+		l.bytes += len(e.Params)
+	case e.Kind == EventTopic:
 		e = Event{Kind: EventResync}
 	}
 	name := eventName{e.Kind, e.URI}
 	if l.noted[name] {
 		return
 	}
-	if l.noted == nil {
-		l.noted = map[eventName]bool{}
+	if e.Kind != EventTopic {
+		put(&l.noted, name, true)
 	}
-	l.noted[name] = true
 	l.events = append(l.events, e)
 	select {
 	case l.wake <- struct{}{}:

@@ -23,7 +23,10 @@ type Tool struct {
 	// Annotations are hints about what the tool does. They are claims that a client may choose to believe.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
-	Meta        Meta             `json:"_meta,omitzero"`
+	// Execution is of revision 2025-11-25 alone: whether calls of the tool may be tasks. Lists of other revisions leave
+	// it out.
+	Execution *ToolExecution `json:"execution,omitzero"`
+	Meta      Meta           `json:"_meta,omitzero"`
 
 	encoded *encodedFeature[Tool]
 }
@@ -42,6 +45,14 @@ type ToolAnnotations struct {
 	Idempotent *bool `json:"idempotentHint,omitzero"`
 	// OpenWorld: it reaches out to things beyond the server. Default true.
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
+}
+
+// ToolExecution says how a tool may be called.
+//
+// Spec: schema ToolExecution (2025-11-25).
+type ToolExecution struct {
+	// TaskSupport is "optional" or "required" if a call may or must be a task, and "forbidden" or empty if it must not.
+	TaskSupport string `json:"taskSupport,omitzero"`
 }
 
 // A ToolResult is the outcome of a tool call.

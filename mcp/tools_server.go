@@ -135,7 +135,21 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !req.has(wire.ToolExecution) {
+		leaveOutExecution(p.items)
+	}
 	return &ListToolsResult{Tools: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+}
+
+// leaveOutExecution takes away what the revision of a list does not have.
+func leaveOutExecution(tools []*Tool) {
+	for i, t := range tools {
+		if t.Execution != nil {
+			copied := *t
+			copied.Execution = nil
+			tools[i] = &copied
+		}
+	}
 }
 
 // callTool serves tools/call.

@@ -19,8 +19,8 @@ const (
 	headerLastEvent = "Last-Event-Id"
 )
 
-// nameParams are the methods of official extensions whose subject clients may repeat in Mcp-Name, with the member of
-// params that names it. Those of the core are in package wire.
+// nameParams are the methods of official extensions whose subject clients repeat in Mcp-Name, with the member of params
+// that names it. Those of the core are in package wire.
 var nameParams = map[string]string{
 	"tasks/get":    "taskId",
 	"tasks/update": "taskId",
@@ -48,17 +48,16 @@ func checkMirrors(header http.Header, req *mcp.Request) *mcp.Error {
 // checkName compares Mcp-Name with the subject of the request.
 func checkName(header http.Header, req *mcp.Request) *mcp.Error {
 	method, _ := wire.Latest().Method(req.Method)
-	param, required := method.NameParam, true
+	param := method.NameParam
 	if param == "" {
 		if param = nameParams[req.Method]; param == "" {
 			return nil
 		}
-		required = false
 	}
 	text, sent := first(header, headerName)
 	name, named := jsonscan.Get(req.Params, param)
 	switch {
-	case !sent && named && required:
+	case !sent && named:
 		return mismatch("header " + headerName + " is missing")
 	case !sent:
 		return nil // what is missing in both places is for the method to refuse

@@ -32,8 +32,15 @@ func TestHDR04_Name(t *testing.T) {
 		{"HDR25 marks in upper case", "tools/call", `"name":"echo"`, "=?BASE64?ZWNobw==?=", false},
 		{"HDR29 bad padding", "tools/call", `"name":"echo"`, "=?base64?ZWNobw=?=", false},
 		{"HDR29 raw UTF-8", "tools/call", `"name":"日本"`, "日本", false},
-		{"HDR05 extension, missing", "tasks/get", `"taskId":"1"`, "-", true},
-		{"HDR05 extension, other", "tasks/get", `"taskId":"1"`, "2", false},
+		{"HDR05 TASKX23 task", "tasks/get", `"taskId":"1"`, "1", true},
+		{"HDR05 TASKX23 task, missing", "tasks/get", `"taskId":"1"`, "-", false},
+		{"HDR05 TASKX23 task, other", "tasks/get", `"taskId":"1"`, "2", false},
+		{"HDR05 TASKX23 task to be answered, missing", "tasks/update", `"taskId":"1"`, "-", false},
+		{"HDR05 TASKX23 task to be answered, other", "tasks/update", `"taskId":"1"`, "2", false},
+		{"HDR05 TASKX23 task to be cancelled, missing", "tasks/cancel", `"taskId":"1"`, "-", false},
+		{"HDR05 TASKX23 task to be cancelled, other", "tasks/cancel", `"taskId":"1"`, "2", false},
+		{"HDR05 TASKX23 no task in the body", "tasks/get", ``, "1", false},
+		{"HDR05 TASKX23 no task at all", "tasks/get", ``, "-", true},
 		{"T22 another method", "tools/list", ``, "anything", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -89,7 +89,9 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 		if header, err = t.standard(version, req.Method, subject); err != nil {
 			return nil, err
 		}
-		t.headers.put(version, req.Method, subject, header)
+		if nameParams[req.Method] == "" { // ids come and go, and would drive out the names of tools
+			t.headers.put(version, req.Method, subject, header)
+		}
 	}
 	if req.Method == wire.MethodToolsCall && len(req.Mirror) > 0 {
 		header = maps.Clone(header)

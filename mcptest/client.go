@@ -54,9 +54,21 @@ type Options struct {
 	LogLevel string
 	// Principal is the caller that the transport has authenticated. Default: none.
 	Principal *mcp.Principal
+	// Extension is what extensions add to the protocol of the modern era, and its schema does not know. Default: nothing.
+	Extension Extension
 	// RealTime makes [Run] use no bubble of synctest, for handlers that share channels with goroutines outside of it, such
 	// as those of a connection pool.
 	RealTime bool
+}
+
+// An Extension says what a server may send that the core protocol does not have. Of such messages only the general form is
+// checked.
+type Extension struct {
+	// ResultTypes are further values of resultType, such as "task".
+	ResultTypes []string
+	// Topics maps the methods of further notifications to the member of a subscription's filter that asks for them, such as
+	// "notifications/tasks" to "taskIds".
+	Topics map[string]string
 }
 
 // A link carries messages to the server. What the server sends goes to Client.receive.

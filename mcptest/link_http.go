@@ -165,7 +165,10 @@ func (l *httpLink) do(ctx context.Context, method string, m *jsonrpc.Message) (*
 // Spec: basic/transports/streamable-http (2026-07-28), Standard Headers.
 func mirror(h http.Header, m *jsonrpc.Message) {
 	h.Set("Mcp-Method", m.Method)
-	member, ok := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
+	member, ok := map[string]string{
+		"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+		"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
+	}[m.Method]
 	if !ok {
 		return
 	}

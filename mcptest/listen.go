@@ -47,8 +47,9 @@ func (f filter) resources() (uris []string) {
 
 // within reports whether f holds nothing that all does not.
 func (f filter) within(all filter) bool {
-	for member := range f {
-		if member != "resourceSubscriptions" && f.has(member) && !all.has(member) {
+	for member, value := range f {
+		asked, ok := all[member]
+		if member != "resourceSubscriptions" && string(value) != "false" && (!ok || string(asked) == "false") {
 			return false
 		}
 	}
@@ -61,7 +62,8 @@ func (f filter) within(all filter) bool {
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 	list, isList := listChanges[m.Method]
-	if !c.Modern() || !isList && m.Method != acknowledged && m.Method != resourceUpdated {
+	topic, isTopic := c.Options.Extension.Topics[m.Method]
+	if !c.Modern() || !isList && !isTopic && m.Method != acknowledged && m.Method != resourceUpdated {
 		return nil
 	}
 	var p struct {
@@ -86,6 +88,10 @@ func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 		s.honoured = &p.Notifications
 	case s.honoured == nil:
 		return fmt.Errorf("not acknowledged yet")
+	case isTopic:
+		if _, honoured := (*s.honoured)[topic]; !honoured {
+			return fmt.Errorf("not subscribed to")
+		}
 	case isList && !s.honoured.has(list), !isList && !slices.Contains(s.honoured.resources(), p.URI):
 		return fmt.Errorf("not subscribed to")
 	}

@@ -44,9 +44,38 @@ func (c *Client) validate(m *jsonrpc.Message, method string) {
 	if c.schema == nil {
 		return
 	}
+	if c.Modern() {
+		if m = c.Options.Extension.core(m); m == nil {
+			return
+		}
+	}
 	if err := c.schema.Validate(m, method); err != nil {
 		c.fault("%v", err)
 	}
+}
+
+// core gives the part of a message that the core protocol's schema knows, nil if that is nothing.
+func (e *Extension) core(m *jsonrpc.Message) *jsonrpc.Message {
+	if _, own := e.Topics[m.Method]; own {
+		return nil
+	}
+	var result struct{ ResultType string }
+	if m.Result != nil && json.Unmarshal(m.Result, &result) == nil && slices.Contains(e.ResultTypes, result.ResultType) {
+		return nil
+	}
+	if m.Method != acknowledged || len(e.Topics) == 0 {
+		return m
+	}
+	var params map[string]json.RawMessage
+	var f filter
+	if json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params["notifications"], &f) != nil {
+		return m
+	}
+	for _, member := range e.Topics {
+		delete(f, member)
+	}
+	params["notifications"] = encode(f)
+	return jsonrpc.NewNotification(m.Method, encode(params))
 }
 
 // complete hands a response to whoever waits for it.

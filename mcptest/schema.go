@@ -212,7 +212,10 @@ var mayAsk = []string{"tools/call", "prompts/get", "resources/read"}
 // checkResult checks a result against the definition that belongs to its request. Of results of methods that are not
 // the protocol's, only the general form is known.
 func (s *Schema) checkResult(result []byte, method string) error {
-	var asks struct{ ResultType string }
+	var asks struct {
+		ResultType string
+		Task       json.RawMessage
+	}
 	if err := json.Unmarshal(result, &asks); err != nil {
 		return err
 	}
@@ -224,6 +227,8 @@ func (s *Schema) checkResult(result []byte, method string) error {
 		return fmt.Errorf("%s cannot ask for input: %s", method, result)
 	case asks.ResultType == mcp.ResultInputRequired:
 		definition = "InputRequiredResult"
+	case asks.Task != nil && method == "tools/call":
+		definition = s.first("CreateTaskResult", definition)
 	}
 	return s.check(definition, result)
 }

@@ -1,0 +1,627 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A carrier is an extension that carries calls of tools on in place of their clients, which are answered "carried".
+type carrier struct {
+	detached *mcp.Request
+	d        *mcp.Detached
+	seen     atomic.Int64 // runs that passed the middleware
+}
+
+func (r *carrier) wrap(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method != "tools/call" {
+			return next.ServeMCP(ctx, req)
+		}
+		if req.Detached() != nil {
+			r.seen.Add(1)
+			return next.ServeMCP(ctx, req)
+		}
+		r.d = &mcp.Detached{}
+		r.detached = req.Detach(ctx, r.d)
+		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("carried")}}, nil
+	})
+}
+
+// run serves a detached call once.
+func (r *carrier) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
+	t.Helper()
+	return s.ServeMCP(mcp.WithPrincipal(t.Context(), r.detached.Principal), r.detached)
+}
+
+// asked gives the keys of what a run has asked.
+func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
+	t.Helper()
+	ask, ok := res.(*mcp.InputRequired)
+	if err != nil || !ok {
+		t.Fatalf("got %+v, %v, want a question", res, err)
+	}
+	if ask.RequestState != "" {
+		t.Errorf("a detached call has the request state %q", ask.RequestState)
+	}
+	for key := range ask.InputRequests {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func wantText(t *testing.T, res mcp.Result, err error, want string) {
+	t.Helper()
+	r, ok := res.(*mcp.ToolResult)
+	if err != nil || !ok || r.Text() != want {
+		t.Errorf("got %+v, %v, want the text %q", res, err, want)
+	}
+}
+
+func responses(pairs ...string) map[string]json.RawMessage {
+	m := map[string]json.RawMessage{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = json.RawMessage(pairs[i+1])
+	}
+	return m
+}
+
+func TestADetachedCallOutlivesItsClient(t *testing.T) {
+	s := newServer(t, nil)
+	r := &carrier{}
+	s.Use(r.wrap)
+	var saw *mcp.Request
+	mcp.AddTool(s, &mcp.Tool{Name: "greet"}, func(ctx context.Context, in struct{ Greeting string }) (string, error) {
+		saw = mcp.RequestFrom(ctx)
+		mcp.Logger(ctx).Error("nobody hears this")
+		who, err := mcp.Ask[string](ctx, "who", "Who are you?", nil)
+		return in.Greeting + ", " + who, err
+	})
+	alice := &mcp.Principal{Issuer: "i", Subject: "alice"}
+	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), &mcptest.Options{Principal: alice, LogLevel: "debug"}, func(t *testing.T, c *mcptest.Client) {
+		r.seen.Store(0)
+		if got := callTool(t, c, "greet", object{"Greeting": "Hello"}).text(); got != "carried" {
+			t.Fatalf("got %q", got)
+		}
+		c.Shutdown()
+		synctest.Wait()
+		res, err := r.run(t, s)
+		if got := asked(t, res, err); !slices.Equal(got, []string{"who"}) {
+			t.Errorf("asked %v", got)
+		}
+		if saw.Revision() != c.Revision || saw.Client().Name != "mcptest" || saw.Capabilities().Elicitation == nil ||
+			saw.Principal != alice || saw.Notify != nil || saw.Header != nil || saw.Detached() != r.d {
+			t.Errorf("the handler sees %+v", saw)
+		}
+		time.Sleep(1000 * time.Hour)
+		r.d.Responses = responses("who", accept(`{"value":"Alice"}`))
+		res, err = r.run(t, s)
+		wantText(t, res, err, "Hello, Alice")
+		if n := r.seen.Load(); n != 2 {
+			t.Errorf("the middleware saw %d runs, want 2", n)
+		}
+		if logged := c.Notifications("notifications/message"); len(logged) > 0 {
+			t.Errorf("logged to a client that is gone: %s", logged[0].Params)
+		}
+	})
+}
+
+// deploy asks twice, with an effect before it.
+func deploy(effects *int) func(context.Context, struct{}) (string, error) {
+	return func(ctx context.Context, _ struct{}) (string, error) {
+		id, err := mcp.Once(ctx, "id", func(context.Context) (int, error) { *effects++; return *effects, nil })
+		if err != nil {
+			return "", err
+		}
+		for i, key := range []string{"a", "b"} {
+			mcp.Progress(ctx, float64(i+1), 3, "step "+key)
+			if _, err := mcp.Ask[bool](ctx, key, fmt.Sprintf("Deploy %d?", id), nil); err != nil {
+				return "", err
+			}
+		}
+		mcp.Progress(ctx, 3, 3, "done")
+		return fmt.Sprint("deployed ", id), nil
+	}
+}
+
+// A stored call is put together anew by another process, whose keys are others.
+func TestADetachedCallSurvivesARestart(t *testing.T) {
+	var effects int
+	var told []string
+	r := &carrier{}
+	process := func() *mcp.Server {
+		s := newServer(t, nil)
+		s.Use(r.wrap)
+		mcp.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(&effects))
+		return s
+	}
+	s := process()
+	p := &peer{TB: t, handler: s, principal: &mcp.Principal{Subject: "alice"}}
+	if got := p.call("deploy", "", "", "").text(); got != "carried" {
+		t.Fatalf("got %q", got)
+	}
+	progress := func(done, total float64, message string) { told = append(told, fmt.Sprint(done, total, message)) }
+	r.d.Progress = progress
+	res, err := r.run(t, s)
+	for _, key := range []string{"a", "b"} {
+		if got := asked(t, res, err); !slices.Equal(got, []string{key}) {
+			t.Fatalf("asked %v, want %s", got, key)
+		}
+		s = process()
+		stored, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(9), "tools/call", bytes.Clone(r.detached.Params)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored.Principal = &mcp.Principal{Subject: "alice"}
+		r.d = &mcp.Detached{State: bytes.Clone(r.d.State), Responses: responses(key, accept(`{"value":true}`)), Progress: progress}
+		r.detached = stored.Detach(t.Context(), r.d)
+		res, err = r.run(t, s)
+		if key == "b" {
+			wantText(t, res, err, "deployed 1")
+		}
+	}
+	if effects != 1 {
+		t.Errorf("the effect came %d times", effects)
+	}
+	if want := []string{"1 3step a", "2 3step b", "3 3done"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestADetachedCallAsksAnewWhatHasChanged(t *testing.T) {
+	message := "Delete one file?"
+	r := &carrier{}
+	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		yes, err := mcp.Ask[bool](ctx, "a", message, nil)
+		return fmt.Sprint(yes), err
+	})
+	s := p.handler.(*mcp.Server)
+	p.call("t", "", "", "")
+	res, err := r.run(t, s)
+	asked(t, res, err)
+	message = "Delete all files?"
+	r.d.Responses = responses("a", accept(`{"value":true}`))
+	res, err = r.run(t, s)
+	asked(t, res, err)
+	r.d.Responses = responses("a", accept(`{"value":"perhaps"}`)) // it does not fit
+	res, err = r.run(t, s)
+	asked(t, res, err)
+	r.d.Responses = nil // a partial answer
+	res, err = r.run(t, s)
+	asked(t, res, err)
+	r.d.Responses = responses("a", accept(`{"value":true}`), "unknown", `7`)
+	res, err = r.run(t, s)
+	wantText(t, res, err, "true")
+}
+
+// TASKX-09: what was asked before a call is detached is not asked again.
+func TestDetachTakesOverTheRoundsBefore(t *testing.T) {
+	for _, where := range []string{"in the handler", "in the middleware"} {
+		t.Run(where, func(t *testing.T) {
+			var d *mcp.Detached
+			var detached *mcp.Request
+			effects, inMiddleware := 0, false
+			detach := func(ctx context.Context, req *mcp.Request) {
+				d = &mcp.Detached{}
+				detached = req.Detach(ctx, d)
+			}
+			p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+					if inMiddleware && req.Detached() == nil {
+						detach(ctx, req)
+						return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("carried")}}, nil
+					}
+					return next.ServeMCP(ctx, req)
+				})
+			}}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+				id, err := mcp.Once(ctx, "id", func(context.Context) (int, error) { effects++; return 7, nil })
+				if err != nil {
+					return "", err
+				}
+				mcp.Progress(ctx, 1, 0, "asking")
+				who, err := mcp.Ask[string](ctx, "who", "Who?", nil)
+				if err != nil {
+					return "", err
+				}
+				mcp.Progress(ctx, 1.5, 0, "answered")
+				if req := mcp.RequestFrom(ctx); req.Detached() == nil {
+					detach(ctx, req)
+					return "carried", nil
+				}
+				mcp.Progress(ctx, 2, 0, "working")
+				return fmt.Sprint(who, id), nil
+			})
+			r := p.call("t", `{"x":1}`, "", "")
+			inMiddleware = where == "in the middleware"
+			if got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "carried" {
+				t.Fatalf("got %q", got)
+			}
+			if strings.Contains(string(detached.Params), "inputResponses") || strings.Contains(string(detached.Params), "requestState") {
+				t.Errorf("the params are %s", detached.Params)
+			}
+			var told []string
+			d.Progress = func(_, _ float64, message string) { told = append(told, message) }
+			res, err := p.handler.ServeMCP(t.Context(), detached)
+			wantText(t, res, err, "Alice7")
+			want := []string{"answered", "working"}
+			if !inMiddleware {
+				want = want[1:] // the run before has told of it
+			}
+			if effects != 1 || !slices.Equal(told, want) {
+				t.Errorf("%d effects, told %q", effects, told)
+			}
+		})
+	}
+}
+
+// What the client volunteers with its first request needs no state.
+func TestDetachTakesOverWhatWasVolunteered(t *testing.T) {
+	r := &carrier{}
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		return mcp.Ask[string](ctx, "who", "Who?", nil)
+	})
+	p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, "")
+	res, err := r.run(t, p.handler.(*mcp.Server))
+	wantText(t, res, err, "Alice")
+}
+
+func TestDetachTakesOverNoStateOfAnother(t *testing.T) {
+	r := &carrier{}
+	ran := false
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		ran = true
+		return mcp.Ask[string](ctx, "who", "Who?", nil)
+	})
+	s := p.handler.(*mcp.Server)
+	p.principal = &mcp.Principal{Subject: "alice"}
+	state := p.call("t", "", "", "").RequestState
+	s.Use(r.wrap)
+	ran, p.principal = false, &mcp.Principal{Subject: "mallory"}
+	p.call("t", "", `{"who":`+accept(`{"value":"Mallory"}`)+`}`, state)
+	_, err := r.run(t, s)
+	var e *mcp.Error
+	if !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams || ran {
+		t.Errorf("got %v, ran: %v", err, ran)
+	}
+	if r.d.State != nil {
+		t.Errorf("the state of another is %s", r.d.State)
+	}
+}
+
+// The answer to a question of one call may be what makes a server carry on another.
+func TestDetachTakesOverNothingOfAnotherCall(t *testing.T) {
+	var stored *mcp.Request
+	var d *mcp.Detached
+	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		who, err := mcp.Ask[string](ctx, "who", "Who?", nil)
+		if err == nil {
+			d = &mcp.Detached{}
+			stored.Detach(ctx, d)
+		}
+		return who, err
+	})
+	stored = modernRequest(t, nil, "tools/call", object{"name": "t"})
+	r := p.call("t", "", "", "")
+	if got := p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "Alice" {
+		t.Fatalf("got %q", got)
+	}
+	if d.State != nil || d.Responses != nil {
+		t.Errorf("got %s, %s", d.State, d.Responses)
+	}
+}
+
+func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
+	r := &carrier{}
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
+		req := mcp.RequestFrom(ctx)
+		trace, _ := req.Meta("progressToken")
+		return fmt.Sprintf("%s %s %v", args, trace, req.Capabilities().Roots != nil), nil
+	})
+	raw := []byte(`{"name":"t","arguments":{"x":1},"inputResponses":{"a":"abc"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"progressToken":7}}`)
+	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.handler.ServeMCP(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		raw[i] = 'x'
+	}
+	res, err := r.run(t, p.handler.(*mcp.Server))
+	wantText(t, res, err, `{"x":1} 7 true`)
+	if got := r.detached.Client().Name; got != "me" {
+		t.Errorf("the client is %q", got)
+	}
+	if got := string(r.d.Responses["a"]); got != `"abc"` {
+		t.Errorf("the answer is %s", got)
+	}
+}
+
+func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &carrier{}
+		release := make(chan struct{})
+		p := handle(t, &mcp.ServerOptions{MaxInFlight: 1}, func(context.Context, json.RawMessage) (string, error) {
+			<-release
+			return "done", nil
+		})
+		s := p.handler.(*mcp.Server)
+		s.Use(r.wrap)
+		p.call("t", "", "", "")
+		var runs sync.WaitGroup
+		for range 3 {
+			detached := r.detached.Detach(t.Context(), nil)
+			runs.Go(func() {
+				res, err := s.ServeMCP(t.Context(), detached)
+				wantText(t, res, err, "done")
+			})
+		}
+		synctest.Wait()
+		if got := p.call("t", "", "", ""); got.Err != nil || got.text() != "carried" {
+			t.Errorf("beside detached calls: got %+v", got)
+		}
+		close(release)
+		runs.Wait()
+	})
+}
+
+func TestDetachedCallsTellEveryStep(t *testing.T) {
+	const steps = 5000
+	r := &carrier{}
+	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		var all sync.WaitGroup
+		for i := range steps {
+			all.Go(func() { mcp.Progress(ctx, float64(i), 0, "") })
+		}
+		all.Wait()
+		mcp.Progress(ctx, steps, -1, "last")
+		mcp.Progress(ctx, steps, 0, "again")
+		return "", nil
+	})
+	p.call("t", "", "", "")
+	var told []float64
+	r.d.Progress = func(done, total float64, _ string) { // not concurrent, or the race detector says so
+		told = append(told, done)
+		if total != 0 {
+			t.Errorf("total %v", total)
+		}
+	}
+	res, err := r.run(t, p.handler.(*mcp.Server))
+	wantText(t, res, err, "")
+	if !slices.IsSorted(told) || told[len(told)-1] != steps {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestDetachedCallsContainPanics(t *testing.T) {
+	for what, f := range map[string]func(ctx context.Context){
+		"handler":  func(context.Context) { panic("secret") },
+		"progress": func(ctx context.Context) { mcp.Progress(ctx, 1, 2, "") },
+	} {
+		r := &carrier{}
+		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+			f(ctx)
+			return "", nil
+		})
+		p.call("t", "", "", "")
+		r.d.Progress = func(float64, float64, string) { panic("secret") }
+		_, err := r.run(t, p.handler.(*mcp.Server))
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+func TestTheStateOfADetachedCallIsBounded(t *testing.T) {
+	r := &carrier{}
+	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
+		var size struct{ Size int }
+		if err := json.Unmarshal(args, &size); err != nil {
+			return "", err
+		}
+		if _, err := mcp.Once(ctx, "large", func(context.Context) (string, error) { return strings.Repeat("x", size.Size), nil }); err != nil {
+			return "", err
+		}
+		return mcp.Ask[string](ctx, "a", "?", nil)
+	})
+	s := p.handler.(*mcp.Server)
+	p.call("t", `{"Size":1000000}`, "", "") // more than travels with a client
+	res, err := r.run(t, s)
+	asked(t, res, err)
+	p.call("t", `{"Size":17000000}`, "", "")
+	res, err = r.run(t, s)
+	var e *mcp.Error
+	if !errors.As(err, &e) || e.Code != mcp.CodeInternalError || r.d.State != nil {
+		t.Errorf("got %v, %v", res, err)
+	}
+}
+
+func FuzzDetachedState(f *testing.F) {
+	f.Add([]byte(`{"asked":{"a":[1,2]},"answers":{"a":{"question":"x","answer":1}},"once":{"k":3},"progress":2}`), []byte(`{"value":true}`))
+	f.Add([]byte(`{"expires":"x"}`), []byte(`{`))
+	f.Add([]byte(`{"answers":{"a":null},"once":null}`), []byte(``))
+	f.Add([]byte(``), []byte(`{"action":"accept","content":{"value":"x"}}`))
+	p := handle(f, &mcp.ServerOptions{Logger: quiet()}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		if _, err := mcp.Once(ctx, "k", func(context.Context) (string, error) { return "v", nil }); err != nil {
+			return "", err
+		}
+		return mcp.Ask[string](ctx, "a", "?", nil)
+	})
+	f.Fuzz(func(t *testing.T, state, response []byte) {
+		req := modernRequest(t, nil, "tools/call", object{"name": "t"})
+		d := &mcp.Detached{State: state, Responses: map[string]json.RawMessage{"a": response}}
+		res, err := p.handler.ServeMCP(t.Context(), req.Detach(t.Context(), d))
+		switch {
+		case err != nil && strings.Contains(err.Error(), "incident"), (res == nil) == (err == nil):
+			t.Errorf("got %v, %v", res, err)
+		case err == nil && res.ResultType() == "input_required" && !json.Valid(d.State):
+			t.Errorf("the next state is %q", d.State)
+		}
+	})
+}
+
+func TestUseIsWithinTheMiddlewareOfTheOptions(t *testing.T) {
+	var order []string
+	layer := func(name string) mcp.Middleware {
+		return func(next mcp.Handler) mcp.Handler {
+			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				order = append(order, name)
+				res, err := next.ServeMCP(ctx, req)
+				if err != nil {
+					order = append(order, name+" sees an error")
+				}
+				return res, err
+			})
+		}
+	}
+	opts := &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{layer("outer"), layer("inner")}}
+	p := handle(t, opts, func(context.Context, json.RawMessage) (string, error) { panic("mistake") })
+	p.handler.(*mcp.Server).Use(layer("first extension"))
+	p.handler.(*mcp.Server).Use(layer("second extension"))
+	p.call("t", "", "", "")
+	want := []string{"outer", "inner", "first extension", "second extension", "second extension sees an error",
+		"first extension sees an error", "inner sees an error", "outer sees an error"}
+	if !slices.Equal(order, want) {
+		t.Errorf("got %q", order)
+	}
+	if len(opts.Middleware) != 2 {
+		t.Error("the options of the caller have changed")
+	}
+	mustPanic(t, "nil", "mcp: Use", func() { p.handler.(*mcp.Server).Use(nil) })
+}
+
+// T-17: tasks are the core's in one revision and an extension's since.
+func TestHandleMethodTakesThoseOfTasks(t *testing.T) {
+	s := newServer(t, nil)
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"} {
+		s.HandleMethod(method, mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+			return mcp.RawResult(`{"resultType":"complete","method":"` + req.Method + `"}`), nil
+		}))
+	}
+	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			if got := c.Call(method, object{"taskId": "日本"}); !strings.Contains(string(got), method) { // TASKX-23 over HTTP
+				t.Errorf("%s: got %s", method, got)
+			}
+		}
+	})
+	for _, on := range mcptest.Since(mcptest.Modern) {
+		c := mcptest.Dial(t, s, on, nil)
+		if _, err := c.Request(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil {
+			t.Errorf("%s: %v", on, err)
+		}
+	}
+}
+
+func TestTASKD05_ExecutionIsListedInItsRevisionOnly(t *testing.T) {
+	s := newServer(t, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: &mcp.ToolExecution{TaskSupport: "required"}}, func(context.Context, struct{}) (string, error) { return "", nil })
+	for _, revision := range mcptest.Revisions {
+		p := &peer{TB: t, handler: s, revision: revision}
+		raw := p.raw("tools/list")
+		if got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`); got != (revision == "2025-11-25") {
+			t.Errorf("%s: got %s", revision, raw)
+		}
+	}
+	caps, err := json.Marshal(mcp.ServerCapabilities{Tasks: &mcp.TasksCapability{
+		Cancel: &struct{}{}, Requests: &mcp.TaskRequests{Tools: &mcp.TaskToolRequests{Call: &struct{}{}}},
+	}})
+	if err != nil || string(caps) != `{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}` {
+		t.Errorf("got %s, %v", caps, err)
+	}
+}
+
+// raw sends a request without params and gives its result.
+func (p *peer) raw(method string) string {
+	p.Helper()
+	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+`","io.modelcontextprotocol/clientCapabilities":{}}}`)))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return string(mcp.Answer(p.Context(), p.handler, req).Result)
+}
+
+// Middleware that speaks an extension lets the client's own functions answer, under the client's limits.
+func TestTASKX15_MiddlewareMayAskForMethodsOfExtensions(t *testing.T) {
+	s := newServer(t, nil)
+	var got []string
+	s.HandleMethod("tasks/get", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+		return mcp.RawResult(`{"resultType":"complete"}`), nil
+	}))
+	ask := func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if req.Method != "tasks/get" && req.Method != "tools/list" {
+				return next.ServeMCP(ctx, req)
+			}
+			if strings.Contains(string(req.Params), `"inputResponses":{"k":{"action":"accept","content":{"value":"Alice"}}},"requestState":"id"`) {
+				got = append(got, "answered")
+				return next.ServeMCP(ctx, req)
+			}
+			return &mcp.InputRequired{RequestState: "id", InputRequests: map[string]mcp.InputRequest{"k": {
+				Method: "elicitation/create",
+				Params: json.RawMessage(`{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"value":{"type":"string"}}}}`),
+			}}}, nil
+		})
+	}
+	for _, on := range mcptest.Since(mcptest.Modern) {
+		got = nil
+		c := mcptest.Dial(t, s, on, &mcp.ClientOptions{
+			Middleware: []mcp.Middleware{ask},
+			Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"Alice"}`)}, nil
+			},
+		})
+		if _, err := c.Request(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil || !slices.Equal(got, []string{"answered"}) {
+			t.Errorf("%s: %v, %q", on, err, got)
+		}
+		if _, err := c.Request(t.Context(), "tools/list", nil); !errors.Is(err, mcp.ErrInvalidResult) {
+			t.Errorf("%s: a method of the core that may not ask: %v", on, err)
+		}
+	}
+}
+
+func TestClientFromIsTheClientOfTheMiddleware(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "one", func(context.Context) (string, error) { return "1", nil })
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			var methods []string
+			var from *mcp.Client
+			c := mcptest.Dial(t, s, on, &mcp.ClientOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+					methods = append(methods, req.Method)
+					if from = mcp.ClientFrom(ctx); from != nil && req.Method == "tools/call" {
+						if _, err := from.Request(ctx, "tools/list", nil); err != nil {
+							return nil, err
+						}
+					}
+					return next.ServeMCP(ctx, req)
+				})
+			}}})
+			got, err := mcp.Call[string](t.Context(), c, "one", nil)
+			if err != nil || got != "1" || from != c || !slices.Equal(methods[len(methods)-2:], []string{"tools/call", "tools/list"}) {
+				t.Errorf("got %q, %v by %p, want %p; methods %q", got, err, from, c, methods)
+			}
+		})
+	}
+	if mcp.ClientFrom(t.Context()) != nil {
+		t.Error("a client from nowhere")
+	}
+}
