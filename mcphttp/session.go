@@ -23,7 +23,8 @@ type SessionOptions struct {
 	Max             int
 	MaxPerPrincipal int
 	// IdleTimeout is how long a session lasts without a request or an open stream. A request that waits for an answer
-	// of its client counts for 10 minutes; then it fails. Default: 30 minutes.
+	// of its client counts for 10 minutes; then it fails. One that waits for the result of a task counts until the task is
+	// over, or its client has been away for 10 minutes. Default: 30 minutes.
 	IdleTimeout time.Duration
 	// InitTimeout is the same for a session that was opened and never used. Default: 30 seconds.
 	InitTimeout time.Duration

@@ -115,6 +115,9 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 	}
 	p.ctx.begin(r)
 	p.ctx.post = p
+	if msg.Method == wire.MethodTasksResult {
+		defer p.leaveWith(r)()
+	}
 	reply, work := conv.Accept(&p.ctx, msg, p.send)
 	if work != nil {
 		p.busy = http.StatusServiceUnavailable // the client's share is not what it lacks
@@ -169,8 +172,10 @@ type sessionPost struct {
 
 	mu       sync.Mutex // guards the fields below
 	stream   *sessionStream
-	answer   *buffer // nil until there is one
-	retry    string  // Retry-After
+	first    *eventStream // the stream's first connection, that of the POST
+	left     bool         // that one is gone
+	answer   *buffer      // nil until there is one
+	retry    string       // Retry-After
 	refused  *challenge
 	finished bool
 }
@@ -203,7 +208,11 @@ func (p *sessionPost) send(ctx context.Context, m *jsonrpc.Message) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
-		p.stream.start(ctx, newEventStream(p.w, &p.handler.opts))
+		p.first = newEventStream(p.w, &p.handler.opts)
+		p.stream.start(ctx, p.first)
+		if p.left {
+			p.leaveFirst()
+		}
 	}
 	return p.stream
 }

@@ -54,7 +54,7 @@ func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) {
 	case err != nil:
 		c.send(jsonrpc.NewErrorResponse(m.ID, err))
 	default:
-		c.send(jsonrpc.NewResponse(m.ID, result))
+		c.send(jsonrpc.NewResponse(m.ID, withRelatedTask(result, c.relatedTask(m.Params))))
 	}
 }
 

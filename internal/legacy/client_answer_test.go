@@ -88,8 +88,14 @@ func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
 		{"A B C", "sampling/createMessage", question, question, toolUse, `"id":"q",` + noForm + `a use of tools`},
 		{"D", "sampling/createMessage", question, question, toolUse, `"id":"q","result":` + toolUse},
 		{"C D", "elicitation/create", `{` + form + `}`, `{"mode":"form",` + form + `}`, accept, acceptOld}, // ELI-05
-		{"C D", "elicitation/create", `{"mode":"form","task":{"ttl":1},"_meta":{"progressToken":1,"io.modelcontextprotocol/related-task":{"taskId":"t"},"k":1},` + form + `}`,
+		{"C", "elicitation/create", `{"mode":"form","task":{"ttl":1},"_meta":{"progressToken":1,"io.modelcontextprotocol/related-task":{"taskId":"t"},"k":1},` + form + `}`,
 			`{"mode":"form","_meta":{"k":1},` + form + `}`, `{"action":"decline"}`, `"id":"q","result":{"action":"decline"}`},
+		{"D", "elicitation/create", `{"mode":"form","task":{"ttl":1},"_meta":{"progressToken":1,"io.modelcontextprotocol/related-task":{"taskId":"t"},"k":1},` + form + `}`,
+			`{"mode":"form","_meta":{"k":1},` + form + `}`, `{"action":"decline"}`,
+			`"id":"q","result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}},"action":"decline"}`}, // TASKD-13
+		{"D", "sampling/createMessage", `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}},"messages":[],"maxTokens":5}`, `{"messages":[],"maxTokens":5}`,
+			`{"_meta":{"k":1,"io.modelcontextprotocol/related-task":{}},` + sample[1:], `"id":"q","result":{"_meta":{"k":1,"io.modelcontextprotocol/related-task":{"taskId":"t"}},` + sample[1:]},
+		{"D", "roots/list", `{"_meta":{"io.modelcontextprotocol/related-task":"t"}}`, `{}`, `{"roots":[]}`, `"id":"q","result":{"roots":[]}`},
 		{"D", "elicitation/create", `{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"e"}`, `{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"e"}`,
 			`{"action":"accept"}`, `"id":"q","result":{"action":"accept"}`},
 		{"A B C D", "roots/list", ``, ``, `[]`, `"id":"q","error":{"code":-32603,"message":"internal error"`},

@@ -53,7 +53,8 @@ func (c *Client) RoundTrip(ctx context.Context, method string, params stdjson.Ra
 }
 
 func (c *Client) call(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, error) {
-	response, err := c.request(ctx, method, c.sessionParams(method, params))
+	sent := c.sessionParams(method, params)
+	response, err := c.request(ctx, method, sent)
 	switch {
 	case err != nil:
 		return nil, err
@@ -63,7 +64,10 @@ func (c *Client) call(ctx context.Context, method string, params stdjson.RawMess
 	if response.Error != nil {
 		return c.modernError(method, params, response.Error)
 	}
-	return modernResult(method, response.Result)
+	if isNewTask(method, sent, response.Result) {
+		return modernTask(response.Result), nil
+	}
+	return modernResult(c.rev, method, response.Result)
 }
 
 func (c *Client) request(ctx context.Context, method string, params stdjson.RawMessage) (*jsonrpc.Message, error) {
@@ -73,7 +77,6 @@ func (c *Client) request(ctx context.Context, method string, params stdjson.RawM
 // sessionParams takes out of the params of a request what the session knows already or its revision has not. Params that
 // had nothing else in them are left out.
 func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage {
-	m, _ := wire.Latest().Method(method)
 	dst := append(make([]byte, 0, len(params)), '{')
 	for key, value := range jsonscan.Members(params) {
 		switch string(key) {
@@ -81,7 +84,11 @@ func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage 
 			dst = appendSessionMeta(dst, value)
 			continue
 		case "inputResponses", "requestState":
-			if m.MayAskInput {
+			if mayAskInput(method) {
+				continue
+			}
+		case "task":
+			if method == wire.MethodToolsCall && !c.makesTasks() {
 				continue
 			}
 		case "context":

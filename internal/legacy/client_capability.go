@@ -2,6 +2,7 @@ package legacy
 
 import (
 	stdjson "encoding/json"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -95,7 +96,9 @@ func serverCapabilities(rev wire.Revision, declared stdjson.RawMessage) stdjson.
 		case "extensions":
 			value = onlyObjects(value, tasksExtension)
 		case "tasks":
-			continue
+			if !rev.Has(wire.Tasks) {
+				continue
+			}
 		}
 		dst = append(appendMember(dst, key, value), ',')
 	}
@@ -120,7 +123,7 @@ func withoutOddFlags(capability []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// neededCapabilities are what a server declares when it has the methods.
+// neededCapabilities are what a server declares when it has the methods: a capability, or one within another.
 var neededCapabilities = map[string]string{
 	wire.MethodToolsList:              "tools",
 	wire.MethodToolsCall:              "tools",
@@ -133,6 +136,10 @@ var neededCapabilities = map[string]string{
 	wire.MethodResourcesUnsubscribe:   "resources",
 	wire.MethodCompletionComplete:     "completions",
 	wire.MethodLoggingSetLevel:        "logging",
+	wire.MethodTasksGet:               "tasks",
+	wire.MethodTasksResult:            "tasks",
+	wire.MethodTasksList:              "tasks.list",
+	wire.MethodTasksCancel:            "tasks.cancel",
 }
 
 // refuses says why a request cannot be sent: the revision has no such method, or the server did not declare what it
@@ -144,7 +151,7 @@ func (c *Client) refuses(method string) *jsonrpc.Error {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}
 	needed, ok := neededCapabilities[method]
-	if !ok || needed == "completions" && !c.rev.Has(wire.CompletionsCapability) || hasCapability(c.capabilities, needed) {
+	if !ok || needed == "completions" && !c.rev.Has(wire.CompletionsCapability) || hasCapability(c.capabilities, strings.Split(needed, ".")...) {
 		return nil
 	}
 	return methodNotFound("this server does not offer " + needed + ", which " + method + " needs")
@@ -159,14 +166,9 @@ func sends(rev wire.Revision, method string) bool {
 	}
 	if m, ok := rev.Method(method); ok {
 		_, inCore := wire.Latest().Method(method)
-		return inCore && !m.Notification && m.Direction == wire.ClientToServer
+		return inCore && !m.Notification && m.Direction == wire.ClientToServer || isTaskMethod(method)
 	}
-	for _, rev := range wire.Revisions() {
-		if _, ok := rev.Method(method); ok {
-			return false
-		}
-	}
-	return true
+	return !inAnyRevision(method)
 }
 
 func methodNotFound(message string) *jsonrpc.Error {

@@ -13,3 +13,12 @@ func (c *Client) Watches() int {
 	defer c.mu.Unlock()
 	return len(c.watches)
 }
+
+// ModernResults says of which methods the results lose something on their way to the modern era.
+func ModernResults() map[string]bool {
+	changes := map[string]bool{}
+	for method, p := range modernResults {
+		changes[method] = p != nil
+	}
+	return changes
+}

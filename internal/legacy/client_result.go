@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// modernResults take out of results what the modern era has not. All else in them it has too.
+// modernResults take out of results what the modern era has not. All else in them it has too. Tools of the last revision
+// with sessions keep what they say of tasks, for whoever speaks of tasks with their server.
 var modernResults = compileModernResults()
 
 func compileModernResults() map[string]*projection {
@@ -24,7 +25,7 @@ func compileModernResults() map[string]*projection {
 // may be kept. What only the modern era has a meaning for is not believed: a server of a session cannot mean it.
 //
 // Spec: basic#responses (2026-07-28)
-func modernResult(method string, result []byte) (stdjson.RawMessage, error) {
+func modernResult(rev wire.Revision, method string, result []byte) (stdjson.RawMessage, error) {
 	if jsonscan.Kind(result) != '{' {
 		return nil, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
 	}
@@ -35,8 +36,11 @@ func modernResult(method string, result []byte) (stdjson.RawMessage, error) {
 		dst = append(dst, `"ttlMs":0,"cacheScope":"private",`...)
 	}
 	p := modernResults[method]
+	if rev.Has(wire.ToolExecution) {
+		p = nil
+	}
 	for key, value := range jsonscan.Members(result) {
-		if inventedBy(m, string(key)) {
+		if isInvented(method, string(key)) {
 			continue
 		}
 		if p != nil {
@@ -53,15 +57,16 @@ func modernResult(method string, result []byte) (stdjson.RawMessage, error) {
 	return closeWith(dst, '}'), nil
 }
 
-// inventedBy reports whether the modern era has added a member to the results of a method.
-func inventedBy(m wire.Method, member string) bool {
+// isInvented reports whether the modern era has added a member to the results of a method.
+func isInvented(method, member string) bool {
 	switch member {
 	case "resultType":
 		return true
 	case "ttlMs", "cacheScope":
+		m, _ := wire.Latest().Method(method)
 		return m.Cacheable
 	case "inputRequests", "requestState":
-		return m.MayAskInput
+		return mayAskInput(method)
 	}
 	return false
 }

@@ -67,7 +67,7 @@ func TestResultsOfSessionsAreValidModernOnes(t *testing.T) {
 	for _, r := range richResults {
 		t.Run(r.name, func(t *testing.T) {
 			for _, rev := range legacyRevisions() {
-				result, err := modernResult(r.method, appendResult(nil, rev, r.method, []byte(r.result)))
+				result, err := modernResult(rev, r.method, appendResult(nil, rev, r.method, []byte(r.result)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -256,12 +256,17 @@ func FuzzModernResult(f *testing.F) {
 			return
 		}
 		before := string(data)
-		result, err := modernResult(method, data)
-		if (err == nil) != (jsonscan.Kind(data) == '{') {
-			t.Fatalf("%s: %v", data, err)
+		for _, rev := range legacyRevisions() {
+			result, err := modernResult(rev, method, data)
+			if (err == nil) != (jsonscan.Kind(data) == '{') {
+				t.Fatalf("%s: %v", data, err)
+			}
+			if err == nil {
+				wantResult(t, result, "complete")
+			}
 		}
-		if err == nil {
-			wantResult(t, result, "complete")
+		if isNewTask(method, data, data) {
+			wantResult(t, modernTask(data), "task")
 		}
 		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: stdjson.RawMessage(richClient), visits: map[string]chan struct{}{}}
 		for _, c.rev = range legacyRevisions() {

@@ -401,8 +401,15 @@ func TestLIFE13_RPC31_OnlyWhatWasDeclaredIsSent(t *testing.T) {
 		{"2025-03-26", `{"prompts":{}}`, "completion/complete", "does not offer completions"},
 		{"2025-11-25", `{"completions":{}}`, "completion/complete", ""},
 		{"2025-11-25", `{}`, "logging/setLevel", "does not offer logging"},
-		{"2025-11-25", `{}`, "com.example/x", ""},                                                         // an extension's
-		{"2025-11-25", everything, "tasks/get", "2025-11-25, which this server speaks, has no tasks/get"}, // T-17
+		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // an extension's
+		{"2025-06-18", `{"tasks":{"list":{}}}`, "tasks/get", "2025-06-18, which this server speaks, has no tasks/get"}, // T-17
+		{"2025-11-25", everything, "tasks/get", "does not offer tasks, which"},
+		{"2025-11-25", `{"tasks":{}}`, "tasks/get", ""},
+		{"2025-11-25", `{"tasks":{}}`, "tasks/result", ""},
+		{"2025-11-25", `{"tasks":{}}`, "tasks/list", "does not offer tasks.list, which"},
+		{"2025-11-25", `{"tasks":{"list":{}}}`, "tasks/cancel", "does not offer tasks.cancel, which"},
+		{"2025-11-25", `{"tasks":{"list":{}}}`, "tasks/list", ""},
+		{"2025-11-25", `{"tasks":{"cancel":{}}}`, "tasks/cancel", ""},
 		{"2025-11-25", everything, "initialize", "has no initialize"},
 		{"2025-11-25", everything, "roots/list", "has no roots/list"},
 		{"2024-11-05", everything, "elicitation/create", "has no elicitation/create"},
@@ -427,7 +434,8 @@ func TestCapabilitiesOfServersAreMadeModern(t *testing.T) {
 		{"2024-11-05", `{"tools":{}}`, `{"tools":{}}`},
 		{"2025-03-26", `{"prompts":{}}`, `{"prompts":{}}`},
 		{"2025-11-25", `{"tasks":{"list":{}},"tools":{"listChanged":"yes","x":1},"resources":{"subscribe":null,"listChanged":false},"logging":true,"prompts":null}`,
-			`{"tools":{"x":1},"resources":{"listChanged":false}}`},
+			`{"tasks":{"list":{}},"tools":{"x":1},"resources":{"listChanged":false}}`}, // TASKD-01
+		{"2025-06-18", `{"tasks":{"list":{}}}`, `{}`},
 		{"2025-11-25", `{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{},"x":1},"com.example":{}}`,
 			`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{}},"com.example":{}}`},
 		{"2025-11-25", `[]`, `{}`},
@@ -459,7 +467,7 @@ func TestVER23_ServersThatSayLittleAreSpokenWith(t *testing.T) {
 func TestResultsBecomeModern(t *testing.T) {
 	for _, tc := range []struct{ method, result, want string }{
 		{"tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":""}`,
-			`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":""}`},
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":""}`},
 		{"tools/call", `{"content":[{"type":"text","text":"x"}],"_meta":{"a":1},"isError":false}`,
 			`{"resultType":"complete","content":[{"type":"text","text":"x"}],"_meta":{"a":1},"isError":false}`},
 		{"resources/read", `{"contents":[],"ttlMs":60000,"cacheScope":"public"}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}`},

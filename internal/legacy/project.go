@@ -19,6 +19,7 @@ const modern = wire.RequestEnvelope
 var metaShape = shape{fields: []field{
 	{key: wire.MetaServerInfo, needs: modern},
 	{key: wire.MetaSubscriptionID, needs: wire.Subscriptions},
+	{key: wire.MetaRelatedTask, needs: wire.Tasks},
 }}
 
 // meta is the `_meta` of results and notifications, dataMeta that of the things in them.
@@ -101,6 +102,7 @@ var inputFields = []field{
 var resultShapes = map[string][]field{
 	wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
 	wire.MethodToolsCall:              toolOutput,
+	wire.MethodTasksResult:            toolOutput, // what has tasks is calls of tools
 	wire.MethodPromptsList:            {{key: "prompts", shape: &promptShape}},
 	wire.MethodPromptsGet:             {{key: "messages", shape: &shape{fields: []field{{key: "content", shape: &contentShape}}}}},
 	wire.MethodResourcesList:          {{key: "resources", shape: &resourceShape}},
@@ -152,7 +154,7 @@ func projectResults(rev wire.Revision) map[string]*projection {
 		if m.Cacheable {
 			s.fields = append(s.fields, cacheFields...)
 		}
-		if m.MayAskInput {
+		if mayAskInput(method) {
 			s.fields = append(s.fields, inputFields...)
 		}
 		results[method] = project(rev, &s)
@@ -183,10 +185,8 @@ func appendResult(dst []byte, rev wire.Revision, method string, result []byte) [
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
 // notification. Notifications that no revision knows belong to extensions, and pass. The message m is not changed.
 func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
-	if _, ok := rev.Method(m.Method); !ok {
-		if _, ok := wire.Latest().Method(m.Method); ok {
-			return nil
-		}
+	if _, ok := rev.Method(m.Method); !ok && inAnyRevision(m.Method) {
+		return nil
 	}
 	p := projectionOf(rev).metaOnly
 	if m.Method == wire.NotificationProgress {

@@ -14,7 +14,7 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 // capabilitiesShape is what a server can do. Extensions pass: capability sets are open.
 var capabilitiesShape = shape{fields: []field{
 	{key: "completions", needs: wire.CompletionsCapability},
-	{key: "tasks", needs: modern},
+	{key: "tasks", needs: wire.Tasks},
 	{key: "extensions", omitEmpty: true, shape: &shape{fields: []field{{key: tasksExtension, needs: modern}}}},
 }}
 

@@ -151,6 +151,11 @@ func projectInputResponse(rev wire.Revision, method string, result stdjson.RawMe
 	}
 	dst := append(make([]byte, 0, len(result)), '{')
 	for key, value := range jsonscan.Members(result) {
+		if string(key) == "_meta" {
+			if value = questionMeta(value); value == nil {
+				continue
+			}
+		}
 		if answers(method, string(key)) && jsonscan.Kind(value) != 'n' {
 			dst = append(appendMember(dst, key, value), ',')
 		}

@@ -180,6 +180,39 @@ func TestResultsAreValidInEachRevision(t *testing.T) {
 	}
 }
 
+// Tasks exist in one revision with sessions.
+func TestTasksAreValidInTheirRevision(t *testing.T) {
+	const task = `"taskId":"t","status":"failed","statusMessage":"m","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","ttl":null,"pollInterval":5`
+	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}`
+	rev := wire.November2025
+	for _, r := range []struct{ method, definition, result string }{
+		{wire.MethodToolsCall, "CreateTaskResult", `{"resultType":"task","task":{` + task + `},"_meta":{"io.modelcontextprotocol/serverInfo":{},"io.modelcontextprotocol/model-immediate-response":"x"}}`},
+		// The schema puts these together of Result and Task, which the test has closed.
+		{wire.MethodTasksGet, "Task", `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{}},` + task + `}`},
+		{wire.MethodTasksCancel, "Task", `{"resultType":"complete",` + task + `}`},
+		{wire.MethodTasksList, "ListTasksResult", `{` + resultFrame + `,"tasks":[{` + task + `}],"nextCursor":"x"}`},
+		{wire.MethodTasksResult, "CallToolResult", `{"resultType":"complete","content":[` + richContent + `],"structuredContent":[1],` + related + `}`},
+		{wire.MethodToolsList, "ListToolsResult", `{` + cacheFrame + `,"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`},
+	} {
+		projected := appendResult(nil, rev, r.method, []byte(r.result))
+		mustValidate(t, rev, r.definition, projected)
+		if r.definition == "CreateTaskResult" {
+			if back := modernTask(projected); !isNewTask(r.method, []byte(`{"task":{}}`), projected) || !isTask(back) || !fitsTask(rev, back) {
+				t.Errorf("%s became %s", projected, back)
+			}
+		}
+	}
+	m := projectNotification(rev, notification(wire.NotificationTasksStatus, `{`+task+`,"_meta":{"io.modelcontextprotocol/subscriptionId":"7"}}`))
+	mustValidate(t, rev, "Task", m.Params)
+	question, err := projectInputRequest(rev, wire.MethodElicitationCreate, []byte(`{`+related+`,`+richForm[1:]), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustValidate(t, rev, "ElicitRequest/properties/params", question)
+	capabilities := `{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	mustValidate(t, rev, "ServerCapabilities", projectCapabilities(rev, []byte(capabilities)))
+}
+
 func TestNotificationsAreValidInEachRevision(t *testing.T) {
 	const subscription = `"_meta":{"io.modelcontextprotocol/subscriptionId":"7"}`
 	notifications := []struct{ method, definition, params string }{

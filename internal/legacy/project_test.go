@@ -168,7 +168,8 @@ func TestProjectCapabilities(t *testing.T) {
 		capabilities, want string
 	}{
 		{wire.November2024, all, `{"tools":{"listChanged":true},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{}}}`},
-		{wire.November2025, all, `{"tools":{"listChanged":true},"completions":{},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{wire.June2025, all, `{"tools":{"listChanged":true},"completions":{},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{}}}`},
+		{wire.November2025, all, `{"tools":{"listChanged":true},"completions":{},"experimental":{"x":{}},"tasks":{},"extensions":{"io.modelcontextprotocol/ui":{}}}`}, // TASKD-01
 		{wire.November2025, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, `{}`},
 		{wire.November2025, ``, `{}`},
 	}

@@ -167,7 +167,8 @@ func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Str
 }
 
 // serves reports whether clients of this revision may send the method as a request. Methods that no revision knows belong
-// to extensions: they are the core's to judge. Methods that only older revisions know are answered here or not at all.
+// to extensions: they are the core's to judge, as are those of tasks. Other methods that only older revisions know are
+// answered here or not at all.
 func (s *Session) serves(name string) bool {
 	switch name {
 	case wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
@@ -175,14 +176,19 @@ func (s *Session) serves(name string) bool {
 	}
 	if m, ok := s.rev.Method(name); ok {
 		_, inCore := wire.Latest().Method(name)
-		return inCore && !m.Notification && m.Direction == wire.ClientToServer
+		return inCore && !m.Notification && m.Direction == wire.ClientToServer || isTaskMethod(name)
 	}
+	return !inAnyRevision(name)
+}
+
+// inAnyRevision reports whether any revision has the method.
+func inAnyRevision(method string) bool {
 	for _, rev := range wire.Revisions() {
-		if _, ok := rev.Method(name); ok {
-			return false
+		if _, ok := rev.Method(method); ok {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // acceptNotification lets a notification take effect. Of the others there are progress, which nobody waits for, and

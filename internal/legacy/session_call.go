@@ -53,6 +53,8 @@ func (x *exchange) respond() (stdjson.RawMessage, *jsonrpc.Error) {
 		return x.session.subscribe(ctx, params)
 	case wire.MethodResourcesUnsubscribe:
 		return x.session.unsubscribe(ctx, params)
+	case wire.MethodTasksResult:
+		return x.relayTask(ctx)
 	}
 	return x.relay(ctx)
 }
@@ -74,6 +76,10 @@ func (x *exchange) relay(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Erro
 		}
 		room.result = result
 		if !asksForInput(result) {
+			if isTask(result) && !fitsTask(s.rev, result) {
+				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", method)
+				return nil, errInternal
+			}
 			projected := appendResult(make([]byte, 0, len(result)), s.rev, method, result)
 			room.free()
 			return projected, nil
@@ -102,9 +108,12 @@ func (x *exchange) notify(ctx context.Context, m *jsonrpc.Message) error {
 }
 
 // mayAskInput reports whether the core may be asked more than once.
-func (x *exchange) mayAskInput() bool {
-	m, _ := wire.Latest().Method(x.request.Method)
-	return m.MayAskInput
+func (x *exchange) mayAskInput() bool { return mayAskInput(x.request.Method) }
+
+// mayAskInput reports whether the modern form of a method's result may be that it asks for input.
+func mayAskInput(method string) bool {
+	m, _ := wire.Latest().Method(method)
+	return m.MayAskInput || method == wire.MethodTasksResult
 }
 
 func asksForInput(result []byte) bool {

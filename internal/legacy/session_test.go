@@ -309,7 +309,15 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 	}{
 		{"2025-11-25", "server/discover", false},
 		{"2025-11-25", "subscriptions/listen", false},
-		{"2025-11-25", "tasks/get", false}, // T-46
+		{"2025-11-25", "tasks/get", true}, // whoever has tasks answers it
+		{"2025-11-25", "tasks/result", true},
+		{"2025-11-25", "tasks/list", true},
+		{"2025-11-25", "tasks/cancel", true},
+		{"2025-06-18", "tasks/get", false},
+		{"2025-06-18", "tasks/result", false},
+		{"2024-11-05", "tasks/cancel", false},
+		{"2025-11-25", "notifications/tasks/status", false},
+		{"2025-11-25", "tasks/update", true}, // no revision has it: an extension's
 		{"2025-11-25", "roots/list", false},
 		{"2025-11-25", "notifications/progress", false},
 		{"2025-11-25", "com.example/method", true},

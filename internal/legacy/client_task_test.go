@@ -1,0 +1,132 @@
+package legacy_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const taskServer = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+
+func TestTASKD06_CallsThatBecameTasksSaySo(t *testing.T) {
+	const (
+		made   = `{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"},"resultType":"complete"}`
+		direct = `{"content":[]}`
+		asks   = `"name":"t","task":{"ttl":60000}`
+	)
+	for _, tc := range []struct{ version, capabilities, params, result, sent, want string }{
+		{"2025-11-25", taskServer, asks, made, asks,
+			`{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"}}`},
+		{"2025-11-25", taskServer, asks, direct, asks, `{"resultType":"complete","content":[]}`}, // TASKD-03
+		{"2025-11-25", taskServer, asks, `{"content":[],"task":"x"}`, asks, `{"resultType":"complete","content":[],"task":"x"}`},
+		{"2025-11-25", taskServer, asks, `{"content":[],"resultType":"task","taskId":"t1"}`, asks, `{"resultType":"complete","content":[],"taskId":"t1"}`}, // T-17
+		// A member of that name in the result of a call that is none.
+		{"2025-11-25", taskServer, `"name":"t"`, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
+		// TASKD-02: who does not make tasks is not asked to.
+		{"2025-11-25", `{"tools":{},"tasks":{"requests":{"tools":{}}}}`, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
+		{"2025-11-25", `{"tools":{}}`, asks, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
+		{"2025-06-18", taskServer, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
+	} {
+		s := &script{capabilities: tc.capabilities, serve: after(gives(tc.result))}
+		c := open(t, clientConfig(tc.version), s)
+		got, err := c.RoundTrip(t.Context(), "tools/call", modern(tc.params, ""), nil)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s %s\ngot  %s, %v\nwant %s", tc.version, tc.capabilities, got, err, tc.want)
+		}
+		s.wants(t, `"method":"tools/call","params":{`+tc.sent+`}`)
+	}
+}
+
+func TestResultsOfTaskMethodsAreComplete(t *testing.T) {
+	for method, tc := range map[string]struct{ result, want string }{
+		"tasks/get":    {task, `{"resultType":"complete",` + task[1:]},
+		"tasks/cancel": {task, `{"resultType":"complete",` + task[1:]},
+		"tasks/list":   {`{"tasks":[` + task + `],"nextCursor":"c"}`, `{"resultType":"complete","tasks":[` + task + `],"nextCursor":"c"}`},
+		"tasks/result": {`{"resultType":"input_required","inputRequests":{"a":{}},"requestState":"s","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`,
+			`{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`},
+	} {
+		s := &script{capabilities: taskServer, serve: after(gives(tc.result))}
+		c := open(t, clientConfig("2025-11-25"), s)
+		got, err := c.RoundTrip(t.Context(), method, modern(`"taskId":"t1","inputResponses":{},"requestState":"s"`, ""), nil)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s: got %s, %v, want %s", method, got, err, tc.want)
+		}
+		sent := `"taskId":"t1","inputResponses":{},"requestState":"s"`
+		if method == "tasks/result" {
+			sent = `"taskId":"t1"`
+		}
+		s.wants(t, `"method":"`+method+`","params":{`+sent+`}`)
+	}
+}
+
+func TestErrorsOfTaskMethodsStay(t *testing.T) {
+	s := &script{capabilities: taskServer, serve: after(fails(-32042, "visit", `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"v"}]}`))}
+	c := open(t, clientConfig("2025-11-25"), s)
+	_, err := c.RoundTrip(t.Context(), "tasks/result", modern(`"taskId":"t1"`, ""), nil)
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) || e.Code != -32042 || !e.Remote() { // asking again would give it again
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestTASKD14_QuestionsOfATaskAreAnsweredWhileItsResultIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := &script{capabilities: taskServer, serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			<-release
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"content":[]}`))
+		})}
+		cfg := clientConfig("2025-11-25")
+		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			return stdjson.RawMessage(`{"action":"accept","content":{}}`), nil
+		}
+		var told []string
+		cfg.Notify = func(_ context.Context, method string, _ stdjson.RawMessage) { told = append(told, method) }
+		c := open(t, cfg, s)
+		defer c.Close()
+		var progress []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			notify := func(_ context.Context, _ string, params stdjson.RawMessage) error {
+				progress = append(progress, string(params))
+				return nil
+			}
+			got, err := c.RoundTrip(t.Context(), "tasks/result", modern(`"taskId":"t1"`, `"progressToken":7`), notify)
+			if err != nil || string(got) != `{"resultType":"complete","content":[]}` {
+				t.Errorf("result %s, %v", got, err)
+			}
+		}()
+		synctest.Wait()
+		s.take()
+		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + task + `}`))
+		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`))
+		c.Receive(message(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`))
+		synctest.Wait()
+		s.wants(t, `"id":"q","result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}},"action":"accept","content":{}}`)
+		close(release)
+		<-done
+		if got := strings.Join(progress, ";"); got != `{"progressToken":7,"progress":1}` {
+			t.Errorf("progress is %s", got)
+		}
+		if got := strings.Join(told, ";"); got != "notifications/tasks/status" { // TASKD-17: for whoever wants it
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+// What the client makes of results relies on it.
+func TestOnlyToolsSayWhatTheModernEraHasNot(t *testing.T) {
+	for method, changes := range legacy.ModernResults() {
+		if changes != (method == wire.MethodToolsList) {
+			t.Errorf("results of %s are changed: %v", method, changes)
+		}
+	}
+}

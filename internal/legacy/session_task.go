@@ -1,0 +1,247 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// The last revision with sessions has tasks in its core. What they are is the core's matter: their methods, the member
+// "task" of a call and the results all pass. What is done here is the one thing that only a session has: a client that
+// waits for the result of a task is asked what the task wants to know.
+
+// taskPause is how often a task is looked at whose client has been asked: it may have been answered or called off
+// elsewhere, and the question is to be taken back while its user still looks at it.
+const taskPause = 5 * time.Second
+
+// errNotWaited ends the waiting for a task whose session ends before it.
+var errNotWaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the result of the task can not be waited for any more"}
+
+// isTaskMethod reports whether a request belongs to the tasks of sessions.
+//
+// Spec: basic/utilities/tasks (2025-11-25)
+func isTaskMethod(method string) bool {
+	switch method {
+	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
+		return true
+	}
+	return false
+}
+
+// isTask reports whether a result is a task that was made of a call.
+func isTask(result []byte) bool {
+	typ, ok := jsonscan.Get(result, "resultType")
+	return ok && isString(typ, "task")
+}
+
+// fitsTask reports whether the task that a result is can be told to a client of rev. That of the extension has another
+// form, and no session has that extension.
+func fitsTask(rev wire.Revision, result []byte) bool {
+	task, _ := jsonscan.Get(result, "task")
+	return rev.Has(wire.Tasks) && jsonscan.Kind(task) == '{'
+}
+
+// A taskWait is a tasks/result request. A task may wait for its client for hours and ask any number of times, so there
+// is no bound on either: the wait is over when the task is, and every question waits for a person. It ends with the
+// request and leaves the task alone.
+type taskWait struct {
+	*exchange
+	open     map[string]*taskQuestion // that the client was asked, by key
+	answered chan *taskQuestion       // those that are no longer waited for
+	waiting  sync.WaitGroup
+}
+
+// A taskQuestion is a question of a task. The fields at the end are set once it comes out of taskWait.answered.
+type taskQuestion struct {
+	question
+	stop context.CancelFunc // ends the waiting
+
+	answer  stdjson.RawMessage
+	failure *jsonrpc.Error
+}
+
+// An outcome is what the core says of a task: a result, which may ask for input, or an error.
+type outcome struct {
+	result []byte
+	err    *jsonrpc.Error
+}
+
+// relayTask has the core answer a tasks/result request, and puts to the client what the task asks meanwhile. Each answer
+// is handed on as it comes.
+//
+// Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
+func (x *exchange) relayTask(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Error) {
+	w := &taskWait{exchange: x, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
+	defer w.end(ctx)
+	now := w.serveCore(ctx, nil)
+	for now.err == nil && asksForInput(now.result) {
+		if err := w.ask(ctx, now.result); err != nil {
+			return nil, err
+		}
+		answers, changed, err := w.next(ctx, now.result)
+		switch {
+		case err != nil:
+			return nil, err
+		case answers != nil:
+			now = w.serveCore(ctx, answers)
+		default:
+			now = changed
+		}
+	}
+	s := x.session
+	if now.err != nil {
+		return nil, projectError(s.rev, x.request.Method, now.err)
+	}
+	return appendResult(make([]byte, 0, len(now.result)), s.rev, x.request.Method, now.result), nil
+}
+
+// serveCore puts the request to the core, with further members.
+func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
+	s := w.session
+	params, err := s.appendModernParams(nil, w.request.Params, further)
+	if err != nil {
+		return outcome{err: err}
+	}
+	asked := &jsonrpc.Message{ID: w.request.ID, Method: w.request.Method, Params: params}
+	result, err := s.cfg.Core.Serve(ctx, nil, asked, w.notify)
+	return outcome{result, err}
+}
+
+// ask brings the questions that the client has in front of it to those that the result asks: it takes back what is no
+// longer asked, and asks what is new.
+func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
+	requests, _ := jsonscan.Get(result, "inputRequests")
+	for key, q := range w.open {
+		if _, still := jsonscan.Get(requests, key); !still {
+			w.takeBack(ctx, q)
+		}
+	}
+	added, err := w.session.questions(ctx, result, func(key string) bool { return w.open[key] == nil })
+	if err != nil {
+		for _, q := range added {
+			q.Withdraw()
+		}
+		return err
+	}
+	for _, q := range added {
+		w.wait(ctx, &taskQuestion{question: q})
+	}
+	for _, q := range added {
+		if err := w.out(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+			return w.session.failure(ctx, "question not delivered", err)
+		}
+	}
+	return nil
+}
+
+// wait waits for the answer to a question.
+func (w *taskWait) wait(ctx context.Context, q *taskQuestion) {
+	ctx, q.stop = context.WithCancel(ctx)
+	w.open[q.key] = q
+	w.waiting.Go(func() {
+		q.answer, q.failure = w.session.await(ctx, q.question)
+		select {
+		case w.answered <- q:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// next waits until the client has answered something, and gives the members that tell the core so, or until the core says
+// something else than it did before.
+func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, changed outcome, err *jsonrpc.Error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	seen := make(chan outcome, 1)
+	go func() { seen <- w.watch(watching, before) }()
+	for {
+		select {
+		case q := <-w.answered:
+			if w.open[q.key] != q {
+				continue // it was taken back
+			}
+			stop()
+			<-seen
+			answers, err = w.take(q)
+			return answers, outcome{}, err
+		case changed = <-seen:
+			return nil, changed, nil
+		case <-ctx.Done():
+			<-seen
+			return nil, outcome{}, errNotWaited
+		}
+	}
+}
+
+// watch asks the core again until it says something else. A core that gave a request state knows by it what it said before,
+// and answers once there is something new; another one is asked now and then.
+func (w *taskWait) watch(ctx context.Context, before []byte) outcome {
+	var further []byte
+	pause := time.NewTimer(taskPause)
+	defer pause.Stop()
+	if state, ok := jsonscan.Get(before, "requestState"); ok {
+		further = append(appendMember(nil, []byte("requestState"), state), ',')
+		pause.Reset(0)
+	}
+	for {
+		select {
+		case <-pause.C:
+			pause.Reset(taskPause)
+		case <-ctx.Done():
+			return outcome{err: errNotWaited}
+		}
+		if now := w.serveCore(ctx, further); now.err != nil || !asksForInput(now.result) || !asksTheSame(before, now.result) {
+			return now
+		}
+	}
+}
+
+// asksTheSame reports whether two results ask for input under the same keys. The key of a question is never used for
+// another one of the same task.
+func asksTheSame(a, b []byte) bool {
+	before, _ := jsonscan.Get(a, "inputRequests")
+	now, _ := jsonscan.Get(b, "inputRequests")
+	n := 0
+	for key := range jsonscan.Members(before) {
+		if _, ok := jsonscan.Get(now, string(key)); !ok {
+			return false
+		}
+		n++
+	}
+	for range jsonscan.Members(now) {
+		n--
+	}
+	return n == 0
+}
+
+// take gives the member that hands an answer to the core. What the client refuses to answer ends the request; the task
+// goes on waiting.
+func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
+	q.stop()
+	delete(w.open, q.key)
+	if q.failure != nil {
+		return nil, q.failure
+	}
+	answers := appendMember([]byte(`"inputResponses":{`), []byte(q.key), q.answer)
+	return append(answers, "},"...), nil
+}
+
+// takeBack gives up a question and tells the client so.
+func (w *taskWait) takeBack(ctx context.Context, q *taskQuestion) {
+	q.stop()
+	delete(w.open, q.key)
+	w.session.takeBack(ctx, []question{q.question}, w.out)
+}
+
+// end takes back what the client was asked, and waits until nobody waits any more.
+func (w *taskWait) end(ctx context.Context) {
+	for _, q := range w.open {
+		w.takeBack(ctx, q)
+	}
+	w.waiting.Wait()
+}

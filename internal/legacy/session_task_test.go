@@ -1,0 +1,422 @@
+package legacy_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// task is a task as the revision has it.
+const task = `{"taskId":"t1","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","ttl":60000,"pollInterval":1000}`
+
+const taskResult = `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t1","_meta":{"progressToken":"p"}}}`
+
+// related gives a question the mark of the task.
+func related(question string) string {
+	return strings.Replace(question, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}},`, 1)
+}
+
+// A slowTask is a core that has one task. What tasks/result says is set by the test; until it is final, the request
+// waits unless there are questions.
+type slowTask struct {
+	knows bool // by the request state what it has said
+
+	mu      sync.Mutex // guards the fields below
+	open    map[string]string
+	order   []string
+	final   *jsonrpc.Message
+	answers []string
+	changed chan struct{}
+	looks   int
+}
+
+func newSlowTask() *slowTask {
+	return &slowTask{open: map[string]string{}, changed: make(chan struct{})}
+}
+
+func (s *slowTask) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *slowTask) asks(key, question string) {
+	s.set(func() { s.open[key] = question; s.order = append(s.order, key) })
+}
+
+func (s *slowTask) drops(key string) { s.set(func() { delete(s.open, key) }) }
+
+func (s *slowTask) ends(response string) { s.set(func() { s.final = message(response) }) }
+
+func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	var answers map[string]stdjson.RawMessage
+	if raw := member(req.Params, "inputResponses"); raw != "" {
+		_ = stdjson.Unmarshal([]byte(raw), &answers)
+	}
+	for key, answer := range answers {
+		s.answers = append(s.answers, key+"="+string(answer))
+		delete(s.open, key)
+	}
+	before := strings.Trim(member(req.Params, "requestState"), `"`)
+	for s.final == nil && (len(s.open) == 0 || s.knows && before == s.state()) {
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+			s.mu.Lock()
+		case <-ctx.Done():
+			s.mu.Lock()
+			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "ended"})
+		}
+	}
+	if s.final != nil {
+		return s.final
+	}
+	var members []string
+	for _, key := range s.order {
+		if question, ok := s.open[key]; ok {
+			members = append(members, fmt.Sprintf("%q:%s", key, question))
+		}
+	}
+	state := ""
+	if s.knows {
+		state = `,"requestState":"` + s.state() + `"`
+	}
+	return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
+}
+
+// state names the open questions.
+func (s *slowTask) state() string { return strings.Join(slices.Sorted(maps.Keys(s.open)), ",") }
+
+// waitFor begins a tasks/result with id 1 and waits until the session waits.
+func (c *client) waitFor() {
+	go c.session.Handle(c.Context(), message(taskResult), c.out.write)
+	synctest.Wait()
+}
+
+// wantAnswers fails the test unless these are the answers that the task got.
+func (s *slowTask) wantAnswers(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := strings.Join(s.answers, "; "); got != strings.Join(want, "; ") {
+		t.Errorf("the task was answered %s, want %s", got, strings.Join(want, "; "))
+	}
+}
+
+func TestTASKD06_TasksReachClientsOfTheirRevisionAlone(t *testing.T) {
+	made := `{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait","io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
+	flat := `{"resultType":"task","taskId":"t1","status":"working","createdAt":"x","lastUpdatedAt":"x","ttlMs":60000}`
+	const internal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`
+	for _, tc := range []struct{ version, result, want string }{
+		{"2025-11-25", made, `{"jsonrpc":"2.0","id":1,"result":{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"}}}`},
+		{"2025-11-25", flat, internal},
+		{"2025-06-18", made, internal},
+		{"2024-11-05", made, internal},
+	} {
+		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(tc.result))
+		}}
+		c := connect(t, tc.version, core)
+		c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","task":{"ttl":60000}}}`), tc.want)
+		if got := member(core.last().Params, "task"); got != `{"ttl":60000}` {
+			t.Errorf("%s: the core got the task %s", tc.version, got)
+		}
+	}
+}
+
+func TestTaskMethodsPass(t *testing.T) {
+	c := connect(t, "2025-11-25", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+		switch req.Method {
+		case "tasks/list":
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","tasks":[`+task+`],"nextCursor":"c"}`))
+		case "tasks/result":
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[],"structuredContent":[1],"isError":true,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`))
+		case "tasks/cancel":
+			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "unknown task"})
+		}
+		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete",`+task[1:]))
+	}})
+	for method, want := range map[string]string{
+		"tasks/get":  `"result":` + task,
+		"tasks/list": `"result":{"tasks":[` + task + `],"nextCursor":"c"}`,
+		"tasks/result": `"result":{"content":[{"type":"text","text":"[1]"}],"isError":true,` +
+			`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`, // TASKD-12
+		"tasks/cancel": `"error":{"code":-32602,"message":"unknown task"}`,
+	} {
+		c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"taskId":"t1"}}`), `{"jsonrpc":"2.0","id":1,`+want+`}`)
+	}
+}
+
+func TestTASKD14_TheClientThatWaitsForATaskIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		core := &fakeCore{handle: s.serve}
+		c := connect(t, "2025-11-25", core)
+		c.waitFor()
+		c.want(c.out.take())
+		time.Sleep(3 * time.Hour)
+		s.asks("a", related(elicit))
+		synctest.Wait()
+		q := c.questions("elicitation/create")[0]
+		if got := member(q.Params, "_meta"); got != `{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}` { // TASKD-13
+			t.Errorf("_meta of the question is %s", got)
+		}
+		time.Sleep(9 * time.Hour) // the user sleeps
+		c.want(c.out.take())
+		c.reply(q, `"result":{"action":"accept","content":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
+		s.wantAnswers(t, `a={"action":"accept","content":{}}`)
+		if got := member(core.last().Params, "taskId"); got != `"t1"` {
+			t.Errorf("answered for the task %s", got)
+		}
+		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`)
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+func TestATaskMayAskMoreOftenThanACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
+		c.waitFor()
+		for i := range 100 {
+			s.asks(fmt.Sprint(i), elicit)
+			synctest.Wait()
+			c.reply(c.questions("elicitation/create")[0], `"result":{"action":"decline"}`)
+		}
+		s.ends(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"failed"}}`)
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"failed"}}`)
+	})
+}
+
+func TestEachAnswerOfATaskIsHandedOnAsItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
+		s.asks("a\"", elicit)
+		s.asks("b", sample)
+		s.asks("c", roots)
+		c.waitFor()
+		q := c.questions("elicitation/create", "sampling/createMessage", "roots/list")
+		c.reply(q[2], `"result":{"roots":[]}`)
+		s.wantAnswers(t, `c={"roots":[]}`)
+		c.reply(q[0], `"error":{"code":-32603,"message":"no screen"}`)
+		s.wantAnswers(t, `c={"roots":[]}`, `a"={"action":"cancel"}`)
+		time.Sleep(time.Hour)
+		c.want(c.out.take()) // nothing is asked twice
+		c.reply(q[1], `"result":{"role":"assistant","content":{"type":"text","text":"x"},"model":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"},"k":1}}`)
+		s.wantAnswers(t, `c={"roots":[]}`, `a"={"action":"cancel"}`, `b={"role":"assistant","content":{"type":"text","text":"x"},"model":"m","_meta":{"k":1}}`)
+		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
+	for name, end := range map[string]struct{ response, want string }{
+		"cancelled": {`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"cancelled"}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"cancelled"}}`},
+		"completed": {`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlowTask()
+				c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
+				s.asks("a", elicit)
+				s.asks("b", elicit)
+				c.waitFor()
+				q := c.questions("elicitation/create", "elicitation/create")
+				s.drops("a") // another client has answered it
+				s.asks("c", roots)
+				time.Sleep(6 * time.Second)
+				synctest.Wait()
+				got := c.out.takeMessages()
+				if len(got) != 2 || string(got[0].Params) != `{"requestId":`+q[0].ID.String()+`}` || got[1].Method != "roots/list" {
+					t.Fatalf("wrote %v", got)
+				}
+				c.reply(q[0], `"result":{"action":"accept"}`) // too late, and no harm
+				s.wantAnswers(t)
+				s.ends(end.response)
+				time.Sleep(6 * time.Second)
+				synctest.Wait()
+				lines := c.out.take()
+				if len(lines) != 3 || lines[2] != end.want || !strings.Contains(lines[0]+lines[1], `"requestId":`+q[1].ID.String()) ||
+					!strings.Contains(lines[0]+lines[1], `"requestId":`+got[1].ID.String()) {
+					t.Errorf("wrote %q", lines)
+				}
+			})
+		})
+	}
+}
+
+// A core that knows by the request state what it said before is not asked now and then: it says at once what is new.
+func TestQuestionsAreTakenBackAtOnceWhereTheCoreKnowsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		s.knows = true
+		core := &fakeCore{handle: s.serve}
+		c := connect(t, "2025-11-25", core)
+		s.asks("a", elicit)
+		s.asks("b", elicit)
+		c.waitFor()
+		q := c.questions("elicitation/create", "elicitation/create")
+		time.Sleep(time.Second)
+		s.drops("a")
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[0].ID.String()+`}}`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s.looks != 3 {
+			t.Errorf("the core was asked %d times in an hour", s.looks)
+		}
+		c.reply(q[1], `"result":{"action":"accept"}`)
+		s.wantAnswers(t, `b={"action":"accept"}`)
+		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+func TestRefusalEndsTheWaitingAndNotTheTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
+		s.asks("a", sample)
+		s.asks("b", elicit)
+		c.waitFor()
+		q := c.questions("sampling/createMessage", "elicitation/create")
+		c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":`+q[0].ID.String()+`,"error":{"code":-1,"message":"no"}}`), c.out.write)
+		synctest.Wait()
+		c.want(c.out.take(),
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"the client refused sampling/createMessage: no"}}`)
+		s.wantAnswers(t)
+		c.waitFor() // once more
+		c.questions("sampling/createMessage", "elicitation/create")
+		c.session.Close(errors.New("over"))
+	})
+}
+
+func TestTASKX20_CancelledWaitingSaysNothingMoreAndLeavesTheTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		core := &fakeCore{handle: s.serve}
+		c := connect(t, "2025-11-25", core)
+		s.asks("a", elicit)
+		c.waitFor()
+		q := c.questions("elicitation/create")[0]
+		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		c.reply(q, `"result":{"action":"accept"}`)
+		time.Sleep(time.Minute)
+		c.want(c.out.take())
+		s.wantAnswers(t)
+		for _, req := range core.requests {
+			if req.Method != "tasks/result" {
+				t.Errorf("the core got %s", req.Method)
+			}
+		}
+		c.waitFor()
+		c.reply(c.questions("elicitation/create")[0], `"result":{"action":"accept"}`)
+		s.wantAnswers(t, `a={"action":"accept"}`)
+		c.session.Close(errors.New("over"))
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"ended"}}`)
+	})
+}
+
+func TestCloseEndsTheWaitingForATask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
+		s.asks("a", elicit)
+		c.waitFor()
+		c.questions("elicitation/create")
+		c.session.Close(errors.New("over"))
+		synctest.Wait()
+		got := c.out.takeMessages()
+		if len(got) != 1 || got[0].Error == nil || got[0].Error.Code != jsonrpc.CodeInvalidRequest {
+			t.Errorf("wrote %+v", got)
+		}
+	})
+}
+
+func TestATaskThatAsksForNothingIsNotAskedInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"requestState":"more"`)))
+		}}
+		c := connect(t, "2025-11-25", core)
+		c.waitFor()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(core.requests); n < 10 || n > 15 {
+			t.Errorf("the core was asked %d times in a minute", n)
+		}
+		if got := member(core.last().Params, "requestState"); got != `"more"` {
+			t.Errorf("request state is %s", got)
+		}
+		c.session.Close(errors.New("over"))
+	})
+}
+
+func TestQuestionThatCannotBeAskedEndsTheWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
+		s.asks("a", elicit)
+		c.waitFor()
+		q := c.questions("elicitation/create")[0]
+		s.asks("b", `{"method":"com.example/ask","params":{}}`)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		got := c.out.take()
+		if len(got) != 2 || !strings.Contains(got[0], `{"requestId":`+q.ID.String()+`}`) || !strings.Contains(got[1], "cannot be asked for input") {
+			t.Errorf("wrote %q", got)
+		}
+	})
+}
+
+func TestNotificationsOfTasksPass(t *testing.T) {
+	for version, want := range map[string][]string{
+		"2025-11-25": {
+			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + task + `}`,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"of the call","progress":2,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`,
+		},
+		"2025-06-18": {`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"of the call","progress":2}}`},
+	} {
+		c := connect(t, version, &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+			for _, n := range []string{
+				`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + task + `}`,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"of the call","progress":2,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"of the call","progress":1}}`, // of a second run
+			} {
+				_ = out(ctx, message(n))
+			}
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"content":[]}`))
+		}})
+		method := "tasks/result"
+		if version != "2025-11-25" {
+			method = "tools/call"
+		}
+		c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"taskId":"t1","name":"t"}}`),
+			append(want, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)...)
+	}
+}
