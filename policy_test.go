@@ -53,9 +53,15 @@ var importRules = []rule{
 	{"oauth/authserver/storetest", []string{"oauth/authserver"}, "the suite for stores sees what their implementers see"},
 	{"internal/vault", []string{"oauth"}, "a vault keeps what clients give it"},
 	{"host", []string{"internal/jsonscan"}, "a configuration is data: who reads it decides what to connect"},
-	{"internal/demo", []string{"mcp"}, "the demo is a user of the SDK"},
-	{"internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "host", "jsonrpc", "internal/browser", "internal/demo", "internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
+	{"ext/tasks", []string{"mcp", "jsonrpc"}, "an extension is written on the public API, as anybody's would be"},
+	{"ext/tasks/boltstore", []string{"ext/tasks"}, "a store sees what its implementers see"},
+	{"ext/tasks/storetest", []string{"ext/tasks"}, "the suite for stores sees what their implementers see"},
+	{"ext/apps", []string{"mcp"}, "an extension is written on the public API, as anybody's would be"},
+	{"ext/skills", []string{"mcp"}, "an extension is written on the public API, as anybody's would be"},
+	{"internal/demo", []string{"mcp", "ext/tasks", "ext/apps", "ext/skills"}, "the demo is a user of the SDK"},
+	{"internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "ext/tasks", "ext/tasks/boltstore", "ext/skills", "host", "jsonrpc", "internal/browser", "internal/demo", "internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
 		"the command is a user of the SDK, and the only one to read command lines"},
+	{"examples/app", []string{"mcp", "ext/apps"}, "examples are what users write"},
 	{"examples/authserver", []string{"mcp", "mcphttp", "oauth", "oauth/authserver"}, "examples are what users write"},
 	{"examples/calc", []string{"mcp"}, "examples are what users write"},
 	{"examples/calcclient", []string{"mcp"}, "examples are what users write"},
@@ -68,12 +74,14 @@ var importRules = []rule{
 // allowedOutside are the modules that a package may use besides our own; each has its decision in docs/adr. Those under
 // the empty name are for every package.
 var allowedOutside = map[string][]string{
-	"":                 {"github.com/go-json-experiment/json"},
-	"mcptest":          {"github.com/santhosh-tekuri/jsonschema/v6"},
-	"oauth":            {"github.com/go-jose/go-jose/v4"},
-	"oauth/authserver": {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "go.etcd.io/bbolt"},
-	"internal/vault":   {"github.com/zalando/go-keyring", "golang.org/x/sys"},
-	"internal/cli":     {"github.com/spf13/cobra", "golang.org/x/term"},
+	"":                    {"github.com/go-json-experiment/json"},
+	"mcptest":             {"github.com/santhosh-tekuri/jsonschema/v6"},
+	"oauth":               {"github.com/go-jose/go-jose/v4"},
+	"oauth/authserver":    {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "go.etcd.io/bbolt"},
+	"ext/tasks/boltstore": {"go.etcd.io/bbolt"},
+	"ext/skills":          {"go.yaml.in/yaml/v4"},
+	"internal/vault":      {"github.com/zalando/go-keyring", "golang.org/x/sys"},
+	"internal/cli":        {"github.com/spf13/cobra", "golang.org/x/term"},
 }
 
 // A listed package, as `go list -json` prints it.
@@ -205,6 +213,12 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 		if strings.HasPrefix(name, "internal/wire/") || strings.HasPrefix(name, "mcptest/") {
 			return // mcptest is a test: it says which revisions it plays
 		}
+		if strings.HasPrefix(name, "ext/tasks/") && strings.HasSuffix(name, "2025.go") {
+			return // an extension cannot see wire, and one revision has tasks of its own
+		}
+		if name == "ext/apps/apps.go" {
+			return // an extension's own revision, which no revision of the protocol knows of
+		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && date.MatchString(lit.Value) {
 				t.Errorf("%s: %s: code asks a revision for a feature, never for its date", set.Position(lit.Pos()), lit.Value)
@@ -216,7 +230,7 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 
 // eraFiles are where the words of the session era may stand: the edge, its contract with transports, the options that
 // bound it, the trace that shows what travels, and the tests' client.
-var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect[a-z_]*|transport|doc)\.go|internal/cli/trace\.go|mcptest/.*)$`)
+var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect[a-z_]*|transport|doc)\.go|internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)
@@ -299,7 +313,7 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 // TestAPIIsGolden shows every change of the exported surface in review. Run with -update after a wanted one.
 func TestAPIIsGolden(t *testing.T) {
 	total := 0
-	for _, name := range []string{"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "oauth", "oauth/authserver"} {
+	for _, name := range []string{"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "oauth", "oauth/authserver", "ext/tasks", "ext/tasks/boltstore", "ext/tasks/storetest", "ext/apps", "ext/skills"} {
 		surface := exported(t, name)
 		total += len(surface)
 		got := strings.Join(surface, "\n") + "\n"

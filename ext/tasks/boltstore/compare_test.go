@@ -1,0 +1,86 @@
+package boltstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+)
+
+// A step is a call of a store with its arguments, and gives all that comes back.
+type step func(ctx context.Context, s tasks.Store) []any
+
+// randomStep makes a call about few owners and tasks, so that most calls meet something.
+func randomStep(random *rand.Rand) (name string, call step) {
+	owner := []string{"", "a", "a\x00b"}[random.IntN(3)]
+	id := fmt.Sprint("task", random.IntN(40))
+	r := tasks.Record{
+		Owner: owner, ID: id, Created: noon.Add(time.Duration(random.IntN(9)-4) * time.Hour), Done: random.IntN(2) == 0,
+		Expires: noon.Add(time.Duration(random.IntN(100)-50) * time.Minute), Version: uint64(random.IntN(4)),
+		Data: []byte(strings.Repeat(id, random.IntN(1+[]int{10, 100, 30_000}[random.IntN(3)])/len(id))),
+	}
+	after := tasks.Cursor{Created: noon.Add(time.Duration(random.IntN(9)-4) * time.Hour), ID: id}
+	now, limit := noon.Add(time.Duration(random.IntN(100)-70)*time.Minute), random.IntN(12)
+	switch random.IntN(10) {
+	case 0, 1, 2:
+		return "create " + id, func(ctx context.Context, s tasks.Store) []any { return []any{s.Create(ctx, r)} }
+	case 3, 4:
+		return "update " + id, func(ctx context.Context, s tasks.Store) []any { return []any{s.Update(ctx, r)} }
+	case 5:
+		return "delete " + id, func(ctx context.Context, s tasks.Store) []any { return []any{s.Delete(ctx, owner, id)} }
+	case 6:
+		return "get " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.Get(ctx, owner, id)) }
+	case 7:
+		return "list after " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.List(ctx, owner, after, limit)) }
+	case 8:
+		return "count", func(ctx context.Context, s tasks.Store) []any { return results(s.Count(ctx, owner, limit%2 == 0)) }
+	}
+	return fmt.Sprint("expire ", limit), func(ctx context.Context, s tasks.Store) []any { return results(s.DeleteExpired(ctx, now, limit)) }
+}
+
+func results[T any](v T, err error) []any { return []any{v, err} }
+
+// all gives everything that a store has.
+func all(ctx context.Context, s tasks.Store) []any {
+	var ids []string
+	for r, err := range s.Unfinished(ctx) {
+		ids = append(ids, fmt.Sprint(r, err))
+	}
+	slices.Sort(ids)
+	found := []any{ids}
+	for _, owner := range []string{"", "a", "a\x00b"} {
+		found = append(found, results(s.List(ctx, owner, tasks.Cursor{}, 1000)))
+	}
+	return found
+}
+
+func brief(v []any) string {
+	text := fmt.Sprintf("%#v", v)
+	return text[:min(len(text), 1000)]
+}
+
+// The two stores have nothing in common but what they have to do.
+func TestStoresAgree(t *testing.T) {
+	for seed := range uint64(4) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		memory, file := tasks.NewMemory(), open(t, filepath.Join(t.TempDir(), "tasks.db"))
+		var done []string
+		for range 600 {
+			name, call := randomStep(random)
+			done = append(done, name)
+			if a, b := call(t.Context(), memory), call(t.Context(), file); !reflect.DeepEqual(a, b) {
+				t.Fatalf("after %q\nthe memory says %s\nthe file says   %s", done[max(0, len(done)-10):], brief(a), brief(b))
+			}
+		}
+		if a, b := all(t.Context(), memory), all(t.Context(), file); !reflect.DeepEqual(a, b) {
+			t.Fatalf("at the end\nthe memory has %s\nthe file has   %s", brief(a), brief(b))
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package boltstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+)
+
+var noon = time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
+
+func task(id string, size int) tasks.Record {
+	return tasks.Record{
+		Owner: "alice", ID: id, Created: noon, Expires: noon.Add(time.Hour), Version: 1,
+		Data: []byte(strings.Repeat(id, size/len(id)+1)[:size]),
+	}
+}
+
+// sizes are those of the tasks in the file that is damaged: with their heads and in parts.
+var sizes = []int{0, 10, 300, 3000, 300, 10, 16 << 10, 5000, 300, 1, 70_000}
+
+// wholeFile gives the bytes of a file with tasks, some of them done and some deleted.
+func wholeFile(t testing.TB) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	s, err := boltstore.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range sizes {
+		r := task(fmt.Sprint("task", i), size)
+		r.Done = i%3 == 0
+		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), task(fmt.Sprint("gone", i), size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range sizes {
+		if err := s.Delete(t.Context(), "alice", fmt.Sprint("gone", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// useDamaged opens a file and uses all of it. Whatever that gives, it ends, and what is read is what was written.
+func useDamaged(t *testing.T, file []byte) (damaged bool) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := boltstore.Open(path, &boltstore.Options{Wait: -1})
+	if err != nil {
+		checkReopens(t, path)
+		return true
+	}
+	ctx := context.Background()
+	see := func(err error) { damaged = damaged || err != nil }
+	for i, size := range sizes {
+		id := fmt.Sprint("task", i)
+		r, err := s.Get(ctx, "alice", id)
+		see(err)
+		if want := task(id, size); err == nil && (!bytes.Equal(r.Data, want.Data) || !r.Created.Equal(noon) || r.Version != 1) {
+			t.Errorf("%s has other data than was written, and no error", id)
+		}
+	}
+	list, err := s.List(ctx, "alice", tasks.Cursor{}, 100)
+	damaged = damaged || len(list) != len(sizes)
+	see(err)
+	for _, err := range s.Unfinished(ctx) {
+		see(err)
+	}
+	see(s.Create(ctx, task("new", 1000)))
+	see(s.Update(ctx, task("task1", 100_000)))
+	see(s.Delete(ctx, "alice", "task2"))
+	_, err = s.DeleteExpired(ctx, noon.Add(time.Hour), 100)
+	see(err)
+	_, err = s.Count(ctx, "alice", true)
+	see(err)
+	see(s.Close())
+	return damaged
+}
+
+// checkReopens sees that a file that could not be opened is not held.
+func checkReopens(t *testing.T, path string) {
+	t.Helper()
+	if _, err := boltstore.Open(path, &boltstore.Options{Wait: -1}); errors.Is(err, boltstore.ErrInUse) {
+		t.Errorf("after a failed Open: %v", err)
+	}
+}
+
+func TestDamagedFilesAreErrors(t *testing.T) {
+	file := wholeFile(t)
+	if useDamaged(t, file) {
+		t.Fatal("the whole file is damaged")
+	}
+	page := os.Getpagesize()
+	for n := 0; n < len(file)-1; n += page / 2 {
+		if n == 0 {
+			continue // an empty file is a new one
+		}
+		if !useDamaged(t, file[:n:n]) && n < len(file)/2 {
+			t.Errorf("a file of the first %d of %d bytes shows no damage", n, len(file))
+		}
+	}
+	seen := 0
+	for n := 0; n+page <= len(file); n += page {
+		for _, with := range []byte{0x00, 0xff} {
+			changed := bytes.Clone(file)
+			copy(changed[n:], bytes.Repeat([]byte{with}, page))
+			if useDamaged(t, changed) {
+				seen++
+			}
+		}
+	}
+	t.Logf("%d of %d pages showed their damage", seen, 2*len(file)/page)
+	random := rand.New(rand.NewPCG(1, 2))
+	changes := 200
+	if testing.Short() {
+		changes = 20
+	}
+	for range changes {
+		changed := bytes.Clone(file)
+		for range 1 + random.IntN(20) {
+			changed[random.IntN(len(changed))] = byte(random.Uint32())
+		}
+		useDamaged(t, changed)
+	}
+}
+
+func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	ctx := t.Context()
+	for i, done := range []bool{false, true, false} {
+		r := task(fmt.Sprint("task", i), 100)
+		r.Done = done
+		if err := s.Create(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := task("large", 200_000)
+	if err := s.Create(ctx, large); err != nil {
+		t.Fatal(err)
+	}
+	flip := func(bucket, key string, at int) {
+		err := boltstore.Change(s, func(tx *bbolt.Tx) error {
+			b := tx.Bucket([]byte(bucket))
+			stored := bytes.Clone(b.Get([]byte(key)))
+			stored[at] ^= 1
+			return b.Put([]byte(key), stored)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	flip("tasks", "task0", 10)
+	flip("tasks", "task1", 60)
+	flip("parts", "large/\x00\x00\x00\x01", 5)
+	for _, id := range []string{"task0", "task1", "large"} {
+		if _, err := s.Get(ctx, "alice", id); !errors.Is(err, boltstore.ErrDamaged) || !strings.Contains(err.Error(), id) {
+			t.Errorf("%s, which is damaged, gave %v", id, err)
+		}
+	}
+	if r, err := s.Get(ctx, "alice", "task2"); err != nil || string(r.Data) != string(task("task2", 100).Data) {
+		t.Errorf("task2, which is whole, gave %v", err)
+	}
+	broken := map[string]bool{}
+	for r, err := range s.Unfinished(ctx) {
+		broken[r.ID] = errors.Is(err, boltstore.ErrDamaged)
+	}
+	if len(broken) != 3 || !broken["task0"] || !broken["large"] || broken["task2"] {
+		t.Errorf("unfinished gave %v, want task0 and large as damaged, task2 not", broken)
+	}
+	// What is damaged and done goes when it expires.
+	if n, err := s.DeleteExpired(ctx, noon.Add(time.Hour), 10); n != 1 || err != nil {
+		t.Errorf("%d, %v expired, want the damaged task1", n, err)
+	}
+	if _, err := s.Get(ctx, "alice", "task1"); !errors.Is(err, tasks.ErrUnknown) {
+		t.Errorf("an expired task gave %v", err)
+	}
+	// Its data need not be readable to be replaced.
+	if err := s.Update(ctx, large); err != nil {
+		t.Errorf("update of damaged data: %v", err)
+	}
+}
+
+// A head that lies under another task's id would give one principal the task of another.
+func TestRecordUnderAnotherIDIsDamaged(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	if err := errors.Join(s.Create(t.Context(), task("one", 10)), s.Create(t.Context(), task("two", 10))); err != nil {
+		t.Fatal(err)
+	}
+	err := boltstore.Change(s, func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("tasks"))
+		return b.Put([]byte("two"), bytes.Clone(b.Get([]byte("one"))))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "alice", "two"); !errors.Is(err, boltstore.ErrDamaged) {
+		t.Errorf("one's record under two's id gave %v", err)
+	}
+}
+
+// FuzzRecord reads anything as a record: it is refused, or it is exactly what would be written.
+func FuzzRecord(f *testing.F) {
+	for _, size := range []int{0, 1, 300, 20_000} {
+		r := task("task", size)
+		r.Done = size > 0
+		stored, _ := boltstore.Encode(r)
+		f.Add("task", stored)
+	}
+	f.Add("", []byte{})
+	f.Fuzz(func(t *testing.T, id string, stored []byte) {
+		again, err := boltstore.Reencode(id, bytes.Clone(stored))
+		switch {
+		case err != nil && !errors.Is(err, boltstore.ErrDamaged):
+			t.Errorf("the error is %v", err)
+		case err == nil && !bytes.Equal(again[5:], stored[5:]):
+			t.Errorf("read %x, would write %x", stored, again)
+		}
+	})
+}
+
+// FuzzFile damages a file at one place: all there is to do with it ends, with errors or with what was written.
+func FuzzFile(f *testing.F) {
+	file := wholeFile(f)
+	f.Add(uint32(0), []byte{1}, false)
+	f.Add(uint32(4096*3), []byte{0xff, 0xff}, false)
+	f.Add(uint32(4096*5), []byte{}, true)
+	f.Fuzz(func(t *testing.T, at uint32, with []byte, cut bool) {
+		changed := bytes.Clone(file)
+		n := int(at) % len(changed)
+		copy(changed[n:], with)
+		if cut {
+			changed = changed[:n]
+		}
+		useDamaged(t, changed)
+	})
+}

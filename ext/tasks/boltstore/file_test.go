@@ -1,0 +1,246 @@
+package boltstore_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+)
+
+func TestFileIsItsOwnersAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such bits")
+	}
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	s, err := boltstore.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode().Perm(); mode != 0o600 {
+		t.Errorf("the file has mode %04o, want 0600", mode)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := boltstore.Open(path, nil); err == nil || !strings.Contains(err.Error(), "0640") {
+		t.Errorf("a file that the group may read: %v, want an error with its mode", err)
+	}
+}
+
+func TestOtherFilesAreLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, fill func(tx *bbolt.Tx) error) string {
+		path := filepath.Join(dir, name)
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Update(fill), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"a text":   text,
+		"a folder": dir,
+		"a database of something else": write("else", func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucket([]byte("things"))
+			return err
+		}),
+		"a later format": write("later", func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucket([]byte("format"))
+			if err != nil {
+				return err
+			}
+			return b.Put([]byte("format"), []byte("patchbay tasks store 2"))
+		}),
+	} {
+		before, _ := os.ReadFile(path)
+		s, err := boltstore.Open(path, nil)
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%s was opened", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: the error does not name it: %v", name, err)
+		}
+		if after, _ := os.ReadFile(path); string(after) != string(before) {
+			t.Errorf("%s was changed", name)
+		}
+	}
+}
+
+func TestFileBelongsToOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	open(t, path)
+	for wait, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute, -1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			_, err := boltstore.Open(path, &boltstore.Options{Wait: wait})
+			if !errors.Is(err, boltstore.ErrInUse) || !strings.Contains(err.Error(), path) {
+				t.Errorf("a second process: %v, want an ErrInUse with the path", err)
+			}
+			if waited := time.Since(begun); waited < want-time.Second || waited > want+time.Second {
+				t.Errorf("with Wait %v it waited %v, want %v", wait, waited, want)
+			}
+		})
+	}
+}
+
+func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
+	s, err := boltstore.Open(filepath.Join(t.TempDir(), "tasks.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Create(t.Context(), task("task", 10)), s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, got := s.Get(t.Context(), "alice", "task")
+	_, listed := s.List(t.Context(), "alice", tasks.Cursor{}, 1)
+	_, counted := s.Count(t.Context(), "alice", true)
+	_, expired := s.DeleteExpired(t.Context(), noon, 1)
+	for what, err := range map[string]error{
+		"Get": got, "List": listed, "Count": counted, "DeleteExpired": expired,
+		"Create": s.Create(t.Context(), task("new", 1)), "Update": s.Update(t.Context(), task("task", 1)),
+		"Delete": s.Delete(t.Context(), "alice", "task"),
+	} {
+		if !errors.Is(err, boltstore.ErrClosed) {
+			t.Errorf("%s gave %v, want ErrClosed", what, err)
+		}
+	}
+	for _, err := range s.Unfinished(t.Context()) {
+		if !errors.Is(err, boltstore.ErrClosed) {
+			t.Errorf("Unfinished gave %v, want ErrClosed", err)
+		}
+	}
+}
+
+func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	const n = 100
+	before, begun := boltstore.Commits(s), time.Now()
+	for i := range n {
+		if err := s.Create(t.Context(), task(fmt.Sprint("one", i), 300)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone, took := boltstore.Commits(s)-before, time.Since(begun)
+	if alone != n {
+		t.Errorf("%d creations one after the other made %d transactions", n, alone)
+	}
+	var all sync.WaitGroup
+	before, begun = boltstore.Commits(s), time.Now()
+	for i := range n {
+		all.Go(func() {
+			if err := s.Create(t.Context(), task(fmt.Sprint("all", i), 300)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	together := boltstore.Commits(s) - before
+	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone, time.Since(begun), together)
+	if together > n/4 {
+		t.Errorf("%d creations at once made %d transactions", n, together)
+	}
+	// What changes nothing does not go to the disk.
+	before = boltstore.Commits(s)
+	if err := s.Create(t.Context(), task("one0", 1)); !errors.Is(err, tasks.ErrConflict) {
+		t.Errorf("a second task of one id gave %v", err)
+	}
+	if _, err := s.DeleteExpired(t.Context(), noon, 100); err != nil {
+		t.Error(err)
+	}
+	if n := boltstore.Commits(s) - before; n != 0 {
+		t.Errorf("what changed nothing made %d transactions", n)
+	}
+}
+
+// One change that cannot be made must not take others with it that happen to go along.
+func TestRefusedChangeDoesNotHurtOthers(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
+	if err := s.Create(t.Context(), task("there", 1)); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 60 {
+		all.Go(func() {
+			var err, want error
+			switch i % 3 {
+			case 0:
+				err = s.Create(t.Context(), task(fmt.Sprint("task", i), 10))
+			case 1:
+				err, want = s.Create(t.Context(), task("there", 10)), tasks.ErrConflict
+			case 2:
+				err, want = s.Update(t.Context(), task("nowhere", 10)), tasks.ErrUnknown
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("change %d gave %v, want %v", i, err, want)
+			}
+		})
+	}
+	all.Wait()
+	if n, err := s.Count(t.Context(), "alice", false); n != 21 || err != nil {
+		t.Errorf("%d records, %v; want 21", n, err)
+	}
+}
+
+func TestRoomIsUsedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	s := open(t, path)
+	var sizes []int64
+	for range 20 {
+		for i := range 20 {
+			r := task(fmt.Sprint("task", i), 100_000)
+			r.Done = true
+			if err := s.Create(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := s.DeleteExpired(t.Context(), noon.Add(time.Hour), 100); n != 20 || err != nil {
+			t.Fatalf("%d, %v expired, want 20", n, err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, info.Size())
+	}
+	if first, last := sizes[1], sizes[len(sizes)-1]; last > 2*first {
+		t.Errorf("the file grew from %d to %d bytes, while all in it was deleted again", first, last)
+	}
+	err := boltstore.View(s, func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			if n := b.Stats().KeyN; n != 0 && string(name) != "format" {
+				t.Errorf("%q has %d entries, all records are deleted", name, n)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,403 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+const offers2025 = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+
+// created2025 is a task of 2025-11-25 that was just made, and seen2025 one as tasks/get shows it.
+func created2025() string {
+	return `{"resultType":"task","task":{"taskId":"t1","status":"working",` + times + `,"ttl":60000,"pollInterval":2000}}`
+}
+
+func seen2025(status string) string {
+	return `{"taskId":"t1","status":"` + status + `",` + times + `,"ttl":null,"pollInterval":2000}`
+}
+
+const result2025 = `{"content":[{"type":"text","text":"hello"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`
+
+// supporting is a list of one tool for each kind of support.
+const supporting = `{"tools":[
+	{"name":"must","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},
+	{"name":"may","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
+	{"name":"never","inputSchema":{"type":"object"},"execution":{"taskSupport":"forbidden"}},
+	{"name":"silent","inputSchema":{"type":"object"}},
+	{"name":"odd","inputSchema":{"type":"object"},"execution":{"taskSupport":"sometimes"}}]}`
+
+func script2025() *script {
+	return &script{capabilities: offers2025, on: map[string]step{
+		"tools/list": always(supporting),
+		"tools/call": func(req *mcp.Request, _ int) (string, error) {
+			if strings.Contains(line(req), "{") {
+				return created2025(), nil
+			}
+			return `{"content":[{"type":"text","text":"at once"}]}`, nil
+		},
+		"tasks/get":    inTurn(seen2025("working"), seen2025("completed")),
+		"tasks/result": always(result2025),
+		"tasks/cancel": always(seen2025("cancelled")),
+	}}
+}
+
+func on2025(transport string) mcptest.Combination {
+	return mcptest.Combination{Transport: transport, Revision: "2025-11-25"}
+}
+
+func TestTASKD05_AToolThatMustBeATaskIsCalledAsOne(t *testing.T) {
+	for _, transport := range mcptest.Transports {
+		t.Run(transport, func(t *testing.T) {
+			s := script2025()
+			onScriptAt(t, s, on2025(transport), nil, &tasks.ClientOptions{TTL: time.Minute}, func(t *testing.T, c *mcp.Client) {
+				r, err := c.CallTool(t.Context(), "must", nil)
+				wantText(t, r, err, "hello")
+				s.wantSaid(t, "tools/list", `tools/call must {"ttl":60000}`, "tasks/get t1", "tasks/get t1", "tasks/result t1")
+				if at := s.saidAt("tasks/get"); !slices.Equal(at, []time.Duration{2 * time.Second, 4 * time.Second}) {
+					t.Errorf("asked after %v", at)
+				}
+			})
+		})
+	}
+}
+
+func TestTASKD04_AToolThatNeedNotBeATaskIsCalledAsEver(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		for _, tool := range []string{"may", "never", "silent", "odd", "unlisted"} {
+			r, err := c.CallTool(t.Context(), tool, nil)
+			wantText(t, r, err, "at once")
+		}
+		s.wantSaid(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd", "tools/call unlisted")
+		h := start(t, c, "may")
+		if h.ID() != "t1" {
+			t.Errorf("got %+v", h)
+		}
+		if h := start(t, c, "never"); h.ID() != "" {
+			t.Errorf("got %+v", h)
+		}
+	})
+}
+
+func TestTASKD02_AServerWithoutTasksIsNotAskedForThem(t *testing.T) {
+	for _, offers := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`, `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
+		s := script2025()
+		s.capabilities = offers
+		onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+			r, err := c.CallTool(t.Context(), "must", nil)
+			wantText(t, r, err, "at once")
+			s.wantSaid(t, "tools/call must")
+		})
+	}
+}
+
+func TestOlderRevisionsHaveNoTasks(t *testing.T) {
+	for _, on := range mcptest.Before("2025-11-25") {
+		t.Run(on.String(), func(t *testing.T) {
+			s := script2025()
+			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
+				h := start(t, c, "must")
+				r, err := h.Wait(t.Context())
+				wantText(t, r, err, "at once")
+				s.wantSaid(t, "tools/call must")
+			})
+		})
+	}
+}
+
+// A server may change its mind about a tool after it was listed.
+func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
+	s := script2025()
+	s.on["tools/list"] = inTurn(`{"tools":[]}`, supporting)
+	call := s.on["tools/call"]
+	s.on["tools/call"] = func(req *mcp.Request, n int) (string, error) {
+		if !strings.Contains(line(req), "{") {
+			return "", mcp.Errorf(mcp.CodeMethodNotFound, "as a task, please")
+		}
+		return call(req, n)
+	}
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "must", nil)
+		wantText(t, r, err, "hello")
+		s.wantSaid(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1", "tasks/get t1", "tasks/result t1")
+		_, err = c.CallTool(t.Context(), "never", nil)
+		var fault *mcp.Error
+		if !errors.As(err, &fault) || fault.Code != mcp.CodeMethodNotFound {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
+	for name, test := range map[string]struct {
+		status string
+		result step
+		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error)
+	}{
+		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
+			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil || !strings.Contains(string(task.Result), "isError") {
+				t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
+			}
+		}},
+		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
+			var fault *mcp.Error
+			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil || task.Error.Message != "quota" || task.Result != nil {
+				t.Errorf("got %+v, %v; %v", task, getErr, err)
+			}
+		}},
+		"cancelled": {"cancelled", failing(-32603, "not asked for"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
+			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled || task.Error != nil {
+				t.Errorf("got %+v, %v; %v", task, getErr, err)
+			}
+		}},
+		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
+			wantText(t, r, err, "hello")
+			if getErr != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "hello") {
+				t.Errorf("got %+v, %v", task, getErr)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := script2025()
+			s.on["tasks/get"], s.on["tasks/result"] = inTurn(seen2025("working"), seen2025(test.status)), test.result
+			onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+				h := start(t, c, "must")
+				r, err := h.Wait(t.Context())
+				task, getErr := h.Get(t.Context())
+				test.check(t, task, getErr, r, err)
+				var last *tasks.Task
+				for task, err := range h.Watch(t.Context()) {
+					if err != nil {
+						t.Error(err)
+					}
+					last = task
+				}
+				test.check(t, last, nil, r, err)
+			})
+		})
+	}
+}
+
+// blocking makes tasks/result wait for the end of the task, which comes after that long, and do something before.
+func blocking(s *script, d time.Duration, before func(ctx context.Context, req *mcp.Request) error) {
+	began := time.Now()
+	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+		if time.Since(began) < d {
+			return seen2025("input_required"), nil
+		}
+		return seen2025("completed"), nil
+	}
+	s.waits = func(ctx context.Context, req *mcp.Request) error {
+		if req.Method != "tasks/result" {
+			return nil
+		}
+		if before != nil {
+			if err := before(ctx, req); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(d - time.Since(began)):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func TestTASKD14_InputIsGivenWhileTheResultIsWaitedFor(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
+		blocking(s, 3*time.Hour, nil)
+		r, err := c.CallTool(t.Context(), "must", nil)
+		wantText(t, r, err, "hello")
+		if n := len(s.saidAt("tasks/result")); n != 1 {
+			t.Errorf("asked for the result %d times", n)
+		}
+	})
+}
+
+func TestProgressOfATaskComesWithItsResult(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		blocking(s, time.Minute, func(ctx context.Context, req *mcp.Request) error {
+			token, _ := req.Meta("progressToken")
+			for i := range 3 {
+				time.Sleep(time.Second)
+				if err := req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, token, i+1))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		var notes []float64
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Progress) }})
+		r, err := c.CallTool(ctx, "must", nil)
+		wantText(t, r, err, "hello")
+		if !slices.Equal(notes, []float64{1, 2, 3}) {
+			t.Errorf("told %v", notes)
+		}
+	})
+}
+
+// A server that has no result yet says so, or waits: the one is as good as the other.
+func TestAServerWithoutAResultYetIsAskedLater(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		began := time.Now()
+		isOver := func() bool { return time.Since(began) > time.Hour }
+		s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+			if isOver() {
+				return seen2025("completed"), nil
+			}
+			return seen2025("working"), nil
+		}
+		s.on["tasks/result"] = func(*mcp.Request, int) (string, error) {
+			if isOver() {
+				return result2025, nil
+			}
+			return "", mcp.Errorf(mcp.CodeInvalidParams, "not yet")
+		}
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {}})
+		r, err := c.CallTool(ctx, "must", nil)
+		wantText(t, r, err, "hello")
+		if n := len(s.saidAt("tasks/result")); n != 2 {
+			t.Errorf("asked for the result %d times", n)
+		}
+	})
+}
+
+// A stream on which nothing comes any more is not waited for when the task has ended.
+func TestADeadStreamDoesNotKeepTheResult(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		dead := true
+		blocking(s, time.Hour, func(ctx context.Context, _ *mcp.Request) error {
+			if dead {
+				dead = false
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		})
+		began := time.Now()
+		r, err := c.CallTool(t.Context(), "must", nil)
+		wantText(t, r, err, "hello")
+		if took := time.Since(began); took > time.Hour+time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestTASKD25_ALostStreamIsOpenedAgain(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		lost := 0
+		blocking(s, time.Hour, func(context.Context, *mcp.Request) error {
+			if lost++; lost < 4 {
+				return mcp.Errorf(mcp.CodeInternalError, "lost")
+			}
+			return nil
+		})
+		r, err := c.CallTool(t.Context(), "must", nil)
+		wantText(t, r, err, "hello")
+	})
+}
+
+// A server that never gives the result of a task that it says has ended is given up.
+func TestAResultThatNeverComesIsGivenUp(t *testing.T) {
+	s := script2025()
+	s.on["tasks/get"] = always(seen2025("input_required"))
+	s.on["tasks/result"] = failing(mcp.CodeInternalError, "not yet")
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		began := time.Now()
+		_, err := c.CallTool(t.Context(), "must", nil)
+		if took := time.Since(began); err == nil || took > 5*time.Minute {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+func TestTASKD15_AnEndedCallCancelsItsTaskOf2025(t *testing.T) {
+	for _, status := range []string{"working", "input_required"} {
+		t.Run(status, func(t *testing.T) {
+			s := script2025()
+			onScriptAt(t, s, on2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
+				blocking(s, time.Hour, nil)
+				s.on["tasks/get"] = always(seen2025(status))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := c.CallTool(ctx, "must", nil); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+				if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {
+					t.Errorf("the client said %q", said)
+				}
+			})
+		})
+	}
+}
+
+func TestTASKD21_ListGivesAllPages(t *testing.T) {
+	page := func(next string, ids ...string) string {
+		var list []string
+		for _, id := range ids {
+			list = append(list, strings.Replace(seen2025("completed"), "t1", id, 1))
+		}
+		return `{"tasks":[` + strings.Join(list, ",") + `]` + next + `}`
+	}
+	for name, test := range map[string]struct {
+		pages []string
+		want  []string
+		err   bool
+	}{
+		"pages":           {[]string{page(`,"nextCursor":"a"`, "t1", "t2"), page(`,"nextCursor":""`), page(``, "t3")}, []string{"t1", "t2", "t3"}, false},
+		"a circle":        {[]string{page(`,"nextCursor":"a"`, "t1"), page(`,"nextCursor":"b"`), page(`,"nextCursor":"a"`)}, []string{"t1"}, true},
+		"broken":          {[]string{page(``, "t1", "")}, []string{"t1"}, true},
+		"no list":         {[]string{`{"tasks":7}`}, nil, true},
+		"an endless name": {[]string{page(`,"nextCursor":"` + strings.Repeat("x", 5000) + `"`)}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := script2025()
+			s.on["tasks/list"] = inTurn(test.pages...)
+			onScriptAt(t, s, on2025(mcptest.Stdio), nil, nil, func(t *testing.T, c *mcp.Client) {
+				var ids []string
+				var failed error
+				for task, err := range tasks.List(t.Context(), c) {
+					if failed = err; err == nil {
+						ids = append(ids, task.ID)
+					}
+				}
+				if !slices.Equal(ids, test.want) || (failed != nil) != test.err {
+					t.Errorf("got %q, %v; want %q", ids, failed, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAHandleOf2025IsNotAnsweredByHand(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		h := start(t, c, "must")
+		if err := h.Answer(t.Context(), map[string]any{"k": 1}); err == nil || !strings.Contains(err.Error(), "2025-11-25") {
+			t.Errorf("got %v", err)
+		}
+		if err := h.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if offered := s.said(); slices.Contains(offered, "tasks/update t1") {
+			t.Error("it was sent")
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A house is one address at which servers come and go, while their tasks stay.
+type house struct {
+	t       *testing.T
+	store   tasks.Store
+	handler atomic.Pointer[mcphttp.Handler]
+	bench   *bench
+}
+
+func (h *house) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.Load().ServeHTTP(w, r) }
+
+// open begins to serve.
+func (h *house) open() {
+	h.bench = newBench(h.t, &tasks.Options{Store: h.store, PollInterval: 50 * time.Millisecond}, nil)
+	addWork(h.bench, nil)
+	if err := h.bench.Recover(context.Background()); err != nil {
+		h.t.Error(err)
+	}
+	h.handler.Store(mcphttp.NewHandler(h.bench.server, &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}))
+}
+
+// close ends the server, and whatever is under way there with it.
+func (h *house) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_ = h.handler.Load().Shutdown(ctx) // what is not over by then is cut off
+	h.bench.shut(h.t)
+}
+
+// While the user thinks, the server is restarted: sessions are gone, and the task is not.
+func TestACallOutlivesARestartOfItsServer(t *testing.T) {
+	for _, revision := range []string{revision2025, mcptest.Modern} {
+		t.Run(revision, func(t *testing.T) {
+			h := &house{t: t, store: tasks.NewMemory()}
+			h.open()
+			server := httptest.NewServer(h)
+			defer func() {
+				h.close()
+				server.Close()
+			}()
+			asked := 0
+			opts := &mcp.ClientOptions{
+				Revision: revision, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+				Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+					if asked++; asked == 1 {
+						h.close()
+						h.open()
+					}
+					name := map[string]string{"who are you?": "Ada", "and your friend?": "Bob"}[p.Message]
+					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + name + `"}`)}, nil
+				},
+			}
+			transport := mcphttp.NewTransport(server.URL, nil)
+			c, err := mcp.Connect(t.Context(), transport, tasks.WithTasks(opts, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			started := start(t, c, "meet")
+			r, err := started.Wait(ctx)
+			wantText(t, r, err, "Ada and Bob")
+			if asked > 3 {
+				t.Errorf("asked %d times", asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,390 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
+	for _, on := range mcptest.Since(mcptest.Modern) {
+		t.Run(on.Transport, func(t *testing.T) {
+			s := &script{on: map[string]step{
+				"tools/call": always(created(`,"pollIntervalMs":5000`)),
+				"tasks/get":  inTurn(seen("working", `,"pollIntervalMs":7000`), seen("working", ``), seen("completed", hello)),
+			}}
+			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
+				r, err := c.CallTool(t.Context(), "slow", map[string]int{"n": 1})
+				wantText(t, r, err, "hello")
+				text, err := mcp.Call[string](t.Context(), c, "slow", nil)
+				if err != nil || text != "hello" {
+					t.Errorf("got %q, %v", text, err)
+				}
+				s.wantSaid(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow", "tasks/get t1")
+				want := []time.Duration{5 * time.Second, 12 * time.Second, 13 * time.Second}
+				if got := s.saidAt("tasks/get")[:3]; !slices.Equal(got, want) {
+					t.Errorf("asked after %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestTASKX01_TheExtensionIsDeclaredWithEveryRequest(t *testing.T) {
+	own := &mcp.ClientOptions{Extensions: map[string]json.RawMessage{"com.example/x": json.RawMessage(`{"a":1}`)}}
+	s := &script{on: map[string]step{"tools/call": func(req *mcp.Request, _ int) (string, error) {
+		if e := req.Capabilities().Extensions; string(e[tasks.ID]) != "{}" || string(e["com.example/x"]) != `{"a":1}` {
+			t.Errorf("the client declares %v", e)
+		}
+		return `{"content":[{"type":"text","text":"at once"}]}`, nil
+	}}}
+	onScript(t, s, own, nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "quick", nil)
+		wantText(t, r, err, "at once")
+		s.wantSaid(t, "tools/call quick")
+	})
+	if len(own.Extensions) != 1 || own.Middleware != nil {
+		t.Errorf("WithTasks changed the options that it was given: %+v", own)
+	}
+}
+
+// A task takes as long as it takes.
+func TestTimeLimitsOfACallStandStillWhileItsTaskIsAtWork(t *testing.T) {
+	s := &script{on: map[string]step{
+		"tools/call": always(created(``)),
+		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
+			if n < 4*3600 {
+				return seen("working", ``), nil
+			}
+			return seen("completed", hello), nil
+		},
+	}}
+	onScript(t, s, &mcp.ClientOptions{Timeout: time.Second, MaxTimeout: 2 * time.Second}, nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "slow", nil)
+		wantText(t, r, err, "hello")
+	})
+}
+
+func TestTASKX13_QuestionsOfATaskAreAnsweredOnce(t *testing.T) {
+	a, b := `"a":`+form("first"), `"b":`+form("second")
+	s := &script{on: map[string]step{
+		"tools/call": always(created(``)),
+		"tasks/get": inTurn(
+			seen("input_required", `,"inputRequests":{"b":`+form("second")+`,"z":`+form("third")+`}`),
+			// The server takes its time to know what it has been told, and asks for more meanwhile.
+			seen("input_required", `,"inputRequests":{`+b+`,`+a+`}`),
+			seen("input_required", `,"inputRequests":{`+b+`,`+a+`}`),
+			seen("input_required", `,"inputRequests":{}`),
+			seen("working", ``),
+			seen("completed", hello)),
+		"tasks/update": always(`{"resultType":"complete"}`),
+	}}
+	var asked []string
+	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "ask", nil)
+		wantText(t, r, err, "hello")
+		s.wantSaid(t, "tools/call ask", "tasks/get t1",
+			`tasks/update t1 {"b":{"action":"accept","content":{"name":"second!"}},"z":{"action":"accept","content":{"name":"third!"}}}`, "tasks/get t1",
+			`tasks/update t1 {"a":{"action":"accept","content":{"name":"first!"}}}`, "tasks/get t1", "tasks/get t1", "tasks/get t1", "tasks/get t1")
+		if want := []string{"second", "third", "first"}; !slices.Equal(asked, want) {
+			t.Errorf("asked %q, want %q", asked, want)
+		}
+	})
+}
+
+// What asks more than a user would look at is asked in turn.
+func TestManyQuestionsAreAskedInRounds(t *testing.T) {
+	var members []string
+	for i := range 100 {
+		members = append(members, fmt.Sprintf(`"k%d":%s`, i, form("q")))
+	}
+	s := &script{on: map[string]step{
+		"tools/call":   always(created(``)),
+		"tasks/update": always(`{}`),
+	}}
+	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.count["tasks/update"] == 2 {
+			return seen("completed", hello), nil
+		}
+		return seen("input_required", `,"inputRequests":{`+strings.Join(members, ",")+`}`), nil
+	}
+	var asked []string
+	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "ask", nil)
+		wantText(t, r, err, "hello")
+		if len(asked) != 100 {
+			t.Errorf("asked %d times, want 100", len(asked))
+		}
+	})
+}
+
+// The same trust, the same limits: a task asks as a call asks.
+func TestTASKX15_TheQuestionsOfATaskAreQuestionsOfTheCall(t *testing.T) {
+	for name, test := range map[string]struct {
+		question string
+		opts     *mcp.ClientOptions
+		want     string
+	}{
+		"not declared":     {`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, nil, "method not found"},
+		"unknown":          {`{"method":"tools/call","params":{}}`, nil, "method not found"},
+		"a page that lies": {`{"method":"elicitation/create","params":{"mode":"url","message":"x","url":"file:///etc/passwd","elicitationId":"1"}}`, nil, ""},
+		"too many rounds":  {form("x"), &mcp.ClientOptions{MaxRounds: 3}, "asks for the 4th time"},
+		"no rounds":        {form("x"), &mcp.ClientOptions{MaxRounds: -1}, "asks for the 1th time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{on: map[string]step{
+				"tools/call":   always(created(``)),
+				"tasks/update": always(`{}`),
+				"tasks/cancel": always(`{}`),
+				"tasks/get": func(_ *mcp.Request, n int) (string, error) {
+					return seen("input_required", fmt.Sprintf(`,"inputRequests":{"k%d":%s}`, n, test.question)), nil
+				},
+			}}
+			var asked []string
+			opts := answering(&asked)
+			opts.ElicitURL = func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+				t.Error("the page was shown")
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
+			}
+			if test.opts != nil {
+				opts.MaxRounds = test.opts.MaxRounds
+			}
+			onScript(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
+				_, err := c.CallTool(t.Context(), "ask", nil)
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %q", err, test.want)
+				}
+				synctest.Wait()
+				if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {
+					t.Errorf("the task goes on: the client said %q", said)
+				}
+			})
+		})
+	}
+}
+
+// What the client's functions do with their context is theirs, also while a handle is made or waited for.
+func TestAFunctionOfTheClientMayCallTools(t *testing.T) {
+	s := &script{on: map[string]step{
+		"tools/call": func(req *mcp.Request, n int) (string, error) {
+			switch l := line(req); {
+			case strings.HasPrefix(l, "tools/call inner"):
+				return `{"content":[{"type":"text","text":"inner"}]}`, nil
+			case !strings.Contains(l, "accept"):
+				return `{"resultType":"input_required","inputRequests":{"before":` + form("before") + `},"requestState":"s"}`, nil
+			}
+			return created(``), nil
+		},
+		"tasks/get":    inTurn(seen("working", ``), seen("input_required", `,"inputRequests":{"k":`+form("within")+`}`), seen("completed", hello)),
+		"tasks/update": always(`{}`),
+	}}
+	var c *mcp.Client
+	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		r, err := c.CallTool(ctx, "inner", nil)
+		wantText(t, r, err, "inner")
+		return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
+	}}
+	onScript(t, s, opts, nil, func(t *testing.T, client *mcp.Client) {
+		c = client
+		h, err := tasks.Start(t.Context(), c, "outer", nil)
+		if err != nil || h.ID() != "t1" || h.Tool() != "outer" {
+			t.Fatalf("got %+v, %v", h, err)
+		}
+		r, err := h.Wait(t.Context())
+		wantText(t, r, err, "hello")
+		s.wantSaid(t, "tools/call outer", "tools/call inner", `tools/call outer {"before":{"action":"accept","content":{}}} s`,
+			"tasks/get t1", "tasks/get t1", "tools/call inner", `tasks/update t1 {"k":{"action":"accept","content":{}}}`, "tasks/get t1")
+	})
+}
+
+func TestAFailedTaskIsTheErrorOfItsCall(t *testing.T) {
+	s := &script{on: map[string]step{
+		"tools/call": always(created(``)),
+		"tasks/get":  always(seen("failed", `,"error":{"code":-32603,"message":"quota","data":{"x":1}}`)),
+	}}
+	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		_, err := c.CallTool(t.Context(), "x", nil)
+		var fault *mcp.Error
+		if !errors.As(err, &fault) || fault.Code != -32603 || fault.Message != "quota" || string(fault.Data) != `{"x":1}` || !fault.Remote() {
+			t.Errorf("got %#v", err)
+		}
+		s.wantSaid(t, "tools/call x", "tasks/get t1")
+	})
+}
+
+func TestACancelledTaskIsCancelled(t *testing.T) {
+	s := &script{on: map[string]step{
+		"tools/call": always(created(``)),
+		"tasks/get":  always(seen("cancelled", `,"statusMessage":"by the operator"`)),
+	}}
+	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		_, err := c.CallTool(t.Context(), "x", nil)
+		if !errors.Is(err, mcp.ErrCancelled) || !strings.Contains(err.Error(), "by the operator") {
+			t.Errorf("got %v", err)
+		}
+		s.wantSaid(t, "tools/call x", "tasks/get t1")
+	})
+}
+
+func TestTASKX12_AToolThatFailedIsACompletedTask(t *testing.T) {
+	s := &script{on: map[string]step{
+		"tools/call": always(created(``)),
+		"tasks/get":  always(seen("completed", `,"result":{"content":[{"type":"text","text":"no"}],"isError":true}`)),
+	}}
+	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "x", nil)
+		if err != nil || !r.IsError {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		var failed *mcp.ToolError
+		if _, err := mcp.Call[string](t.Context(), c, "x", nil); !errors.As(err, &failed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestTASKX20_AnEndedCallCancelsItsTask(t *testing.T) {
+	for _, on := range mcptest.Since(mcptest.Modern) {
+		t.Run(on.Transport, func(t *testing.T) {
+			s := &script{on: map[string]step{
+				"tools/call":   always(created(``)),
+				"tasks/get":    always(seen("working", ``)),
+				"tasks/cancel": always(`{"resultType":"complete"}`),
+			}}
+			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+				defer cancel()
+				_, err := c.CallTool(ctx, "x", nil)
+				var failed *mcp.TransportError
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &failed) || !failed.MayHaveRun {
+					t.Errorf("got %v", err)
+				}
+				s.wantSaid(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/cancel t1")
+			})
+		})
+	}
+}
+
+func TestACancellationThatIsNotTakenDoesNotHoldUpTheCaller(t *testing.T) {
+	s := &script{
+		on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))},
+		waits: func(ctx context.Context, req *mcp.Request) error {
+			if req.Method == "tasks/cancel" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		},
+	}
+	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := c.CallTool(ctx, "x", nil)
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 5500*time.Millisecond {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+func TestCloseEndsACallThatWaitsForItsTask(t *testing.T) {
+	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
+	onScript(t, s, nil, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.CallTool(t.Context(), "x", nil)
+			ended <- err
+		}()
+		time.Sleep(1500 * time.Millisecond)
+		began := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, mcp.ErrClosed) || time.Since(began) != 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestStartedIsToldTheHandle(t *testing.T) {
+	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("completed", hello))}}
+	var told []string
+	o := &tasks.ClientOptions{Started: func(_ context.Context, h *tasks.Handle) { told = append(told, h.Tool()+" "+h.ID()) }}
+	onScript(t, s, nil, o, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "x", nil)
+		wantText(t, r, err, "hello")
+		if !slices.Equal(told, []string{"x t1"}) {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+func TestStatusMessagesAreProgress(t *testing.T) {
+	for name, test := range map[string]struct {
+		own  []string
+		want string
+	}{
+		"without numbers": {nil, "1/0 one;2/0 two;"},
+		"with numbers":    {[]string{`{"progressToken":%s,"progress":40,"total":100}`}, "40/100 ;40.00000000000001/100 one;40.000000000000014/100 two;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{on: map[string]step{
+				"tools/call": func(req *mcp.Request, _ int) (string, error) {
+					token, _ := req.Meta("progressToken")
+					for _, note := range test.own {
+						if err := req.Notify(t.Context(), "notifications/progress", json.RawMessage(fmt.Sprintf(note, token))); err != nil {
+							t.Error(err)
+						}
+					}
+					return created(``), nil
+				},
+				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`), seen("working", `,"statusMessage":"one"`),
+					seen("working", ``), seen("working", `,"statusMessage":"two"`), seen("completed", hello)),
+			}}
+			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+				var notes string
+				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
+					var total float64
+					if u.Total != nil {
+						total = *u.Total
+					}
+					notes += fmt.Sprintf("%v/%v %s;", u.Progress, total, u.Message)
+				}})
+				r, err := c.CallTool(ctx, "x", nil)
+				wantText(t, r, err, "hello")
+				if notes != test.want {
+					t.Errorf("told %q, want %q", notes, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestRequestsOfATaskBelongToTheTraceOfItsCall(t *testing.T) {
+	const trace = `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`
+	s := &script{on: map[string]step{
+		"tools/call": always(created(``)),
+		"tasks/get": func(req *mcp.Request, _ int) (string, error) {
+			if got, _ := req.Meta("traceparent"); string(got) != trace {
+				t.Errorf("traceparent %s", got)
+			}
+			return seen("completed", hello), nil
+		},
+	}}
+	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: mcp.Meta{"traceparent": json.RawMessage(trace)}})
+		r, err := c.CallTool(ctx, "x", nil)
+		wantText(t, r, err, "hello")
+	})
+}

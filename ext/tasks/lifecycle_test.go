@@ -1,0 +1,404 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// sleeper adds a tool that takes a minute, and says why its context ended.
+func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
+	var cause atomic.Value
+	b.tool(name, opts, func(ctx context.Context) (string, error) {
+		select {
+		case <-time.After(time.Minute):
+			return "slept", nil
+		case <-ctx.Done():
+			cause.Store(context.Cause(ctx))
+			return "late", nil
+		}
+	})
+	return &cause
+}
+
+// TASKX-16, TASKX-21, TASKD-15: a cancelled task is cancelled at once, stays so, and its handler is told.
+func TestTASKD15_Cancel(t *testing.T) {
+	for _, combination := range mcptest.Since(revision2025) {
+		var cause *atomic.Value
+		on(t, []mcptest.Combination{combination}, nil, func(b *bench) { cause = sleeper(b, "sleep", nil) },
+			func(t *testing.T, b *bench, c *mcptest.Client) {
+				id := begin(t, c, "sleep", nil).TaskID
+				synctest.Wait()
+				raw := c.Call("tasks/cancel", object{"taskId": id})
+				ack := decode[told](t, raw)
+				if c.Modern() && (ack.ResultType != "complete" || ack.TaskID != "" || ack.Status != "") || !c.Modern() && ack.Status != "cancelled" {
+					t.Errorf("answer: %s", raw)
+				}
+				synctest.Wait()
+				if got := get(t, c, id); got.Status != "cancelled" {
+					t.Errorf("got %+v", got)
+				}
+				if got, _ := cause.Load().(error); !errors.Is(got, mcp.ErrCancelled) {
+					t.Errorf("the cause is %v", got)
+				}
+				_, err := c.Try("tasks/cancel", object{"taskId": id})
+				if c.Modern() != (err == nil) {
+					t.Errorf("cancelled again: %v", err)
+				}
+				if !c.Modern() {
+					wantCode(t, "cancelled again", err, mcp.CodeInvalidParams)
+					_, err := c.Try("tasks/result", object{"taskId": id})
+					wantCode(t, "the result", err, mcp.CodeInternalError)
+				}
+			})
+	}
+}
+
+// A client that is gone, or cancels the request, does nothing to its task.
+func TestTASKX20_ATaskOutlivesItsRequest(t *testing.T) {
+	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) }, func(t *testing.T, b *bench, c *mcptest.Client) {
+		o := c.Options
+		other := c.Another(&o)
+		params := object{"name": "sleep"}
+		if !c.Modern() {
+			params["task"] = object{}
+		}
+		p := other.Send("tools/call", params)
+		made := decode[told](t, p.Wait().Result)
+		if made.Task != nil {
+			made = *made.Task
+		}
+		other.Notify("notifications/cancelled", object{"requestId": json.RawMessage(p.ID.String())})
+		time.Sleep(2 * time.Minute)
+		if got := finished(t, c, made.TaskID); got.Result.text() != "slept" {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TASKX-28, TASKD-10: a task that is not finished in time fails; finished ones are kept for a while, and then they are unknown.
+func TestTASKD10_TimeToLive(t *testing.T) {
+	for _, combination := range mcptest.Since(revision2025) {
+		store := tasks.NewMemory()
+		var cause *atomic.Value
+		add := func(b *bench) {
+			cause = sleeper(b, "sleep", &tasks.ToolOptions{TTL: 30 * time.Second})
+			b.tool("quick", &tasks.ToolOptions{TTL: time.Hour}, func(context.Context) (string, error) { return "done", nil })
+			b.tool("ask", &tasks.ToolOptions{TTL: 30 * time.Second}, func(ctx context.Context) (string, error) {
+				return mcp.Ask[string](ctx, "q", "?", nil)
+			})
+		}
+		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: store}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+			late, waits := begin(t, c, "sleep", nil), begin(t, c, "ask", nil)
+			done := begin(t, c, "quick", nil)
+			time.Sleep(31 * time.Second)
+			for _, id := range []string{late.TaskID, waits.TaskID} {
+				got := finished(t, c, id)
+				if got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "30s") {
+					t.Errorf("got %+v", got)
+				}
+				if ttl := ttlOf(got); c.Modern() && ttl < 5*time.Minute {
+					t.Errorf("its time to live is %v", ttl)
+				}
+			}
+			if err, _ := cause.Load().(error); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the cause is %v", err)
+			}
+			time.Sleep(6 * time.Minute)
+			_, err := c.Try("tasks/get", object{"taskId": late.TaskID})
+			wantCode(t, "an expired task", err, mcp.CodeInvalidParams)
+			if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() && ttlOf(got) != time.Hour {
+				t.Errorf("got %+v", got)
+			}
+			time.Sleep(2 * time.Hour)
+			if n, err := store.Count(t.Context(), "", true); n != 0 || err != nil {
+				t.Errorf("%d tasks are left, %v", n, err)
+			}
+		})
+	}
+}
+
+func ttlOf(got told) time.Duration {
+	if got.TTLMs != nil {
+		return time.Duration(*got.TTLMs) * time.Millisecond
+	}
+	if got.TTL != nil {
+		return time.Duration(*got.TTL) * time.Millisecond
+	}
+	return 0
+}
+
+// The time to live that a client of 2025-11-25 asks for counts, within what the tool allows.
+func TestTASKD10_TheClientsTimeToLive(t *testing.T) {
+	add := func(b *bench) { sleeper(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
+	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second, 0.5: time.Second, 7_200_000: time.Hour} {
+			made := begin(t, c, "sleep", object{"task": object{"ttl": asked}})
+			if ttlOf(made) != want {
+				t.Errorf("asked for %v ms, got %v, want %v", asked, ttlOf(made), want)
+			}
+		}
+		if got := ttlOf(begin(t, c, "sleep", nil)); got != time.Hour {
+			t.Errorf("asked for none, got %v", got)
+		}
+	})
+}
+
+func combinationsOf(revision string) []mcptest.Combination {
+	return slices.DeleteFunc(mcptest.Since(revision), func(on mcptest.Combination) bool { return on.Revision != revision })
+}
+
+// TASKX-14, TASKX-17: keys are never used again; partial answers are kept, unknown keys ignored, wrong forms refused, and an
+// answer that does not fit is asked for anew.
+func TestTASKX17_Answers(t *testing.T) {
+	var runs atomic.Int32
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			runs.Add(1)
+			var name string
+			var age int
+			err := mcp.AskAll(ctx, mcp.FormQuestion("name", "Who?", &name, nil), mcp.FormQuestion("age", "How old?", &age, nil))
+			if err != nil {
+				return "", err
+			}
+			sure, err := mcp.Ask[bool](ctx, "sure", "Sure?", nil)
+			if err != nil {
+				return "", err
+			}
+			if !sure {
+				return "no", nil
+			}
+			return name, nil
+		})
+	}
+	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		runs.Store(0)
+		id := begin(t, c, "ask", nil).TaskID
+		open := func() (keys []string) {
+			t.Helper()
+			synctest.Wait()
+			for key := range get(t, c, id).InputRequests {
+				keys = append(keys, key)
+			}
+			slices.Sort(keys)
+			return keys
+		}
+		update := func(responses object) *mcp.Error {
+			t.Helper()
+			raw, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": responses})
+			if err == nil && decode[told](t, raw).ResultType != "complete" {
+				t.Errorf("answer: %s", raw)
+			}
+			return err
+		}
+		accept := func(v any) object { return object{"action": "accept", "content": object{"value": v}} }
+		want := func(keys ...string) {
+			t.Helper()
+			if got := open(); !slices.Equal(got, keys) {
+				t.Fatalf("open: %v, want %v", got, keys)
+			}
+		}
+		want("age.1", "name.2")
+		for _, bad := range []any{nil, 1, []int{}, object{}, object{"action": "maybe"}, object{"action": "accept", "content": 1}} {
+			wantCode(t, "an answer that is none", update(object{"age.1": bad}), mcp.CodeInvalidParams)
+		}
+		_, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": []int{}})
+		wantCode(t, "answers that are none", err, mcp.CodeInvalidParams)
+		_, err = c.Try("tasks/update", object{"taskId": id})
+		wantCode(t, "no answers", err, mcp.CodeInvalidParams)
+		if err := update(object{"age": accept(1), "none.7": accept(1), "name.1": accept("x")}); err != nil {
+			t.Error(err)
+		}
+		want("age.1", "name.2")
+		if err := update(object{"age.1": accept("old")}); err != nil {
+			t.Error(err)
+		}
+		want("name.2")
+		if runs.Load() != 1 {
+			t.Errorf("%d runs", runs.Load())
+		}
+		if err := update(object{"name.2": accept("Ada"), "age.1": accept(3)}); err != nil {
+			t.Error(err)
+		}
+		want("age.3") // "old" is no age, and 3 came too late
+		if err := update(object{"age.3": accept(36)}); err != nil {
+			t.Error(err)
+		}
+		want("sure.4")
+		if err := update(object{"sure.4": accept(true)}); err != nil {
+			t.Error(err)
+		}
+		want()
+		if got := get(t, c, id); got.Status != "completed" || got.Result.text() != "Ada" {
+			t.Errorf("got %+v", got)
+		}
+		if err := update(object{"sure.4": accept(false)}); err != nil {
+			t.Errorf("an answer after the end: %v", err)
+		}
+		if runs.Load() != 4 {
+			t.Errorf("%d runs, want 4", runs.Load())
+		}
+	})
+}
+
+// Answers that come at the same time are all kept, and the handler runs once with them.
+func TestAnswersAtTheSameTime(t *testing.T) {
+	const n = 20
+	var runs atomic.Int32
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			runs.Add(1)
+			answers := make([]int, n)
+			var all []mcp.Question
+			for i := range n {
+				all = append(all, mcp.FormQuestion(string(rune('a'+i)), "?", &answers[i], nil))
+			}
+			if err := mcp.AskAll(ctx, all...); err != nil {
+				return "", err
+			}
+			sum := 0
+			for _, a := range answers {
+				sum += a
+			}
+			return strings.Repeat("x", sum), nil
+		})
+	}
+	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		runs.Store(0)
+		id := begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		var wg sync.WaitGroup
+		for key := range get(t, c, id).InputRequests {
+			for range 2 {
+				wg.Go(func() {
+					p := c.Send("tasks/update", object{"taskId": id, "inputResponses": object{key: object{"action": "accept", "content": object{"value": 1}}}})
+					if m := p.Wait(); m.Error != nil {
+						t.Error(m.Error)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if got := finished(t, c, id); len(got.Result.text()) != n || runs.Load() != 2 {
+			t.Errorf("%d runs, got %+v", runs.Load(), got)
+		}
+	})
+}
+
+// TASKX-09: with Manual, the questions before Begin are the call's own, and the task goes on behind them. Effects within
+// Once happen once.
+func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
+	var effects atomic.Int32
+	add := func(b *bench) {
+		b.tool("manual", &tasks.ToolOptions{Manual: true, Required: true}, func(ctx context.Context) (string, error) {
+			if _, err := mcp.Once(ctx, "effect", func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
+				return "", err
+			}
+			name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
+			if err != nil {
+				return "", err
+			}
+			if err := tasks.Begin(ctx); err != nil {
+				return "", err
+			}
+			if err := tasks.Begin(ctx); err != nil {
+				return "", err
+			}
+			color, err := mcp.Ask[string](ctx, "color", "Which?", nil)
+			if err != nil {
+				return "", err
+			}
+			return name + " " + color, nil
+		})
+		b.tool("direct", &tasks.ToolOptions{Manual: true}, func(context.Context) (string, error) { return "at once", nil })
+	}
+	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		effects.Store(0)
+		c.Options.Answer = func(string, json.RawMessage) (any, error) {
+			return object{"action": "accept", "content": object{"value": "Ada"}}, nil
+		}
+		params := object{"name": "manual"}
+		if !c.Modern() {
+			params["task"] = object{}
+		}
+		made := decode[told](t, c.Call("tools/call", params))
+		if made.Task != nil {
+			made = *made.Task
+		}
+		synctest.Wait()
+		if got := get(t, c, made.TaskID); got.Status != "input_required" {
+			t.Fatalf("got %+v", got)
+		}
+		answer(t, c, made.TaskID, object{"value": "red"})
+		if got := finished(t, c, made.TaskID); got.Result.text() != "Ada red" || effects.Load() != 1 {
+			t.Errorf("%d effects, got %+v", effects.Load(), got)
+		}
+		params["name"] = "direct"
+		raw := c.Call("tools/call", params)
+		if c.Modern() {
+			if got := decode[toolResult](t, raw); got.text() != "at once" {
+				t.Errorf("got %s", raw)
+			}
+			return
+		}
+		// TASKD-06: who asks for a task gets one.
+		made = *decode[told](t, raw).Task
+		if got := finished(t, c, made.TaskID); made.Status != "working" || got.Status != "completed" || got.Result.text() != "at once" {
+			t.Errorf("got %+v, then %+v", made, got)
+		}
+	})
+}
+
+// Arguments that do not fit are the call's matter: there is no task.
+func TestWrongArgumentsMakeNoTask(t *testing.T) {
+	add := func(b *bench) {
+		tasks.AddTool(b.Manager, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
+	}
+	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		got := decode[toolResult](t, c.Call("tools/call", object{"name": "add", "arguments": object{"A": "x"}, "task": object{}}))
+		if !got.IsError {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// TASKX-22: who listens is told of each state, the one at the beginning included if it is not the first.
+func TestTASKX22_Listen(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
+	}
+	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		id := begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		ids, _ := json.Marshal([]string{id, "unknown", id})
+		stop := c.Listen(mcp.Filter{Topics: map[string]json.RawMessage{"taskIds": ids}})
+		defer stop()
+		acks := c.Notifications("notifications/subscriptions/acknowledged")
+		if ack := string(acks[0].Params); !strings.Contains(ack, `"taskIds":["`+id+`"]`) {
+			t.Errorf("acknowledged %s", ack)
+		}
+		c.Await(1, "notifications/tasks")
+		answer(t, c, id, object{"value": "x"})
+		synctest.Wait()
+		all := c.Notifications("notifications/tasks")
+		first, last := decode[told](t, all[0].Params), decode[told](t, all[len(all)-1].Params)
+		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" || last.Result.text() != "x" {
+			t.Errorf("told %+v ... %+v", first, last)
+		}
+		for _, bad := range []any{"x", 1, []int{1}} {
+			_, err := c.Try("subscriptions/listen", object{"notifications": object{"taskIds": bad}})
+			wantCode(t, "a bad filter", err, mcp.CodeInvalidParams)
+		}
+	})
+}

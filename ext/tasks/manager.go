@@ -1,0 +1,189 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Options configures a [Manager]. The zero value is right for servers whose tasks may be forgotten with the process.
+type Options struct {
+	// Store keeps the tasks. Default: [NewMemory].
+	Store Store
+	// TTL is for how long after its creation a task is kept. One that is not finished by then fails; one that finishes late
+	// stays for another five minutes. Default: 24 hours.
+	TTL time.Duration
+	// PollInterval is how often clients are told to ask for a task at most. Default: 1 second.
+	PollInterval time.Duration
+	// MaxTasks is the number of tasks, finished ones included, that are kept at once. A call that would make one more is
+	// refused with [mcp.CodeBusy]. Default: 100,000.
+	MaxTasks int
+	// MaxPerPrincipal is the same for the tasks of one principal; callers without one share theirs. Default: 10,000.
+	MaxPerPrincipal int
+	// MaxRunning is the number of handlers that run at once; further tasks wait for their turn. A task that waits for an
+	// answer does not run. Default: 256.
+	MaxRunning int
+	// Logger takes what goes wrong inside. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) fillDefaults() {
+	if o.Store == nil {
+		o.Store = NewMemory()
+	}
+	if o.TTL == 0 {
+		o.TTL = 24 * time.Hour
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = time.Second
+	}
+	if o.MaxTasks == 0 {
+		o.MaxTasks = 100_000
+	}
+	if o.MaxPerPrincipal == 0 {
+		o.MaxPerPrincipal = 10_000
+	}
+	if o.MaxRunning == 0 {
+		o.MaxRunning = 256
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+func (o *Options) validate() error {
+	for name, n := range map[string]int{"MaxTasks": o.MaxTasks, "MaxPerPrincipal": o.MaxPerPrincipal, "MaxRunning": o.MaxRunning} {
+		if n < 0 {
+			return fmt.Errorf("%s is %d, want a positive number", name, n)
+		}
+	}
+	return checkTimes(o.TTL, o.PollInterval)
+}
+
+// checkTimes refuses times that cannot be told in milliseconds, or are beyond all use. Zero is for the default.
+func checkTimes(ttl, poll time.Duration) error {
+	switch {
+	case ttl != 0 && (ttl < time.Millisecond || ttl > maxTTL):
+		return fmt.Errorf("TTL is %v, want 1 ms to %v", ttl, maxTTL)
+	case poll != 0 && (poll < time.Millisecond || poll > time.Hour):
+		return fmt.Errorf("PollInterval is %v, want 1 ms to 1 hour", poll)
+	}
+	return nil
+}
+
+// A Manager lets the tools of a server run as tasks, for clients of the tasks extension and for those of the tasks of
+// revision 2025-11-25. Make one with [New], register tools with [AddTool], call [Manager.Recover] if its store has lasted
+// longer than the process, serve, and in the end [Manager.Close] it. It is safe for concurrent use.
+type Manager struct {
+	server    *mcp.Server
+	opts      Options
+	store     Store
+	log       *slog.Logger
+	locks     keyed
+	watchers  watchers
+	deadlines deadlines
+	base      context.Context // of all runs
+	end       context.CancelCauseFunc
+
+	mu          sync.Mutex // guards the fields below
+	tools       map[string]*offer
+	runs        map[string]*run // those that are due, wait for their turn or are under way, by the task's id
+	queue       []*run          // those that wait for their turn, the first one first
+	running     int
+	active      int            // goroutines that Close waits for
+	reserved    map[string]int // tasks that are about to be stored, by owner
+	reservedAll int
+	closed      bool
+	idle        chan struct{} // closed once nothing is active; nil until Close
+}
+
+// New makes a manager and installs it on a server, which it lets declare the extension. It panics if the options cannot
+// work, or the server has one already. The options may be nil.
+func New(s *mcp.Server, opts *Options) *Manager {
+	m := &Manager{server: s, tools: map[string]*offer{}, runs: map[string]*run{}, reserved: map[string]int{}}
+	if opts != nil {
+		m.opts = *opts
+	}
+	if err := m.opts.validate(); err != nil {
+		panic("tasks: New: " + err.Error())
+	}
+	m.opts.fillDefaults()
+	m.store, m.log = m.opts.Store, m.opts.Logger
+	m.base, m.end = context.WithCancelCause(context.Background())
+	m.deadlines.sweep = m.sweep
+	s.HandleMethod("tasks/get", mcp.HandlerFunc(m.get))
+	s.HandleMethod("tasks/update", mcp.HandlerFunc(m.update))
+	s.HandleMethod("tasks/cancel", mcp.HandlerFunc(m.cancel))
+	s.HandleMethod("tasks/result", mcp.HandlerFunc(m.result))
+	s.HandleMethod("tasks/list", mcp.HandlerFunc(m.list))
+	s.AddTopic("taskIds", m.topic())
+	s.AddExtension(ID, nil)
+	s.Use(m.middleware)
+	return m
+}
+
+// Close ends the runs that are under way, whose contexts end with the cause [mcp.ErrShutdown], and waits for them, as long as
+// ctx allows. What they were cut off in is marked as after a crash: tools that may run again do so when the next process
+// calls [Manager.Recover], other tasks have failed. Waiting tasks stay as they are. Tasks can be read and answered from
+// then on, as long as the server serves, but none runs. Stop serving first. A second call waits, too.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	if m.idle == nil {
+		m.idle = make(chan struct{})
+		if m.active == 0 {
+			close(m.idle)
+		}
+	}
+	m.mu.Unlock()
+	m.deadlines.stop()
+	m.end(mcp.ErrShutdown)
+	select {
+	case <-m.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("tasks: some runs have not ended: %w", context.Cause(ctx))
+	}
+}
+
+// enter counts a goroutine that Close waits for; false if there may be none any more.
+func (m *Manager) enter() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.active++
+	return true
+}
+
+func (m *Manager) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left()
+}
+
+// left is leave for those who hold the lock.
+func (m *Manager) left() {
+	if m.active--; m.active == 0 && m.idle != nil {
+		close(m.idle)
+	}
+}
+
+// errBusy is the answer to a call that would make one task too many.
+func errBusy(what string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: what, Data: []byte(`{"retryAfterMs":5000}`)}
+}
+
+// public gives the error that a client may see; what is not meant for it is logged by the server as its own.
+func public(err error) error {
+	if errors.Is(err, ErrUnknown) {
+		return errUnknownTask
+	}
+	return err
+}

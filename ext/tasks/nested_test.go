@@ -1,0 +1,190 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A handler that calls another server within the process, with its own context, takes that server neither for its task nor for
+// its call.
+func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		inner := newBench(t, nil, nil)
+		inner.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "ran", nil })
+		bare := mcp.NewServer("bare", "1", nil)
+		plain := func(ctx context.Context, _ struct{}) (string, error) { return tasks.IDFrom(ctx), tasks.Begin(ctx) }
+		mcp.AddTool(inner.server, &mcp.Tool{Name: "plain"}, plain)
+		mcp.AddTool(bare, &mcp.Tool{Name: "plain"}, plain)
+		var clients []*mcp.Client
+		for _, s := range []*mcp.Server{inner.server, bare} {
+			client, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = client.Close() }()
+			clients = append(clients, client)
+		}
+		call := func(ctx context.Context) (string, error) {
+			_, required := clients[0].CallTool(ctx, "must", nil)
+			var fault *mcp.Error
+			if !errors.As(required, &fault) || fault.Code != mcp.CodeMissingCapability {
+				t.Errorf("a required tool within: %v", required)
+			}
+			for _, client := range clients {
+				r, err := client.CallTool(ctx, "plain", nil)
+				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "only a handler") {
+					t.Errorf("Begin within: %+v, %v", r, err)
+				}
+			}
+			return "called", nil
+		}
+		outer := newBench(t, nil, nil)
+		outer.tool("task", nil, call)
+		outer.tool("manual", &tasks.ToolOptions{Manual: true}, call)
+		c := connected(t, outer)
+		if got := finished(t, c, begin(t, c, "task", nil).TaskID); got.Result.text() != "called" {
+			t.Errorf("got %+v", got)
+		}
+		if got := decode[toolResult](t, c.Call("tools/call", object{"name": "manual"})); got.text() != "called" {
+			t.Errorf("got %+v", got)
+		}
+		outer.shut(t)
+		inner.shut(t)
+	})
+}
+
+// A question goes to a client that can answer it; another one of the same owner waits.
+func TestAQuestionGoesToAClientThatCanAnswer(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
+	}
+	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		id := begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		o := c.Options
+		o.Capabilities = object{}
+		o.Answer = func(method string, _ json.RawMessage) (any, error) {
+			t.Errorf("asked %s", method)
+			return nil, errors.New("no")
+		}
+		mute := c.Another(&o)
+		p := mute.Send("tasks/result", object{"taskId": id})
+		synctest.Wait()
+		answer(t, c, id, object{"value": "x"})
+		if got := decode[toolResult](t, p.Wait().Result); got.text() != "x" {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// A creation of which the store does not say whether it was made leaves no task that nobody knows of.
+func TestACreationInDoubtLeavesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &doubtful{Store: tasks.NewMemory()}
+		b := newBench(t, &tasks.Options{Store: s}, nil)
+		var runs atomic.Int32
+		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "", nil })
+		c := connected(t, b)
+		_, err := c.Try("tools/call", object{"name": "run"})
+		wantCode(t, "in doubt", err, mcp.CodeInternalError)
+		time.Sleep(time.Minute)
+		if n, _ := s.Count(t.Context(), "", true); n != 0 || runs.Load() != 0 {
+			t.Errorf("%d tasks, %d runs", n, runs.Load())
+		}
+		b.shut(t)
+	})
+}
+
+// A doubtful store creates what it says it has not.
+type doubtful struct{ tasks.Store }
+
+func (s *doubtful) Create(ctx context.Context, r tasks.Record) error {
+	return errors.Join(s.Store.Create(ctx, r), errors.New("timed out"))
+}
+
+// A task that waited for its turn, has begun and was cut off did run: it fails, too.
+func TestARunThatWaitedForItsTurnCountsAsBegun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := tasks.NewMemory()
+		var runs atomic.Int32
+		add := func(b *bench) {
+			b.tool("run", nil, func(ctx context.Context) (string, error) {
+				runs.Add(1)
+				select {
+				case <-time.After(time.Minute):
+					return "ran", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			})
+		}
+		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
+		add(b)
+		c := connected(t, b)
+		begin(t, c, "run", nil)
+		id := begin(t, c, "run", nil).TaskID
+		time.Sleep(90 * time.Second)
+		next := newBench(t, &tasks.Options{Store: snapshot(t, store)}, nil)
+		add(next)
+		if err := next.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c = connected(t, next)
+		if got := finished(t, c, id); got.Status != "failed" || runs.Load() != 2 {
+			t.Errorf("%d runs, got %+v", runs.Load(), got)
+		}
+		b.shut(t)
+		next.shut(t)
+	})
+}
+
+// Answers have a bound, and those beyond it leave the task as it is.
+func TestAnswersThatAreTooLarge(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, nil, nil)
+		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
+		c := connected(t, b)
+		id := begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		large := object{"q.1": object{"action": "accept", "content": object{"value": strings.Repeat("x", 4<<20)}}}
+		_, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": large})
+		wantCode(t, "4 MiB", err, mcp.CodeInvalidParams)
+		if got := get(t, c, id); got.Status != "input_required" {
+			t.Errorf("got %+v", got)
+		}
+		b.shut(t)
+	})
+}
+
+// Options that cannot work are the program's mistake.
+func TestOptionsThatCannotWork(t *testing.T) {
+	panics := func(what string, f func()) {
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: no panic", what)
+			}
+		}()
+		f()
+	}
+	s := mcp.NewServer("test", "1", nil)
+	for what, o := range map[string]*tasks.Options{
+		"ttl": {TTL: -1}, "a long ttl": {TTL: 1 << 62}, "poll": {PollInterval: time.Microsecond}, "tasks": {MaxTasks: -1}, "running": {MaxRunning: -1},
+	} {
+		panics(what, func() { tasks.New(s, o) })
+	}
+	m := tasks.New(s, nil)
+	panics("a second manager", func() { tasks.New(s, nil) })
+	panics("a tool's ttl", func() {
+		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1}, func(context.Context, struct{}) (string, error) { return "", nil })
+	})
+}

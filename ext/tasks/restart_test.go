@@ -1,0 +1,587 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A faulty store does what its functions say before it does anything.
+type faulty struct {
+	tasks.Store
+	create, update func(tasks.Record) error
+	after          func(tasks.Record) error // an update that was made
+}
+
+func (s *faulty) Create(ctx context.Context, r tasks.Record) error {
+	if s.create != nil {
+		if err := s.create(r); err != nil {
+			return err
+		}
+	}
+	return s.Store.Create(ctx, r)
+}
+
+func (s *faulty) Update(ctx context.Context, r tasks.Record) error {
+	if s.update != nil {
+		if err := s.update(r); err != nil {
+			return err
+		}
+	}
+	err := s.Store.Update(ctx, r)
+	if err == nil && s.after != nil {
+		err = s.after(r)
+	}
+	return err
+}
+
+// modern is one combination, for what does not depend on it.
+var modern = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
+
+// inBubble runs a test in fake time.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// connected gives a client of a server with tasks.
+func connected(t *testing.T, b *bench) *mcptest.Client {
+	t.Helper()
+	return mcptest.Connect(t, b.server, modern, &mcptest.Options{
+		Capabilities: takesTasks,
+		Extension:    mcptest.Extension{ResultTypes: []string{"task"}, Topics: map[string]string{"notifications/tasks": "taskIds"}},
+	})
+}
+
+// TASKX-08: nobody is told of a task that is not stored, and nothing runs for it.
+func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var runs atomic.Int32
+		broken := errors.New("disk full")
+		s := &faulty{Store: tasks.NewMemory(), create: func(tasks.Record) error {
+			time.Sleep(time.Second)
+			return broken
+		}}
+		b := newBench(t, &tasks.Options{Store: s}, nil)
+		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "done", nil })
+		c := connected(t, b)
+		_, err := c.Try("tools/call", object{"name": "run"})
+		wantCode(t, "a store that fails", err, mcp.CodeInternalError)
+		if err != nil && strings.Contains(err.Message, "disk") {
+			t.Errorf("the client is told %q", err.Message)
+		}
+		time.Sleep(time.Minute)
+		if runs.Load() != 0 {
+			t.Error("it ran all the same")
+		}
+		broken = nil
+		p := c.Send("tools/call", object{"name": "run"})
+		synctest.Wait()
+		if p.Answered() || runs.Load() != 0 {
+			t.Error("answered, or run, before it was stored")
+		}
+		if got := finished(t, c, decode[told](t, p.Wait().Result).TaskID); got.Result.text() != "done" {
+			t.Errorf("got %+v", got)
+		}
+		b.shut(t)
+	})
+}
+
+// A result that the store does not take is tried again, and not lost; while it is, no other takes its place.
+func TestAResultWaitsForItsStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		s := &faulty{Store: tasks.NewMemory(), update: func(tasks.Record) error {
+			if down.Load() {
+				return errors.New("disk full")
+			}
+			return nil
+		}}
+		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
+		var runs atomic.Int32
+		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "done", nil })
+		c := connected(t, b)
+		id := begin(t, c, "run", nil).TaskID
+		second := begin(t, c, "run", nil).TaskID
+		time.Sleep(5 * time.Minute)
+		if got := get(t, c, id); got.Status != "working" || runs.Load() != 1 {
+			t.Errorf("%d runs, got %+v", runs.Load(), got)
+		}
+		down.Store(false)
+		time.Sleep(time.Minute)
+		for _, id := range []string{id, second} {
+			if got := get(t, c, id); got.Result.text() != "done" {
+				t.Errorf("got %+v", got)
+			}
+		}
+		if runs.Load() != 2 {
+			t.Errorf("%d runs, want 2", runs.Load())
+		}
+		down.Store(true)
+		id = begin(t, c, "run", nil).TaskID
+		time.Sleep(time.Hour)
+		down.Store(false)
+		time.Sleep(time.Minute)
+		if got := get(t, c, id); got.Status != "failed" || got.Error == nil {
+			t.Errorf("given up: %+v", got)
+		}
+		b.shut(t)
+	})
+}
+
+// A store that fails in the middle of an answer leaves the task as it was, or as it should be, and it runs once.
+func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
+	for _, wrote := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			var fail atomic.Bool
+			lost := func(tasks.Record) error {
+				if fail.CompareAndSwap(true, false) {
+					return errors.New("timed out")
+				}
+				return nil
+			}
+			s := &faulty{Store: tasks.NewMemory()}
+			if wrote {
+				s.after = lost
+			} else {
+				s.update = lost
+			}
+			b := newBench(t, &tasks.Options{Store: s}, nil)
+			var ends atomic.Int32
+			b.tool("ask", nil, func(ctx context.Context) (string, error) {
+				v, err := mcp.Ask[string](ctx, "q", "?", nil)
+				if err == nil {
+					ends.Add(1)
+				}
+				return v, err
+			})
+			c := connected(t, b)
+			id := begin(t, c, "ask", nil).TaskID
+			synctest.Wait()
+			fail.Store(true)
+			params := object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+			if _, err := c.Try("tasks/update", params); wrote != (err == nil) {
+				t.Errorf("wrote %t: %v", wrote, err)
+			}
+			if !wrote {
+				c.Call("tasks/update", params)
+			}
+			if got := finished(t, c, id); got.Result.text() != "x" || ends.Load() != 1 {
+				t.Errorf("wrote %t: %d ends, %+v", wrote, ends.Load(), got)
+			}
+			b.shut(t)
+		})
+	}
+}
+
+// What a process leaves behind and the next one makes of it: finished tasks stay, waiting ones can be answered, those that had
+// not begun run now, and those that were cut off fail, or run again if they may.
+func TestRecover(t *testing.T) {
+	for _, clean := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			store := tasks.NewMemory()
+			var firstLife atomic.Bool
+			firstLife.Store(true)
+			runs := map[string]*atomic.Int32{"done": {}, "ask": {}, "once": {}, "again": {}}
+			add := func(b *bench) {
+				b.tool("done", nil, func(context.Context) (string, error) { runs["done"].Add(1); return "done", nil })
+				b.tool("ask", nil, func(ctx context.Context) (string, error) {
+					runs["ask"].Add(1)
+					return mcp.Ask[string](ctx, "q", "?", nil)
+				})
+				for name, again := range map[string]bool{"once": false, "again": true} {
+					b.tool(name, &tasks.ToolOptions{Again: again}, func(ctx context.Context) (string, error) {
+						runs[name].Add(1)
+						if firstLife.Load() {
+							<-ctx.Done()
+							return "", ctx.Err()
+						}
+						return "ran", nil
+					})
+				}
+			}
+			b := newBench(t, &tasks.Options{Store: store, MaxRunning: 2}, nil)
+			add(b)
+			c := connected(t, b)
+			ids := map[string]string{}
+			for _, tool := range []string{"done", "ask"} {
+				ids[tool] = begin(t, c, tool, nil).TaskID
+				synctest.Wait()
+			}
+			for _, tool := range []string{"once", "again"} {
+				ids[tool] = begin(t, c, tool, nil).TaskID
+			}
+			ids["queued"] = begin(t, c, "once", nil).TaskID
+			synctest.Wait()
+			if clean {
+				b.shut(t)
+				if _, err := c.Try("tools/call", object{"name": "done"}); err == nil || err.Code != mcp.CodeBusy {
+					t.Errorf("a call after Close: %v", err)
+				}
+			}
+			firstLife.Store(false)
+			next := newBench(t, &tasks.Options{Store: snapshot(t, store)}, nil) // the first process may still stir
+			add(next)
+			if err := next.Recover(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c = connected(t, next)
+			synctest.Wait()
+			answer(t, c, ids["ask"], object{"value": "x"})
+			synctest.Wait()
+			for tool, want := range map[string]string{"done": "done", "ask": "x", "again": "ran", "queued": "ran"} {
+				if got := get(t, c, ids[tool]); got.Status != "completed" || got.Result.text() != want {
+					t.Errorf("clean %t: %s: %+v", clean, tool, got)
+				}
+			}
+			if got := get(t, c, ids["once"]); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "restarted") {
+				t.Errorf("clean %t: once: %+v", clean, got)
+			}
+			for tool, want := range map[string]int32{"done": 1, "ask": 2, "once": 2, "again": 2} {
+				if got := runs[tool].Load(); got != want {
+					t.Errorf("clean %t: %s ran %d times, want %d", clean, tool, got, want)
+				}
+			}
+			b.shut(t)
+			next.shut(t)
+		})
+	}
+}
+
+// snapshot copies what is unfinished, and done, as a process that is killed leaves it.
+func snapshot(t *testing.T, s tasks.Store) tasks.Store {
+	t.Helper()
+	out := tasks.NewMemory()
+	records, err := s.List(t.Context(), "", tasks.Cursor{}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		r.Version = 0
+		if err := out.Create(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// A run that ends process after process is not begun for ever.
+func TestARunThatKillsIsGivenUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := tasks.NewMemory()
+		var runs atomic.Int32
+		id := ""
+		for life := range 8 {
+			b := newBench(t, &tasks.Options{Store: store}, nil)
+			b.tool("kills", &tasks.ToolOptions{Again: true}, func(ctx context.Context) (string, error) {
+				runs.Add(1)
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			if err := b.Recover(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c := connected(t, b)
+			if life == 0 {
+				id = begin(t, c, "kills", nil).TaskID
+			}
+			synctest.Wait()
+			if life == 7 {
+				if got := get(t, c, id); got.Status != "failed" || runs.Load() != 6 {
+					t.Errorf("%d runs, got %+v", runs.Load(), got)
+				}
+			}
+			store = snapshot(t, store)
+			b.shut(t)
+		}
+	})
+}
+
+// What has become of the tool is told to those who wait for its task.
+func TestATaskWhoseToolIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := tasks.NewMemory()
+		ask := func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) }
+		b := newBench(t, &tasks.Options{Store: store}, nil)
+		b.tool("gone", nil, ask)
+		removed := b.tool("removed", nil, ask)
+		c := connected(t, b)
+		gone, out := begin(t, c, "gone", nil).TaskID, begin(t, c, "removed", nil).TaskID
+		synctest.Wait()
+		removed.Remove()
+		answer(t, c, out, object{"value": "x"})
+		if got := finished(t, c, out); got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInvalidParams {
+			t.Errorf("removed: %+v", got)
+		}
+		b.shut(t)
+		next := newBench(t, &tasks.Options{Store: store}, nil)
+		if err := next.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c = connected(t, next)
+		answer(t, c, gone, object{"value": "x"})
+		if got := finished(t, c, gone); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, `"gone"`) {
+			t.Errorf("gone: %+v", got)
+		}
+		next.shut(t)
+	})
+}
+
+// A record that cannot be read is an error for who asks for it, a line in the log at the start, and nothing else.
+func TestABrokenRecord(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := tasks.NewMemory()
+		now := time.Now()
+		for _, id := range []string{"broken", "BROKEN"} {
+			if err := store.Create(t.Context(), tasks.Record{ID: id, Created: now, Expires: now.Add(time.Hour), Data: []byte(`{"format":99}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := newBench(t, &tasks.Options{Store: store}, nil)
+		if err := b.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c := connected(t, b)
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+			_, err := c.Try(method, object{"taskId": "broken", "inputResponses": object{}})
+			wantCode(t, method, err, mcp.CodeInternalError)
+		}
+		time.Sleep(2 * time.Hour)
+		if n, _ := store.Count(t.Context(), "", true); n != 0 {
+			t.Errorf("%d broken records are kept for ever", n)
+		}
+		b.shut(t)
+	})
+}
+
+// MaxTasks, MaxPerPrincipal, MaxRunning.
+func TestTASKD22_Bounds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, &tasks.Options{MaxTasks: 5, MaxPerPrincipal: 3, MaxRunning: 2}, nil)
+		var now, most atomic.Int32
+		b.tool("run", nil, func(context.Context) (string, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return "done", nil
+		})
+		c := connected(t, b)
+		ada := as(c, "ada")
+		for range 3 {
+			begin(t, c, "run", nil)
+		}
+		_, err := c.Try("tools/call", object{"name": "run"})
+		wantCode(t, "a fourth task", err, mcp.CodeBusy)
+		for range 2 {
+			begin(t, ada, "run", nil)
+		}
+		_, err = ada.Try("tools/call", object{"name": "run"})
+		wantCode(t, "a sixth task", err, mcp.CodeBusy)
+		time.Sleep(10 * time.Second)
+		if most.Load() != 2 || now.Load() != 0 {
+			t.Errorf("%d ran at once, %d run", most.Load(), now.Load())
+		}
+		time.Sleep(25 * time.Hour)
+		begin(t, c, "run", nil) // those that have expired do not count
+		b.shut(t)
+	})
+}
+
+// A task that waits for its turn can be cancelled, and then never runs.
+func TestACancelledTaskNeverGetsItsTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
+		var runs atomic.Int32
+		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "", nil })
+		c := connected(t, b)
+		begin(t, c, "run", nil)
+		id := begin(t, c, "run", nil).TaskID
+		c.Call("tasks/cancel", object{"taskId": id})
+		time.Sleep(5 * time.Minute)
+		if got := get(t, c, id); got.Status != "cancelled" || runs.Load() != 1 {
+			t.Errorf("%d runs, got %+v", runs.Load(), got)
+		}
+		b.shut(t)
+	})
+}
+
+// Close does not wait longer than its context.
+func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, nil, nil)
+		end := make(chan struct{})
+		b.tool("deaf", nil, func(context.Context) (string, error) { <-end; return "heard", nil })
+		c := connected(t, b)
+		id := begin(t, c, "deaf", nil).TaskID
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(end)
+		b.shut(t)
+		if got := get(t, c, id); got.Result.text() != "heard" {
+			t.Errorf("a result that came all the same: %+v", got)
+		}
+	})
+}
+
+// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, tells progress on its stream, names the task in what it asks and gives.
+func TestTASKD11_ResultWaits(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			for i := range 3 {
+				time.Sleep(10 * time.Second)
+				mcp.Progress(ctx, float64(i+1), 3, "step")
+			}
+			time.Sleep(10 * time.Second)
+			return mcp.Ask[string](ctx, "q", "?", nil)
+		})
+	}
+	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		id := begin(t, c, "ask", object{"_meta": object{"progressToken": "p"}}).TaskID
+		related := `"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}`
+		c.Options.Answer = func(_ string, params json.RawMessage) (any, error) {
+			if !strings.Contains(string(params), related) {
+				t.Errorf("asked %s", params)
+			}
+			return object{"action": "accept", "content": object{"value": "x"}}, nil
+		}
+		p := c.Send("tasks/result", object{"taskId": id})
+		time.Sleep(25 * time.Second)
+		if p.Answered() {
+			t.Error("answered too early")
+		}
+		time.Sleep(50 * time.Second)
+		if !p.Answered() {
+			time.Sleep(time.Minute)
+		}
+		m := p.Wait()
+		if got := decode[toolResult](t, m.Result); got.text() != "x" || !strings.Contains(string(m.Result), related) {
+			t.Errorf("got %s", m.Result)
+		}
+		notes := c.Notifications("notifications/progress")
+		if len(notes) != 3 {
+			t.Errorf("%d notes", len(notes))
+		}
+		for _, n := range notes {
+			if !strings.Contains(string(n.Params), related) || !strings.Contains(string(n.Params), `"progressToken":"p"`) {
+				t.Errorf("note %s", n.Params)
+			}
+		}
+	})
+}
+
+// TASKD-16, TASKD-21: lists come in pages, and lead to all tasks.
+func TestTASKD21_List(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
+	}
+	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		ada := as(c, "ada")
+		const n = 230
+		for range n {
+			begin(t, ada, "run", nil)
+		}
+		seen := map[string]bool{}
+		pages, params := 0, object{}
+		for {
+			page := decode[struct {
+				Tasks      []told
+				NextCursor string
+			}](t, ada.Call("tasks/list", params))
+			for _, task := range page.Tasks {
+				seen[task.TaskID] = true
+			}
+			if pages++; page.NextCursor == "" {
+				break
+			}
+			params = object{"cursor": page.NextCursor}
+		}
+		if len(seen) != n || pages != 3 {
+			t.Errorf("%d tasks on %d pages", len(seen), pages)
+		}
+		for _, bad := range []any{"x", "", 1, "MTIz", "LjEy"} {
+			_, err := ada.Try("tasks/list", object{"cursor": bad})
+			wantCode(t, "a bad cursor", err, mcp.CodeInvalidParams)
+		}
+		synctest.Wait()
+	})
+}
+
+// A task whose time is over is unknown from that moment, and failed if it was not done, whether or not anybody has swept.
+func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := tasks.NewMemory()
+		add := func(b *bench) {
+			b.tool("quick", &tasks.ToolOptions{TTL: time.Minute}, func(context.Context) (string, error) { return "done", nil })
+			b.tool("ask", &tasks.ToolOptions{TTL: 10 * time.Minute}, func(ctx context.Context) (string, error) {
+				return mcp.Ask[string](ctx, "q", "?", nil)
+			})
+		}
+		b := newBench(t, &tasks.Options{Store: store}, nil)
+		add(b)
+		c := connected(t, b)
+		done, open := begin(t, c, "quick", nil).TaskID, begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		b.shut(t)
+		next := newBench(t, &tasks.Options{Store: store}, nil) // which knows of no deadline, without Recover
+		add(next)
+		c = connected(t, next)
+		time.Sleep(5*time.Minute - time.Second)
+		if got := get(t, c, done); got.Result.text() != "done" {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(2 * time.Second)
+		_, err := c.Try("tasks/get", object{"taskId": done})
+		wantCode(t, "after its time", err, mcp.CodeInvalidParams)
+		time.Sleep(5 * time.Minute)
+		if got := get(t, c, open); got.Status != "failed" {
+			t.Errorf("got %+v", got)
+		}
+		next.shut(t)
+	})
+}
+
+// A task that works without a run, as after a start without Recover, is taken up by whoever asks for it.
+func TestATaskWithoutARunIsTakenUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := tasks.NewMemory()
+		var runs atomic.Int32
+		add := func(b *bench) {
+			b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "ran", nil })
+		}
+		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
+		add(b)
+		c := connected(t, b)
+		begin(t, c, "run", nil)
+		queued := begin(t, c, "run", nil).TaskID
+		synctest.Wait()
+		next := newBench(t, &tasks.Options{Store: snapshot(t, store)}, nil)
+		add(next)
+		c = connected(t, next)
+		for range 3 {
+			get(t, c, queued)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := get(t, c, queued); got.Result.text() != "ran" {
+			t.Errorf("got %+v", got)
+		}
+		b.shut(t)
+		next.shut(t)
+		if runs.Load() != 3 { // two of the first process
+			t.Errorf("%d runs, want 3", runs.Load())
+		}
+	})
+}

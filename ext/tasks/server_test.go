@@ -1,0 +1,258 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// object is JSON in the making.
+type object = map[string]any
+
+// revision2025 is the one whose core has tasks.
+const revision2025 = "2025-11-25"
+
+// takesTasks is what a client declares that can do everything in these tests.
+var takesTasks = object{"elicitation": object{}, "sampling": object{}, "extensions": object{tasks.ID: object{}}}
+
+// A bench is a server with tasks.
+type bench struct {
+	*tasks.Manager
+	server *mcp.Server
+}
+
+func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *bench {
+	t.Helper()
+	var so mcp.ServerOptions
+	if server != nil {
+		so = *server
+	}
+	var o tasks.Options
+	if opts != nil {
+		o = *opts
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	so.Logger, o.Logger = log, log
+	s := mcp.NewServer("test", "1", &so)
+	return &bench{tasks.New(s, &o), s}
+}
+
+// tool adds a tool that takes no arguments.
+func (b *bench) tool(name string, opts *tasks.ToolOptions, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
+	return tasks.AddTool(b.Manager, &mcp.Tool{Name: name}, opts, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+}
+
+// on runs body over all transports with the revisions that have tasks. Make adds the tools.
+func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench), body func(t *testing.T, b *bench, c *mcptest.Client)) {
+	t.Helper()
+	for _, combination := range combinations {
+		b := newBench(t, opts, nil)
+		add(b)
+		co := &mcptest.Options{Extension: mcptest.Extension{
+			ResultTypes: []string{"task"}, Topics: map[string]string{"notifications/tasks": "taskIds"},
+		}}
+		if combination.Modern() {
+			co.Capabilities = takesTasks
+		}
+		mcptest.RunOn(t, b.server, []mcptest.Combination{combination}, co, func(t *testing.T, c *mcptest.Client) {
+			body(t, b, c)
+			b.shut(t)
+		})
+	}
+}
+
+func (b *bench) shut(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := b.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// A told task is a task as any revision tells it.
+type told struct {
+	ResultType    string
+	TaskID        string
+	Status        string
+	StatusMessage string
+	CreatedAt     time.Time
+	LastUpdatedAt time.Time
+	TTLMs         *int64
+	TTL           *int64
+	PollIntervalM int64 `json:"pollIntervalMs"`
+	PollInterval  int64
+	Task          *told
+	InputRequests map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	Result *toolResult
+	Error  *mcp.Error
+}
+
+type toolResult struct {
+	ResultType string
+	Content    []struct{ Type, Text string }
+	IsError    bool
+	Meta       map[string]json.RawMessage `json:"_meta"`
+}
+
+func (r *toolResult) text() string {
+	if r == nil || len(r.Content) == 0 {
+		return ""
+	}
+	return r.Content[0].Text
+}
+
+func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return v
+}
+
+// begin calls a tool as a task and gives the task.
+func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
+	t.Helper()
+	params := object{"name": tool, "arguments": object{}}
+	if !c.Modern() {
+		params["task"] = object{}
+	}
+	maps.Copy(params, more)
+	// Not Try: a question would be answered.
+	m := c.Send("tools/call", params).Wait()
+	if m.Error != nil {
+		t.Fatalf("%s: %v", tool, m.Error)
+	}
+	got := decode[told](t, m.Result)
+	if got.Task != nil {
+		got = *got.Task
+	}
+	if got.TaskID == "" {
+		t.Fatalf("%s: no task: %s", tool, m.Result)
+	}
+	return got
+}
+
+func get(t testing.TB, c *mcptest.Client, id string) told {
+	t.Helper()
+	return decode[told](t, c.Call("tasks/get", object{"taskId": id}))
+}
+
+// finished lets everything happen and gives the task, with its result in either form.
+func finished(t testing.TB, c *mcptest.Client, id string) told {
+	t.Helper()
+	synctest.Wait()
+	got := get(t, c, id)
+	if c.Modern() || got.Status != "completed" && got.Status != "failed" {
+		return got
+	}
+	raw, err := c.Try("tasks/result", object{"taskId": id})
+	if got.Error = err; err == nil {
+		r := decode[toolResult](t, raw)
+		got.Result = &r
+	}
+	return got
+}
+
+// answer answers all open questions alike, as each form has it.
+func answer(t testing.TB, c *mcptest.Client, id string, content object) {
+	t.Helper()
+	reply := object{"action": "accept", "content": content}
+	if !c.Modern() {
+		c.Options.Answer = func(string, json.RawMessage) (any, error) { return reply, nil }
+		p := c.Send("tasks/result", object{"taskId": id})
+		synctest.Wait()
+		p.Cancel("")
+		return
+	}
+	responses := object{}
+	for key := range get(t, c, id).InputRequests {
+		responses[key] = reply
+	}
+	c.Call("tasks/update", object{"taskId": id, "inputResponses": responses})
+}
+
+func wantCode(t testing.TB, what string, err *mcp.Error, code int) {
+	t.Helper()
+	if err == nil || err.Code != code {
+		t.Errorf("%s: got %v, want an error of code %d", what, err, code)
+	}
+}
+
+// The whole way of a task, in both forms: a call is answered at once, runs, asks, goes on, ends.
+func TestATaskFromItsCallToItsResult(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			mcp.Progress(ctx, 1, 2, "thinking")
+			select {
+			case <-time.After(10 * time.Second):
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+			name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
+			if err != nil {
+				return "", err
+			}
+			return "hello " + name, nil
+		})
+	}
+	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		made := begin(t, c, "ask", nil)
+		if made.Status != "working" || made.CreatedAt.IsZero() {
+			t.Errorf("made: %+v", made)
+		}
+		synctest.Wait()
+		if got := get(t, c, made.TaskID); got.Status != "working" || got.StatusMessage != "thinking" {
+			t.Errorf("under way: %+v", got)
+		}
+		time.Sleep(11 * time.Second)
+		got := get(t, c, made.TaskID)
+		if got.Status != "input_required" || c.Modern() != (len(got.InputRequests) == 1) {
+			t.Errorf("waiting: %+v", got)
+		}
+		answer(t, c, made.TaskID, object{"value": "Ada"})
+		time.Sleep(11 * time.Second)
+		if got := finished(t, c, made.TaskID); got.Status != "completed" || got.Result.text() != "hello Ada" {
+			t.Errorf("finished: %+v", got)
+		}
+	})
+}
+
+func TestATaskFails(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("toolError", nil, func(context.Context) (string, error) { return "", errors.New("no luck") })
+		b.tool("protocolError", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-32001, "no way") })
+		b.tool("panics", nil, func(context.Context) (string, error) { panic("secret") })
+	}
+	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		got := finished(t, c, begin(t, c, "toolError", nil).TaskID)
+		want := "completed" // TASKX-12
+		if !c.Modern() {
+			want = "failed" // TASKD-20
+		}
+		if got.Status != want || !got.Result.IsError || got.Result.text() != "no luck" || got.Error != nil {
+			t.Errorf("tool error: %+v", got)
+		}
+		got = finished(t, c, begin(t, c, "protocolError", nil).TaskID)
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || got.Error.Message != "no way" || got.Result != nil {
+			t.Errorf("protocol error: %+v", got)
+		}
+		got = finished(t, c, begin(t, c, "panics", nil).TaskID)
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError || strings.Contains(got.Error.Message, "secret") {
+			t.Errorf("panic: %+v", got)
+		}
+	})
+}

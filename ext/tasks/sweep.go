@@ -1,0 +1,231 @@
+package tasks
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// sweepEvery is how often finished tasks that have expired are deleted; they cannot be read from when they expire.
+	sweepEvery = time.Minute
+	// maxDelete is how many are deleted at a time: a store may be held up by it.
+	maxDelete = 1000
+)
+
+// errExpired is the cause of the context of a run whose task's time is over.
+var errExpired = fmt.Errorf("tasks: the task's time to live is over: %w", context.DeadlineExceeded)
+
+// expire ends a task whose time is over, if it is.
+func (m *Manager) expire(ctx context.Context, owner, id string) (*job, error) {
+	ended := false
+	j, err := m.change(ctx, owner, id, func(j *job, now time.Time) error {
+		if ended = !j.Done && j.expired(now); !ended {
+			return errUnchanged
+		}
+		j.fail(now, mcp.Errorf(mcp.CodeInternalError, "the task was not finished within its time to live of %v",
+			time.Duration(j.TTL)*time.Millisecond))
+		return nil
+	})
+	if err != nil {
+		return nil, public(err)
+	}
+	if ended {
+		m.stop(id, errExpired)
+	}
+	return j, nil
+}
+
+// sweep fails the tasks whose time is over, and deletes those that nobody may read any more. It is called by the timer.
+func (m *Manager) sweep() {
+	if !m.enter() {
+		return
+	}
+	defer m.leave()
+	now := time.Now()
+	due, clean := m.deadlines.take(now)
+	for _, d := range due {
+		_, err := m.expire(m.base, d.owner, d.id)
+		switch {
+		case err == nil, errors.Is(err, errUnknownTask):
+		case errors.Is(err, errRecord):
+			m.log.Error("tasks: a task that cannot be read has expired, and is deleted", "task", short(d.id), "error", err)
+			if err := m.store.Delete(m.base, d.owner, d.id); err != nil {
+				m.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
+			}
+		default:
+			m.log.Error("tasks: a task could not be ended in time, and will be", "task", short(d.id), "error", err)
+			m.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
+		}
+	}
+	if clean {
+		m.clean(now)
+	}
+	m.deadlines.arm()
+}
+
+// clean deletes what has expired.
+func (m *Manager) clean(now time.Time) {
+	for m.base.Err() == nil {
+		n, err := m.store.DeleteExpired(m.base, now, maxDelete)
+		if err != nil {
+			m.log.Error("tasks: expired tasks could not be deleted", "error", err)
+		}
+		if err != nil || n < maxDelete {
+			break
+		}
+	}
+	if n, err := m.store.Count(m.base, "", true); err != nil || n > m.deadlines.len() {
+		m.deadlines.cleanLater(now)
+	}
+}
+
+// deadlines knows when the time of each unfinished task is over. There is one timer for all of them.
+type deadlines struct {
+	sweep func()
+
+	mu      sync.Mutex // guards the fields below
+	byID    map[string]*expiry
+	heap    expiries
+	clean   time.Time // when finished tasks are to be deleted; zero if there are none
+	timer   *time.Timer
+	stopped bool
+}
+
+// An expiry is the end of the time of one task.
+type expiry struct {
+	owner, id string
+	at        time.Time
+	place     int // in the heap
+}
+
+// set takes up the deadline of a job that was written.
+func (d *deadlines) set(j *job) {
+	if !j.Done {
+		d.add(j.Owner, j.ID, j.Expires)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.byID[j.ID]; e != nil {
+		heap.Remove(&d.heap, e.place)
+		delete(d.byID, j.ID)
+	}
+	if d.clean.IsZero() {
+		d.clean = time.Now().Add(sweepEvery)
+	}
+	d.armLocked()
+}
+
+func (d *deadlines) add(owner, id string, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byID == nil {
+		d.byID = map[string]*expiry{}
+	}
+	if e := d.byID[id]; e != nil {
+		if e.at.Equal(at) {
+			return
+		}
+		e.at = at
+		heap.Fix(&d.heap, e.place)
+	} else {
+		e = &expiry{owner: owner, id: id, at: at}
+		d.byID[id] = e
+		heap.Push(&d.heap, e)
+	}
+	d.armLocked()
+}
+
+func (d *deadlines) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.heap)
+}
+
+// take gives those whose time is over, and whether it is time to delete.
+func (d *deadlines) take(now time.Time) (due []*expiry, clean bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.heap) > 0 && !d.heap[0].at.After(now) {
+		e, _ := heap.Pop(&d.heap).(*expiry)
+		delete(d.byID, e.id)
+		due = append(due, e)
+	}
+	clean = !d.clean.IsZero() && !d.clean.After(now)
+	if clean {
+		d.clean = time.Time{}
+	}
+	return due, clean
+}
+
+func (d *deadlines) cleanLater(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clean.IsZero() {
+		d.clean = now.Add(sweepEvery)
+	}
+	d.armLocked()
+}
+
+func (d *deadlines) arm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.armLocked()
+}
+
+// armLocked sets the timer to what comes first. Nothing is set while there is nothing to come.
+func (d *deadlines) armLocked() {
+	next := d.clean
+	if len(d.heap) > 0 && (next.IsZero() || d.heap[0].at.Before(next)) {
+		next = d.heap[0].at
+	}
+	if d.stopped || next.IsZero() {
+		return
+	}
+	if d.timer == nil {
+		d.timer = time.AfterFunc(time.Until(next), d.sweep)
+		return
+	}
+	d.timer.Reset(time.Until(next))
+}
+
+func (d *deadlines) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopped = true
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+// expiries is a heap whose first element comes first.
+type expiries []*expiry
+
+func (h expiries) Len() int           { return len(h) }
+func (h expiries) Less(i, k int) bool { return h[i].at.Before(h[k].at) }
+func (h expiries) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].place, h[k].place = i, k
+}
+
+// Push adds an *expiry at the end.
+func (h *expiries) Push(x any) {
+	e, _ := x.(*expiry)
+	e.place = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop takes the last one away.
+func (h *expiries) Pop() any {
+	all := *h
+	e := all[len(all)-1]
+	all[len(all)-1] = nil
+	*h = all[:len(all)-1]
+	return e
+}

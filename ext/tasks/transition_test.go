@@ -1,0 +1,251 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// TASKD-08: each state of a task with each thing that can happen to it.
+func TestTASKD08_EveryTransition(t *testing.T) {
+	states := map[string]string{ // and the tool that gets a task there
+		"working": "works", "input_required": "asks", "completed": "ends", "failed": "fails", "cancelled": "works",
+	}
+	want := map[string]map[string]string{
+		"working":        {"answer": "working", "cancel": "cancelled", "expire": "failed", "result": "completed", "error": "failed", "ask": "input_required"},
+		"input_required": {"answer": "completed", "cancel": "cancelled", "expire": "failed", "result": "input_required", "error": "input_required", "ask": "input_required"},
+	}
+	for _, final := range []string{"completed", "failed", "cancelled"} {
+		want[final] = map[string]string{}
+		for event := range want["working"] {
+			want[final][event] = final
+		}
+		want[final]["expire"] = "" // unknown
+	}
+	for from, tool := range states {
+		for event, to := range want[from] {
+			t.Run(from+" and then "+event, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					next := make(chan func(ctx context.Context) (string, error), 1)
+					b := newBench(t, nil, nil)
+					b.tool("works", nil, func(ctx context.Context) (string, error) {
+						if f, ok := <-next; ok { // deaf to its context: whatever it does comes late
+							return f(ctx)
+						}
+						return "", nil
+					})
+					b.tool("ends", nil, func(context.Context) (string, error) { return "end", nil })
+					b.tool("fails", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-1, "failed") })
+					ask := func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) }
+					b.tool("asks", nil, ask)
+					c := connected(t, b)
+					id := begin(t, c, tool, nil).TaskID
+					synctest.Wait()
+					if from == "cancelled" {
+						c.Call("tasks/cancel", object{"taskId": id})
+					}
+					if got := get(t, c, id); got.Status != from {
+						t.Fatalf("it is %s", got.Status)
+					}
+					switch event {
+					case "answer":
+						c.Call("tasks/update", object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}})
+					case "cancel":
+						c.Call("tasks/cancel", object{"taskId": id})
+					case "expire":
+						time.Sleep(24*time.Hour + time.Second)
+					case "result":
+						next <- func(context.Context) (string, error) { return "late", nil }
+					case "error":
+						next <- func(context.Context) (string, error) { return "", mcp.Errorf(-2, "late") }
+					case "ask":
+						next <- ask
+					}
+					synctest.Wait()
+					if to == "" {
+						_, err := c.Try("tasks/get", object{"taskId": id})
+						wantCode(t, event, err, mcp.CodeInvalidParams)
+					} else if got := get(t, c, id); got.Status != to {
+						t.Errorf("it is %s, want %s", got.Status, to)
+					}
+					close(next)
+					b.shut(t)
+				})
+			})
+		}
+	}
+}
+
+// A strict store fails the test when a task goes on after its end, or a question's key is used again.
+type strict struct {
+	tasks.Store
+	t  *testing.T
+	mu sync.Mutex
+	at map[string]tasks.Record
+}
+
+func (s *strict) Update(ctx context.Context, r tasks.Record) error {
+	err := s.Store.Update(ctx, r)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, ok := s.at[r.ID]; ok && before.Done {
+		s.t.Errorf("task %s was done: %s\nand became %s", r.ID, before.Data, r.Data)
+	}
+	s.at[r.ID] = r
+	return nil
+}
+
+// Everything at once: answers, cancellations, ends of the time, ends of the runs. Each task has one end, and keeps it.
+func TestRacesForTheEndOfATask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := &strict{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
+		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 16}, nil)
+		var entered atomic.Int32
+		b.tool("ask", &tasks.ToolOptions{TTL: 3 * time.Second}, func(ctx context.Context) (string, error) {
+			entered.Add(1)
+			time.Sleep(time.Second)
+			v, err := mcp.Ask[string](ctx, "q", "?", nil)
+			if err != nil {
+				return "", err
+			}
+			time.Sleep(time.Second)
+			return v, nil
+		})
+		c := connected(t, b)
+		const n = 64
+		var wg sync.WaitGroup
+		ends := make([]string, n)
+		for i := range n {
+			id := begin(t, c, "ask", nil).TaskID
+			send := func(method string, at time.Duration, params object) {
+				wg.Go(func() {
+					time.Sleep(at)
+					params["taskId"] = id
+					if m := c.Send(method, params).Wait(); m.Error != nil {
+						t.Errorf("%s: %v", method, m.Error)
+					}
+				})
+			}
+			accept := func() object {
+				return object{"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+			}
+			for k := range 3 {
+				send("tasks/update", time.Second+time.Duration(k)*time.Millisecond, accept())
+			}
+			if i%2 == 0 {
+				send("tasks/cancel", []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}[i/2%4], object{})
+			}
+			wg.Go(func() {
+				for range 80 {
+					time.Sleep(50 * time.Millisecond)
+					m := c.Send("tasks/get", object{"taskId": id}).Wait()
+					got := decode[told](t, m.Result)
+					if final := tasks.Status(got.Status).Final(); ends[i] != "" && got.Status != ends[i] {
+						t.Errorf("%s after %s", got.Status, ends[i])
+					} else if final {
+						ends[i] = got.Status
+					}
+				}
+			})
+		}
+		wg.Wait()
+		counts := map[string]int{}
+		for _, end := range ends {
+			counts[end]++
+		}
+		if counts[""] != 0 {
+			t.Errorf("ends: %v", counts)
+		}
+		t.Logf("ends: %v, %d runs", counts, entered.Load())
+		b.shut(t)
+	})
+}
+
+// Managers that share a store by mistake, or a record that is changed by hand: a conflict is read again, not lost.
+func TestAConflictIsReadAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		conflicts := 3
+		s := &faulty{Store: tasks.NewMemory()}
+		s.update = func(r tasks.Record) error {
+			if conflicts--; conflicts < 0 {
+				return nil
+			}
+			other, err := s.Store.Get(context.Background(), r.Owner, r.ID)
+			if err != nil {
+				return err
+			}
+			return s.Store.Update(context.Background(), other)
+		}
+		b := newBench(t, &tasks.Options{Store: s}, nil)
+		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
+		c := connected(t, b)
+		if got := finished(t, c, begin(t, c, "run", nil).TaskID); got.Result.text() != "done" {
+			t.Errorf("got %+v", got)
+		}
+		b.shut(t)
+	})
+}
+
+// A result beyond what a store takes is an error of the task, not a task without an end.
+func TestAResultThatIsTooLarge(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, nil, nil)
+		b.tool("large", nil, func(context.Context) (string, error) { return string(make([]byte, tasks.MaxRecord/6)), nil }) // \u0000 each
+		c := connected(t, b)
+		got := finished(t, c, begin(t, c, "large", nil).TaskID)
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError {
+			t.Errorf("got %s, %v", got.Status, got.Error)
+		}
+		b.shut(t)
+	})
+}
+
+// Progress is shown at once, in whatever text it comes, and not written step by step.
+func TestProgressIsTheStatusMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var writes atomic.Int32
+		s := &faulty{Store: tasks.NewMemory(), update: func(tasks.Record) error { writes.Add(1); return nil }}
+		b := newBench(t, &tasks.Options{Store: s}, nil)
+		steps := make(chan func(ctx context.Context))
+		b.tool("run", nil, func(ctx context.Context) (string, error) {
+			for step := range steps {
+				step(ctx)
+			}
+			return "", errors.New("failed")
+		})
+		c := connected(t, b)
+		id := begin(t, c, "run", nil).TaskID
+		for i, step := range []struct {
+			done, total float64
+			message     string
+			want        string
+		}{
+			{1, 0, "", "1"}, {2, 10, "", "2 of 10"}, {2.5, 10, "half", "half"}, {3, 10, "bad \xff text", ""}, {4, 0, fmt.Sprintf("%01000d", 7), fmt.Sprintf("%0512d", 0)},
+		} {
+			steps <- func(ctx context.Context) { mcp.Progress(ctx, step.done, step.total, step.message) }
+			synctest.Wait()
+			if got := get(t, c, id); step.want != "" && got.StatusMessage != step.want {
+				t.Errorf("step %d: %q", i, got.StatusMessage)
+			}
+		}
+		if writes.Load() != 0 {
+			t.Errorf("%d writes", writes.Load())
+		}
+		close(steps)
+		if got := finished(t, c, id); got.StatusMessage != "" {
+			t.Errorf("got %+v", got)
+		}
+		b.shut(t)
+	})
+}
