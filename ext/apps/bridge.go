@@ -1,0 +1,270 @@
+package apps
+
+import (
+	"cmp"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// BridgeOptions configures a [Bridge]: how the page is reached, and what it may do. Setting a function declares to the page
+// that the host can do it; what has no function is refused. The functions are called from many goroutines, and may take as
+// long as a user does. An error of theirs refuses: an [*mcp.Error] is shown to the page, of any other it learns only that
+// the host refused.
+type BridgeOptions struct {
+	// Send hands a message to the frame with the page, by postMessage. Messages come one after the other. It must not call
+	// the bridge. It has to be set.
+	Send func(ctx context.Context, message stdjson.RawMessage) error
+	// Info is what the host calls itself. Default: a name without a version.
+	Info mcp.Implementation
+	// Context tells the page about the host. Default: nothing.
+	Context *Context
+
+	// AllowTool is asked before the page calls a tool of its server: nil lets it through. The tool is one that views may
+	// call. What the server says of it, annotations too, is no reason to trust it.
+	AllowTool func(ctx context.Context, tool *mcp.Tool, args stdjson.RawMessage) error
+	// AllowRead is asked before the page reads a resource of its server.
+	AllowRead func(ctx context.Context, uri string) error
+	// OpenLink opens a page of the web, for the user and outside of the frame, with the user's consent. The URL is https,
+	// or http, and has no password in it.
+	OpenLink func(ctx context.Context, url string) error
+	// Message puts a text into the conversation in the user's name, with the user's consent.
+	Message func(ctx context.Context, text string) error
+	// UpdateModelContext keeps what the model is told of the page in the turns that follow, in place of what the page gave
+	// before.
+	UpdateModelContext func(ctx context.Context, c ModelContext) error
+	// RequestDisplayMode shows the page in another way, one that the page and the host both have, and gives the one that it
+	// is shown in then.
+	RequestDisplayMode func(ctx context.Context, mode DisplayMode) (DisplayMode, error)
+	// SizeChanged takes the size of the page's content in CSS pixels, each 0 to 32,767.
+	SizeChanged func(width, height float64)
+	// Log takes what the page logs. Default: it goes to HostOptions.Logger, if that takes the level debug.
+	Log func(ctx context.Context, level mcp.LogLevel, data stdjson.RawMessage)
+}
+
+// ModelContext is what a page tells the model, in JSON. It is a stranger's text, as a tool's result is.
+//
+// Spec: SEP-1865, ui/update-model-context.
+type ModelContext struct {
+	Content           stdjson.RawMessage `json:"content"`           // an array of content blocks, or nil
+	StructuredContent stdjson.RawMessage `json:"structuredContent"` // an object, or nil
+}
+
+// Bounds of what pages say.
+const (
+	// maxMessage bounds one message: arguments of tools are texts that somebody typed, or a picture.
+	maxMessage = 4 << 20
+	// maxCalls bounds the requests of one page that are worked on: a page waits for what it has asked.
+	maxCalls = 16
+	// maxText bounds the text that a page puts into the conversation.
+	maxText = 64 << 10
+	// maxLength bounds the size of a page in pixels: what browsers lay out at all.
+	maxLength = 32_767
+)
+
+// A Bridge stands between a page in its frame and its server. The host gives every message of the frame to [Bridge.Handle]
+// and posts what it returns back; the other methods tell the page about the tool call that it shows. All methods are safe
+// for concurrent use.
+//
+// A bridge serves one load of one page. It keeps no goroutine, so that there is nothing to close; [Bridge.Teardown] has
+// the page put its things away.
+//
+// The host has to make sure where a message comes from: event.source is the frame's window. A frame without an origin
+// has the event.origin "null", as everybody's has.
+//
+// Spec: SEP-1865, Communication Protocol.
+type Bridge struct {
+	host *Host
+	page *Page
+	opts BridgeOptions
+	log  *slog.Logger
+
+	sending sync.Mutex // held while messages are sent, in their order
+	calls   chan struct{}
+
+	mu       sync.Mutex // guards the fields below
+	phase    phase
+	context  Context       // as the page knows it
+	modes    []DisplayMode // of the page; nil when it does not say
+	waiting  []stdjson.RawMessage
+	loaded   bool // the document has been handed out
+	input    bool // the tool's arguments are on their way
+	result   bool // the tool's result is on its way, or that there is none
+	lastID   int
+	answers  map[string]chan struct{} // requests to the page
+	unloaded bool                     // the page has been torn down
+}
+
+// A phase is how far the handshake is.
+type phase int
+
+const (
+	phaseNew phase = iota
+	phaseAnswered
+	phaseReady
+)
+
+// Bridge gives the bridge of a page of this host's server. It panics if Send is nil.
+func (h *Host) Bridge(p *Page, opts *BridgeOptions) *Bridge {
+	if opts == nil || opts.Send == nil {
+		panic("apps: Bridge: BridgeOptions.Send is nil")
+	}
+	b := &Bridge{host: h, page: p, opts: *opts, log: h.opts.Logger.With("page", p.URI),
+		calls: make(chan struct{}, maxCalls), answers: map[string]chan struct{}{}}
+	b.opts.Info.Name = cmp.Or(b.opts.Info.Name, "mcp-host")
+	b.opts.Info.Version = cmp.Or(b.opts.Info.Version, "unknown")
+	if opts.Context != nil {
+		b.context = *opts.Context
+	}
+	return b
+}
+
+// A message is what a page says.
+type message struct {
+	JSONRPC string             `json:"jsonrpc"`
+	ID      stdjson.RawMessage `json:"id"`
+	Method  string             `json:"method"`
+	Params  stdjson.RawMessage `json:"params"`
+	Result  stdjson.RawMessage `json:"result"`
+	Error   stdjson.RawMessage `json:"error"`
+}
+
+// An answer is what the page is told.
+type answer struct {
+	JSONRPC string             `json:"jsonrpc"`
+	ID      stdjson.RawMessage `json:"id"`
+	Result  stdjson.RawMessage `json:"result,omitzero"`
+	Error   *failure           `json:"error,omitzero"`
+}
+
+type failure struct {
+	Code    int                `json:"code"`
+	Message string             `json:"message"`
+	Data    stdjson.RawMessage `json:"data,omitzero"`
+}
+
+// Handle takes one message of the page and gives the answer to post back; nil if there is none. It returns when the answer
+// is there, which for a tool call is as long as the tool and the user take: each message has a goroutine of its own. The
+// end of ctx ends what the message began.
+//
+// The JSON may be anything. A page that breaks the protocol gets an error, and so does a page that has more than 16
+// requests under way.
+func (b *Bridge) Handle(ctx context.Context, raw stdjson.RawMessage) stdjson.RawMessage {
+	m, bad := parseMessage(raw)
+	switch {
+	case bad != nil:
+		b.log.WarnContext(ctx, "apps: malformed message of a page", "error", bad)
+		return encodeAnswer(m.ID, nil, bad)
+	case m.Method == "":
+		b.answered(m)
+		return nil
+	case m.ID == nil:
+		b.notified(ctx, m)
+		return nil
+	}
+	select {
+	case b.calls <- struct{}{}:
+		defer func() { <-b.calls }()
+	default:
+		return encodeAnswer(m.ID, nil, mcp.Errorf(mcp.CodeBusy, "more than %d requests are under way", maxCalls))
+	}
+	result, err := b.request(ctx, m)
+	b.record(ctx, m, err)
+	return encodeAnswer(m.ID, result, err)
+}
+
+// parseMessage reads a message strictly. The id is that of the message as far as it can be told.
+//
+// Spec: SEP-1865, Auditable Communication; JSON-RPC 2.0.
+func parseMessage(raw stdjson.RawMessage) (m message, bad *mcp.Error) {
+	if len(raw) > maxMessage {
+		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has %d bytes, at most %d are taken", len(raw), maxMessage)
+	}
+	if !jsontext.Value(raw).IsValid() {
+		return m, mcp.Errorf(mcp.CodeParseError, "the message is not JSON")
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return message{}, mcp.Errorf(mcp.CodeInvalidRequest, "the message is not one of JSON-RPC 2.0")
+	}
+	if !isID(m.ID) {
+		m.ID = nil
+		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the id is neither a short string nor an integer")
+	}
+	switch response := m.Result != nil || m.Error != nil; {
+	case m.JSONRPC != "2.0":
+		return m, mcp.Errorf(mcp.CodeInvalidRequest, `jsonrpc is not "2.0"`)
+	case m.Method == "" && !response, m.Method != "" && response:
+		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message is neither a request nor an answer")
+	case m.Params != nil && m.Params[0] != '{':
+		return m, mcp.Errorf(mcp.CodeInvalidParams, "params is no object")
+	}
+	return m, nil
+}
+
+// isID reports whether raw is an id, or nil.
+func isID(raw stdjson.RawMessage) bool {
+	const longest = 128
+	switch {
+	case raw == nil:
+		return true
+	case len(raw) > longest:
+		return false
+	case raw[0] == '"':
+		return true
+	}
+	var n int64
+	return raw[0] != 'n' && json.Unmarshal(raw, &n) == nil
+}
+
+func encodeAnswer(id, result stdjson.RawMessage, err error) stdjson.RawMessage {
+	a := answer{JSONRPC: "2.0", ID: id, Result: result}
+	if id == nil {
+		a.ID = stdjson.RawMessage("null")
+	}
+	if err != nil {
+		a.Result, a.Error = nil, publicFailure(err)
+	}
+	raw, err := json.Marshal(&a)
+	if err != nil {
+		raw, _ = json.Marshal(&answer{JSONRPC: "2.0", ID: a.ID, Error: publicFailure(err)})
+	}
+	return raw
+}
+
+// errRefused is what a page learns of a host's refusal.
+var errRefused = mcp.Errorf(codeRefused, "the host refused")
+
+// codeRefused is the code that the specification shows for refusals.
+const codeRefused = -32000
+
+// publicFailure is what a page learns of an error: those of the protocol as they are, of others nothing.
+func publicFailure(err error) *failure {
+	var e *mcp.Error
+	if errors.As(err, &e) {
+		return &failure{Code: e.Code, Message: e.Message, Data: e.Data}
+	}
+	return &failure{Code: mcp.CodeInternalError, Message: "internal error"}
+}
+
+// record logs a request of the page. Arguments are not logged: they may be secrets.
+//
+// Spec: SEP-1865, Auditable Communication.
+func (b *Bridge) record(ctx context.Context, m message, err error) {
+	var target struct {
+		Name string `json:"name"`
+		URI  string `json:"uri"`
+		URL  string `json:"url"`
+	}
+	_ = json.Unmarshal(m.Params, &target) // a request without a target has none to log
+	const shown = 256
+	what := cmp.Or(target.Name, target.URI, target.URL)
+	b.log.InfoContext(ctx, "apps: request of a page", "method", m.Method[:min(len(m.Method), shown)],
+		"target", what[:min(len(what), shown)], "bytes", len(m.Params), "error", err)
+}

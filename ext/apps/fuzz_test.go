@@ -1,0 +1,134 @@
+package apps_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// directives are those of a policy, in their order; granted is what may stand in it beside keywords.
+var (
+	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src", "frame-src",
+		"object-src", "base-uri", "form-action"}
+	granted = regexp.MustCompile(`^(https|wss|http|ws)://(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[1-9][0-9]{0,4})?$`)
+	keyword = map[string]string{
+		"default-src": "'none'", "script-src": "'self' 'unsafe-inline'", "style-src": "'self' 'unsafe-inline'", "img-src": "'self' data:",
+		"font-src": "'self'", "media-src": "'self' data:", "connect-src": "'none'", "frame-src": "'none'", "object-src": "'none'",
+		"base-uri": "'self'", "form-action": "'none'",
+	}
+)
+
+// checkPolicy finds anything in a policy that the specification does not put there.
+func checkPolicy(t *testing.T, policy string) {
+	t.Helper()
+	parts := strings.Split(policy, "; ")
+	if len(parts) != len(directives) || strings.ContainsAny(policy, "\r\n\t,") {
+		t.Fatalf("the policy is %q", policy)
+	}
+	for i, part := range parts {
+		values := strings.Split(part, " ")
+		if values[0] != directives[i] {
+			t.Fatalf("directive %d is %q", i, part)
+		}
+		for _, v := range values[1:] {
+			if !strings.Contains(" "+keyword[values[0]]+" ", " "+v+" ") && !granted.MatchString(v) {
+				t.Fatalf("%s allows %q", values[0], v)
+			}
+		}
+	}
+}
+
+func FuzzPolicy(f *testing.F) {
+	for _, seed := range []string{"https://example.com", "https://*.example.com:8443", "https://a.com; script-src *", "'unsafe-eval'", "https://a.com\nx", "https://[::1]"} {
+		f.Add(seed, seed, seed, seed)
+	}
+	f.Fuzz(func(t *testing.T, connect, resource, frame, base string) {
+		checkPolicy(t, apps.CSP{
+			ConnectDomains: []string{connect, frame}, ResourceDomains: []string{resource, base},
+			FrameDomains: []string{frame}, BaseURIDomains: []string{base},
+		}.Policy())
+	})
+}
+
+// FuzzMetadata reads what a hostile server says of a view and a tool: what comes out can be granted as it is.
+func FuzzMetadata(f *testing.F) {
+	for _, seed := range []string{`{"ui":` + clockMeta + `}`, strangerTool, `{"ui":{"csp":{"frameDomains":["https://a.com;x"]}}}`,
+		`{"ui":{"permissions":{"camera":{}},"visibility":["app"]}}`, `{"ui/resourceUri":"javascript:1"}`, `{"ui":{"domain":"\u0000","prefersBorder":null}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, meta []byte) {
+		var m mcp.Meta
+		if json.Unmarshal(meta, &m) != nil {
+			return
+		}
+		u, err := apps.ToolUIOf(&mcp.Tool{Name: "t", Meta: m})
+		if u.View != "" && !strings.HasPrefix(u.View, "ui://") || err != nil && (u.ForModel() || u.ForApp()) {
+			t.Errorf("tool: %+v, %v", u, err)
+		}
+		p, err := apps.PageFrom("ui://v", &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x", Meta: m}}})
+		if err != nil {
+			return
+		}
+		checkPolicy(t, p.Policy())
+		if regexp.MustCompile(`[^A-Za-z0-9.-]`).MatchString(p.Frame.Domain) {
+			t.Errorf("domain %q", p.Frame.Domain)
+		}
+		if !regexp.MustCompile(`^((camera|microphone|geolocation|clipboard-write)(; |$))*$`).MatchString(p.Allow()) {
+			t.Errorf("allow %q", p.Allow())
+		}
+		for _, o := range p.Frame.CSP.ConnectDomains {
+			u, err := url.Parse(o)
+			if err != nil || u.Hostname() == "127.0.0.1" || strings.HasSuffix("."+u.Hostname(), ".localhost") {
+				t.Errorf("a local origin is granted: %q, %v", o, err)
+			}
+		}
+		h, err := p.Header(&apps.HeaderOptions{Embedder: "https://host.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, values := range h {
+			if len(values) != 1 || strings.ContainsAny(values[0], "\r\n\x00") {
+				t.Errorf("header %s is %q", name, values)
+			}
+		}
+	})
+}
+
+// FuzzBridge: whatever a page says before the handshake, the answer is one of JSON-RPC, and nothing reaches the server.
+func FuzzBridge(f *testing.F) {
+	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{"availableDisplayModes":["pip"]}}}`,
+		`{"jsonrpc":"2.0","method":"ui/notifications/size-changed","params":{"width":1}}`, `{"jsonrpc":"2.0","id":1,"result":null}`, `[]`} {
+		f.Add([]byte(seed))
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	f.Fuzz(func(t *testing.T, message []byte) {
+		h := apps.NewHost(nil, &apps.HostOptions{Logger: quiet}) // a client would be a nil pointer
+		b := h.Bridge(&apps.Page{URI: "ui://v", HTML: "x"}, &apps.BridgeOptions{
+			AllowTool: allow, Send: func(context.Context, json.RawMessage) error { return nil },
+		})
+		a := b.Handle(t.Context(), message)
+		if a == nil {
+			return
+		}
+		var answer struct {
+			JSONRPC string          `json:"jsonrpc"`
+			ID      json.RawMessage `json:"id"`
+			Result  json.RawMessage `json:"result"`
+			Error   *struct {
+				Code    int    `json:"code"`
+				Message string `json:"message"`
+			} `json:"error"`
+		}
+		if err := json.Unmarshal(a, &answer); err != nil || answer.JSONRPC != "2.0" || answer.ID == nil || (answer.Result == nil) == (answer.Error == nil) {
+			t.Errorf("%q is answered by %s", message, a)
+		}
+	})
+}

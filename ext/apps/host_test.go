@@ -1,0 +1,245 @@
+package apps_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func TestAHostFindsWhatTheModelSeesAndTheView(t *testing.T) {
+	on(t, metadata(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+		h := apps.NewHost(c, &apps.HostOptions{Logger: logger(t)})
+		tools, err := h.ModelTools(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range tools {
+			names = append(names, tool.Name)
+		}
+		if got := strings.Join(names, " "); got != "ask plain time" {
+			t.Errorf("the model sees %s", got)
+		}
+		p, err := h.Page(t.Context(), "time")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.HTML != clockHTML || p.URI != clockURI || len(p.Dropped) > 0 {
+			t.Errorf("page %+v", p)
+		}
+		wantJSON(t, "frame", p.Frame, clockMeta)
+		if got := p.Allow(); got != "geolocation; clipboard-write" {
+			t.Errorf("allow is %q", got)
+		}
+		if p, err := h.Page(t.Context(), "plain"); p != nil || err != nil {
+			t.Errorf("a tool without a view has %v, %v", p, err)
+		}
+		if p, err := h.Page(t.Context(), "nobody"); err == nil {
+			t.Errorf("an unknown tool has the page %v", p)
+		}
+	})
+}
+
+func TestUI04_ThePagesHeaderIsSafe(t *testing.T) {
+	p := &apps.Page{URI: clockURI, HTML: clockHTML, Frame: clockFrame()}
+	h, err := p.Header(&apps.HeaderOptions{Embedder: "https://host.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := http.Header{}
+	maps.Copy(header, h)
+	for name, want := range map[string]string{
+		"Content-Security-Policy": p.Policy() + "; sandbox allow-scripts allow-forms; frame-ancestors https://host.example",
+		"Permissions-Policy":      "camera=(), microphone=()",
+		"X-Content-Type-Options":  "nosniff",
+		"Referrer-Policy":         "no-referrer",
+		"Content-Type":            "text/html; charset=utf-8",
+	} {
+		if got := header.Get(name); got != want {
+			t.Errorf("%s: %s\nwant %s", name, got, want)
+		}
+	}
+	if strings.Contains(apps.Sandbox, "allow-same-origin") || strings.Contains(apps.Sandbox, "top-navigation") {
+		t.Errorf("the sandbox is %s", apps.Sandbox)
+	}
+	if h, err := p.Header(&apps.HeaderOptions{OwnOrigin: true}); err != nil ||
+		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox allow-scripts allow-forms allow-same-origin") {
+		t.Errorf("the header for an origin of its own: %v, %v", h, err)
+	}
+	if h, err := p.Header(nil); err != nil || !strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox "+apps.Sandbox) {
+		t.Errorf("the header of no options: %v, %v", h, err)
+	}
+	for _, bad := range []string{"host.example", "https://host.example; sandbox", "*"} {
+		if h, err := p.Header(&apps.HeaderOptions{Embedder: bad}); err == nil {
+			t.Errorf("embedder %q gives %v", bad, h)
+		}
+	}
+	if p.Digest() != (&apps.Page{HTML: clockHTML}).Digest() || p.Digest() == (&apps.Page{HTML: "other"}).Digest() {
+		t.Error("the digest is not that of the document")
+	}
+}
+
+// A stranger is a server that says what it likes.
+type stranger struct {
+	toolMeta, listMeta string
+	contents           string
+}
+
+func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
+	t.Helper()
+	server := mcp.NewServer("stranger", "1", &mcp.ServerOptions{Logger: logger(t), Middleware: []mcp.Middleware{
+		func(next mcp.Handler) mcp.Handler {
+			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				switch req.Method {
+				case "tools/list":
+					return s.raw(`"tools":[{"name":"t","inputSchema":{"type":"object"}%s}]`, s.toolMeta), nil
+				case "resources/list":
+					return s.raw(`"resources":[{"uri":"ui://v","name":"v"%s}]`, s.listMeta), nil
+				case "resources/read":
+					return mcp.RawResult(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[` + s.contents + `]}`), nil
+				}
+				return next.ServeMCP(ctx, req)
+			})
+		},
+	}})
+	mcp.AddTool(server, &mcp.Tool{Name: "t"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	mcp.AddResource(server, &mcp.Resource{URI: "ui://v", Name: "v"}, func(context.Context, string) (string, error) { return "", nil })
+	if opts == nil {
+		opts = &apps.HostOptions{}
+	}
+	opts.Logger = logger(t)
+	return apps.NewHost(mcptest.Dial(t, server, modern, apps.Declare(nil)), opts)
+}
+
+func (stranger) raw(format, meta string) mcp.RawResult {
+	if meta != "" {
+		meta = `,"_meta":` + meta
+	}
+	return mcp.RawResult(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + fmt.Sprintf(format, meta) + `}`)
+}
+
+const (
+	strangerTool = `{"ui":{"resourceUri":"ui://v"}}`
+	strangerView = `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"<!doctype html>"`
+)
+
+func TestPagesOfStrangersAreChecked(t *testing.T) {
+	for name, s := range map[string]stranger{
+		"another scheme":      {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
+		"a file":              {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},
+		"a URI of characters": {toolMeta: `{"ui":{"resourceUri":"ui://\u0000"}}`},
+		"a flat other scheme": {toolMeta: `{"ui/resourceUri":"javascript:alert(1)"}`},
+		"no object":           {toolMeta: `{"ui":"ui://v"}`},
+		"no contents":         {toolMeta: strangerTool},
+		"two contents":        {toolMeta: strangerTool, contents: strangerView + `},` + strangerView + `}`},
+		"another URI":         {toolMeta: strangerTool, contents: `{"uri":"ui://w","mimeType":"text/html;profile=mcp-app","text":"x"}`},
+		"plain HTML":          {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html","text":"x"}`},
+		"no type":             {toolMeta: strangerTool, contents: `{"uri":"ui://v","text":"x"}`},
+		"another charset":     {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app;charset=utf-7","text":"x"}`},
+		"an empty text":       {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":""}`},
+		"text and blob":       {toolMeta: strangerTool, contents: strangerView + `,"blob":"eA=="}`},
+		"a blob that is not UTF-8": {toolMeta: strangerTool,
+			contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","blob":"/w=="}`},
+		"too large":         {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"` + strings.Repeat("x", 1001) + `"}`},
+		"meta of a string":  {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":"x"}}`},
+		"csp of a string":   {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":"default-src *"}}}`},
+		"a list of numbers": {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":[1]}}}}`},
+		"camera true":       {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"permissions":{"camera":true}}}}`},
+		"much meta":         {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"x":"` + strings.Repeat("x", 70_000) + `"}}}`},
+		"a listed string":   {toolMeta: strangerTool, contents: strangerView + `}`, listMeta: `{"ui":[]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := s.client(t, &apps.HostOptions{MaxPage: 1000}).Page(t.Context(), "t")
+			if err == nil {
+				t.Errorf("the page is %+v", p)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+func TestWhatAPageCannotHaveIsDropped(t *testing.T) {
+	const asked = `,"_meta":{"ui":{"csp":{
+		"connectDomains":["https://a.example/","http://localhost:3000","https://router","https://nas.local","https://a.example; script-src *"],
+		"resourceDomains":["https://cdn.example","'unsafe-eval'","data:"]},
+		"permissions":{"camera":{},"microphone":null},"domain":"evil/path","later":{}}}}`
+	s := stranger{toolMeta: strangerTool, contents: strangerView + asked}
+	p, err := s.client(t, nil).Page(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON(t, "frame", p.Frame, `{"csp":{"connectDomains":["https://a.example"],"resourceDomains":["https://cdn.example"]},"permissions":{"camera":{}}}`)
+	if len(p.Dropped) != 7 {
+		t.Errorf("%d are dropped: %q", len(p.Dropped), p.Dropped)
+	}
+	p, err = s.client(t, &apps.HostOptions{InsecureLocal: true}).Page(t.Context(), "t")
+	if err != nil || len(p.Frame.CSP.ConnectDomains) != 4 {
+		t.Errorf("with local origins: %+v, %v", p, err)
+	}
+}
+
+func TestTheListIsWhatContentsWithoutMetadataFallBackTo(t *testing.T) {
+	s := stranger{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
+	p, err := s.client(t, nil).Page(t.Context(), "t")
+	if err != nil || p.Allow() != "camera" {
+		t.Errorf("page %+v, %v", p, err)
+	}
+	s.contents = strangerView + `,"_meta":{"ui":{}}}`
+	if p, err = s.client(t, nil).Page(t.Context(), "t"); err != nil || p.Allow() != "" {
+		t.Errorf("contents that ask for nothing: %+v, %v", p, err)
+	}
+}
+
+func TestVisibilityIsThatOfTheMetadata(t *testing.T) {
+	for meta, want := range map[string]string{
+		`{}`:                                    "model app",
+		`{"ui":null}`:                           "model app",
+		`{"ui":{}}`:                             "model app",
+		`{"ui":{"visibility":["app"]}}`:         "app",
+		`{"ui":{"visibility":["model"]}}`:       "model",
+		`{"ui":{"visibility":["model","x"]}}`:   "model",
+		`{"ui":{"visibility":["app","model"]}}`: "model app",
+		`{"ui":{"visibility":[]}}`:              "",
+		`{"ui":{"visibility":["Model"]}}`:       "",
+		`{"ui":{"visibility":"app"}}`:           "",
+		`{"ui":{"visibility":[["app"]]}}`:       "",
+		`{"ui":"app"}`:                          "",
+		`{"ui":{"resourceUri":7}}`:              "",
+	} {
+		tool := &mcp.Tool{Name: "t"}
+		if err := json.Unmarshal([]byte(meta), &tool.Meta); err != nil {
+			t.Fatal(err)
+		}
+		u, err := apps.ToolUIOf(tool)
+		var who []string
+		if u.ForModel() {
+			who = append(who, "model")
+		}
+		if u.ForApp() {
+			who = append(who, "app")
+		}
+		if got := strings.Join(who, " "); got != want {
+			t.Errorf("%s: visible to %q, want %q (%v)", meta, got, want, err)
+		}
+	}
+}
+
+func TestLongListsOfOriginsAreCut(t *testing.T) {
+	var asked []string
+	for i := range 40 {
+		asked = append(asked, fmt.Sprintf(`"https://a%d.example"`, i))
+	}
+	s := stranger{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
+	p, err := s.client(t, nil).Page(t.Context(), "t")
+	if err != nil || len(p.Frame.CSP.FrameDomains) != 32 || len(p.Dropped) != 1 {
+		t.Errorf("page %+v, %v", p, err)
+	}
+}
