@@ -1,0 +1,215 @@
+package skills
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Bounds of what is taken of a server's lists: more than any host shows, or any model reads.
+const (
+	maxListed      = 10_000
+	maxPages       = 1000
+	maxListedBytes = 64 << 20
+	maxCursor      = 64 << 10
+)
+
+// Offered reports whether the server of c has skills, and whether its folders can be read with [ReadDir].
+//
+// Spec: skills.mdx, Capability Negotiation.
+func Offered(c *mcp.Client) (skills, directories bool) {
+	declared, ok := c.Capabilities().Extensions[ID]
+	settings, isObject := declared.(map[string]any)
+	return ok && isObject, ok && settings["directoryRead"] == true
+}
+
+func offered(c *mcp.Client, method string) error {
+	if ok, dirs := Offered(c); !ok || method == methodDir && !dirs {
+		return fmt.Errorf("skills: %s: %w", method, ErrNotOffered)
+	}
+	return nil
+}
+
+// List gives the skills that the server lists; it may have more, which [Get] gives. No file is read.
+//
+// A skill whose description breaks the rules is an error that is an [ErrInvalidEntry], after which the list goes on. Any
+// other error ends it: [ErrNotOffered], or that there is no answer.
+//
+// Spec: skills.mdx, Listing Skills.
+func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Skill, error] {
+	return func(yield func(*Skill, error) bool) {
+		for raw, err := range pages(ctx, c, methodList, "", "skills") {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			s, err := decodeSkill(raw)
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+func decodeSkill(raw stdjson.RawMessage) (*Skill, error) {
+	s, err := parseSkill(raw)
+	if err != nil {
+		var told struct {
+			URI string `json:"uri"`
+		}
+		_ = json.Unmarshal(raw, &told) // for the message alone
+		return nil, fmt.Errorf("skills: %.256q: %w: %w", told.URI, ErrInvalidEntry, err)
+	}
+	return s, nil
+}
+
+// Get gives the skill of a URI, as it is now, whether the server lists it or not. That the server has no such skill is an
+// [*mcp.Error] with code -32602.
+//
+// Spec: skills.mdx, Getting a Skill.
+func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
+	if err := offered(c, methodGet); err != nil {
+		return nil, err
+	}
+	raw, err := c.Request(ctx, methodGet, params{URI: &uri})
+	if err != nil {
+		return nil, fmt.Errorf("skills: get %.256q: %w", uri, err)
+	}
+	var res struct {
+		Skill stdjson.RawMessage `json:"skill"`
+	}
+	if err := json.Unmarshal(raw, &res); err != nil {
+		return nil, invalid(methodGet, err)
+	}
+	s, err := decodeSkill(res.Skill)
+	if err == nil && s.URI != uri {
+		return nil, fmt.Errorf("skills: get %.256q: %w: it is that of %.256q", uri, ErrInvalidEntry, s.URI)
+	}
+	return s, err
+}
+
+// ReadDir gives what is in a folder of the server, as it is now: files, and folders, whose MIME type is inode/directory.
+// It is for dynamic skills, and for folders that belong to none; the files of other skills are in their descriptions. A
+// folder may be ahead of a description: what it lists does not become part of the skill by that, and [Loaded.Read] reads
+// it only once [Get] has given a description that has it.
+//
+// What the server puts into a folder where it does not belong is an error. So is [ErrNotOffered], and an [*mcp.Error] with
+// code -32602 if the server has no such folder.
+//
+// Spec: skills.mdx, Reading Directories.
+func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Resource, error] {
+	uri = strings.TrimSuffix(uri, "/")
+	return func(yield func(*mcp.Resource, error) bool) {
+		for raw, err := range pages(ctx, c, methodDir, uri, "resources") {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			child := &mcp.Resource{}
+			if err := json.Unmarshal(raw, child); err != nil {
+				yield(nil, invalid(methodDir, err))
+				return
+			}
+			name, err := within(uri, child.URI)
+			if err == nil && strings.Contains(name, "/") {
+				err = fmt.Errorf("%.256q is not in the folder itself", child.URI)
+			}
+			if err != nil {
+				yield(nil, invalid(methodDir, err))
+				return
+			}
+			if !yield(child, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pages gives the raw items of a list, page after page.
+func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq2[stdjson.RawMessage, error] {
+	return func(yield func(stdjson.RawMessage, error) bool) {
+		if err := offered(c, method); err != nil {
+			yield(nil, err)
+			return
+		}
+		ask := listParams{URI: uri}
+		seen := map[string]bool{}
+		count, size := 0, 0
+		for {
+			raw, err := c.Request(ctx, method, ask)
+			if err != nil {
+				yield(nil, fmt.Errorf("skills: %w", err))
+				return
+			}
+			items, next, err := splitPage(raw, key)
+			if err == nil {
+				err = checkPage(next, seen, count+len(items), size+len(raw))
+			}
+			if err != nil {
+				yield(nil, invalid(method, err))
+				return
+			}
+			count, size = count+len(items), size+len(raw)
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next == nil {
+				return
+			}
+			seen[*next] = true
+			ask.Cursor = next
+		}
+	}
+}
+
+type listParams struct {
+	URI    string  `json:"uri,omitzero"`
+	Cursor *string `json:"cursor,omitzero"`
+}
+
+func splitPage(raw stdjson.RawMessage, key string) (items []stdjson.RawMessage, next *string, err error) {
+	var page map[string]stdjson.RawMessage
+	if err := json.Unmarshal(raw, &page); err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(page[key], &items); err != nil || items == nil {
+		return nil, nil, fmt.Errorf("its member %q is no list", key)
+	}
+	if cursor, ok := page["nextCursor"]; ok {
+		if err := json.Unmarshal(cursor, &next); err != nil {
+			return nil, nil, fmt.Errorf("nextCursor: %w", err)
+		}
+	}
+	return items, next, nil
+}
+
+// checkPage bounds lists that do not end.
+func checkPage(next *string, seen map[string]bool, count, size int) error {
+	switch {
+	case count > maxListed || size > maxListedBytes:
+		return fmt.Errorf("the list has more than %d items or %d bytes", maxListed, maxListedBytes)
+	case next == nil:
+		return nil
+	case len(*next) > maxCursor:
+		return fmt.Errorf("nextCursor has %d bytes, want at most %d", len(*next), maxCursor)
+	case seen[*next]:
+		return errors.New("a cursor comes back that has been followed before")
+	case len(seen) == maxPages-1:
+		return fmt.Errorf("the list has more than %d pages", maxPages)
+	}
+	return nil
+}
+
+// invalid says that an answer is none.
+func invalid(method string, err error) error {
+	return &mcp.TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", mcp.ErrInvalidResult, err)}
+}

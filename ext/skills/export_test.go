@@ -1,0 +1,4 @@
+package skills
+
+// ParseFrontmatter is parseFrontmatter, for the fuzzer and the tables of the format.
+var ParseFrontmatter = parseFrontmatter
