@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	built = filepath.Join(dir, "patchbay.exe") // a name that every system takes
+	os.Setenv("PATCHBAY_STATE_DIR", filepath.Join(dir, "state")) // not that of whoever runs the tests
+	built = filepath.Join(dir, "patchbay.exe")                   // a name that every system takes
 	if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v: %s", err, out))
 	}

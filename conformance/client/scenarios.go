@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -31,6 +32,10 @@ var scenarios = map[string]scenario{
 	"http-standard-headers":               {play: useEverything},
 	"http-custom-headers":                 {play: callAsTold},
 	"http-invalid-tool-headers":           {play: callEvery(map[string]any{"region": "us-west1"})},
+	"sep-2640-client-no-prefetch":         {play: listSkills},
+	"sep-2640-client-verify-digest":       {play: refuseSkills(skills.ErrDigest)},
+	"sep-2640-client-verify-size":         {play: refuseSkills(skills.ErrSize)},
+	"sep-2640-client-verify-frontmatter":  {play: refuseSkills(skills.ErrFrontmatter)},
 }
 
 // accept gives a user who agrees to every form and fills it in like that.

@@ -42,5 +42,7 @@ func newServer() *mcp.Server {
 	addTriggers(s)
 	addResources(s)
 	addPrompts(s)
+	addSkills(s)
+	addTasks(s)
 	return s
 }

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
@@ -35,7 +37,7 @@ func protected(t *testing.T) string {
 	}
 	origin := "http://" + listener.Addr().String()
 	store := authserver.NewMemoryStore()
-	d, err := newProtectedDemo(origin, store, slog.New(slog.DiscardHandler))
+	d, err := newProtectedDemo(origin, protectedServer(), store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -568,7 +570,7 @@ func protectedForMachines(t *testing.T) (server, secret string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newProtected(origin+endpoint, auth, slog.New(slog.DiscardHandler))
+	d := newProtected(origin+endpoint, protectedServer(), auth, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- mcphttp.Serve(ctx, listener, "/", d.handler, d.route) }()
@@ -608,4 +610,8 @@ func TestShellWord(t *testing.T) {
 			t.Errorf("%s is %s, want %s", word, got, want)
 		}
 	}
+}
+
+func protectedServer() *mcp.Server {
+	return demo.New("1.0", &demo.Options{Scopes: demoScopes()}).Server
 }

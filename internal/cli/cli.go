@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -37,6 +38,10 @@ type program struct {
 	asking      atomic.Pointer[string]   // who is connected to, for questions
 	asked       atomic.Pointer[target]   // the same, for the command that logs in; nil before there is one
 	wanted      atomic.Pointer[[]string] // scopes that the user was asked for last; nil before that
+
+	given      *givenAnswer          // to what a task asks; nil for none
+	leavesOpen bool                  // questions that nobody can answer are left open, and not declined
+	began      func(h *tasks.Handle) // is told of a call that has become a task; nil if nobody is
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
 }
@@ -228,7 +233,8 @@ func (p *program) helpExists(help *cobra.Command, args []string) error {
 func (p *program) verbs() []*cobra.Command {
 	asking := []*cobra.Command{
 		p.probeCommand(), p.toolsCommand(), p.resourcesCommand(), p.templatesCommand(), p.promptsCommand(),
-		p.callCommand(), p.readCommand(), p.getCommand(), p.completeCommand(), p.listenCommand(), p.rpcCommand(), p.pingCommand(),
+		p.callCommand(), p.taskCommand(), p.readCommand(), p.getCommand(), p.completeCommand(), p.listenCommand(),
+		p.skillsCommand(), p.rpcCommand(), p.pingCommand(),
 	}
 	for _, verb := range asking {
 		verb.GroupID, verb.DisableFlagsInUseLine = groupAsk, true

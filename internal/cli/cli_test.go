@@ -29,6 +29,13 @@ func update() bool { return flag.Lookup("update").Value.String() == "true" }
 const serveEnv = "PATCHBAY_TEST_SERVE"
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(taskStoreEnv); file != "" {
+		if err := runTaskServer(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(serveEnv) != "" {
 		if err := newServer("demo").Run(context.Background(), mcp.Stdio()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -42,7 +49,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	for name, value := range map[string]string{"DBUS_SESSION_BUS_ADDRESS": "none", envVaultDir: filepath.Join(dir, "vault"), envPassphrase: "", envClientID: ""} {
+	for name, value := range map[string]string{"DBUS_SESSION_BUS_ADDRESS": "none", envVaultDir: filepath.Join(dir, "vault"), envPassphrase: "", envClientID: "",
+		envStateDir: filepath.Join(dir, "state")} {
 		os.Setenv(name, value)
 	}
 	status := mcptest.Main(m)
@@ -53,7 +61,7 @@ func TestMain(m *testing.M) {
 // newServer gives the demo server, or one whose answers are hard to show.
 func newServer(name string) *mcp.Server {
 	if name == "demo" {
-		return demo.New("1.0")
+		return demo.New("1.0", nil).Server
 	}
 	return newOddServer()
 }

@@ -57,7 +57,8 @@ command. On a terminal it is shown before it is started.
 
 const helpAnswers = `A server may ask questions while it works: a form to fill in, a page to visit, an answer of
 a language model. They are asked on the terminal. Where there is none, or with --no-input,
-they are declined. --answers FILE answers them first:
+they are declined; those of tasks that are watched or answered later (see help task) are left
+open. --answers FILE answers them first:
 
   {
     "elicitation": [
@@ -87,6 +88,7 @@ on a terminal. Names and meanings stay as they are; members may be added.
   templates     {"resourceTemplates": [ResourceTemplate…]}
   prompts       {"prompts": [Prompt…]}
   call          CallToolResult; isError is true if the tool failed
+  call --task   {"task": task}; CallToolResult if the server answered at once, without a task
   read          ReadResourceResult
   get           GetPromptResult
   complete      {"completion": {"values": [text…], "total": number, "hasMore": boolean}}
@@ -99,6 +101,14 @@ on a terminal. Names and meanings stay as they are; members may be added.
                  "revisions": [{"revision", "spoken": boolean, "ms": number, "error": text}…],
                  "connectMs": number, "pingMs": number}
   version       {"version": text, "revisions": [text…]}
+  task list     {"tasks": [task…]}; without a target {"tasks": [{"id", "tool", "target", "started"}…]}
+  task get, task answer, task cancel
+                task, which is {"id": text, "status": "working", "input_required", "completed",
+                 "failed" or "cancelled", "tool": text, "message": text, "created": time,
+                 "updated": time, "ttlMs": number, "pollIntervalMs": number,
+                 "inputRequests": {key: InputRequest}, "result": CallToolResult,
+                 "error": {"code": number, "message": text, "data": any}}
+  task watch    one line for each change: {"task": task}; then the result, as call prints it
   auth login, auth status
                 {"server": text, "loggedIn": boolean, "issuer": text, "clientId": text,
                  "scopes": [text…], "expires": time, "renewable": boolean,
@@ -125,7 +135,7 @@ const helpExitCodes = `  0    ok
                              answers does not speak the protocol
   4    auth_required         a login is wanted (see help auth), or HTTP status 401 or 403
   5    tool_failed           the tool ran and failed
-  6    not_found             no such tool, prompt, resource or method
+  6    not_found             no such tool, prompt, resource, method or task
   7    timeout               no answer in time, of the server or of the user who was to log in
   8    protocol_violation    the server broke the protocol, or there is no common revision of it
   130  interrupted           by a signal

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -194,7 +196,7 @@ func offers(c *mcp.ServerCapabilities) string {
 	add(c.Prompts != nil, c.Prompts != nil && c.Prompts.ListChanged, "prompts")
 	add(c.Completions != nil, false, "completion")
 	add(c.Logging != nil, false, "log messages")
-	for id := range c.Extensions {
+	for _, id := range slices.Sorted(maps.Keys(c.Extensions)) {
 		all = append(all, cleanLine(id))
 	}
 	if all == nil {

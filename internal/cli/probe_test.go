@@ -110,7 +110,7 @@ func TestEndOfSlowServerIsTold(t *testing.T) {
 				var stdout, stderr bytes.Buffer
 				p := newProgram(strings.NewReader(""), &stdout, &stderr)
 				p.screen.terminal = true
-				transport := mcp.InMemory(demo.New("1.0"))
+				transport := mcp.InMemory(demo.New("1.0", nil).Server)
 				if slow {
 					transport = slowTransport{transport}
 				}

@@ -15,13 +15,23 @@ const modelName = "human"
 
 // elicit answers a form: from the answers file, by asking on the terminal, or by declining.
 func (p *program) elicit(ctx context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	if err := p.given.isFor(ctx, q.Message); err != nil {
+		return nil, err
+	}
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
 	}
 	defer p.endTurn()
+	if p.given != nil {
+		r, err := p.given.form(ctx, p, q)
+		return r, p.given.settle(ctx, err)
+	}
 	if a := p.answers.forForm(q); a != nil {
 		p.screen.printf("%s asks: %s\n  answered from %s: %s", p.who(), cleanLine(q.Message), p.flags.answers, a.action())
 		return a.form(), nil
+	}
+	if p.leavesOpen && !p.mayAsk() {
+		return nil, errLeftOpen
 	}
 	if !p.mayAsk() {
 		p.screen.printf("%s asks: %s\n  declined: %s", p.who(), cleanLine(q.Message), p.whyNot())
@@ -50,6 +60,9 @@ func settled(r *mcp.ElicitResult, err error) (*mcp.ElicitResult, error) {
 //
 // Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
 func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	if err := p.given.isFor(ctx, q.Message); err != nil {
+		return nil, err
+	}
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
 	}
@@ -59,9 +72,16 @@ func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.Elic
 		p.screen.printf("%s wants a page opened: %s\n  declined: %v", p.who(), cleanLine(q.URL), err)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 	}
+	if p.given != nil {
+		r, err := p.given.page(q)
+		return r, p.given.settle(ctx, err)
+	}
 	if a := p.answers.forPage(q); a != nil {
 		p.screen.printf("%s wants this page opened: %s\n  answered from %s: %s; open it yourself", p.who(), clean(page.String()), p.flags.answers, a.action())
 		return &mcp.ElicitResult{Action: a.action()}, nil
+	}
+	if p.leavesOpen && !p.mayAsk() {
+		return nil, errLeftOpen
 	}
 	if !p.mayAsk() {
 		p.screen.printf("%s wants this page opened: %s\n  declined: %s", p.who(), clean(page.String()), p.whyNot())
@@ -84,17 +104,30 @@ func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.Elic
 
 // sample has the user, or the answers file, play the model.
 func (p *program) sample(ctx context.Context, q *mcp.SampleParams) (*mcp.SampleResult, error) {
+	if err := p.given.isFor(ctx, p.conversation(q)); err != nil {
+		return nil, err
+	}
 	if err := p.takeTurn(ctx); err != nil {
 		return nil, err
 	}
 	defer p.endTurn()
 	refused := mcp.Errorf(wire.CodeUserRejected, "the user refused the sampling request")
+	if p.given != nil {
+		r, err := p.given.sample(ctx, p)
+		if err = p.given.settle(ctx, err); err == nil && r == nil {
+			err = refused
+		}
+		return r, err
+	}
 	if a := p.answers.forSample(q); a != nil {
 		p.screen.printf("%s asks for a model's answer\n  answered from %s: %s", p.who(), p.flags.answers, a.action())
 		if a.action() != mcp.ElicitAccept {
 			return nil, refused
 		}
 		return a.sample(), nil
+	}
+	if p.leavesOpen && !p.mayAsk() {
+		return nil, errLeftOpen
 	}
 	if !p.mayAsk() {
 		p.screen.printf("%s asks for a model's answer\n  declined: %s", p.who(), p.whyNot())

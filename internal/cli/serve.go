@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,7 +30,7 @@ const self = "github.com/patchbay-mcp/patchbay/cmd/patchbay"
 const endpoint = "/mcp"
 
 func (p *program) serveCommand() *cobra.Command {
-	var addr, auth string
+	var addr, auth, where string
 	var stdio bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -38,7 +39,13 @@ func (p *program) serveCommand() *cobra.Command {
 what to paste into a client's configuration.
 
 With --auth demo the server wants a login, and is its own authorization server: the whole way
-of a login can be tried on one machine. One of its tools wants more than the others.`,
+of a login can be tried on one machine. One of its tools wants more than the others.
+
+Tasks are kept in a file in your directory for what lasts, so that a server that was killed
+finds them again when it is started at the same address: what waited goes on waiting, results
+are there, and what ran runs again or has failed, as the tool says. Servers without an address
+of their own, such as those over stdio, take the first file that no other one has. --tasks
+names another file, or keeps them in memory.`,
 		Example: `  patchbay serve
   patchbay serve --stdio
   patchbay serve --auth demo`,
@@ -47,17 +54,18 @@ of a login can be tried on one machine. One of its tools wants more than the oth
 			if err := checkAuth(auth, addr, stdio); err != nil {
 				return err
 			}
-			if auth != "" {
-				return p.serveProtected(cmd.Context(), addr)
+			switch {
+			case auth != "":
+				return p.serveProtected(cmd.Context(), addr, where)
+			case stdio:
+				return p.serveStdio(cmd.Context(), where)
 			}
-			if stdio {
-				return demo.New(version()).Run(cmd.Context(), mcp.Stdio())
-			}
-			return serve(cmd.Context(), addr, p.output.w)
+			return p.serve(cmd.Context(), addr, where)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "`host:port` to listen on; no host is this machine alone, port 0 picks a free one")
 	cmd.Flags().StringVar(&auth, "auth", "", "want a login; the only `kind` is demo")
+	cmd.Flags().StringVar(&where, "tasks", "", "keep tasks in this `file`, or in memory; without it, where serve --help says")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output instead of HTTP")
 	return cmd
 }
@@ -87,18 +95,30 @@ func (p *program) versionCommand() *cobra.Command {
 	}
 }
 
+// serveStdio serves one client until it goes or ctx ends.
+func (p *program) serveStdio(ctx context.Context, where string) error {
+	d, err := p.newDemo(ctx, where, "", demo.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Server.Run(ctx, mcp.Stdio()), d.end())
+}
+
 // serve serves on HTTP until ctx ends.
-func serve(ctx context.Context, addr string, stdout io.Writer) error {
+func (p *program) serve(ctx context.Context, addr, where string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
 	}
-	url := "http://" + listener.Addr().String() + endpoint
-	if err := announce(stdout, url); err != nil {
-		return err
+	d, err := p.newDemo(ctx, where, nameOf(addr, listener.Addr()), demo.Options{})
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
-	return mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(demo.New(version()), nil))
+	if err := announce(p.output.w, "http://"+listener.Addr().String()+endpoint); err != nil {
+		return errors.Join(err, listener.Close(), d.end())
+	}
+	return errors.Join(mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil)), d.end())
 }
 
 // onLoopback completes an address that names no host: a demo is not for the network unless it is told to be.

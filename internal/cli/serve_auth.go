@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
@@ -51,7 +52,7 @@ func checkAuth(auth, addr string, stdio bool) error {
 }
 
 // serveProtected serves the demo server, and the authorization server that lets users in, until ctx ends.
-func (p *program) serveProtected(ctx context.Context, addr string) error {
+func (p *program) serveProtected(ctx context.Context, addr, where string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
 	if err != nil {
@@ -59,15 +60,19 @@ func (p *program) serveProtected(ctx context.Context, addr string) error {
 	}
 	origin := "http://" + listener.Addr().String()
 	store := p.demoStore(addr, listener.Addr())
-	d, err := newProtectedDemo(origin, store, p.logger())
+	served, err := p.newDemo(ctx, where, nameOf(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
+	if err != nil {
+		return errors.Join(err, listener.Close(), store.Close())
+	}
+	d, err := newProtectedDemo(origin, served.Server, store, p.logger())
 	if err == nil {
 		err = announceProtected(p.output.w, origin+endpoint)
 	}
 	if err != nil {
-		return errors.Join(err, listener.Close(), store.Close())
+		return errors.Join(err, listener.Close(), served.end(), store.Close())
 	}
 	err = mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
-	return errors.Join(err, store.Close())
+	return errors.Join(err, served.end(), store.Close())
 }
 
 // A protectedDemo is the demo server behind an authorization server of its own, on one origin.
@@ -78,7 +83,12 @@ type protectedDemo struct {
 	host    string
 }
 
-func newProtectedDemo(origin string, store authserver.Store, log *slog.Logger) (*protectedDemo, error) {
+// demoScopes says which tool wants which scope.
+func demoScopes() mcp.Middleware {
+	return oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}})
+}
+
+func newProtectedDemo(origin string, server *mcp.Server, store authserver.Store, log *slog.Logger) (*protectedDemo, error) {
 	hash, err := authserver.HashPassword(demoPassword)
 	if err != nil {
 		return nil, err
@@ -102,14 +112,11 @@ func newProtectedDemo(origin string, store authserver.Store, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	return newProtected(resource, auth, log), nil
+	return newProtected(resource, server, auth, log), nil
 }
 
 // newProtected gives the demo server for those whom an authorization server on its origin lets in.
-func newProtected(resource string, auth *authserver.Server, log *slog.Logger) *protectedDemo {
-	server := demo.NewProtected(version(), oauth.RequireScopes(&oauth.ScopeRules{
-		Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)},
-	}))
+func newProtected(resource string, server *mcp.Server, auth *authserver.Server, log *slog.Logger) *protectedDemo {
 	return &protectedDemo{
 		handler: mcphttp.NewHandler(server, nil),
 		auth:    auth,

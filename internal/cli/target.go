@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -267,7 +268,15 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	if f.logLevel != "" {
 		opts.LogLevel, opts.Log = mcp.LogLevel(f.logLevel), p.logged
 	}
-	return opts, p.addRoots(opts)
+	err := p.addRoots(opts)
+	return tasks.WithTasks(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
+}
+
+// started is told of a call that has become a task.
+func (p *program) started(_ context.Context, h *tasks.Handle) {
+	if p.began != nil {
+		p.began(h)
+	}
 }
 
 // addRoots offers the folders of --root, if there are any.

@@ -177,10 +177,15 @@ func TestCompletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATCHBAY_CONFIG", config)
+	freshState(t)
+	n := &note{Key: (&target{url: url}).key(), ID: "noted", Started: time.Now()}
+	if err := n.remember(); err != nil {
+		t.Fatal(err)
+	}
 	for args, want := range map[string]string{
 		"call ":                     "web evil",
 		"tools w":                   "web",
-		"call web ":                 "add count deploy greet increment roll_dice summarize who_am_i",
+		"call web ":                 "add count crunch deploy greet increment publish roll_dice summarize who_am_i",
 		"call " + url + " a":        "add",
 		"get web ":                  "review",
 		"read web demo://c":         "demo://counter",
@@ -190,6 +195,9 @@ func TestCompletion(t *testing.T) {
 		"ping --log-level e":        "error emergency",
 		"call nobody ":              "",
 		"call " + refusing(t) + " ": "",
+		"task get w":                "web",
+		"task watch web ":           "noted",
+		"task answer web noted x":   "",
 	} {
 		typed := strings.Split(args, " ")
 		o := patchbay(t, "", append([]string{"__complete"}, typed...)...)

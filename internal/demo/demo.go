@@ -7,30 +7,74 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 //go:embed guide
 var guide embed.FS
 
-// ToolReset is the tool of [NewProtected] that not every user may call.
+//go:embed dice.html
+var diceHTML string
+
+// ToolReset is the tool of a demo with [Options.Scopes] that not every user may call.
 const ToolReset = "reset_counter"
 
-// New gives a demo server of the given version.
-func New(version string) *mcp.Server {
-	return newServer(version, new(atomic.Int64))
+// Options configures a [Demo]. The zero value, or nil, is a demo for everybody that forgets all with its process.
+type Options struct {
+	// Scopes guards the tools of a demo for users who have logged in, which has [ToolReset] as well. Default: nothing does.
+	Scopes mcp.Middleware
+	// Tasks keeps the tasks. Default: memory.
+	Tasks tasks.Store
+	// Logger takes what goes wrong inside. Default: slog.Default().
+	Logger *slog.Logger
 }
 
-// NewProtected gives a demo server for users who have logged in: it has [ToolReset] as well, which scopes guards.
-func NewProtected(version string, scopes mcp.Middleware) *mcp.Server {
-	counter := new(atomic.Int64)
-	s := newServer(version, counter, scopes)
+// A Demo is the demo server.
+type Demo struct {
+	// Server is the server.
+	Server *mcp.Server
+	// Tasks has the tasks of the server; whoever makes the demo closes it in the end.
+	Tasks *tasks.Manager
+}
+
+// New gives a demo server of the given version.
+func New(version string, opts *Options) *Demo {
+	if opts == nil {
+		opts = &Options{}
+	}
+	options := mcp.ServerOptions{
+		Title:        "Patchbay demo",
+		Instructions: "A playground. Call any tool; nothing here has an effect outside this process.",
+		Logger:       opts.Logger,
+	}
+	if opts.Scopes != nil {
+		options.Middleware = []mcp.Middleware{opts.Scopes}
+	}
+	s, counter := mcp.NewServer("patchbay-demo", version, &options), new(atomic.Int64)
+	d := &Demo{s, tasks.New(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})}
+	addTools(s)
+	addQuestions(s)
+	addLong(d.Tasks)
+	addApp(s)
+	addSkills(s)
+	addResources(s, counter)
+	addPrompts(s)
+	if opts.Scopes != nil {
+		addReset(s, counter)
+	}
+	return d
+}
+
+func addReset(s *mcp.Server, counter *atomic.Int64) {
 	mcp.AddTool(s, &mcp.Tool{Name: ToolReset, Title: "Reset the counter",
 		Description: "Set demo://counter to zero, for clients whom their user allows that."},
 		func(context.Context, struct{}) (int64, error) {
@@ -38,20 +82,6 @@ func NewProtected(version string, scopes mcp.Middleware) *mcp.Server {
 			s.ResourceUpdated(counterURI)
 			return before, nil
 		})
-	return s
-}
-
-func newServer(version string, counter *atomic.Int64, middleware ...mcp.Middleware) *mcp.Server {
-	s := mcp.NewServer("patchbay-demo", version, &mcp.ServerOptions{
-		Title:        "Patchbay demo",
-		Instructions: "A playground. Call any tool; nothing here has an effect outside this process.",
-		Middleware:   middleware,
-	})
-	addTools(s)
-	addQuestions(s)
-	addResources(s, counter)
-	addPrompts(s)
-	return s
 }
 
 type addIn struct {
@@ -87,20 +117,28 @@ func addTools(s *mcp.Server) {
 	readOnly := &mcp.ToolAnnotations{ReadOnly: &yes}
 	mcp.AddTool(s, &mcp.Tool{Name: "add", Title: "Add", Description: "Add two integers.", Annotations: readOnly},
 		func(_ context.Context, in addIn) (int, error) { return in.A + in.B, nil })
-	mcp.AddTool(s, &mcp.Tool{Name: "roll_dice", Title: "Roll dice", Description: "Roll some dice."},
-		func(_ context.Context, in diceIn) (diceOut, error) {
-			var out diceOut
-			for range in.Count {
-				roll := rand.IntN(in.Sides) + 1
-				out.Rolls = append(out.Rolls, roll)
-				out.Total += roll
-			}
-			return out, nil
-		})
 	mcp.AddTool(s, &mcp.Tool{Name: "count", Title: "Count",
 		Description: "Count slowly, with progress and log messages on the way."}, count)
 	mcp.AddTool(s, &mcp.Tool{Name: "who_am_i", Title: "Who am I",
 		Description: "Say which revision the client speaks, what it calls itself, and who has logged in.", Annotations: readOnly}, whoAmI)
+}
+
+// addApp adds a tool whose result hosts show in a view: a page that can roll again by itself.
+func addApp(s *mcp.Server) {
+	const table = "ui://demo/dice"
+	views := apps.New(s)
+	views.Add(&apps.View{URI: table, Name: "dice", Title: "Dice", Description: "Shows the dice, and rolls them again."}, diceHTML)
+	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "roll_dice", Title: "Roll dice", Description: "Roll some dice."}, &apps.ToolUI{View: table}), rollDice)
+}
+
+func rollDice(_ context.Context, in diceIn) (diceOut, error) {
+	var out diceOut
+	for range in.Count {
+		roll := rand.IntN(in.Sides) + 1
+		out.Rolls = append(out.Rolls, roll)
+		out.Total += roll
+	}
+	return out, nil
 }
 
 func whoAmI(ctx context.Context, _ struct{}) (whoOut, error) {

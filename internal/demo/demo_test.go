@@ -50,7 +50,7 @@ func call(t *testing.T, c *mcptest.Client, name string, arguments object) toolRe
 }
 
 func TestDemo_OffersOneOfEverything(t *testing.T) {
-	mcptest.Run(t, demo.New("1"), func(t *testing.T, c *mcptest.Client) {
+	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
 		names := func(method, list, key string) (names []string) {
 			page := decode[map[string]json.RawMessage](t, c.Call(method, object{}))
 			for _, item := range decode[[]map[string]any](t, page[list]) {
@@ -62,7 +62,7 @@ func TestDemo_OffersOneOfEverything(t *testing.T) {
 			method, list, key string
 			want              []string
 		}{
-			{"tools/list", "tools", "name", []string{"add", "count", "deploy", "greet", "increment", "roll_dice", "summarize", "who_am_i"}},
+			{"tools/list", "tools", "name", []string{"add", "count", "crunch", "deploy", "greet", "increment", "publish", "roll_dice", "summarize", "who_am_i"}},
 			{"prompts/list", "prompts", "name", []string{"review"}},
 			{"resources/templates/list", "resourceTemplates", "uriTemplate", []string{"demo://cities/{country}/{city}"}},
 		} {
@@ -84,7 +84,7 @@ func TestDemo_OffersOneOfEverything(t *testing.T) {
 }
 
 func TestDemo_Tools(t *testing.T) {
-	mcptest.Run(t, demo.New("1"), func(t *testing.T, c *mcptest.Client) {
+	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
 		if got := call(t, c, "add", object{"a": 40, "b": 2}); got.text() != "42" {
 			t.Errorf("add: %+v", got)
 		}
@@ -118,7 +118,7 @@ func TestDemo_Tools(t *testing.T) {
 }
 
 func TestDemo_CountTellsHowFarItIs(t *testing.T) {
-	mcptest.RunOn(t, demo.New("1"), mcptest.Combinations(), &mcptest.Options{LogLevel: "info"}, func(t *testing.T, c *mcptest.Client) {
+	mcptest.RunOn(t, demo.New("1", nil).Server, mcptest.Combinations(), &mcptest.Options{LogLevel: "info"}, func(t *testing.T, c *mcptest.Client) {
 		got := decode[toolResult](t, c.Call("tools/call", object{"name": "count", "arguments": object{"steps": 3}, "_meta": object{"progressToken": "p"}}))
 		if got.text() != "counted to 3" {
 			t.Errorf("count: %+v", got)
@@ -138,7 +138,7 @@ func TestDemo_Questions(t *testing.T) {
 	accept := func(content object) func(string) (any, error) {
 		return func(string) (any, error) { return object{"action": "accept", "content": content}, nil }
 	}
-	server := demo.New("1")
+	server := demo.New("1", nil).Server
 	mcptest.RunOn(t, server, mcptest.Since("2025-06-18"), opts, func(t *testing.T, c *mcptest.Client) {
 		answer = accept(object{"name": "Grace"})
 		if got := call(t, c, "greet", nil); got.text() != "Hello, Grace!" {
@@ -176,7 +176,7 @@ func TestDemo_Summarize(t *testing.T) {
 		}
 		return object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": "a story"}}, nil
 	}}
-	mcptest.RunOn(t, demo.New("1"), mcptest.Combinations(), opts, func(t *testing.T, c *mcptest.Client) {
+	mcptest.RunOn(t, demo.New("1", nil).Server, mcptest.Combinations(), opts, func(t *testing.T, c *mcptest.Client) {
 		refuse = false
 		if got := call(t, c, "summarize", object{"text": "a long story"}); got.text() != "a story" {
 			t.Errorf("summarize: %+v", got)
@@ -189,7 +189,7 @@ func TestDemo_Summarize(t *testing.T) {
 }
 
 func TestDemo_CounterCanBeSubscribedTo(t *testing.T) {
-	mcptest.Run(t, demo.New("1"), func(t *testing.T, c *mcptest.Client) {
+	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
 		stop := c.Listen(mcp.Filter{ResourceSubscriptions: []string{"demo://counter"}})
 		defer stop()
 		want := call(t, c, "increment", nil).text()
@@ -202,7 +202,7 @@ func TestDemo_CounterCanBeSubscribedTo(t *testing.T) {
 }
 
 func TestDemo_CitiesAndPrompt(t *testing.T) {
-	mcptest.Run(t, demo.New("1"), func(t *testing.T, c *mcptest.Client) {
+	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
 		if got := c.Call("resources/read", object{"uri": "demo://cities/kenya/kisumu"}); !strings.Contains(string(got), "kisumu is a city in kenya") {
 			t.Errorf("read: %s", got)
 		}

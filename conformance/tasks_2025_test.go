@@ -1,0 +1,336 @@
+package conformance_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// The tasks of revision 2025-11-25, between us and the official TypeScript SDK.
+
+// newTaskServer is what clients/tasks_2025.mjs talks to.
+func newTaskServer(t *testing.T) *mcp.Server {
+	s := mcp.NewServer("patchbay-tasks", "1.0.0", &mcp.ServerOptions{Logger: logger(t)})
+	m := tasks.New(s, &tasks.Options{PollInterval: 50 * time.Millisecond, Logger: logger(t)})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := m.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	type none struct{}
+	tasks.AddTool(m, &mcp.Tool{Name: "slow"}, nil, func(ctx context.Context, in struct {
+		Label string `json:"label"`
+	}) (string, error) {
+		for i := range 3 {
+			mcp.Progress(ctx, float64(i+1), 3, "")
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}
+		return "slow: " + in.Label, nil
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "must"}, &tasks.ToolOptions{Required: true}, func(context.Context, none) (string, error) {
+		return "as a task", nil
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "confirm"}, nil, func(ctx context.Context, in struct {
+		File string `json:"file"`
+	}) (string, error) {
+		sure, err := mcp.Ask[bool](ctx, "sure", "Delete "+in.File+"?", nil)
+		switch {
+		case errors.Is(err, mcp.ErrDeclined):
+			return "kept " + in.File, nil
+		case err != nil:
+			return "", err
+		}
+		return fmt.Sprintf("deleted %s: %t", in.File, sure), nil
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "many"}, nil, func(ctx context.Context, in struct {
+		Questions int `json:"questions"`
+	}) (string, error) {
+		for i := range in.Questions {
+			if _, err := mcp.Ask[bool](ctx, fmt.Sprint(i), fmt.Sprintf("Question %d?", i), nil); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("%d answers", in.Questions), nil
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "haiku"}, nil, func(ctx context.Context, _ none) (string, error) {
+		r, err := mcp.Sample(ctx, "haiku", &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("A haiku, please.")}}}, MaxTokens: 50})
+		if err != nil {
+			return "", err
+		}
+		return r.Text(), nil
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "fail_tool"}, nil, func(context.Context, none) (string, error) {
+		return "", errors.New("it failed, as it should")
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "fail_protocol"}, nil, func(context.Context, none) (string, error) {
+		return "", mcp.Errorf(-32050, "broken")
+	})
+	tasks.AddTool(m, &mcp.Tool{Name: "forever"}, nil, func(ctx context.Context, _ none) (string, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, none) (string, error) { return "plain", nil })
+	return s
+}
+
+// taskServerOnStdio is set where this test binary is a server on its standard streams.
+const taskServerOnStdio = "PATCHBAY_TEST_TASKS_STDIO"
+
+// TestTaskServerOnStdio is the server of the stdio test.
+func TestTaskServerOnStdio(t *testing.T) {
+	if os.Getenv(taskServerOnStdio) == "" {
+		t.Skip("it is a part of TestOfficialClientTakesOurTasks")
+	}
+	if err := newTaskServer(t).Run(t.Context(), mcp.Stdio()); err != nil {
+		t.Error(err)
+	}
+}
+
+type seenTask struct {
+	TaskID, Status, StatusMessage, CreatedAt, LastUpdatedAt string
+	TTL, PollInterval                                       float64
+}
+
+type seenRun struct {
+	Task, Last    seenTask
+	Statuses      []string
+	Text, Related string
+	IsError       bool
+	Error         string
+}
+
+// A seenOfTasks is what clients/tasks_2025.mjs prints.
+type seenOfTasks struct {
+	Asked []struct{ Message, Task string }
+
+	Capability, Extensions json.RawMessage
+	Support                map[string]string
+
+	Slow                           seenRun
+	SlowAgain                      seenTask
+	Waited, Direct                 string
+	Progress                       []float64
+	Confirm, Declined, Many, Haiku seenRun
+	CancelledOpen, Blocked         string
+	Cancelled                      seenRun
+	Cancel                         seenTask
+	CancelTwice, CancelledResult   int
+	FailedTool, FailedProtocol     seenTask
+	FailedToolResult               struct {
+		IsError       bool
+		Text, Related string
+	}
+	FailedProtocolResult                int
+	TTL                                 float64
+	Expired, Required                   string
+	RequiredWithout, Forbidden, Unknown int
+	List, BadCursor                     int
+	Listed, Made                        []string
+	Bob                                 struct{ List, Get, Cancel, Result int }
+	Outlived                            string
+}
+
+// TestOfficialClientTakesOurTasks runs what the official TypeScript client does with tasks.
+func TestOfficialClientTakesOurTasks(t *testing.T) {
+	needNode(t)
+	for name, args := range map[string]func(t *testing.T) []string{
+		"HTTP": func(t *testing.T) []string {
+			h := mcphttp.NewHandler(newTaskServer(t), &mcphttp.Options{Logger: logger(t)})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				who := &mcp.Principal{Issuer: "test", Subject: r.Header.Get("Authorization")}
+				h.ServeHTTP(w, r.WithContext(mcp.WithPrincipal(r.Context(), who)))
+			}))
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				_ = h.Shutdown(ctx)
+				server.Close()
+			})
+			return []string{"http", server.URL}
+		},
+		"stdio": func(t *testing.T) []string {
+			t.Setenv(taskServerOnStdio, "1")
+			return []string{"stdio", must(os.Executable())(t), "-test.run=^TestTaskServerOnStdio$"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := node(t, time.Minute, append([]string{"clients/tasks_2025.mjs"}, args(t)...)...)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			var seen seenOfTasks
+			if err := json.Unmarshal([]byte(out), &seen); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checkSeenTasks(t, &seen)
+			if name == "HTTP" {
+				checkSeenOwners(t, &seen)
+				return
+			}
+			equal(t, "tasks/list of nobody in particular", seen.List, mcp.CodeMethodNotFound) // TASKD-19
+		})
+	}
+}
+
+func checkSeenTasks(t *testing.T, s *seenOfTasks) {
+	t.Helper()
+	equal(t, "extensions", s.Extensions, nil) // T-46
+	equal(t, "support", s.Support, map[string]string{
+		"slow": "optional", "must": "required", "confirm": "optional", "many": "optional", "haiku": "optional",
+		"fail_tool": "optional", "fail_protocol": "optional", "forever": "optional", "plain": "",
+	})
+	equal(t, "slow", []any{s.Slow.Text, s.Slow.Related == s.Slow.Task.TaskID, s.Slow.Task.Status, s.Slow.Task.TTL, s.Slow.Task.PollInterval, s.Slow.Statuses},
+		[]any{"slow: one", true, "working", 60000, 50, []string{"working", "completed"}}) // TASKD-06, 08, 10, 12
+	equal(t, "slow later", s.SlowAgain, s.Slow.Last)
+	for _, at := range []string{s.SlowAgain.CreatedAt, s.SlowAgain.LastUpdatedAt} { // TASKD-09
+		if _, err := time.Parse(time.RFC3339, at); err != nil {
+			t.Error(err)
+		}
+	}
+	equal(t, "tasks/result that waits", s.Waited, "slow: two")
+	if n := len(s.Progress); n == 0 || s.Progress[n-1] != 3 || !slices.IsSorted(s.Progress) {
+		t.Errorf("progress: got %v", s.Progress)
+	}
+	equal(t, "an ordinary call", s.Direct, "slow: direct")
+	equal(t, "confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")}, []any{"deleted a.txt: true", true}) // TASKD-14
+	equal(t, "confirm asked", s.Asked[0], map[string]string{"Message": "Delete a.txt?", "Task": s.Confirm.Task.TaskID})                   // TASKD-13
+	equal(t, "declined", s.Declined.Text, "kept b.txt")
+	equal(t, "many questions", s.Many.Text, "40 answers")
+	equal(t, "sampling", s.Haiku.Text, "a haiku")
+	equal(t, "cancelled while its user thinks", []string{s.CancelledOpen, s.Blocked}, []string{"cancelled", "error -32603"})
+	equal(t, "cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult},
+		[]any{"cancelled", []string{"cancelled"}, mcp.CodeInvalidParams, mcp.CodeInternalError}) // TASKD-15
+	equal(t, "failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text, s.FailedToolResult.Related == s.FailedTool.TaskID},
+		[]any{"failed", true, "it failed, as it should", true}) // TASKD-20
+	equal(t, "protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050}) // TASKD-11
+	equal(t, "ttl", []any{s.TTL, s.Expired}, []any{1000, "failed"})
+	equal(t, "required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound})              // TASKD-05
+	equal(t, "forbidden, unknown", []int{s.Forbidden, s.Unknown}, []int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams}) // TASKD-04, 16
+}
+
+// checkSeenOwners is about what only an authenticated client can do.
+func checkSeenOwners(t *testing.T, s *seenOfTasks) {
+	t.Helper()
+	equal(t, "capability", s.Capability, json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	for _, id := range s.Made { // TASKD-21
+		if !slices.Contains(s.Listed, id) {
+			t.Errorf("task %s is not among the %d that are listed", id, len(s.Listed))
+		}
+	}
+	equal(t, "bad cursor", s.BadCursor, mcp.CodeInvalidParams)
+	equal(t, "what another principal gets", s.Bob, json.RawMessage(`{"List":0,"Get":-32602,"Cancel":-32602,"Result":-32602}`)) // TASKD-18
+	equal(t, "after the end of the session", s.Outlived, "slow: outlives")
+}
+
+// TestOurClientTakesOfficialTasks does with a server of the official TypeScript SDK what a host does with tasks.
+func TestOurClientTakesOfficialTasks(t *testing.T) {
+	node := needNode(t)
+	for name, transport := range map[string]func(t *testing.T) mcp.Transport{
+		"HTTP":  overHTTP(startPeer(t, exec.Command(node, "peers/typescript/tasks.mjs"))),
+		"stdio": overStdio(node, "peers/typescript/tasks.mjs", "--stdio"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			var mu sync.Mutex
+			var asked []string
+			opts := newHost().options(t, "")
+			opts.Elicit = func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked = append(asked, p.Message)
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
+			}
+			c := dial(ctx, t, transport(t), tasks.WithTasks(opts, &tasks.ClientOptions{TTL: 30 * time.Second}))
+			equal(t, "revision", c.Revision(), "2025-11-25")
+			callPeerTasks(ctx, t, c)
+			handlePeerTasks(ctx, t, c)
+			mu.Lock()
+			defer mu.Unlock()
+			equal(t, "asked", asked, []string{"Delete a.txt?", "First?", "Second?", "Delete b.txt?"})
+		})
+	}
+}
+
+// callPeerTasks calls tools without knowing that they run as tasks.
+func callPeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	call := func(ctx context.Context, tool string, args any) string {
+		t.Helper()
+		res := must(c.CallTool(ctx, tool, args))(t)
+		return fmt.Sprintf("%s %t", res.Text(), res.IsError)
+	}
+	equal(t, "plain", call(ctx, "plain", nil), "plain false")
+	equal(t, "must", call(ctx, "must", nil), "as a task false")
+	equal(t, "confirm", call(ctx, "confirm", map[string]string{"file": "a.txt"}), "deleted a.txt false")
+	equal(t, "twice", call(ctx, "twice", nil), "accept accept false")
+	equal(t, "fail_tool", call(ctx, "fail_tool", nil), "it failed, as it should true")
+	limited, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	if _, err := c.CallTool(limited, "forever", nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call that ends before its task: %v", err)
+	}
+}
+
+// handlePeerTasks begins tasks, and goes on with them by their handles.
+func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
+	t.Helper()
+	var progress []float64
+	noting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }})
+	slow := must(tasks.Start(noting, c, "slow", map[string]string{"label": "one"}))(t)
+	if slow.ID() == "" {
+		t.Fatal("slow did not become a task")
+	}
+	equal(t, "slow", must(tasks.Resume(c, slow.ID()).Wait(ctx))(t).Text(), "slow: one")
+	done := must(slow.Get(ctx))(t)
+	equal(t, "slow, done", []any{done.Status, done.TTL, done.PollInterval}, []any{tasks.StatusCompleted, 30 * time.Second, 50 * time.Millisecond})
+	if !strings.Contains(string(done.Result), "slow: one") {
+		t.Errorf("result: %s", done.Result)
+	}
+
+	confirm := must(tasks.Start(ctx, c, "confirm", map[string]string{"file": "b.txt"}))(t)
+	equal(t, "confirm", must(confirm.Wait(ctx))(t).Text(), "deleted b.txt")
+
+	forever := must(tasks.Start(ctx, c, "forever", nil))(t)
+	if err := forever.Cancel(ctx); err != nil {
+		t.Errorf("Cancel: %v", err)
+	}
+	if _, err := forever.Wait(ctx); !errors.Is(err, mcp.ErrCancelled) {
+		t.Errorf("Wait for a cancelled task: %v", err)
+	}
+	var e *mcp.Error
+	if err := forever.Cancel(ctx); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
+		t.Errorf("Cancel, again: %v", err)
+	}
+	if _, err := tasks.Resume(c, "no-such-task").Get(ctx); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
+		t.Errorf("an unknown task: %v", err)
+	}
+	statuses := map[tasks.Status]int{}
+	for task, err := range tasks.List(ctx, c) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		statuses[task.Status]++
+	}
+	// The call of forever that ran out of time has called its task off.
+	equal(t, "list", statuses, map[tasks.Status]int{tasks.StatusCompleted: 5, tasks.StatusFailed: 1, tasks.StatusCancelled: 2})
+}

@@ -1,0 +1,52 @@
+// Command press is a server whose only tool takes its time: it prints a book as a task, asks in between, and goes on after
+// a restart.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+type book struct {
+	Title string `json:"title"`
+	Pages int    `json:"pages"`
+}
+
+func printBook(ctx context.Context, in book) (string, error) {
+	hard, err := mcp.Ask[bool](ctx, "cover", "A hard cover for "+in.Title+"?", nil)
+	if err != nil {
+		return "", err // the task waits, perhaps for days; then the function is entered again, with the answer
+	}
+	for page := range in.Pages {
+		mcp.Progress(ctx, float64(page), float64(in.Pages), "printing")
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+	return fmt.Sprintf("%s is printed, hard cover: %t", in.Title, hard), nil
+}
+
+func main() {
+	store, err := boltstore.Open("press.db", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := mcp.NewServer("press", "1.0.0", nil)
+	m := tasks.New(s, &tasks.Options{Store: store})
+	tasks.AddTool(m, &mcp.Tool{Name: "print", Description: "Print a book."}, &tasks.ToolOptions{Again: true}, printBook)
+	if err := m.Recover(context.Background()); err != nil { // what an earlier process has left
+		log.Fatal(err)
+	}
+	http.Handle("/mcp", mcphttp.NewHandler(s, nil))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
+}

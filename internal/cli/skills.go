@@ -1,0 +1,333 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/ext/skills"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const helpSkills = `See the skills of a server: instructions for models, with the files that belong to them.
+
+What is read is checked against the server's own list of the skill's files, and nothing is
+printed that differs. That tells that the files are the listed ones, not that they are
+harmless: what a skill says is text of the server's author.
+
+A skill is named by the URI of its SKILL.md, or by its name, if only one has that.`
+
+func (p *program) skillsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "skills",
+		Short: "List, read and verify skills",
+		Long:  helpSkills,
+		Example: `  patchbay skills list http://127.0.0.1:8765/mcp
+  patchbay skills read http://127.0.0.1:8765/mcp patch-cables
+  patchbay skills verify http://127.0.0.1:8765/mcp`,
+		Args: oneOfItsCommands,
+		RunE: p.showHelp,
+	}
+	for _, verb := range []*cobra.Command{p.skillsListVerb(), p.skillsShowVerb(), p.skillsReadVerb(), p.skillsVerifyVerb()} {
+		verb.DisableFlagsInUseLine = true
+		cmd.AddCommand(verb)
+	}
+	return cmd
+}
+
+func (p *program) skillsListVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:               "list TARGET | list -- COMMAND…",
+		Short:             "List the skills that a server lists; it may have more",
+		Example:           `  patchbay skills list http://127.0.0.1:8765/mcp`,
+		ValidArgsFunction: p.completeNames(nil),
+		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
+			list, faults, err := listSkills(ctx, c)
+			if err != nil {
+				return err
+			}
+			if p.flags.json {
+				p.output.value(map[string]any{"skills": list})
+			} else {
+				for _, s := range list {
+					p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
+					p.described(s.Name, s.Description, false)
+				}
+			}
+			return badSkills(faults)
+		}, 0, 0),
+	}
+}
+
+func (p *program) skillsShowVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:               "show TARGET SKILL | show SKILL -- COMMAND…",
+		Short:             "Show what a server says of a skill, and the list of its files",
+		Example:           `  patchbay skills show http://127.0.0.1:8765/mcp patch-cables`,
+		ValidArgsFunction: p.completeNames(skillNames),
+		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+			s, err := findSkill(ctx, c, words[0])
+			if err != nil {
+				return err
+			}
+			if p.flags.json {
+				p.output.value(map[string]any{"skill": s})
+				return nil
+			}
+			p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
+			p.described(s.Name, s.Description, true)
+			p.output.printf("  frontmatter: %s", cleanJSON(string(s.Frontmatter)))
+			if s.Dynamic {
+				p.output.printf("  files: dynamic, nothing tells what they have to be")
+			} else {
+				p.output.printf("  fingerprint: %s", s.Fingerprint())
+			}
+			for _, f := range s.Files {
+				p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), bytesOf(int(f.Size)))
+			}
+			return nil
+		}, 1, 1),
+	}
+}
+
+func (p *program) skillsReadVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "read TARGET SKILL [FILE] | read SKILL [FILE] -- COMMAND…",
+		Short: "Read a skill's SKILL.md, or another one of its files, and check it",
+		Long: `Read a skill's SKILL.md, or another one of its files, by its path in the skill. SKILL.md is
+checked in any case. What is not text is saved with --save.`,
+		Example: `  patchbay skills read http://127.0.0.1:8765/mcp patch-cables
+  patchbay skills read http://127.0.0.1:8765/mcp patch-cables references/SOCKETS.md`,
+		ValidArgsFunction: p.completeNames(skillNames),
+		RunE:              p.verb(p.readSkill, 1, 2),
+	}
+}
+
+func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) error {
+	s, err := findSkill(ctx, c, words[0])
+	if err != nil {
+		return err
+	}
+	name := "SKILL.md"
+	if len(words) > 1 {
+		name = path.Clean(words[1])
+	}
+	loaded, err := skills.Load(ctx, c, s, nil)
+	if err != nil {
+		return skillError(err)
+	}
+	data, err := loaded.Read(ctx, name)
+	if err != nil {
+		return skillError(err)
+	}
+	part := mcp.FileContents(name, data)
+	part.URI = strings.TrimSuffix(s.URI, "SKILL.md") + name
+	for _, f := range s.Files {
+		if f.Path == name {
+			part.URI = f.URI
+		}
+	}
+	if p.flags.json {
+		p.output.result(&mcp.ReadResult{Contents: []*mcp.ResourceContents{part}})
+	}
+	switch {
+	case part.Blob != nil:
+		if !p.flags.json {
+			p.output.line(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
+		}
+		return p.saveFile(part.URI, part.MIMEType, part.Blob)
+	case !p.flags.json:
+		p.output.text(part.Text)
+		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
+			p.output.write("\n")
+		}
+	}
+	return nil
+}
+
+func (p *program) skillsVerifyVerb() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify TARGET [SKILL] | verify [SKILL] -- COMMAND…",
+		Short: "Read every file of all skills, or of one, and check it",
+		Long: `Read every file of all skills that the server lists, or of one, and check size, digest and
+frontmatter. Exit with 8 if something differs.`,
+		Example:           `  patchbay skills verify http://127.0.0.1:8765/mcp`,
+		ValidArgsFunction: p.completeNames(skillNames),
+		RunE:              p.verb(p.verifySkills, 0, 1),
+	}
+}
+
+// A skillReport is what came of checking a skill.
+type skillReport struct {
+	URI         string   `json:"uri"`
+	Fingerprint string   `json:"fingerprint,omitzero"`
+	Files       int      `json:"files"` // that are as listed
+	Problems    []string `json:"problems"`
+}
+
+func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []string) error {
+	var list []*skills.Skill
+	var faults []error
+	var err error
+	if len(words) == 0 {
+		list, faults, err = listSkills(ctx, c)
+	} else {
+		list = make([]*skills.Skill, 1)
+		list[0], err = findSkill(ctx, c, words[0])
+	}
+	if err != nil {
+		return err
+	}
+	reports := []skillReport{}
+	for _, s := range list {
+		r, err := verifySkill(ctx, c, s)
+		if err != nil {
+			return err
+		}
+		for _, problem := range r.Problems {
+			faults = append(faults, errors.New(problem))
+		}
+		reports = append(reports, r)
+	}
+	if p.flags.json {
+		p.output.value(map[string]any{"skills": reports})
+		return badSkills(faults)
+	}
+	for _, r := range reports {
+		if len(r.Problems) > 0 {
+			p.output.printf("bad  %s", cleanLine(r.URI))
+		} else {
+			p.output.printf("good %s  %s", cleanLine(r.URI), counted(r.Files, "file"))
+		}
+	}
+	return badSkills(faults)
+}
+
+// verifySkill reads all files of a skill. The error is that the server does not answer any more.
+func verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
+	r = skillReport{URI: s.URI, Fingerprint: s.Fingerprint(), Problems: []string{}}
+	loaded, err := skills.Load(ctx, c, s, nil)
+	if err != nil {
+		return r.add(ctx, err)
+	}
+	for _, f := range s.Files {
+		if _, err := loaded.Read(ctx, f.Path); err != nil {
+			if r, err = r.add(ctx, err); err != nil {
+				return r, err
+			}
+			continue
+		}
+		r.Files++
+	}
+	return r, nil
+}
+
+// add notes a problem of a file; one of the connection ends it all.
+func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
+	var said *mcp.Error
+	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge, mcp.ErrInvalidResult} {
+		if errors.Is(err, kind) {
+			r.Problems = append(r.Problems, err.Error())
+			return r, nil
+		}
+	}
+	if ctx.Err() == nil && errors.As(err, &said) {
+		r.Problems = append(r.Problems, err.Error())
+		return r, nil
+	}
+	return r, err
+}
+
+// listSkills gives the skills of a server, and what is wrong with others that it lists.
+func listSkills(ctx context.Context, c *mcp.Client) (list []*skills.Skill, faults []error, err error) {
+	list = []*skills.Skill{}
+	for s, err := range skills.List(ctx, c) {
+		switch {
+		case errors.Is(err, skills.ErrInvalidEntry):
+			faults = append(faults, err)
+		case err != nil:
+			return list, faults, skillError(err)
+		default:
+			list = append(list, s)
+		}
+	}
+	return list, faults, nil
+}
+
+// findSkill gives the skill of a URI or a name.
+func findSkill(ctx context.Context, c *mcp.Client, wanted string) (*skills.Skill, error) {
+	if strings.Contains(wanted, "://") {
+		s, err := skills.Get(ctx, c, wanted)
+		return s, skillError(err)
+	}
+	list, _, err := listSkills(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var found []*skills.Skill
+	var known, same []string
+	for _, s := range list {
+		known = append(known, s.Name)
+		if s.Name == wanted {
+			found, same = append(found, s), append(same, s.URI)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, notFound(unknown("skill", wanted, known))
+	case 1:
+		return found[0], nil
+	}
+	return nil, usage(fmt.Errorf("%d skills have the name %q: want one of %s", len(found), wanted, strings.Join(same, ", ")))
+}
+
+func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _, _ := listSkills(ctx, c) // what was read before an error helps as well
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// skillError gives an error of skills its exit code.
+func skillError(err error) error {
+	switch {
+	case errors.Is(err, skills.ErrNotOffered):
+		return notFound(err)
+	case errors.Is(err, skills.ErrUnlisted):
+		return notFound(err)
+	case errors.Is(err, skills.ErrVerification), errors.Is(err, skills.ErrInvalidEntry):
+		return &coded{exitProtocol, err}
+	}
+	return err
+}
+
+// badSkills is the error for what is wrong with skills; nil for nothing.
+func badSkills(faults []error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return &coded{exitProtocol, errors.Join(faults...)}
+}
+
+func sizeOfSkill(s *skills.Skill) string {
+	if s.Dynamic {
+		return "dynamic"
+	}
+	total := int64(0)
+	for _, f := range s.Files {
+		total += min(f.Size, skills.MaxBytes) // what a server says of itself may be any number
+	}
+	return counted(len(s.Files), "file") + ", " + bytesOf(int(total))
+}
+
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/patchbay-mcp/patchbay/ext/skills"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// skillServer serves two skills of one name, and on the way changes the text of the second, which has a file.
+func skillServer(t *testing.T) *mcp.Server {
+	text := "---\nname: pdf\ndescription: \"Fill in \\e[31mforms\"\n---\nBody " + hostile + "\n"
+	swap := func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			res, err := next.ServeMCP(ctx, req)
+			if read, ok := res.(*mcp.ReadResult); ok && strings.HasPrefix(read.Contents[0].URI, "skill://b/pdf/SKILL.md") {
+				read.Contents[0].Text = strings.Replace(read.Contents[0].Text, "Body", "Evil", 1)
+			}
+			return res, err
+		})
+	}
+	s := mcp.NewServer("skills", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{swap}})
+	_, err := skills.Serve(s, fstest.MapFS{
+		"a/pdf/SKILL.md": {Data: []byte(text)}, "a/pdf/logo.png": {Data: []byte("\x89PNG")}, "b/pdf/SKILL.md": {Data: []byte(text)}, "b/pdf/x": {},
+		"c/alone/SKILL.md": {Data: []byte(strings.Replace(text, "pdf", "alone", 1))},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSkills(t *testing.T) {
+	url := listen(t, skillServer(t))
+	for _, test := range []struct {
+		args           string
+		status         int
+		stdout, stderr string // parts of them
+	}{
+		{"skills list " + url, exitOK, "skill://a/pdf/SKILL.md  2 files", ""},
+		{"skills show " + url + " alone", exitOK, "  sha256:", ""},
+		{"skills show " + url + " skill://a/pdf/SKILL.md", exitOK, "logo.png  4 B", ""},
+		{"skills show " + url + " pdf", exitUsage, "", "2 skills have the name"},
+		{"skills show " + url + " allone", exitNotFound, "", "alone"},
+		{"skills read " + url + " alone", exitOK, "Body red", ""},
+		{"skills read " + url + " skill://a/pdf/SKILL.md logo.png", exitOK, "image/png", ""},
+		{"skills read " + url + " skill://a/pdf/SKILL.md ../../c/alone/SKILL.md", exitNotFound, "", "not among the files"},
+		{"skills read " + url + " skill://b/pdf/SKILL.md", exitProtocol, "", "its digest is another"},
+		{"skills read " + url + " skill://b/pdf/SKILL.md x", exitProtocol, "", "its digest is another"},
+		{"skills read " + url + " skill://no/SKILL.md", exitNotFound, "", "no skill has this URI"},
+		{"skills verify " + url + " alone", exitOK, "good skill://c/alone/SKILL.md  1 file\n", ""},
+		{"skills verify " + url, exitProtocol, "good skill://a/pdf/SKILL.md  2 files\nbad  skill://b/pdf/SKILL.md\ngood", "its digest is another"},
+		{"skills verify --json " + url + " skill://b/pdf/SKILL.md", exitProtocol, `"files":0,"problems":["`, ""},
+		{"skills list " + listen(t, newOddServer()), exitNotFound, "", "does not offer"},
+		{"skills", exitUsage, "", "See the skills of a server"},
+		{"skills lost", exitUsage, "", "unknown command"},
+	} {
+		got := patchbay(t, "", strings.Fields(test.args)...)
+		if got.status != test.status || !strings.Contains(got.stdout, test.stdout) || !strings.Contains(got.stderr, test.stderr) {
+			t.Errorf("%s: got %d\n%s\n%s", test.args, got.status, got.stdout, got.stderr)
+		}
+		if strings.Contains(got.stdout+got.stderr, "Evil") {
+			t.Errorf("%s: what differs is shown", test.args)
+		}
+		if strings.ContainsRune(got.stdout, '\x1b') && !strings.Contains(test.args, "read") {
+			t.Errorf("%s: a terminal would act on %q", test.args, got.stdout)
+		}
+	}
+	shown := atTerminal(t, "", nil, "skills", "read", url, "alone")
+	if strings.ContainsAny(shown.stdout, "\x1b\u202e") || !strings.Contains(shown.stdout, "Body") {
+		t.Errorf("a terminal would act on %q", shown.stdout)
+	}
+}

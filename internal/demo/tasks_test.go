@@ -1,0 +1,86 @@
+package demo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// withDemo connects a client to a demo, in a time that does not pass.
+func withDemo(t *testing.T, opts *mcp.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := demo.New("1", nil)
+		c, err := mcp.Connect(t.Context(), mcp.InMemory(d.Server), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, c)
+		if err := errors.Join(c.Close(), d.Tasks.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type crunched struct {
+	Seconds int `json:"seconds"`
+	Answer  int `json:"answer"`
+}
+
+type published struct {
+	Draft string `json:"draft"`
+	Title string `json:"title"`
+	Note  string `json:"note"`
+}
+
+func TestDemo_CrunchTakesItsTime(t *testing.T) {
+	for name, opts := range map[string]*mcp.ClientOptions{"as a task": tasks.WithTasks(nil, nil), "as a call": {Timeout: 3 * time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			withDemo(t, opts, func(t *testing.T, c *mcp.Client) {
+				began := time.Now()
+				got, err := mcp.Call[crunched](t.Context(), c, "crunch", object{"seconds": 3600})
+				if took := time.Since(began); err != nil || got.Answer != 42 || got.Seconds != 3600 || took < time.Hour || took > time.Hour+2*time.Second {
+					t.Errorf("after %v: %+v, %v", took, got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestDemo_PublishWaitsForItsUser(t *testing.T) {
+	content, asked := "", ""
+	opts := tasks.WithTasks(&mcp.ClientOptions{Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		asked = q.Message
+		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(content)}, nil
+	}}, nil)
+	withDemo(t, opts, func(t *testing.T, c *mcp.Client) {
+		h, err := tasks.Start(t.Context(), c, "publish", object{"title": "News"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(12 * time.Hour)
+		now, err := h.Get(t.Context())
+		if err != nil || now.Status != tasks.StatusInputRequired {
+			t.Fatalf("after a night: %+v, %v", now, err)
+		}
+		content = `{"publish": true, "note": "hot"}`
+		r, err := h.Wait(t.Context())
+		if err != nil || r.IsError || !strings.Contains(asked, `"News"`) {
+			t.Fatalf("%q gives %+v, %v", asked, r, err)
+		}
+		more, err := mcp.Call[published](t.Context(), c, "publish", object{"title": "More"})
+		if err != nil || more.Title != "More" || more.Note != "hot" || !strings.Contains(asked, more.Draft) {
+			t.Errorf("%+v, %v", more, err)
+		}
+		content = `{"publish": false}`
+		if _, err := mcp.Call[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil || !strings.Contains(err.Error(), "does not want") {
+			t.Errorf("against the user's will: %v", err)
+		}
+	})
+}
