@@ -131,11 +131,9 @@ type listening struct {
 	acked  time.Time          // when the one that is open was acknowledged; zero if it was not
 }
 
-// keepsTopic reports whether a topic event of a size is kept until the loop takes it. Once one is not, all that follow are
-// left to the EventResync. The caller holds the lock.
+// keepsTopic reports whether a topic event of a size is kept until the loop takes it. The caller holds the lock.
 func (l *listening) keepsTopic(size int) bool {
-	resync := l.noted[eventName{kind: EventResync}]
-	return !resync && (l.topics == 0 || l.topics < maxTopicEvents && l.bytes+size <= maxTopicBytes)
+	return l.topics == 0 || l.topics < maxTopicEvents && l.bytes+size <= maxTopicBytes
 }
 
 type eventName struct {

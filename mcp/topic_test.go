@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -562,5 +563,66 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestListenGivesNoTopicEventsUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chatty := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if req.Method != "subscriptions/listen" {
+				return &mcp.DiscoverResult{SupportedVersions: []string{"2026-07-28"}}, nil
+			}
+			for _, method := range []string{acknowledged, jobChanged, toolsChanged} {
+				_ = req.Notify(ctx, method, json.RawMessage(`{"notifications":{"toolsListChanged":true}}`))
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		c, err := mcp.Connect(t.Context(), mcp.InMemory(chatty), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var got []string
+		for e, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true}) {
+			if got = append(got, e.Kind.String()); err != nil || e.Kind != mcp.EventListening {
+				break
+			}
+		}
+		if want := []string{"listening", "tools changed"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// A change may come from a goroutine of its own before the acknowledgement has left.
+func TestDetachedTopicsAreToldAfterTheAcknowledgement(t *testing.T) {
+	reached, told := make(chan struct{}), make(chan string, 2)
+	s := newServer(t, nil)
+	s.AddTopic("jobs", mcp.Topic{
+		Method: jobChanged,
+		Open: func(_ context.Context, _ *mcp.Request, _ json.RawMessage, changed func(string)) (any, func(), error) {
+			changed("early")
+			<-reached
+			for range 1000 {
+				runtime.Gosched() // to the one who would tell of it now
+			}
+			return true, nil, nil
+		},
+		Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) {
+			close(reached)
+			return json.RawMessage(`{}`), nil
+		},
+	})
+	stop, err := s.Listen(t.Context(), listening(t, `{"jobs":1}`, func(n string) error {
+		told <- n[:strings.IndexByte(n, '{')]
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if got := []string{<-told, <-told}; !slices.Equal(got, []string{acknowledged, jobChanged}) {
+		t.Errorf("got %q", got)
 	}
 }
