@@ -68,6 +68,7 @@ var importRules = []rule{
 	{"examples/calchttp", []string{"mcp", "mcphttp"}, "examples are what users write"},
 	{"examples/login", []string{"mcp", "mcphttp", "oauth"}, "examples are what users write"},
 	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "ext/tasks/boltstore"}, "examples are what users write"},
+	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, "examples are what users write"},
 	{"examples/protected", []string{"mcp", "mcphttp", "oauth"}, "examples are what users write"},
 	{"cmd/patchbay", []string{"internal/cli"}, "commands wire, they do not work"},
 }
