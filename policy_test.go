@@ -62,6 +62,7 @@ var importRules = []rule{
 	{"internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "ext/tasks", "ext/tasks/boltstore", "ext/skills", "host", "jsonrpc", "internal/browser", "internal/demo", "internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
 		"the command is a user of the SDK, and the only one to read command lines"},
 	{"examples/app", []string{"mcp", "ext/apps"}, "examples are what users write"},
+	{"examples/apphost", []string{"mcp", "ext/apps"}, "examples are what users write"},
 	{"examples/authserver", []string{"mcp", "mcphttp", "oauth", "oauth/authserver"}, "examples are what users write"},
 	{"examples/calc", []string{"mcp"}, "examples are what users write"},
 	{"examples/calcclient", []string{"mcp"}, "examples are what users write"},

@@ -23,6 +23,16 @@ func AwaitUser(ctx context.Context) (done func()) {
 	}
 }
 
+// AfterRequest has f called when the request of a [Client] to which ctx belongs is over, with all its rounds and whatever
+// came of it. The method that made the request waits for f before it returns. It is for middleware that keeps something
+// from one round to the next, of which there may be none. Where there are several functions, the last comes first; when the
+// request is over already, f is called at once, and never if ctx belongs to no request.
+func AfterRequest(ctx context.Context, f func()) {
+	if w, ok := ctx.Value(requestKey{}).(*watch); ok {
+		w.afterwards(f)
+	}
+}
+
 // A timeLimit is a context that ends by itself, but not while somebody waits for a person.
 type timeLimit interface {
 	pause()

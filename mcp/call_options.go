@@ -93,7 +93,11 @@ type watch struct {
 	pauses int           // how many wait for somebody else than the server
 	paused time.Time     // since when they do
 	asking time.Duration // by which end was put off already, because the server waited for answers
+	after  []func()      // what is left to do when the request is over
+	over   bool
 }
+
+type requestKey struct{}
 
 // newWatch starts the time of a request, which ends with the client too.
 func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch {
@@ -219,10 +223,10 @@ func (w *watch) resume() {
 	w.timer.Reset(w.left())
 }
 
-// Value gives the watch itself to AwaitUser, and the client to ClientFrom.
+// Value gives the watch itself to AwaitUser and AfterRequest, and the client to ClientFrom.
 func (w *watch) Value(key any) any {
 	switch key {
-	case timeLimitKey{}:
+	case timeLimitKey{}, requestKey{}:
 		return w
 	case clientKey{}:
 		return w.client
@@ -232,7 +236,38 @@ func (w *watch) Value(key any) any {
 
 func (w *watch) around() context.Context { return w.Context }
 
+// afterwards has f called when the request is over.
+func (w *watch) afterwards(f func()) {
+	w.mu.Lock()
+	over := w.over
+	if !over {
+		w.after = append(w.after, f)
+	}
+	w.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// finish calls what was left for the end of the request.
+func (w *watch) finish() {
+	for {
+		w.mu.Lock()
+		n := len(w.after)
+		if n == 0 {
+			w.over = true
+			w.mu.Unlock()
+			return
+		}
+		f := w.after[n-1]
+		w.after = w.after[:n-1]
+		w.mu.Unlock()
+		f()
+	}
+}
+
 func (w *watch) stop() {
+	w.finish()
 	w.client.watches.remove(w)
 	w.mu.Lock()
 	w.timer.Stop()

@@ -18,7 +18,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	session := legacy.NewClient(legacy.ClientConfig{
 		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
-		Answer: c.answerDirect,
+		Answer: c.answerDirect, Cancelled: cancelledBecause,
 		Notify: func(ctx context.Context, method string, params stdjson.RawMessage) {
 			_ = c.logs.put(ctx, method, params)
 		},

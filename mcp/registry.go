@@ -153,6 +153,7 @@ type Registration[V any] struct {
 	update  func(func(*V))
 	disable func(bool)
 	remove  func()
+	removed atomic.Bool
 }
 
 // Update changes the feature's description. The function gets a copy to change, and may be called again if somebody else
@@ -168,4 +169,10 @@ func (r *Registration[V]) Disable() { r.disable(true) }
 func (r *Registration[V]) Enable() { r.disable(false) }
 
 // Remove takes the feature out for good. Calls that run are not disturbed.
-func (r *Registration[V]) Remove() { r.remove() }
+func (r *Registration[V]) Remove() {
+	r.removed.Store(true)
+	r.remove()
+}
+
+// Removed reports whether the feature was taken out. Its name may be another's since.
+func (r *Registration[V]) Removed() bool { return r.removed.Load() }

@@ -70,8 +70,8 @@ type ServerOptions struct {
 	// burst of 1000; what exceeds it is merged into the next. Default: 100.
 	ProgressRate int
 	// MaxInFlight is the number of requests that the server works on at once, over all its connections; further ones are
-	// refused with [CodeBusy]. Subscriptions and detached calls do not count: whoever carries them bounds them. Default:
-	// 10,000.
+	// refused with [CodeBusy]. Subscriptions, detached calls and what waits for the result of a task do not count: whoever
+	// carries them bounds them. Default: 10,000.
 	MaxInFlight int
 	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes: the first one seals, all
 	// of them open, so that keys can be rotated. Servers that stand in for each other share them. Default: one random
@@ -182,7 +182,7 @@ func (s *Server) validate(name string) error {
 
 // ServeMCP answers one request of any client, through the server's middleware.
 func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
-	if req.Method != wire.MethodSubscriptionsListen && req.detached == nil {
+	if req.Method != wire.MethodSubscriptionsListen && req.Method != wire.MethodTasksResult && req.detached == nil {
 		defer s.serving.Add(-1)
 		if s.serving.Add(1) > int64(s.opts.MaxInFlight) {
 			return nil, errBusy

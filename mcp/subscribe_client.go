@@ -45,7 +45,7 @@ const (
 	EventListening EventKind = iota + 1
 	// EventResync: the subscription was interrupted and is back. Changes meanwhile were missed: what matters is to be
 	// fetched again. Filter is what the server will tell of from now on. It comes too if a slow loop lets so many resources
-	// or topic events wait that the client does not keep them.
+	// or topic events wait that the client does not keep them, and behind all that waited with it.
 	EventResync
 	EventToolsChanged     // the list of tools is another one
 	EventPromptsChanged   // the list of prompts is another one
@@ -127,6 +127,7 @@ type listening struct {
 	noted  map[eventName]bool // those of them that need not be noted twice
 	topics int                // topic events among them
 	bytes  int                // of their params
+	missed bool               // something was not kept, or the subscription was interrupted
 	agreed *Filter            // of the last acknowledgement; nil before the first
 	acked  time.Time          // when the one that is open was acknowledged; zero if it was not
 }
@@ -141,11 +142,15 @@ type eventName struct {
 	uri  string
 }
 
-// deliver gives what waits to the loop.
+// deliver gives what waits to the loop. That something is missing comes last: whoever then fetches anew is told nothing
+// older afterwards.
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
 	events := l.events
-	l.events, l.noted, l.topics, l.bytes = nil, nil, 0, 0
+	if l.missed {
+		events = append(events, Event{Kind: EventResync})
+	}
+	l.events, l.noted, l.topics, l.bytes, l.missed = nil, nil, 0, 0, false
 	l.mu.Unlock()
 	for _, e := range events {
 		if e.Kind == EventListening || e.Kind == EventResync {
@@ -290,26 +295,25 @@ func (l *listening) acknowledged(params stdjson.RawMessage) {
 	l.note(Event{Kind: EventResync})
 }
 
+// note keeps an event for the loop, or that something is missing.
 func (l *listening) note(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	name := eventName{e.Kind, e.URI}
 	switch {
-	case e.Kind == EventResourceUpdated && len(l.events)-l.topics >= maxSubscribedURIs:
-		e = Event{Kind: EventResync}
+	case l.noted[name]:
+		return
 	case e.Kind == EventTopic && l.keepsTopic(len(e.Params)):
 		l.topics++
 		l.bytes += len(e.Params)
-	case e.Kind == EventTopic:
-		e = Event{Kind: EventResync}
-	}
-	name := eventName{e.Kind, e.URI}
-	if l.noted[name] {
-		return
-	}
-	if e.Kind != EventTopic {
+		l.events = append(l.events, e)
+	case e.Kind == EventTopic, e.Kind == EventResync,
+		e.Kind == EventResourceUpdated && len(l.events)-l.topics >= maxSubscribedURIs:
+		l.missed = true
+	default:
 		put(&l.noted, name, true)
+		l.events = append(l.events, e)
 	}
-	l.events = append(l.events, e)
 	select {
 	case l.wake <- struct{}{}:
 	default:

@@ -238,6 +238,20 @@ func appendArguments(dst []byte, args any) ([]byte, error) {
 	return nil, fmt.Errorf("mcp: the arguments encode to %.64q, want an object", raw)
 }
 
+// UnmarshalJSON decodes a result that came another way than as the answer to a call: a stored one, or that of a task. It is
+// not checked against the output schema of a tool. StructuredContent is a json.RawMessage then.
+func (r *ToolResult) UnmarshalJSON(raw []byte) error {
+	if jsonscan.Kind(raw) != '{' {
+		return errors.New("mcp: a tool result is an object")
+	}
+	decoded, err := decodeToolResult(bytes.Clone(raw))
+	if err != nil {
+		return fmt.Errorf("mcp: tool result: %w", err)
+	}
+	*r = *decoded
+	return nil
+}
+
 // decodeToolResult reads a result. Revisions and servers differ in what they leave out.
 func decodeToolResult(raw RawResult) (*ToolResult, error) {
 	r := &ToolResult{Content: []Content{}}

@@ -566,6 +566,63 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 	}
 }
 
+// Whoever fetches anew has the state of that time, and nothing older may be the last that is heard.
+func TestListenTellsLastThatSomethingIsMissing(t *testing.T) {
+	const large, middle, small = 3900 << 10, 1 << 20, 10
+	for what, test := range map[string]struct {
+		sizes []int
+		want  []string
+	}{
+		"behind a note that was kept":    {[]int{large, middle, small, middle}, []string{"topic 0", "topic 2", "resync"}},
+		"and nothing kept behind it":     {[]int{large, middle, middle}, []string{"topic 0", "resync"}},
+		"and the rest fits all the same": {[]int{large, middle, small, small}, []string{"topic 0", "topic 2", "topic 3", "resync"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := make(chan struct{})
+				server := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+					if req.Method != "subscriptions/listen" {
+						return &mcp.DiscoverResult{SupportedVersions: []string{"2026-07-28"}}, nil
+					}
+					_ = req.Notify(ctx, acknowledged, json.RawMessage(`{"notifications":{"jobs":1}}`))
+					<-slow
+					for i, size := range test.sizes {
+						_ = req.Notify(ctx, jobChanged, json.RawMessage(fmt.Sprintf(`{"n":%d,"filler":%q}`, i, strings.Repeat("x", size))))
+					}
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				})
+				c, err := mcp.Connect(t.Context(), mcp.InMemory(server), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				var got []string
+				for e, err := range c.Listen(ctx, mcp.Filter{Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`1`)}}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch e.Kind {
+					case mcp.EventListening:
+						close(slow)
+						synctest.Wait()
+					case mcp.EventTopic:
+						n := decode[struct{ N int }](t, e.Params).N
+						got = append(got, fmt.Sprint(e.Kind, " ", n))
+					default:
+						got = append(got, e.Kind.String())
+					}
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 func TestListenGivesNoTopicEventsUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chatty := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

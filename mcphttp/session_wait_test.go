@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,66 @@ func TestAClientThatComesBackGetsTheResultOfItsTask(t *testing.T) {
 		events.ends()
 		if len(core.ended) > 0 {
 			t.Errorf("the waiting ended: %v", <-core.ended)
+		}
+	})
+}
+
+// The result may be there a moment after its client has gone: the connection that nobody reads is over by then, and nothing
+// is written to the response once it is finished.
+func TestTheConnectionOfAClientThatHasGoneIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
+		f := start(t, core, nil)
+		s := f.initialize(november2025)
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { core.tell <- struct{}{} }()
+		events := f.stream(s.post(ctx, taskResultBody))
+		events.next()
+		last := events.next()
+		leave()
+		synctest.Wait()
+		core.proceed <- struct{}{}
+		time.Sleep(time.Minute) // several times what keeps an open stream alive
+		again := f.stream(s.get(t.Context(), "Last-Event-ID: "+last.ID))
+		if e := again.next(); !strings.Contains(string(e.Data), `"result":{"content":[]}`) {
+			t.Errorf("got %s", e.Data)
+		}
+		again.ends()
+	})
+}
+
+// A stream that begins when its client has gone begins without a connection: what takes each write, such as a proxy that
+// reads on, would look like a client that is there.
+func TestAStreamThatBeginsWithoutItsClientHasNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
+		f := start(t, core, nil)
+		s := f.initialize(november2025)
+		ctx, leave := context.WithCancel(t.Context())
+		response := httptest.NewRecorder()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			f.handler.ServeHTTP(response, s.post(ctx, taskResultBody))
+		}()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		core.tell <- struct{}{}
+		time.Sleep(11 * time.Minute)
+		select {
+		case err := <-core.ended:
+			if !errors.Is(err, mcp.ErrDisconnected) {
+				t.Errorf("the waiting ended with %v", err)
+			}
+		default:
+			t.Error("it is still waited")
+			core.proceed <- struct{}{}
+		}
+		<-served
+		time.Sleep(time.Minute)
+		if response.Body.Len() > 0 {
+			t.Errorf("nobody was told %q", response.Body)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func main() {
 	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "time", Description: "Tell the time somewhere."},
 		&apps.ToolUI{View: face}), now)
 	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "tick", Description: "Tell the time to the view."},
-		&apps.ToolUI{View: face, Visibility: []apps.Visibility{apps.App}}), now)
+		&apps.ToolUI{View: face, Visibility: []apps.Visibility{apps.VisibilityApp}}), now)
 
 	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
 		log.Fatal(err)

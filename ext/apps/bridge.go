@@ -16,26 +16,28 @@ import (
 
 // BridgeOptions configures a [Bridge]: how the page is reached, and what it may do. Setting a function declares to the page
 // that the host can do it; what has no function is refused. The functions are called from many goroutines, and may take as
-// long as a user does. An error of theirs refuses: an [*mcp.Error] is shown to the page, of any other it learns only that
-// the host refused.
+// long as a user does; their ctx ends when the page is torn down. An error of theirs refuses: an [*mcp.Error] is shown to
+// the page, of any other it learns only that the host refused.
 type BridgeOptions struct {
-	// Send hands a message to the frame with the page, by postMessage. Messages come one after the other. It must not call
-	// the bridge. It has to be set.
+	// Send hands a message to the frame with the page, by postMessage. Messages come one after the other, each in one line.
+	// It must not call the bridge. It has to be set.
 	Send func(ctx context.Context, message stdjson.RawMessage) error
 	// Info is what the host calls itself. Default: a name without a version.
 	Info mcp.Implementation
 	// Context tells the page about the host. Default: nothing.
 	Context *Context
 
-	// AllowTool is asked before the page calls a tool of its server: nil lets it through. The tool is one that views may
-	// call. What the server says of it, annotations too, is no reason to trust it.
+	// AllowTool is asked before the page calls a tool of its server; the call goes through if it returns nil. The tool is
+	// one that views may call. What the server says of it, annotations too, is no reason to trust it. Default: pages call
+	// no tools.
 	AllowTool func(ctx context.Context, tool *mcp.Tool, args stdjson.RawMessage) error
-	// AllowRead is asked before the page reads a resource of its server.
+	// AllowRead is asked before the page reads a resource of its server; the read goes through if it returns nil. Default:
+	// pages read nothing.
 	AllowRead func(ctx context.Context, uri string) error
 	// OpenLink opens a page of the web, for the user and outside of the frame, with the user's consent. The URL is https,
-	// or http, and has no password in it.
+	// or http, has no password in it, and is of visible ASCII characters alone.
 	OpenLink func(ctx context.Context, url string) error
-	// Message puts a text into the conversation in the user's name, with the user's consent.
+	// Message puts a text into the conversation in the user's name, with the user's consent. It may hold any characters.
 	Message func(ctx context.Context, text string) error
 	// UpdateModelContext keeps what the model is told of the page in the turns that follow, in place of what the page gave
 	// before.
@@ -87,7 +89,6 @@ type Bridge struct {
 	log  *slog.Logger
 
 	sending sync.Mutex // held while messages are sent, in their order
-	calls   chan struct{}
 
 	mu       sync.Mutex // guards the fields below
 	phase    phase
@@ -99,7 +100,9 @@ type Bridge struct {
 	result   bool // the tool's result is on its way, or that there is none
 	lastID   int
 	answers  map[string]chan struct{} // requests to the page
-	unloaded bool                     // the page has been torn down
+	lastCall int
+	calls    map[int]context.CancelCauseFunc // requests of the page that are worked on, and what ends them
+	unloaded bool                            // the page has been torn down
 }
 
 // A phase is how far the handshake is.
@@ -111,13 +114,13 @@ const (
 	phaseReady
 )
 
-// Bridge gives the bridge of a page of this host's server. It panics if Send is nil.
+// Bridge gives the bridge of a page of this host's server. It panics if the page or Send is nil.
 func (h *Host) Bridge(p *Page, opts *BridgeOptions) *Bridge {
-	if opts == nil || opts.Send == nil {
-		panic("apps: Bridge: BridgeOptions.Send is nil")
+	if p == nil || opts == nil || opts.Send == nil {
+		panic("apps: Bridge: the page or BridgeOptions.Send is nil")
 	}
 	b := &Bridge{host: h, page: p, opts: *opts, log: h.opts.Logger.With("page", p.URI),
-		calls: make(chan struct{}, maxCalls), answers: map[string]chan struct{}{}}
+		calls: map[int]context.CancelCauseFunc{}, answers: map[string]chan struct{}{}}
 	b.opts.Info.Name = cmp.Or(b.opts.Info.Name, "mcp-host")
 	b.opts.Info.Version = cmp.Or(b.opts.Info.Version, "unknown")
 	if opts.Context != nil {
@@ -152,7 +155,7 @@ type failure struct {
 
 // Handle takes one message of the page and gives the answer to post back; nil if there is none. It returns when the answer
 // is there, which for a tool call is as long as the tool and the user take: each message has a goroutine of its own. The
-// end of ctx ends what the message began.
+// end of ctx, or [Bridge.Teardown], ends what the message began.
 //
 // The JSON may be anything. A page that breaks the protocol gets an error, and so does a page that has more than 16
 // requests under way.
@@ -169,15 +172,48 @@ func (b *Bridge) Handle(ctx context.Context, raw stdjson.RawMessage) stdjson.Raw
 		b.notified(ctx, m)
 		return nil
 	}
-	select {
-	case b.calls <- struct{}{}:
-		defer func() { <-b.calls }()
-	default:
-		return encodeAnswer(m.ID, nil, mcp.Errorf(mcp.CodeBusy, "more than %d requests are under way", maxCalls))
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return encodeAnswer(m.ID, nil, err)
 	}
+	defer done()
 	result, err := b.request(ctx, m)
 	b.record(ctx, m, err)
+	if err == nil {
+		err = stillThere(ctx)
+	}
 	return encodeAnswer(m.ID, result, err)
+}
+
+// begin gives a request of the page a context that ends when the page is torn down. done is called when it is answered.
+func (b *Bridge) begin(parent context.Context) (ctx context.Context, done func(), err error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.calls) == maxCalls {
+		cancel(nil)
+		return nil, nil, mcp.Errorf(mcp.CodeBusy, "more than %d requests are under way", maxCalls)
+	}
+	if b.unloaded {
+		cancel(errUnloaded)
+	}
+	b.lastCall++
+	call := b.lastCall
+	b.calls[call] = cancel
+	return ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.calls, call)
+		cancel(nil)
+	}, nil
+}
+
+// stillThere refuses what the page has asked for if it was torn down meanwhile.
+func stillThere(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errUnloaded) {
+		return refusal(errUnloaded)
+	}
+	return nil
 }
 
 // parseMessage reads a message strictly. The id is that of the message as far as it can be told.

@@ -248,11 +248,12 @@ func (b *Bridge) tell(ctx context.Context, method string, v any, step func() err
 	return b.opts.Send(ctx, raw)
 }
 
-// errUnloaded is a host's mistake.
+// errUnloaded is why nothing goes through any more. To tell such a page things is a host's mistake.
 var errUnloaded = errors.New("apps: the page has been torn down")
 
-// Teardown has the page put its things away, and waits until it has or ctx ends; the host removes the frame then. From then
-// on the bridge lets nothing through. A page that never was ready is not asked.
+// Teardown has the page put its things away, and waits until it has or ctx ends; the host removes the frame then. From the
+// call on the bridge lets nothing through, and what the page has asked for is ended: consent that comes later has no
+// effect. A page that never was ready is not asked.
 //
 // Spec: SEP-1865, ui/resource-teardown.
 func (b *Bridge) Teardown(ctx context.Context, reason string) error {
@@ -264,6 +265,9 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	id := "host-" + strconv.Itoa(b.lastID)
 	done := make(chan struct{})
 	b.answers[id] = done
+	for _, end := range b.calls {
+		end(errUnloaded)
+	}
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()

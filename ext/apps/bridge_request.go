@@ -4,7 +4,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -41,11 +40,12 @@ func (b *Bridge) request(ctx context.Context, m message) (stdjson.RawMessage, er
 	case "ui/request-display-mode":
 		return b.requestDisplayMode(ctx, m.Params)
 	}
-	return nil, unknownMethod(m.Method)
+	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", m.Method)
 }
 
-func unknownMethod(method string) error {
-	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", method)
+// notForPages refuses what the host has no function for. To the page it is a method like any that is not there.
+func notForPages(method string) error {
+	return mcp.Errorf(mcp.CodeMethodNotFound, "this host does not let pages use %s", method)
 }
 
 func (b *Bridge) now() phase {
@@ -116,7 +116,7 @@ func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) 
 	}
 	b.modes = nil
 	if p.App.Modes != nil {
-		b.modes = slices.DeleteFunc([]DisplayMode{Inline, Fullscreen, PiP}, func(m DisplayMode) bool {
+		b.modes = slices.DeleteFunc([]DisplayMode{DisplayInline, DisplayFullscreen, DisplayPiP}, func(m DisplayMode) bool {
 			return !slices.Contains(p.App.Modes, m)
 		})
 	}
@@ -146,7 +146,7 @@ func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) 
 // Spec: SEP-1865, Visibility.
 func (b *Bridge) callTool(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
 	if b.opts.AllowTool == nil {
-		return nil, unknownMethod("tools/call")
+		return nil, notForPages("tools/call")
 	}
 	var p struct {
 		Name      string             `json:"name"`
@@ -171,6 +171,9 @@ func (b *Bridge) callTool(ctx context.Context, raw stdjson.RawMessage) (stdjson.
 	if err := b.opts.AllowTool(ctx, t, p.Arguments); err != nil {
 		return nil, refusal(err)
 	}
+	if err := stillThere(ctx); err != nil {
+		return nil, err
+	}
 	res, err := b.host.client.CallTool(ctx, p.Name, p.Arguments)
 	if err != nil {
 		return nil, err
@@ -189,7 +192,7 @@ func forApp(t *mcp.Tool) bool {
 // readResource reads a resource of the page's own server.
 func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
 	if b.opts.AllowRead == nil {
-		return nil, unknownMethod("resources/read")
+		return nil, notForPages("resources/read")
 	}
 	var p struct {
 		URI string `json:"uri"`
@@ -202,6 +205,9 @@ func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdj
 	}
 	if err := b.opts.AllowRead(ctx, p.URI); err != nil {
 		return nil, refusal(err)
+	}
+	if err := stillThere(ctx); err != nil {
+		return nil, err
 	}
 	res, err := b.host.client.ReadResource(ctx, p.URI)
 	if err != nil {
@@ -229,7 +235,7 @@ func encodeResult(res mcp.Result) (stdjson.RawMessage, error) {
 // openLink has the host open a page of the web. Spec: SEP-1865, ui/open-link.
 func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
 	if b.opts.OpenLink == nil {
-		return unknownMethod("ui/open-link")
+		return notForPages("ui/open-link")
 	}
 	var p struct {
 		URL string `json:"url"`
@@ -237,12 +243,11 @@ func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
 	if err := params(raw, &p); err != nil {
 		return err
 	}
-	u, err := url.Parse(p.URL)
-	if err != nil || len(p.URL) > maxURI || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
-		strings.ContainsFunc(p.URL, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }) {
-		return mcp.Errorf(mcp.CodeInvalidParams, "want an absolute URL of the web, without a user, of up to %d characters", maxURI)
+	link, err := checkLink(p.URL)
+	if err != nil {
+		return mcp.Errorf(mcp.CodeInvalidParams, "want an absolute URL of the web that shows where it leads: %s", err)
 	}
-	return refusal(b.opts.OpenLink(ctx, u.String()))
+	return refusal(b.opts.OpenLink(ctx, link))
 }
 
 // message has the host put a text into the conversation. The specification has one block of content, the pages of its
@@ -251,7 +256,7 @@ func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
 // Spec: SEP-1865, ui/message.
 func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
 	if b.opts.Message == nil {
-		return unknownMethod("ui/message")
+		return notForPages("ui/message")
 	}
 	type block struct {
 		Type string `json:"type"`
@@ -286,7 +291,7 @@ func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
 // updateModelContext has the host tell the model about the page. Spec: SEP-1865, ui/update-model-context.
 func (b *Bridge) updateModelContext(ctx context.Context, raw stdjson.RawMessage) error {
 	if b.opts.UpdateModelContext == nil {
-		return unknownMethod("ui/update-model-context")
+		return notForPages("ui/update-model-context")
 	}
 	var p ModelContext
 	if err := params(raw, &p); err != nil {
@@ -312,7 +317,7 @@ func (b *Bridge) requestDisplayMode(ctx context.Context, raw stdjson.RawMessage)
 	can := b.opts.RequestDisplayMode != nil && slices.Contains(b.context.AvailableDisplayModes, p.Mode) && b.has(p.Mode)
 	b.mu.Unlock()
 	if is == "" {
-		is = Inline
+		is = DisplayInline
 	}
 	if !can || p.Mode == is {
 		return json.Marshal(&mode{is})

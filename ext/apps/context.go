@@ -12,7 +12,7 @@ type Context struct {
 	Theme string `json:"theme,omitzero"`
 	// Styles are the host's colours, fonts and borders.
 	Styles *Styles `json:"styles,omitzero"`
-	// DisplayMode is how the page is shown: [Inline], [Fullscreen] or [PiP].
+	// DisplayMode is how the page is shown: [DisplayInline], [DisplayFullscreen] or [DisplayPiP].
 	DisplayMode DisplayMode `json:"displayMode,omitzero"`
 	// AvailableDisplayModes are those that the host has.
 	AvailableDisplayModes []DisplayMode `json:"availableDisplayModes,omitempty"`
@@ -58,9 +58,9 @@ type DisplayMode string
 
 // The ways to show a page.
 const (
-	Inline     DisplayMode = "inline"     // within the conversation
-	Fullscreen DisplayMode = "fullscreen" // on the whole window
-	PiP        DisplayMode = "pip"        // floating above the rest
+	DisplayInline     DisplayMode = "inline"     // within the conversation
+	DisplayFullscreen DisplayMode = "fullscreen" // on the whole window
+	DisplayPiP        DisplayMode = "pip"        // floating above the rest
 )
 
 // Dimensions are the bounds of a frame, in CSS pixels. A fixed one is the host's choice, a maximum leaves it to the page up

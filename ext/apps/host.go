@@ -17,7 +17,7 @@ type HostOptions struct {
 	MaxPage int
 	// InsecureLocal lets pages use origins of the user's own machine and network, such as "http://localhost:3000", when
 	// their server asks for it. It is for the development of apps: what listens there takes the page's requests for the
-	// user's. Default: such origins are dropped.
+	// user's. Default: such origins are dropped, as far as their names tell: a public name may lead to a private address.
 	InsecureLocal bool
 	// Logger takes what is dropped and refused, and every request of a page. Default: slog.Default().
 	Logger *slog.Logger

@@ -15,7 +15,7 @@ import (
 )
 
 func TestAHostFindsWhatTheModelSeesAndTheView(t *testing.T) {
-	on(t, metadata(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		h := apps.NewHost(c, &apps.HostOptions{Logger: logger(t)})
 		tools, err := h.ModelTools(t.Context())
 		if err != nil {
@@ -183,6 +183,23 @@ func TestWhatAPageCannotHaveIsDropped(t *testing.T) {
 	p, err = s.client(t, &apps.HostOptions{InsecureLocal: true}).Page(t.Context(), "t")
 	if err != nil || len(p.Frame.CSP.ConnectDomains) != 4 {
 		t.Errorf("with local origins: %+v, %v", p, err)
+	}
+}
+
+func TestNamesOfTheUsersNetworkAreNotPublic(t *testing.T) {
+	for name, local := range map[string]bool{
+		"router": true, "a.local": true, "a.internal": true, "a.lan": true, "nas.home": true, "a.b.home.arpa": true, "wiki.corp": true,
+		"wiki.intranet": true, "a.private": true, "x.localdomain": true, "*.nas.home": true, "NAS.Home": true,
+		"home.example": false, "corp.com": false, "a.localdomain.org": false, "nothome": true, "a.nothome": false,
+	} {
+		s := stranger{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
+		p, err := s.client(t, nil).Page(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dropped := len(p.Frame.CSP.ConnectDomains) == 0; dropped != local || len(p.Dropped) > 1 {
+			t.Errorf("%s: dropped is %v: %q", name, dropped, p.Dropped)
+		}
 	}
 }
 

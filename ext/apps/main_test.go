@@ -56,7 +56,7 @@ func newClock(t testing.TB) *mcp.Server {
 		}, nil
 	}
 	for name, who := range map[string][]apps.Visibility{
-		"time": nil, "ask": {apps.Model}, "refresh": {apps.App},
+		"time": nil, "ask": {apps.VisibilityModel}, "refresh": {apps.VisibilityApp},
 	} {
 		mcp.AddTool(s, views.Link(&mcp.Tool{Name: name}, &apps.ToolUI{View: clockURI, Visibility: who}), tell)
 	}
@@ -70,9 +70,6 @@ func newServer(t testing.TB) *mcp.Server {
 }
 
 func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
-
-// metadata are the combinations whose tools and resources have a _meta: without it there are no views.
-func metadata() []mcptest.Combination { return mcptest.Since("2025-06-18") }
 
 // on runs a test with a client for each combination.
 func on(t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T, c *mcp.Client)) {

@@ -105,15 +105,16 @@ func isLoopback(name string) bool {
 }
 
 // isPrivate reports whether a name can only be one of the user's own network: one without a dot, or under a domain that is
-// set apart for it.
+// set apart for it, or that such networks use and the public never will.
+//
+// Spec: RFC 6762, section 3 and appendix G; RFC 8375.
 func isPrivate(name string) bool {
 	if !strings.Contains(name, ".") {
 		return true
 	}
-	for _, domain := range []string{".local", ".internal", ".home.arpa", ".lan"} {
-		if strings.HasSuffix(name, domain) {
-			return true
-		}
+	switch name[strings.LastIndexByte(name, '.')+1:] {
+	case "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan":
+		return true
 	}
-	return false
+	return strings.HasSuffix(name, ".home.arpa")
 }

@@ -65,10 +65,11 @@ type HeaderOptions struct {
 	OwnOrigin bool
 }
 
-// Header gives the HTTP header under which a host serves the page, to be used as an http.Header. The options may be nil. The
-// page is then as safe opened by itself as it is in its frame. It needs an origin that is not the host's.
+// Header gives the HTTP header under which a host serves the page. The options may be nil. The page is then as safe opened
+// by itself as it is in its frame. It needs an origin that is not the host's. The only error is an Embedder that is no
+// origin.
 //
-//	maps.Copy(w.Header(), http.Header(header))
+//	maps.Copy(w.Header(), header)
 //	io.WriteString(w, page.HTML)
 //
 // Spec: SEP-1865, Sandbox proxy, Content Security Policy Enforcement.

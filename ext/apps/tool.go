@@ -24,15 +24,19 @@ type Visibility string
 
 // Who may use a tool. Spec: SEP-1865, Visibility.
 const (
-	Model Visibility = "model" // the model sees and calls the tool
-	App   Visibility = "app"   // views of the same server call the tool
+	VisibilityModel Visibility = "model" // the model sees and calls the tool
+	VisibilityApp   Visibility = "app"   // views of the same server call the tool
 )
 
 // ForModel reports whether the model may see and call the tool.
-func (u ToolUI) ForModel() bool { return u.Visibility == nil || slices.Contains(u.Visibility, Model) }
+func (u ToolUI) ForModel() bool {
+	return u.Visibility == nil || slices.Contains(u.Visibility, VisibilityModel)
+}
 
 // ForApp reports whether views of the same server may call the tool.
-func (u ToolUI) ForApp() bool { return u.Visibility == nil || slices.Contains(u.Visibility, App) }
+func (u ToolUI) ForApp() bool {
+	return u.Visibility == nil || slices.Contains(u.Visibility, VisibilityApp)
+}
 
 // ToolUIOf gives what a server says about one of its tools and views. An error means that it says it wrongly; the tool is
 // then for nobody, since it cannot be told from whom it is to be hidden.

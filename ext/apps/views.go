@@ -132,7 +132,7 @@ func (f Frame) clone() Frame {
 // Link gives a copy of a tool that says what it has to do with views, to be registered with [mcp.AddTool] or another
 // function that takes tools.
 //
-//	onlyView := []apps.Visibility{apps.App}
+//	onlyView := []apps.Visibility{apps.VisibilityApp}
 //	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "refresh"}, &apps.ToolUI{View: uri, Visibility: onlyView}), f)
 //
 // Link panics if the tool's view is not registered, or nobody may use the tool.
@@ -165,11 +165,11 @@ func (v *Views) check(u *ToolUI) error {
 		return fmt.Errorf("no view %q is registered; register the view first", u.View)
 	}
 	if !u.ForModel() && !u.ForApp() {
-		return fmt.Errorf("its visibility is %q, want %q, %q or both", u.Visibility, Model, App)
+		return fmt.Errorf("its visibility is %q, want %q, %q or both", u.Visibility, VisibilityModel, VisibilityApp)
 	}
 	for _, who := range u.Visibility {
-		if who != Model && who != App {
-			return fmt.Errorf("its visibility holds %q, want %q or %q", who, Model, App)
+		if who != VisibilityModel && who != VisibilityApp {
+			return fmt.Errorf("its visibility holds %q, want %q or %q", who, VisibilityModel, VisibilityApp)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ const clockMeta = `{"csp":{"connectDomains":["https://api.example.com","wss://li
 	"domain":"clock.host.example","prefersBorder":true}`
 
 func TestUI02_ViewsAndToolsAreDeclared(t *testing.T) {
-	on(t, metadata(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		tools := listed(t, c)
 		wantJSON(t, "meta of the tool for both", tools["time"].Meta, `{"ui":{"resourceUri":"ui://clock/face"},"ui/resourceUri":"ui://clock/face"}`)
 		wantJSON(t, "meta of the tool for views", tools["refresh"].Meta,
@@ -102,7 +102,7 @@ func TestUI01_TheServerKnowsWhetherViewsAreShown(t *testing.T) {
 }
 
 func TestUI01_TheExtensionIsDeclared(t *testing.T) {
-	for _, on := range mcptest.Since("2025-11-25") {
+	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			c := mcptest.Dial(t, newClock(t), on, nil)
 			if _, ok := c.Capabilities().Extensions[apps.ID]; !ok {
@@ -141,7 +141,7 @@ func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
 	if got := scope(); got != "public" {
 		t.Errorf("a list that is the same for all is %s", got)
 	}
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.App}}), f)
+	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
 	if got := scope(); got != "private" {
 		t.Errorf("a list that is not is %s", got)
 	}
@@ -223,7 +223,7 @@ func TestLinksThatCannotWorkPanic(t *testing.T) {
 		"nil":              nil,
 		"an unknown view":  {View: "ui://other"},
 		"for nobody":       {View: clockURI, Visibility: []apps.Visibility{}},
-		"for somebody new": {View: clockURI, Visibility: []apps.Visibility{apps.App, "user"}},
+		"for somebody new": {View: clockURI, Visibility: []apps.Visibility{apps.VisibilityApp, "user"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			views := apps.New(newServer(t))

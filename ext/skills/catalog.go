@@ -59,7 +59,10 @@ type Catalog struct {
 //
 // It is an error, and nothing is served, if one of the skills is not as skills have to be: if SKILL.md has no valid
 // frontmatter, its name is not that of its folder, a skill has more than [MaxFiles] files or [MaxBytes] bytes, a file has
-// more than 11 MiB, or there are symbolic links, which are not followed.
+// more than 11 MiB, or there are symbolic links, which are not followed; or if there are files, and none of them is a
+// SKILL.md: this is the wrong folder. In an empty one, the skills are still to come. If others may write to a folder of the
+// disk, open it with [os.OpenRoot] and serve its FS, not an [os.DirFS]: no link that they put there at the wrong moment
+// leads out of that.
 //
 // Skills and their files are resources like all others, and are listed among them. A caller who may not see one of the files
 // of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
@@ -78,6 +81,9 @@ func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
 	snap, err := read(fsys, c.opts.Prefix, c.opts.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("skills: %w", err)
+	}
+	if len(snap.skills) == 0 && snap.strays > 0 {
+		return nil, fmt.Errorf("skills: none of the %d files is a %s: this is no folder of skills", snap.strays, skillFile)
 	}
 	s.HandleMethod(methodList, mcp.HandlerFunc(c.list))
 	s.HandleMethod(methodGet, mcp.HandlerFunc(c.get))
@@ -108,20 +114,20 @@ func (o *Options) fill() error {
 	switch {
 	case err != nil || parsed.Scheme == "" || !strings.Contains(o.Prefix, "://") || !strings.HasSuffix(o.Prefix, "/") ||
 		strings.ContainsAny(o.Prefix, "?#") || len(o.Prefix) > maxPrefix:
-		return fmt.Errorf("Prefix is %.128q, want a URI that ends with a slash, such as skill://acme/", o.Prefix)
+		return fmt.Errorf("option Prefix is %.128q, want a URI that ends with a slash, such as skill://acme/", o.Prefix)
 	case o.PageSize < 0:
-		return fmt.Errorf("PageSize is %d, want a positive number", o.PageSize)
+		return fmt.Errorf("option PageSize is %d, want a positive number", o.PageSize)
 	case o.MaxBytes < 0:
-		return fmt.Errorf("MaxBytes is %d, want a positive number", o.MaxBytes)
+		return fmt.Errorf("option MaxBytes is %d, want a positive number", o.MaxBytes)
 	case o.Cache.TTLMs < 0:
-		return fmt.Errorf("Cache.TTLMs is %d, want 0 or more", o.Cache.TTLMs)
+		return fmt.Errorf("option Cache.TTLMs is %d, want 0 or more", o.Cache.TTLMs)
 	}
 	return nil
 }
 
 // Reload reads the file system again, and serves what it holds now. Clients that listen are told what has changed. If
-// there is an error, of the kinds that [Serve] has, the skills stay as they were. Files that change while they are read
-// may be served half old and half new, until the next Reload.
+// there is an error, of the kinds that [Serve] has, the skills stay as they were; that no skill is left is none. Files that
+// change while they are read may be served half old and half new, until the next Reload.
 func (c *Catalog) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,8 +31,11 @@ func Offered(c *mcp.Client) (skills, directories bool) {
 }
 
 func offered(c *mcp.Client, method string) error {
-	if ok, dirs := Offered(c); !ok || method == methodDir && !dirs {
+	switch ok, dirs := Offered(c); {
+	case !ok:
 		return fmt.Errorf("skills: %s: %w", method, ErrNotOffered)
+	case method == methodDir && !dirs:
+		return fmt.Errorf("skills: %s: %w", method, errNoFolders)
 	}
 	return nil
 }

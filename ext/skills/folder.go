@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type snapshot struct {
 	byURI  map[string]*entry
 	files  map[string]*file
 	dirs   map[string][]*mcp.Resource // what is in each folder, sorted by URI
+	strays int                        // files that belong to no skill
 }
 
 // An entry is a skill with its files.
@@ -57,13 +59,14 @@ type reader struct {
 	left   int64  // bytes that may still be read
 	paths  []string
 	dirs   []string
+	seen   map[string]fs.FileInfo // the files as they were when the folder was looked through
 	data   map[string][]byte
 	snap   *snapshot
 }
 
 // read reads all skills of a file system. The error names everything that is wrong.
 func read(fsys fs.FS, prefix string, most int64) (*snapshot, error) {
-	r := &reader{fsys: fsys, prefix: prefix, left: most, data: map[string][]byte{}, snap: &snapshot{
+	r := &reader{fsys: fsys, prefix: prefix, left: most, seen: map[string]fs.FileInfo{}, data: map[string][]byte{}, snap: &snapshot{
 		byURI: map[string]*entry{}, files: map[string]*file{}, dirs: map[string][]*mcp.Resource{},
 	}}
 	if err := fs.WalkDir(fsys, ".", r.walk); err != nil {
@@ -114,14 +117,19 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 		return fmt.Errorf("%q: want %s", name, skillFile)
 	}
 	r.paths = append(r.paths, name)
-	return nil
+	r.seen[name], err = d.Info()
+	return err
 }
 
-// roots gives the folders that are skills.
+// roots gives the folders that are skills. The top comes first: its name is part of the paths of all others.
 func (r *reader) roots() (roots []string) {
 	for _, name := range r.paths {
-		if path.Base(name) == skillFile {
-			roots = append(roots, path.Dir(name))
+		switch root := path.Dir(name); {
+		case path.Base(name) != skillFile:
+		case root == ".":
+			roots = slices.Insert(roots, 0, root)
+		default:
+			roots = append(roots, root)
 		}
 	}
 	return roots
@@ -137,6 +145,7 @@ func (r *reader) readFiles(roots []string) error {
 	alike := map[string]string{}
 	for _, name := range r.paths {
 		if !slices.ContainsFunc(roots, func(root string) bool { return inFolder(root, name) }) {
+			r.snap.strays++
 			continue
 		}
 		folded := strings.ToLower(name)
@@ -159,8 +168,12 @@ func (r *reader) readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%q is no regular file any more: %w", name, errors.Join(err, fs.ErrInvalid))
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || replaced(r.seen[name], info):
+		return nil, fmt.Errorf("%q became another file while the skills were read: %w", name, fs.ErrInvalid)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, min(maxFile, r.left)+1))
 	switch {
@@ -175,6 +188,12 @@ func (r *reader) readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
+// replaced reports whether a file of the disk that was opened is another one than was seen before, to which a link may
+// lead that has been put there since. Files of other systems are the same as nothing, not even themselves.
+func replaced(seen, opened fs.FileInfo) bool {
+	return os.SameFile(opened, opened) && !os.SameFile(seen, opened)
+}
+
 // uri gives the URI of a file or folder.
 func (r *reader) uri(name string) string {
 	name = path.Join(r.base, name)
@@ -184,7 +203,7 @@ func (r *reader) uri(name string) string {
 	return r.prefix + escapePath(name)
 }
 
-// addSkill adds the skill of a folder. Folders come in order, so that one around others comes first.
+// addSkill adds the skill of a folder.
 func (r *reader) addSkill(root string) error {
 	text := r.data[path.Join(root, skillFile)]
 	front, err := parseFrontmatter(text)

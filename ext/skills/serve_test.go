@@ -1,19 +1,16 @@
 package skills_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
-
-	"context"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -219,10 +216,6 @@ func TestListsArePaged(t *testing.T) {
 	}
 }
 
-func skillFile(name string) *fstest.MapFile {
-	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: A skill\n---\n")}
-}
-
 func TestSkillFilesAreResources(t *testing.T) {
 	s, _ := serve(t, folder(), nil)
 	c := dial(t, s)
@@ -269,119 +262,6 @@ func TestVisibleHidesSkills(t *testing.T) {
 			t.Errorf("the folder shows what is hidden: %s", dir)
 		}
 	})
-}
-
-func TestFolderThatIsOneSkill(t *testing.T) {
-	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}}, &skills.Options{Prefix: "x-own://acme/"})
-	c := dial(t, s)
-	all, err := list(t.Context(), c)
-	if err != nil || len(all) != 1 || all[0].URI != "x-own://acme/alone/SKILL.md" || all[0].Files[1].URI != "x-own://acme/alone/a/b.txt" {
-		t.Fatalf("got %v, %v", all, err)
-	}
-	if got := catalog.Skills(); len(got) != 1 || got[0].Fingerprint() != all[0].Fingerprint() {
-		t.Errorf("the catalog has %v", got)
-	}
-	for _, dir := range []string{"x-own://acme/alone", "x-own://acme/alone/a"} {
-		for _, err := range skills.ReadDir(t.Context(), c, dir) {
-			if err != nil {
-				t.Errorf("%s: %v", dir, err)
-			}
-		}
-	}
-}
-
-func TestFoldersThatCannotBeServed(t *testing.T) {
-	with := func(files ...any) fstest.MapFS {
-		m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
-		for i := 0; i < len(files); i += 2 {
-			if f, ok := files[i+1].(*fstest.MapFile); ok {
-				m[files[i].(string)] = f
-			} else {
-				m[files[i].(string)] = &fstest.MapFile{Data: []byte(files[i+1].(string))}
-			}
-		}
-		return m
-	}
-	many := with()
-	for i := range skills.MaxFiles {
-		many[fmt.Sprintf("good/%d", i)] = &fstest.MapFile{}
-	}
-	large := with("good/1", strings.Repeat("x", 9<<20), "good/2", strings.Repeat("x", 9<<20))
-	deep := with(strings.Repeat("a/", 20)+"x", "")
-	for want, files := range map[string]fstest.MapFS{
-		"is not \"---\"":            with("a/SKILL.md", "# No frontmatter"),
-		"does not end":              with("a/SKILL.md", "---\nname: a\n"),
-		"not YAML":                  with("a/SKILL.md", "---\nname: [\n---\n"),
-		"no map":                    with("a/SKILL.md", "---\n- a\n---\n"),
-		"name is empty":             with("a/SKILL.md", "---\ndescription: x\n---\n"),
-		"but the folder's":          with("a/SKILL.md", skillFile("b")),
-		"small letters":             with("Ab/SKILL.md", skillFile("Ab")),
-		"hyphen":                    with("a--b/SKILL.md", skillFile("a--b")),
-		"at most 64":                with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
-		"no description":            with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
-		"1025 characters":           with("a/SKILL.md", "---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
-		"compatibility has":         with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
-		"is reserved":               with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
-		"symbolic link":             with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
-		"no regular file":           with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
-		"want SKILL.md":             with("a/skill.md", skillFile("a")),
-		"differ in case alone":      with("good/a.md", "1", "good/A.md", "2"),
-		"too large: it has":         many,
-		"too large: its files":      large,
-		"more than 11534336 bytes":  with("good/x", strings.Repeat("x", 11<<20+1)),
-		"folders deep":              deep,
-		"Options.MaxBytes":          with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
-		"holds a character":         with("good/a\x01b", "x"),
-		"description of the second": nil,
-	} {
-		t.Run(want, func(t *testing.T) {
-			if files == nil {
-				files = with("a/SKILL.md", "x", "b/SKILL.md", "y")
-				want = `skill "b"` // all faults are told
-			}
-			opts := &skills.Options{}
-			if want == "Options.MaxBytes" {
-				opts.MaxBytes = 1 << 10
-			}
-			s := newServer(t, nil)
-			_, err := skills.Serve(s, files, opts)
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Fatalf("got %v, want %q", err, want)
-			}
-			if _, err := skills.Serve(s, with(), nil); err != nil {
-				t.Errorf("something was served all the same: %v", err)
-			}
-		})
-	}
-}
-
-func TestSymbolicLinksOfTheDiskAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	secret := filepath.Join(t.TempDir(), "secret")
-	for name, text := range map[string]string{filepath.Join(dir, "a", "SKILL.md"): string(skillFile("a").Data), secret: "s3cret"} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if _, err := skills.Serve(newServer(t, nil), root.FS(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(secret, filepath.Join(dir, "a", "example")); err != nil {
-		t.Skip(err)
-	}
-	for name, fsys := range map[string]fs.FS{"root": root.FS(), "dir": os.DirFS(dir)} {
-		if _, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "symbolic link") {
-			t.Errorf("%s: got %v", name, err)
-		}
-	}
 }
 
 func TestOptionsThatCannotWorkPanic(t *testing.T) {

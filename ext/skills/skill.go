@@ -38,9 +38,12 @@ type Skill struct {
 
 // A File is one file of a [Skill].
 type File struct {
-	// Path is the file's path in the skill's folder, with slashes. It never leaves the folder. Before it becomes a path of
-	// the disk it has to pass [filepath.Localize], and files whose names differ in case alone may be one and the same
-	// there.
+	// Path is the file's path in the skill's folder, with slashes. It never leaves the folder, and holds no character that
+	// makes it look like another. It is a stranger's choice all the same, such as ".git/hooks/pre-commit", "-rf" or "CON".
+	//
+	// A host that writes files to the disk does so through an [os.Root] of a folder that holds nothing but this skill, by
+	// the name that [filepath.Localize] gives, and leaves out paths with a part that begins with a dot, on which other
+	// programs act. Files whose names differ in case alone may be one and the same there.
 	Path   string
 	URI    string
 	Digest string // "sha256:" and 64 digits of hexadecimal

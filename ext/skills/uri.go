@@ -57,7 +57,7 @@ func within(root, uri string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("the URI %.128q: %w", uri, err)
 		}
-		if strings.ContainsAny(plain, "/\\") || strings.ContainsFunc(plain, unicode.IsControl) {
+		if strings.ContainsFunc(plain, noNameHas) {
 			return "", fmt.Errorf("the URI %.128q holds a character that no name of a file has", uri)
 		}
 		parts[i] = plain
@@ -67,6 +67,12 @@ func within(root, uri string) (string, error) {
 		return "", fmt.Errorf("the URI %.128q is not that of a file in the folder %.128q", uri, root)
 	}
 	return name, nil
+}
+
+// noNameHas reports whether a character makes a path other than it looks: one that parts it, a control character, or one
+// that turns or breaks the line in which it is shown to the user.
+func noNameHas(r rune) bool {
+	return r == '/' || r == '\\' || unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
 // checkName holds a name to the rules that names of skills have.

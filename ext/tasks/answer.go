@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -13,6 +14,35 @@ import (
 // maxAnswers bounds what the answers to one round of questions may have together, in bytes. Together with what the handler
 // remembers, and with its result, they have to fit into a record.
 const maxAnswers = 4 << 20
+
+const (
+	// maxMisfits is how often in a row a question may be asked again because its answer did not fit it. A person who mistypes
+	// needs a few; a client that accepts every form as it comes would go on for as long as the task lives.
+	maxMisfits = 10
+	// maxQuestions is the number of questions that one task may put in all. Nobody answers so many: there is a machine on either
+	// side, and no end.
+	maxQuestions = 10_000
+)
+
+// tired gives the error that ends a task which asks once more, if it has asked enough.
+func (j *job) tired(questions map[string]mcp.InputRequest) *mcp.Error {
+	misfit := ""
+	for key := range questions {
+		if _, answered := j.Answers[key]; answered {
+			misfit = key
+		}
+	}
+	if j.Misfits++; misfit == "" {
+		j.Misfits = 0
+	}
+	switch {
+	case j.Misfits >= maxMisfits:
+		return mcp.Errorf(mcp.CodeInvalidParams, "the answers to question %q did not fit it, %d times in a row", misfit, j.Misfits)
+	case j.Keys+uint64(len(questions)) > maxQuestions:
+		return mcp.Errorf(mcp.CodeInternalError, "the tool asks more than %d questions", maxQuestions)
+	}
+	return nil
+}
 
 // questions gives the open questions as clients see them.
 func (j *job) questions() map[string]mcp.InputRequest {
@@ -31,7 +61,7 @@ func (j *job) questions() map[string]mcp.InputRequest {
 //
 // Spec: tasks extension, Task Update Requests.
 func (m *Manager) answer(ctx context.Context, owner, id string, responses answers) error {
-	if _, err := m.find(ctx, owner, id); err != nil {
+	if _, err := m.glance(ctx, owner, id); err != nil {
 		return err
 	}
 	var r *run
@@ -55,18 +85,11 @@ func (m *Manager) answer(ctx context.Context, owner, id string, responses answer
 		j.Phase, j.Started = phaseWorking, due && r.slot
 		return nil
 	})
-	if r == nil {
-		return public(err)
+	m.proceed(r, j, due, err)
+	if errors.Is(err, errTooLarge) {
+		return mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: too large for what the task holds already")
 	}
-	if err != nil || !due {
-		m.dismiss(r)
-		return public(err)
-	}
-	if r.slot {
-		r.job = j
-	}
-	m.launch(r)
-	return nil
+	return public(err)
 }
 
 // take moves the answers to open questions to where the handler finds them.
@@ -92,7 +115,7 @@ func (j *job) take(responses answers) (taken bool, err error) {
 		}
 		j.Answers[q.Key] = a
 		delete(j.Open, key)
-		taken = true
+		taken, j.grown, j.Message = true, true, j.asks()
 	}
 	return taken, nil
 }

@@ -35,17 +35,30 @@ func (m *Manager) call(ctx context.Context, req *mcp.Request, next mcp.Handler) 
 	if err != nil {
 		return nil, err
 	}
+	var place *reservation
+	if c.wants { // whatever the handler does, a task tells of it: there is no room for that afterwards
+		if place, err = m.reserve(ctx, req); err != nil {
+			return nil, err
+		}
+		defer place.release()
+	}
 	res, err := next.ServeMCP(context.WithValue(ctx, callingKey{}, c), req)
 	if err == nil && res.ResultType() == mcp.ResultInputRequired {
 		return res, nil // the call's own questions come first
 	}
 	switch {
 	case c.begun.Load():
-		return m.create(ctx, c)
+		if place == nil {
+			if place, err = m.reserve(ctx, req); err != nil {
+				return nil, err
+			}
+			defer place.release()
+		}
+		return m.create(ctx, c, place)
 	case err != nil:
 		return nil, c.unreached(err)
-	case c.wants && c.tool.Load() != nil:
-		return m.createDone(ctx, c, res)
+	case c.wants:
+		return m.createDone(ctx, c, place, res)
 	}
 	return res, nil
 }
@@ -64,13 +77,7 @@ func (m *Manager) calling(req *mcp.Request) (*calling, error) {
 // create makes a task of a call, and the result that tells the client of it.
 //
 // Spec: tasks extension, Task Creation.
-func (m *Manager) create(ctx context.Context, c *calling) (mcp.Result, error) {
-	o, req := c.tool.Load(), c.request
-	release, err := m.reserve(ctx, req.Principal.Key())
-	if err != nil {
-		return nil, err
-	}
-	defer release()
+func (m *Manager) create(ctx context.Context, c *calling, place *reservation) (mcp.Result, error) {
 	j := newJob(ctx, c)
 	r := m.admit(j.Owner, j.ID)
 	if r == nil {
@@ -79,66 +86,81 @@ func (m *Manager) create(ctx context.Context, c *calling) (mcp.Result, error) {
 	if r.slot {
 		j.Started, r.job = true, j
 	}
-	rec, err := j.seal()
-	if err != nil {
+	if err := m.storeNew(ctx, j, place); err != nil {
 		m.dismiss(r)
 		if errors.Is(err, errTooLarge) {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "params: too large for a task")
 		}
 		return nil, err
 	}
-	j.Expires = rec.Expires
-	storing, cancel := detached(ctx)
-	defer cancel()
-	if err := m.store.Create(storing, rec); err != nil {
-		m.dismiss(r)
-		// It may be there all the same, and nobody would know its id.
-		_ = m.store.Delete(storing, j.Owner, j.ID)
-		return nil, err
-	}
-	j.Version = 1
-	m.deadlines.set(j)
 	told := *j // as it is now: the run goes on with j
 	m.launch(r)
-	m.log.DebugContext(ctx, "tasks: created", "task", short(j.ID), "tool", o.name)
-	return m.created(req, &told), nil
+	m.log.DebugContext(ctx, "tasks: created", "task", short(j.ID), "tool", j.Tool)
+	return m.created(c.request, &told), nil
+}
+
+// storeNew stores a new task, if its client still waits for the answer: else nobody would ever know its id.
+func (m *Manager) storeNew(ctx context.Context, j *job, place *reservation) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	rec, err := j.seal()
+	if err != nil {
+		return err
+	}
+	storing, cancel := detached(ctx)
+	defer cancel()
+	m.storing.RLock()
+	err = m.store.Create(storing, rec)
+	place.release()
+	m.storing.RUnlock()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		m.abandon(ctx, j.Owner, j.ID) // it may be there all the same
+		return err
+	}
+	j.Done, j.Expires, j.Version = rec.Done, rec.Expires, 1
+	m.deadlines.set(j)
+	return nil
+}
+
+// abandon deletes a task that nobody may know. If the store cannot do that now, the sweep does it.
+func (m *Manager) abandon(ctx context.Context, owner, id string) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if err := m.store.Delete(ctx, owner, id); err != nil {
+		m.log.ErrorContext(ctx, "tasks: a task that was given up could not be deleted, and will be", "task", short(id), "error", err)
+		m.deadlines.abandon(owner, id, time.Now().Add(sweepEvery))
+	}
 }
 
 // createDone makes a task of a call that is finished already, for a client that asked for a task and expects one.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
-func (m *Manager) createDone(ctx context.Context, c *calling, res mcp.Result) (mcp.Result, error) {
+func (m *Manager) createDone(ctx context.Context, c *calling, place *reservation, res mcp.Result) (mcp.Result, error) {
 	given := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
 	result, fault := mcp.AppendResult(nil, ctx, given, c.request)
 	if fault != nil {
 		return nil, fault
 	}
-	release, err := m.reserve(ctx, c.request.Principal.Key())
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	j := newJob(ctx, c)
 	told := *j // every task begins as one that works
 	j.finish(j.Created)
 	j.Result, j.IsError = result, isToolError(result)
-	rec, err := j.seal()
-	if err != nil {
+	if err := m.storeNew(ctx, j, place); err != nil {
 		return nil, err
 	}
-	j.Done, j.Expires = true, rec.Expires
-	storing, cancel := detached(ctx)
-	defer cancel()
-	if err := m.store.Create(storing, rec); err != nil {
-		return nil, err
-	}
-	m.deadlines.set(j)
 	return m.created(c.request, &told), nil
 }
 
 // newJob gives the job of a call that was not stored yet.
 func newJob(ctx context.Context, c *calling) *job {
 	o, req := c.tool.Load(), c.request
+	if o == nil {
+		o = c.offer // whose handler was not reached
+	}
 	var so mcp.Detached // what the call was answered so far
 	call := req.Detach(ctx, &so)
 	ttl := o.TTL
@@ -146,60 +168,11 @@ func newJob(ctx context.Context, c *calling) *job {
 		ttl = min(ttl, c.ttl)
 	}
 	now := time.Now().Truncate(time.Millisecond)
-	j := &job{Record: Record{Owner: req.Principal.Key(), ID: rand.Text(), Created: now}}
+	j := &job{Record: Record{Owner: req.Principal.Key(), ID: rand.Text(), Created: now}, grown: true}
 	j.state = state{
 		Format: recordFormat, Tool: o.name, Caller: ownerOf(req.Principal), Phase: phaseWorking,
 		Updated: now.UnixMilli(), TTL: max(ttl.Milliseconds(), 1), Poll: max(o.PollInterval.Milliseconds(), 1),
 		Params: call.Params, Memory: so.State, Answers: so.Responses,
 	}
 	return j
-}
-
-// reserve makes sure that the owner may have one more task. What it gives is to be called once the task is stored or given up.
-func (m *Manager) reserve(ctx context.Context, owner string) (release func(), err error) {
-	m.mu.Lock()
-	m.reserved[owner]++
-	m.reservedAll++
-	own, all := m.reserved[owner], m.reservedAll
-	m.mu.Unlock()
-	release = func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.reservedAll--
-		if m.reserved[owner]--; m.reserved[owner] == 0 {
-			delete(m.reserved, owner)
-		}
-	}
-	ctx, cancel := detached(ctx)
-	defer cancel()
-	err = m.room(ctx, owner, own, all)
-	var full *mcp.Error
-	if errors.As(err, &full) {
-		if _, expiredErr := m.store.DeleteExpired(ctx, time.Now(), maxDelete); expiredErr == nil {
-			err = m.room(ctx, owner, own, all)
-		}
-	}
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return release, nil
-}
-
-// room reports whether there is room for so many more tasks of the owner, and of all owners.
-func (m *Manager) room(ctx context.Context, owner string, own, all int) error {
-	n, err := m.store.Count(ctx, owner, false)
-	if err != nil {
-		return err
-	}
-	if n+own > m.opts.MaxPerPrincipal {
-		return errBusy("too many tasks: wait until some have expired")
-	}
-	if n, err = m.store.Count(ctx, "", true); err != nil {
-		return err
-	}
-	if n+all > m.opts.MaxTasks {
-		return errBusy("the server has too many tasks")
-	}
-	return nil
 }

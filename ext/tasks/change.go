@@ -24,6 +24,8 @@ var (
 	// errUnknownTask is the answer for a task that does not exist, is another's or has expired: one text for all, so that
 	// nobody learns which.
 	errUnknownTask = mcp.Errorf(mcp.CodeInvalidParams, "params.taskId: unknown task, or it has expired")
+	// errDoubt says that nobody knows whether a change was made.
+	errDoubt = errors.New("the store does not say whether it has written")
 	// errUnchanged ends a change that turns out to be none.
 	errUnchanged = errors.New("nothing to change")
 )
@@ -45,27 +47,6 @@ func (m *Manager) read(ctx context.Context, owner, id string) (*job, error) {
 		return nil, err
 	}
 	return openJob(r)
-}
-
-// find gives a job to whoever asks for it: not one whose time is over, and not one that was lost.
-func (m *Manager) find(ctx context.Context, owner, id string) (*job, error) {
-	j, err := m.read(ctx, owner, id)
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrUnknown):
-		return nil, errUnknownTask
-	default:
-		return nil, fmt.Errorf("read task %s: %w", short(id), err)
-	}
-	switch now := time.Now(); {
-	case j.Done && j.expired(now):
-		return nil, errUnknownTask
-	case !j.Done && j.expired(now):
-		return m.expire(ctx, owner, id)
-	case j.Phase == phaseWorking && m.lost(id):
-		return m.adopt(ctx, owner, id)
-	}
-	return j, nil
 }
 
 // change is the one way from one state of a task to the next. It calls step with the job as it is, holds what step has made
@@ -115,7 +96,10 @@ func (m *Manager) write(ctx context.Context, j *job) error {
 	err = m.store.Update(ctx, r)
 	if err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown) {
 		now, again := m.store.Get(ctx, r.Owner, r.ID)
-		if again != nil || now.Version != r.Version+1 || !bytes.Equal(now.Data, r.Data) {
+		if again != nil {
+			return fmt.Errorf("%w: %w", errDoubt, err)
+		}
+		if now.Version != r.Version+1 || !bytes.Equal(now.Data, r.Data) {
 			return err
 		}
 	}

@@ -41,13 +41,26 @@ type ClientOptions struct {
 // whose server makes a task of it waits for the result, as every call does. That is [mcp.Call], [mcp.Client.CallTool] and
 // a Request of tools/call. Questions of a task are answered by the client's own functions, under the limits of
 // [mcp.ClientOptions] for the questions of one request. While the server works, the time limits of the call stand still: a
-// task takes as long as it takes, at most as long as its server says that it keeps it. A call whose context ends, or that
-// is given up, calls its task off at the server, as far as that can be done within three seconds.
+// task takes as long as it takes, at most as long as its server says that it keeps it.
 //
-// Status messages of the task become notes of progress, for a caller that wants progress.
+// A call that ends before its task, because its context has ended or a question was not answered, calls the task off at the
+// server before it returns, as far as that can be done within three seconds. [mcp.Client.Close] does not: it is like a
+// connection that is lost, the calls end with [mcp.ErrClosed] at once, and their tasks go on, for whoever was told of them by
+// [ClientOptions.Started]. A program that wants none of that ends the contexts of its calls, and closes the client when they
+// have returned.
+//
+// Status messages of the task become notes of progress, for a caller that wants progress. They are numbered by a count that
+// goes on from the last number of the server's own, and has no total.
+//
+// What the questions of a task need is declared when the task is made: a client that only starts tasks, which another process
+// will answer, has to have the functions for it all the same (such as [mcp.ClientOptions].Elicit), or the server cannot ask.
+//
+// While the server is away, calls wait on, for two minutes; then they end with an error.
 //
 // With a server of revision 2025-11-25 a tool that must be called as a task is called so; which tools these are is known
-// from their list, which is fetched if nobody has yet.
+// from their list, which is fetched if nobody has yet. One that may be called so is called as an ordinary tool, under the
+// ordinary time limits; [Start] makes a task of it. Such a server may also make tasks of the questions that it asks this
+// client: they are answered by the same functions, under the same limits, and kept for the session at most.
 //
 // The middleware of WithTasks is put in front of all that opts has, so that these see what travels. It belongs there.
 //
@@ -221,14 +234,14 @@ func (k *taker) parkCall(ctx context.Context, w *wait, req *mcp.Request, res mcp
 // park keeps a call until its answers come, or the call is over. It gives the state that comes back with the answers.
 func (k *taker) park(ctx context.Context, w *wait) string {
 	key := rand.Text()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.parked[key] = w
-	w.unwatch = context.AfterFunc(ctx, func() {
+	mcp.AfterRequest(ctx, func() {
 		if k.take(key) == w {
 			w.giveUp(ctx)
 		}
 	})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.parked[key] = w
 	return key
 }
 
@@ -255,11 +268,7 @@ func (k *taker) unpark(req *mcp.Request) (*wait, stdjson.RawMessage) {
 	if json.Unmarshal(req.Params, &p) != nil || p.RequestState == "" {
 		return nil, nil
 	}
-	w := k.take(p.RequestState)
-	if w != nil {
-		w.unwatch()
-	}
-	return w, p.InputResponses
+	return k.take(p.RequestState), p.InputResponses
 }
 
 // An intent is what this package wants of a request of its own, whose client has the middleware. It goes along in the

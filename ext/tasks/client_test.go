@@ -336,7 +336,7 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 		want string
 	}{
 		"without numbers": {nil, "1/0 one;2/0 two;"},
-		"with numbers":    {[]string{`{"progressToken":%s,"progress":40,"total":100}`}, "40/100 ;40.00000000000001/100 one;40.000000000000014/100 two;"},
+		"with numbers":    {[]string{`{"progressToken":%s,"progress":40.5,"total":100}`}, "40.5/100 ;41/0 one;42/0 two;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -365,6 +365,31 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 				wantText(t, r, err, "hello")
 				if notes != test.want {
 					t.Errorf("told %q, want %q", notes, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Each round of a call has a token of its own.
+func TestProgressGoesOnAfterAQuestion(t *testing.T) {
+	for _, on := range mcptest.Since(mcptest.Modern) {
+		t.Run(on.Transport, func(t *testing.T) {
+			s := &script{on: map[string]step{
+				"tools/call": always(created(``)),
+				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`), seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`),
+					seen("working", `,"statusMessage":"two"`), seen("completed", `,"statusMessage":"three"`+hello)),
+				"tasks/update": always(`{}`),
+			}}
+			onScriptAt(t, s, on, answering(new([]string)), nil, func(t *testing.T, c *mcp.Client) {
+				var notes []string
+				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
+					notes = append(notes, fmt.Sprintf("%v %s", u.Progress, u.Message))
+				}})
+				r, err := c.CallTool(ctx, "x", nil)
+				wantText(t, r, err, "hello")
+				if want := []string{"1 one", "2 two", "3 three"}; !slices.Equal(notes, want) {
+					t.Errorf("told %q, want %q", notes, want)
 				}
 			})
 		})

@@ -10,6 +10,15 @@
 // that can take a task gets one at once, and the function runs without it; every other client waits for the result, as ever.
 // While a task waits for an answer nothing runs, however long that takes.
 //
+// # Clients
+//
+// A client that connects with [WithTasks] waits for tasks where it calls, or takes a handle:
+//
+//	c, err := mcp.Connect(ctx, transport, tasks.WithTasks(&mcp.ClientOptions{Elicit: ask}, nil))
+//	text, err := mcp.Call[string](ctx, c, "print", book)  // waits, and asks what the task asks
+//	h, err := tasks.Start(ctx, c, "print", book)          // does not wait
+//	result, err := tasks.Resume(c, h.ID()).Wait(ctx)      // later, in any process
+//
 // # What outlives a restart
 //
 // A [Store] keeps the tasks. With [NewMemory] they are gone with the process; package boltstore has one that keeps them in

@@ -79,7 +79,7 @@ func (j *job) status() Status {
 		return StatusInputRequired
 	case j.Cancelled:
 		return StatusCancelled
-	case j.Error != nil:
+	case j.Failed:
 		return StatusFailed
 	}
 	return StatusCompleted
@@ -103,7 +103,11 @@ func (m *Manager) latest(j *job) (message string, updated time.Time) {
 	}
 	m.mu.Lock()
 	r := m.runs[j.ID]
+	queued := r != nil && r.place != nil
 	m.mu.Unlock()
+	if queued {
+		return "waits for its turn", updated
+	}
 	if r != nil {
 		if p := r.soFar(); p.steps > 0 {
 			return p.text(), p.at
@@ -141,6 +145,15 @@ func (*detailedTask) ResultType() string { return mcp.ResultComplete }
 // ResultMeta is nil.
 func (*detailedTask) ResultMeta() mcp.Meta { return nil }
 
+// seen gives as much of a task as detailed shows.
+func (m *Manager) seen(ctx context.Context, owner, id string) (*job, error) {
+	j, err := m.glance(ctx, owner, id)
+	if err != nil || j.Phase == phaseWorking {
+		return j, err
+	}
+	return j.whole()
+}
+
 func (m *Manager) detailed(j *job) *detailedTask {
 	return &detailedTask{Description: m.describe(j), InputRequests: j.questions(), Result: j.Result, Error: j.Error}
 }
@@ -165,7 +178,7 @@ func (m *Manager) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	j, err := m.find(ctx, req.Principal.Key(), p.ID)
+	j, err := m.seen(ctx, req.Principal.Key(), p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +227,7 @@ func (m *Manager) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, err
 
 // callOff ends a task, for good. It gives the task as it is then, and whether it was this that ended it.
 func (m *Manager) callOff(ctx context.Context, owner, id string) (j *job, ended bool, err error) {
-	if _, err = m.find(ctx, owner, id); err != nil {
+	if _, err = m.glance(ctx, owner, id); err != nil {
 		return nil, false, err
 	}
 	j, err = m.change(ctx, owner, id, func(j *job, now time.Time) error {
@@ -228,8 +241,10 @@ func (m *Manager) callOff(ctx context.Context, owner, id string) (j *job, ended 
 	if err != nil {
 		return nil, false, public(err)
 	}
-	if ended {
+	if j.Cancelled { // an earlier attempt may have been stored without saying so
 		m.stop(id, mcp.ErrCancelled)
+	}
+	if ended {
 		m.log.DebugContext(ctx, "tasks: cancelled", "task", short(id), "tool", j.Tool)
 	}
 	return j, ended, nil

@@ -57,7 +57,7 @@ func (m *Manager) calling2025(req *mcp.Request) (*calling, error) {
 		ms := min(*task.TTL, float64(maxTTL.Milliseconds()))
 		c.ttl = max(time.Duration(ms)*time.Millisecond, leastTTL)
 	}
-	if m.offered(p.Name) == nil {
+	if c.offer = m.offered(p.Name); c.offer == nil {
 		return nil, errNoTask
 	}
 	return c, nil
@@ -155,7 +155,7 @@ func (j *job) status2025() Status {
 		return StatusInputRequired
 	case j.Cancelled:
 		return StatusCancelled
-	case j.Error != nil || j.IsError:
+	case j.Failed || j.IsError:
 		return StatusFailed
 	}
 	return StatusCompleted
@@ -202,7 +202,7 @@ func (m *Manager) get2025(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	if err != nil {
 		return nil, err
 	}
-	j, err := m.find(ctx, req.Principal.Key(), p.ID)
+	j, err := m.glance(ctx, req.Principal.Key(), p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -254,19 +254,28 @@ func (m *Manager) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 		return nil, err
 	}
 	page := list2025{Tasks: []task2025{}}
-	if len(records) > pageOfTasks {
-		records = records[:pageOfTasks]
-		last := records[pageOfTasks-1]
-		page.Next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", last.Created.UnixMilli(), last.ID))
+	more := len(records) > pageOfTasks
+	if records = records[:min(len(records), pageOfTasks)]; len(records) > 0 {
+		last := records[len(records)-1]
+		if !more { // those that are large come in shorter lists
+			behind, err := m.store.List(ctx, last.Owner, Cursor{Created: last.Created, ID: last.ID}, 1)
+			if err != nil {
+				return nil, err
+			}
+			more = len(behind) > 0
+		}
+		if more {
+			page.Next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", last.Created.UnixMilli(), last.ID))
+		}
 	}
 	for _, r := range records {
-		j, err := openJob(r)
+		j, err := openHead(r)
 		switch {
 		case err != nil:
 			m.log.ErrorContext(ctx, "tasks: a task cannot be read, and is not listed", "task", short(r.ID), "error", err)
 			continue
 		case j.expired(time.Now()):
-			if j, err = m.find(ctx, r.Owner, r.ID); err != nil {
+			if j, err = m.glance(ctx, r.Owner, r.ID); err != nil {
 				continue // it is gone
 			}
 		}

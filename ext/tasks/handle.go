@@ -28,6 +28,8 @@ type Handle struct {
 // answered by the client's functions, as those of any call. A server of 2025-11-25 is asked to make a task of the call if the
 // tool takes it. args encodes to a JSON object, or is nil.
 //
+// The client has to be able to answer what the task will ask, though another process may do it: see [WithTasks].
+//
 // The client is one of [WithTasks]; with another one the call is a plain one, and the handle done.
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
@@ -84,7 +86,11 @@ func (h *Handle) poller() *poller {
 // IsError, in both forms of tasks. A task that failed otherwise is its [*mcp.Error], one that was cancelled an error that is
 // [mcp.ErrCancelled]. Questions are answered by the client's functions, within the limits of one request.
 //
-// When ctx ends, the task goes on; Cancel ends it. The client is one of [WithTasks].
+// Several waits on one handle ask each question once. Two handles of one task, such as those of [Resume], know nothing of each
+// other.
+//
+// When ctx ends, the task goes on; Cancel ends it. While the server is away Wait waits on, for two minutes. The client is one of
+// [WithTasks].
 func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 	if h.direct != nil {
 		res := *h.direct

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +132,54 @@ func TestAWaitThatCannotAnswerLeavesTheTask(t *testing.T) {
 		time.Sleep(time.Second)
 		s.wantSaid(t, "tools/call x", "tasks/get t1")
 	})
+}
+
+// A question is asked once, however many wait, and again if who was asked does not answer.
+func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
+	for name, test := range map[string]struct {
+		firstFails bool
+		asked      int
+	}{"answered": {false, 1}, "left to the other": {true, 2}} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/update": always(`{}`)}}
+			s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if s.count["tasks/update"] > 0 {
+					return seen("completed", hello), nil
+				}
+				return seen("input_required", `,"inputRequests":{"k":`+form("pay 100?")+`}`), nil
+			}
+			var asked atomic.Int32
+			opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+				n := asked.Add(1)
+				time.Sleep(5 * time.Minute) // longer than a server may take to act on answers
+				if n == 1 && test.firstFails {
+					return nil, errors.New("no terminal")
+				}
+				return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
+			}}
+			onScript(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
+				h := start(t, c, "x")
+				var failed atomic.Int32
+				var waits sync.WaitGroup
+				for range 2 {
+					waits.Go(func() {
+						r, err := h.Wait(t.Context())
+						if err != nil && test.firstFails {
+							failed.Add(1)
+							return
+						}
+						wantText(t, r, err, "hello")
+					})
+				}
+				waits.Wait()
+				if int(asked.Load()) != test.asked || int(failed.Load()) != test.asked-1 || len(s.saidAt("tasks/update")) != 1 {
+					t.Errorf("asked %d times, %d failed; the client said %q", asked.Load(), failed.Load(), s.said())
+				}
+			})
+		})
+	}
 }
 
 func TestAWaitOutlivesTroubleAtItsBeginning(t *testing.T) {

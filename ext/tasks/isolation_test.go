@@ -229,6 +229,30 @@ func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
 	})
 }
 
+// A tool that is removed runs as a task no more, nor does another one of its name.
+func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
+	var removed *mcp.Registration[mcp.Tool]
+	add := func(b *bench) {
+		removed = b.tool("same", nil, func(context.Context) (string, error) { return "task", nil })
+	}
+	for _, combination := range combinationsOf(revision2025) {
+		on(t, []mcptest.Combination{combination}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+			removed.Remove()
+			ran := false
+			mcp.AddTool(b.server, &mcp.Tool{Name: "same"}, func(context.Context, struct{}) (string, error) { ran = true; return "plain", nil })
+			if list := string(c.Call("tools/list", nil)); strings.Contains(list, "taskSupport") {
+				t.Errorf("the tool is listed as %s", list)
+			}
+			sleeper(b, "other", nil)
+			_, err := c.Try("tools/call", object{"name": "same", "task": object{}})
+			wantCode(t, "a call as a task", err, mcp.CodeMethodNotFound)
+			if ran {
+				t.Error("it ran")
+			}
+		})
+	}
+}
+
 // A tool that the caller must not see is one that is not there, however it is called.
 func TestAnInvisibleToolMakesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {

@@ -122,7 +122,7 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			time.Sleep(2 * time.Hour)
-			if n, err := store.Count(t.Context(), "", true); n != 0 || err != nil {
+			if n, _, err := store.Count(t.Context(), "", true); n != 0 || err != nil {
 				t.Errorf("%d tasks are left, %v", n, err)
 			}
 		})
@@ -360,15 +360,35 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	})
 }
 
-// Arguments that do not fit are the call's matter: there is no task.
-func TestWrongArgumentsMakeNoTask(t *testing.T) {
+// TASKD-06: arguments that do not fit are the call's matter: there is no task. But who asks for one, of a tool that takes it,
+// gets one: a failed one, which holds the refusal. That a call can not be made at all is an error.
+func TestTASKD06_WrongArguments(t *testing.T) {
 	add := func(b *bench) {
 		tasks.AddTool(b.Manager, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		got := decode[toolResult](t, c.Call("tools/call", object{"name": "add", "arguments": object{"A": "x"}, "task": object{}}))
-		if !got.IsError {
+		// As the TypeScript client sends it.
+		params := object{"name": "add", "arguments": object{"A": "x"}, "task": object{"ttl": 60_000}, "_meta": object{"progressToken": 1}}
+		raw := c.Call("tools/call", params)
+		if c.Modern() {
+			if got := decode[toolResult](t, raw); !got.IsError {
+				t.Errorf("got %s", raw)
+			}
+			return
+		}
+		made := decode[told](t, raw).Task
+		if made == nil || made.TTL == nil || made.CreatedAt.IsZero() || made.LastUpdatedAt.IsZero() || strings.Contains(string(raw), "content") {
+			t.Fatalf("got %s", raw)
+		}
+		if got := finished(t, c, made.TaskID); got.Status != "failed" || !got.Result.IsError || !strings.Contains(got.Result.text(), "A") {
 			t.Errorf("got %+v", got)
+		}
+		params["name"] = "none"
+		_, err := c.Try("tools/call", params)
+		wantCode(t, "an unknown tool", err, mcp.CodeMethodNotFound)
+		params["name"], params["arguments"] = "add", 5
+		if _, err = c.Try("tools/call", params); err == nil {
+			t.Error("arguments that are none became a task")
 		}
 	})
 }

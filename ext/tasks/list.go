@@ -20,14 +20,15 @@ const (
 )
 
 // List gives the tasks of the client at its server, page after page as they are needed, without their results. An error is
-// the last thing given. Only servers of revision 2025-11-25 may have such a list, and say so in their capabilities; with
-// others there is nothing but the IDs that the client has kept, and List gives an error that says so.
+// the last thing given. Only servers of revision 2025-11-25 may have such a list, and say so in their capabilities; those of
+// this package do for authenticated callers. With others there is nothing but the IDs that the client has kept, and List gives
+// an error that says so.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Listing Tasks.
 func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		if offered := c.Capabilities().Tasks; !formIn(c.Revision()).is2025 || offered == nil || offered.List == nil {
-			yield(nil, fmt.Errorf("tasks: the server has no list of tasks (it speaks revision %s): keep the IDs of handles", c.Revision()))
+			yield(nil, errors.New("tasks: the server has no list of tasks for this client: keep the IDs of handles"))
 			return
 		}
 		var cursor *string

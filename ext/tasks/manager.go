@@ -25,9 +25,19 @@ type Options struct {
 	MaxTasks int
 	// MaxPerPrincipal is the same for the tasks of one principal; callers without one share theirs. Default: 10,000.
 	MaxPerPrincipal int
+	// MaxBytes is what the tasks may take together in the store, in bytes: with what clients sent, what handlers remember and
+	// what they gave. A call whose task would take more is refused with [mcp.CodeBusy]; what tasks grow by later counts, too,
+	// and refuses further ones. Default: 1 GiB, which a store in memory takes as well.
+	MaxBytes int64
+	// MaxBytesPerPrincipal is the same for the tasks of one principal; callers without one share theirs. Default: a quarter of
+	// MaxBytes, so that nobody takes all of it.
+	MaxBytesPerPrincipal int64
 	// MaxRunning is the number of handlers that run at once; further tasks wait for their turn. A task that waits for an
 	// answer does not run. Default: 256.
 	MaxRunning int
+	// MaxRunningPerPrincipal is the same for the tasks of one principal, so that nobody holds up all others. Callers without
+	// one share theirs. Default: three quarters of MaxRunning, rounded up.
+	MaxRunningPerPrincipal int
 	// Logger takes what goes wrong inside. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -48,8 +58,17 @@ func (o *Options) fillDefaults() {
 	if o.MaxPerPrincipal == 0 {
 		o.MaxPerPrincipal = 10_000
 	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.MaxBytesPerPrincipal == 0 {
+		o.MaxBytesPerPrincipal = (o.MaxBytes + 3) / 4
+	}
 	if o.MaxRunning == 0 {
 		o.MaxRunning = 256
+	}
+	if o.MaxRunningPerPrincipal == 0 {
+		o.MaxRunningPerPrincipal = o.MaxRunning - o.MaxRunning/4
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -57,7 +76,11 @@ func (o *Options) fillDefaults() {
 }
 
 func (o *Options) validate() error {
-	for name, n := range map[string]int{"MaxTasks": o.MaxTasks, "MaxPerPrincipal": o.MaxPerPrincipal, "MaxRunning": o.MaxRunning} {
+	for name, n := range map[string]int64{
+		"MaxTasks": int64(o.MaxTasks), "MaxPerPrincipal": int64(o.MaxPerPrincipal),
+		"MaxBytes": o.MaxBytes, "MaxBytesPerPrincipal": o.MaxBytesPerPrincipal,
+		"MaxRunning": int64(o.MaxRunning), "MaxRunningPerPrincipal": int64(o.MaxRunningPerPrincipal),
+	} {
 		if n < 0 {
 			return fmt.Errorf("%s is %d, want a positive number", name, n)
 		}
@@ -87,17 +110,22 @@ type Manager struct {
 	locks     keyed
 	watchers  watchers
 	deadlines deadlines
+	waits     waits           // the requests that wait for a result
+	reading   chan struct{}   // holds one for each of them that looks at its task
 	base      context.Context // of all runs
 	end       context.CancelCauseFunc
+
+	// storing is held for reading from before a task is stored until its reservation is gone: for whoever holds it alone, each
+	// task is either in the store or reserved.
+	storing sync.RWMutex
 
 	mu          sync.Mutex // guards the fields below
 	tools       map[string]*offer
 	runs        map[string]*run // those that are due, wait for their turn or are under way, by the task's id
-	queue       []*run          // those that wait for their turn, the first one first
-	running     int
-	active      int            // goroutines that Close waits for
-	reserved    map[string]int // tasks that are about to be stored, by owner
-	reservedAll int
+	turns       turns
+	active      int              // goroutines that Close waits for
+	reserved    map[string]usage // what is about to be stored, by owner
+	reservedAll usage
 	closed      bool
 	idle        chan struct{} // closed once nothing is active; nil until Close
 }
@@ -105,7 +133,9 @@ type Manager struct {
 // New makes a manager and installs it on a server, which it lets declare the extension. It panics if the options cannot
 // work, or the server has one already. The options may be nil.
 func New(s *mcp.Server, opts *Options) *Manager {
-	m := &Manager{server: s, tools: map[string]*offer{}, runs: map[string]*run{}, reserved: map[string]int{}}
+	m := &Manager{
+		server: s, tools: map[string]*offer{}, runs: map[string]*run{}, reserved: map[string]usage{},
+	}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -114,6 +144,8 @@ func New(s *mcp.Server, opts *Options) *Manager {
 	}
 	m.opts.fillDefaults()
 	m.store, m.log = m.opts.Store, m.opts.Logger
+	m.turns = turns{places: m.opts.MaxRunning, own: m.opts.MaxRunningPerPrincipal, lines: map[string]*line{}}
+	m.reading = make(chan struct{}, maxReading)
 	m.base, m.end = context.WithCancelCause(context.Background())
 	m.deadlines.sweep = m.sweep
 	s.HandleMethod("tasks/get", mcp.HandlerFunc(m.get))
@@ -175,9 +207,14 @@ func (m *Manager) left() {
 	}
 }
 
-// errBusy is the answer to a call that would make one task too many.
+// errBusy asks the client to come back: soon, to another process.
 func errBusy(what string) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeBusy, Message: what, Data: []byte(`{"retryAfterMs":5000}`)}
+}
+
+// errFull is the answer to a call that would make one task too many. There is room no earlier than the next sweep.
+func errFull(what string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: what, Data: []byte(`{"retryAfterMs":60000}`)}
 }
 
 // public gives the error that a client may see; what is not meant for it is logged by the server as its own.

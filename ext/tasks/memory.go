@@ -14,7 +14,7 @@ import (
 func NewMemory() Store {
 	return &memory{
 		records: map[string]*entry{},
-		owners:  map[string]*index{},
+		owners:  map[string]*holding{},
 		expiry:  &index{before: expiresBefore},
 	}
 }
@@ -45,10 +45,17 @@ func validID(id string) bool {
 }
 
 type memory struct {
-	mu      sync.Mutex        // guards the fields below, and is held for no longer than it takes to find a record
-	records map[string]*entry // by id
-	owners  map[string]*index // the records of each owner that has some, the oldest first
-	expiry  *index            // those that are done, the first to expire first
+	mu      sync.Mutex          // guards the fields below, and is held for no longer than it takes to find a record
+	records map[string]*entry   // by id
+	owners  map[string]*holding // of those who have records
+	expiry  *index              // those that are done, the first to expire first
+	bytes   int64               // of all data
+}
+
+// A holding is the records of one owner, the oldest first.
+type holding struct {
+	index
+	bytes int64 // of their data
 }
 
 // An entry is a record in memory. Its data is never written to, only replaced, so that it can be read without the lock.
@@ -92,11 +99,12 @@ func (m *memory) Create(ctx context.Context, r Record) error {
 	}
 	list := m.owners[r.Owner]
 	if list == nil {
-		list = &index{before: createdBefore}
+		list = &holding{index: index{before: createdBefore}}
 		m.owners[r.Owner] = list
 	}
 	m.records[r.ID] = e
 	list.insert(e)
+	m.grow(list, len(e.data))
 	if e.done {
 		m.expiry.insert(e)
 	}
@@ -144,6 +152,7 @@ func (m *memory) Update(ctx context.Context, r Record) error {
 	if e.done {
 		m.expiry.remove(e)
 	}
+	m.grow(m.owners[e.owner], len(data)-len(e.data))
 	e.expires, e.done, e.data = r.Expires.UnixMilli(), r.Done, data
 	e.version++
 	if e.done {
@@ -172,9 +181,15 @@ func (m *memory) remove(e *entry) {
 	}
 	list := m.owners[e.owner]
 	list.remove(e)
+	m.grow(list, -len(e.data))
 	if list.size == 0 {
 		delete(m.owners, e.owner)
 	}
+}
+
+func (m *memory) grow(list *holding, by int) {
+	list.bytes += int64(by)
+	m.bytes += int64(by)
 }
 
 // List gives records of an owner, the oldest first.
@@ -194,7 +209,11 @@ func (m *memory) list(owner string, after Cursor, limit int) []Record {
 	defer m.mu.Unlock()
 	var found []Record
 	size := 0
-	for e := range m.owners[owner].after(&entry{created: after.Created.UnixMilli(), id: after.ID}) {
+	own := m.owners[owner]
+	if own == nil {
+		return nil
+	}
+	for e := range own.after(&entry{created: after.Created.UnixMilli(), id: after.ID}) {
 		if size += len(e.data); len(found) >= limit || len(found) > 0 && size > MaxRecord {
 			break
 		}
@@ -203,20 +222,20 @@ func (m *memory) list(owner string, after Cursor, limit int) []Record {
 	return found
 }
 
-// Count gives the number of records.
-func (m *memory) Count(ctx context.Context, owner string, all bool) (int, error) {
+// Count gives the number of records, and of their bytes.
+func (m *memory) Count(ctx context.Context, owner string, all bool) (n int, bytes int64, err error) {
 	if err := context.Cause(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if all {
-		return len(m.records), nil
+		return len(m.records), m.bytes, nil
 	}
 	if list := m.owners[owner]; list != nil {
-		return list.size, nil
+		return list.size, list.bytes, nil
 	}
-	return 0, nil
+	return 0, 0, nil
 }
 
 // Unfinished gives the records that are not done.

@@ -16,7 +16,7 @@ func FuzzRecord(f *testing.F) {
 		`{"format":1,"tool":"t","phase":"working","updated":1,"ttl":1000,"poll":1000,"params":{"name":"t"}}`,
 		`{"format":1,"tool":"t","phase":"waiting","updated":1,"ttl":1000,"poll":1000,"params":{},"keys":1,"open":{"a.1":{"key":"a","request":{"method":"roots/list"}}}}`,
 		`{"format":1,"tool":"t","phase":"done","updated":1,"ttl":1000,"poll":1,"result":{"content":[]},"isError":true}`,
-		`{"format":1,"tool":"t","phase":"done","updated":1,"ttl":1000,"poll":1,"error":{"code":-1,"message":"m"}}`,
+		`{"format":1,"tool":"t","phase":"done","updated":1,"ttl":1000,"poll":1,"failed":true,"error":{"code":-1,"message":"m"}}`,
 		`{"format":1,"tool":"t","phase":"done","updated":1,"ttl":1000,"poll":1,"cancelled":true}`,
 		`{"format":2}`, `{"format":1,"phase":"other"}`, `null`, ``, `[]`,
 	} {
@@ -36,6 +36,9 @@ func FuzzRecord(f *testing.F) {
 		again, ext2, _, err := tasks.Reseal(once)
 		if err != nil || !bytes.Equal(once.Data, again.Data) || ext2 != ext {
 			t.Errorf("%s\nbecame %s: %v", once.Data, again.Data, err)
+		}
+		if head, head2025, err := tasks.Glance(once); err != nil || head != ext || head2025 != of2025 {
+			t.Errorf("%s\nis %s and %s, by its head %s and %s: %v", once.Data, ext, of2025, head, head2025, err)
 		}
 	})
 }

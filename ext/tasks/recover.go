@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,8 +33,13 @@ func (m *Manager) Recover(ctx context.Context) error {
 		return fmt.Errorf("tasks: recover: %w", err)
 	}
 	for _, r := range working {
-		if _, err := m.adopt(ctx, r.Owner, r.ID); err != nil {
-			return fmt.Errorf("tasks: recover: %w", err)
+		_, err := m.adopt(ctx, r.Owner, r.ID)
+		switch {
+		case err == nil, errors.Is(err, errUnknownTask):
+		case ctx.Err() != nil:
+			return fmt.Errorf("tasks: recover: %w", context.Cause(ctx))
+		default: // who asks for it takes it up
+			m.log.ErrorContext(ctx, "tasks: a task could not be taken up", "task", short(r.ID), "error", err)
 		}
 	}
 	m.deadlines.cleanLater(time.Now())
@@ -44,13 +50,17 @@ func (m *Manager) Recover(ctx context.Context) error {
 // may be unable to change a record while it gives the next.
 func (m *Manager) unfinished(ctx context.Context) (working []Record, err error) {
 	for r, err := range m.store.Unfinished(ctx) {
-		if err != nil {
+		if err != nil && r.ID == "" {
 			return nil, err
 		}
-		m.deadlines.add(r.Owner, r.ID, r.Expires)
-		j, err := openJob(r)
 		if err != nil {
-			m.log.ErrorContext(ctx, "tasks: a task cannot be read, and is left as it is", "task", short(r.ID), "error", err)
+			m.unreadable(ctx, r.ID, err)
+			continue
+		}
+		m.deadlines.add(r.Owner, r.ID, r.Expires)
+		j, err := openHead(r)
+		if err != nil {
+			m.unreadable(ctx, r.ID, err)
 			continue
 		}
 		if j.Phase == phaseWorking {
@@ -58,6 +68,10 @@ func (m *Manager) unfinished(ctx context.Context) (working []Record, err error) 
 		}
 	}
 	return working, nil
+}
+
+func (m *Manager) unreadable(ctx context.Context, id string, err error) {
+	m.log.ErrorContext(ctx, "tasks: a task cannot be read, and is left as it is", "task", short(id), "error", err)
 }
 
 // adopt takes up a task that is working without a run: one that an earlier process has left.
@@ -91,18 +105,24 @@ func (m *Manager) adopt(ctx context.Context, owner, id string) (*job, error) {
 		j.Started = r.slot
 		return nil
 	})
+	m.proceed(r, j, due, err)
+	return j, public(err)
+}
+
+// proceed launches the run that a change has made due, or gives it up: r is nil if there is none. When nobody knows whether
+// the change was made, the run finds out.
+func (m *Manager) proceed(r *run, j *job, due bool, err error) {
 	switch {
 	case r == nil:
-		return j, public(err)
+		return
+	case errors.Is(err, errDoubt) && due:
 	case err != nil || !due:
 		m.dismiss(r)
-		return j, public(err)
-	}
-	if r.slot {
+		return
+	case r.slot:
 		r.job = j
 	}
 	m.launch(r)
-	return j, nil
 }
 
 // cutOff is what becomes of a run that the manager has ended.

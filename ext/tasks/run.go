@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 
@@ -18,6 +21,8 @@ import (
 )
 
 const (
+	// maxQuoted is how many questions the status message of a task tells: one line.
+	maxQuoted = 5
 	// firstBackoff and maxBackoff are between two attempts to use a store that fails.
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 30 * time.Second
@@ -31,14 +36,15 @@ type run struct {
 	owner, id string
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	slot      bool // it has its place among those that run
-	job       *job // as it was stored with Started; nil if that is still to do
+	slot      bool          // it has its place among those that run
+	place     *list.Element // among those that wait for one; guarded by the manager's lock
+	job       *job          // as it was stored with Started; nil if that is still to do
 	detached  *mcp.Detached
+	gaveUp    atomic.Bool // the handler ended because its context had
 
-	mu       sync.Mutex // guards the fields below
-	advance  advance
-	told     time.Time // when who waits was last told of it
-	streamed int       // the steps that went to a stream of the client
+	mu      sync.Mutex // guards the fields below
+	advance advance
+	told    time.Time // when who waits was last told of it
 }
 
 // An advance is how far a run has come, by its own word.
@@ -66,8 +72,7 @@ func (m *Manager) admit(owner, id string) *run {
 
 // claim gives a run its place if there is one. The caller holds the lock.
 func (m *Manager) claim(r *run) {
-	if m.running < m.opts.MaxRunning {
-		m.running++
+	if m.turns.take(r) {
 		m.active++
 		r.slot = true
 	}
@@ -77,12 +82,15 @@ func (m *Manager) claim(r *run) {
 func (m *Manager) launch(r *run) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !r.slot {
-		m.queue = append(m.queue, r)
+	switch {
+	case r.slot:
+		go m.run(r)
+	case r.ctx.Err() != nil && !m.closed:
+		m.forget(r) // its outcome is written already
+	default:
+		m.turns.wait(r)
 		m.startNext()
-		return
 	}
-	go m.run(r)
 }
 
 // dismiss gives up a run that was not launched, or has ended.
@@ -90,25 +98,37 @@ func (m *Manager) dismiss(r *run) {
 	r.cancel(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.runs[r.id] == r { // else the next run of the task is due already
-		delete(m.runs, r.id)
-	}
+	m.forget(r)
 	if r.slot {
-		m.running--
+		m.turns.release(r)
 		m.startNext()
 		m.left()
 	}
 }
 
+// forget takes a run out of what is due. The caller holds the lock.
+func (m *Manager) forget(r *run) {
+	if m.runs[r.id] == r { // else the next run of the task is due already
+		delete(m.runs, r.id)
+	}
+}
+
+// due reports whether a run is the one that its task waits for.
+func (m *Manager) due(r *run) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.runs[r.id] == r
+}
+
 // startNext starts those whose turn it is. The caller holds the lock.
 func (m *Manager) startNext() {
-	for len(m.queue) > 0 && !m.closed {
-		r := m.queue[0]
-		if m.claim(r); !r.slot {
+	for !m.closed {
+		r := m.turns.call()
+		if r == nil {
 			return
 		}
-		m.queue[0] = nil
-		m.queue = m.queue[1:]
+		m.active++
+		r.slot = true
 		go m.run(r)
 	}
 }
@@ -117,8 +137,14 @@ func (m *Manager) startNext() {
 func (m *Manager) stop(id string, cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.runs[id]; r != nil {
-		r.cancel(cause)
+	r := m.runs[id]
+	if r == nil {
+		return
+	}
+	r.cancel(cause)
+	if r.place != nil {
+		m.turns.drop(r)
+		m.forget(r)
 	}
 }
 
@@ -144,22 +170,29 @@ func (m *Manager) run(r *run) {
 	case r.ctx.Err() != nil:
 		return // it was called off, or its time is over
 	}
-	ran := m.enterHandler(r)
-	r.job = nil // it may be large, and the store has it
-	m.persist(r, m.settle(r, ran))
+	ran := ending{fault: errGone}
+	defer func() { // also when the handler ends its goroutine
+		r.job = nil // it may be large, and the store has it
+		m.persist(r, m.settle(r, ran))
+	}()
+	ran = m.enterHandler(r)
 }
+
+// errGone is the error of a task whose handler has ended its goroutine, as [runtime.Goexit] does.
+var errGone = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
 // begin gives the step that lets a run begin which has waited for its turn: it must not be taken for one that has not begun.
 func (m *Manager) begin(r *run) func() error {
 	return func() error {
+		begins := false
 		j, err := m.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
-			if j.Phase != phaseWorking {
+			if begins = j.Phase == phaseWorking && m.due(r); !begins {
 				return errUnchanged
 			}
 			j.Started = true
 			return nil
 		})
-		if err == nil && j.Phase == phaseWorking {
+		if err == nil && begins {
 			r.job = j
 		}
 		return err
@@ -228,7 +261,7 @@ func (m *Manager) enterHandler(r *run) ending {
 		out.isError = isToolError(out.result)
 	}
 	out.memory = r.detached.State
-	out.cut = errors.Is(context.Cause(r.ctx), mcp.ErrShutdown) && out.asks == nil && (out.fault != nil || out.isError)
+	out.cut = r.gaveUp.Load() && errors.Is(context.Cause(r.ctx), mcp.ErrShutdown) && (out.fault != nil || out.isError)
 	return out
 }
 
@@ -255,8 +288,9 @@ func (m *Manager) settle(r *run, out ending) func() error {
 			case out.cut:
 				m.cutOff(j, now)
 			case out.asks != nil:
-				j.ask(out.asks, out.memory)
-				j.Message = r.message()
+				if fault := j.ask(out.asks, out.memory); fault != nil {
+					j.fail(now, fault)
+				}
 			case out.fault != nil:
 				j.fail(now, out.fault)
 			default:
@@ -268,9 +302,13 @@ func (m *Manager) settle(r *run, out ending) func() error {
 		if err == nil {
 			m.log.Debug("tasks: a run has ended", "task", short(r.id), "tool", j.Tool, "phase", j.Phase, "failed", j.Error != nil)
 		}
-		if errors.Is(err, errTooLarge) {
+		switch {
+		case errors.Is(err, errTooLarge):
 			m.log.Error("tasks: an outcome is too large to be stored", "task", short(r.id), "bytes", len(out.result)+len(out.memory))
 			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result is too large to be kept")}
+		case errors.Is(err, errEncode):
+			m.log.Error("tasks: an outcome cannot be stored", "task", short(r.id), "error", err)
+			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result cannot be kept")}
 		}
 		return err
 	}
@@ -282,11 +320,12 @@ func (m *Manager) persist(r *run, step func() error) bool {
 	for wait := firstBackoff; ; wait = min(2*wait, maxBackoff) {
 		last := m.base.Err() != nil
 		err := step()
+		if errors.Is(err, errTooLarge) || errors.Is(err, errEncode) {
+			err = step() // with less, if it can do with less
+		}
 		switch {
 		case err == nil:
 			return true
-		case errors.Is(err, errTooLarge):
-			continue // with less
 		case errors.Is(err, ErrUnknown), errors.Is(err, errRecord), last:
 			m.log.Error("tasks: a step of a task is lost", "task", short(r.id), "error", err)
 			return false
@@ -301,10 +340,14 @@ func (m *Manager) persist(r *run, step func() error) bool {
 	}
 }
 
-// ask makes the job wait for answers. Each question gets a key that no other question of the task ever has.
+// ask makes the job wait for answers. Each question gets a key that no other question of the task ever has. The error is the
+// one that ends a task which would ask for ever.
 //
 // Spec: tasks extension, Task Update Requests.
-func (j *job) ask(asks *mcp.InputRequired, memory []byte) {
+func (j *job) ask(asks *mcp.InputRequired, memory []byte) *mcp.Error {
+	if fault := j.tired(asks.InputRequests); fault != nil {
+		return fault
+	}
 	j.Phase, j.Started, j.Restarts = phaseWaiting, false, 0
 	j.Memory, j.Answers = memory, nil
 	j.Open = make(map[string]asked, len(asks.InputRequests))
@@ -312,6 +355,25 @@ func (j *job) ask(asks *mcp.InputRequired, memory []byte) {
 		j.Keys++
 		j.Open[key+"."+strconv.FormatUint(j.Keys, 10)] = asked{Key: key, Request: asks.InputRequests[key]}
 	}
+	j.Message, j.grown = j.asks(), true
+	return nil
+}
+
+// asks is the status message of a job that waits: what it wants to know, as far as that is said to people.
+func (j *job) asks() string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(j.Open)) {
+		var p struct {
+			Message string `json:"message"`
+		}
+		if json.Unmarshal(j.Open[key].Request.Params, &p) == nil && p.Message != "" {
+			all = append(all, p.Message)
+		}
+		if len(all) == maxQuoted {
+			break
+		}
+	}
+	return bounded(strings.Join(all, "; "))
 }
 
 // progressed takes a step of a run's progress. Who waits for news of the task is told at most as often as it would poll.
@@ -326,7 +388,7 @@ func (m *Manager) progressed(r *run, j *job, p advance) {
 	}
 	r.mu.Unlock()
 	if tell {
-		m.watchers.wake(r.id)
+		m.watchers.step(r.id)
 	}
 }
 
@@ -335,20 +397,6 @@ func (r *run) soFar() advance {
 	defer r.mu.Unlock()
 	return r.advance
 }
-
-// unstreamed gives how far the run has come if no stream of the client's has told it yet: one token is told each step once.
-func (r *run) unstreamed() (a advance, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.advance.steps == r.streamed {
-		return a, false
-	}
-	r.streamed = r.advance.steps
-	return r.advance, true
-}
-
-// message is what the progress says to people; empty if there is none.
-func (r *run) message() string { return r.soFar().text() }
 
 func (p advance) text() string {
 	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
@@ -363,7 +411,12 @@ func (p advance) text() string {
 	return number(p.done)
 }
 
-// bounded makes a status message of any text.
+// bounded makes a status message of any text: one line.
 func bounded(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(text[:min(len(text), maxMessage)], ""))
 }

@@ -60,10 +60,11 @@ type Store interface {
 	Delete(ctx context.Context, owner, id string) error
 	// List gives up to limit records of an owner that lie behind the cursor, the oldest first: by Created, then by ID. The
 	// record at the cursor need not be there any more. It gives fewer, but at least one, where more would pass [MaxRecord]
-	// together: only a list of nothing is at its end.
+	// together: only a list of nothing is at its end. One that cannot be read is given with its Owner, ID and Created alone.
 	List(ctx context.Context, owner string, after Cursor, limit int) ([]Record, error)
-	// Count gives the number of records of an owner; of all owners together if all is set.
-	Count(ctx context.Context, owner string, all bool) (int, error)
+	// Count gives the number of records of an owner, and how many bytes of Data they have; of all owners together if all is
+	// set.
+	Count(ctx context.Context, owner string, all bool) (n int, bytes int64, err error)
 	// Unfinished gives all records that are not Done, in any order. What changes meanwhile may be given or not. Whoever
 	// takes them may call the store in between. An error that comes with an ID is about that record alone, and more follow.
 	Unfinished(ctx context.Context) iter.Seq2[Record, error]

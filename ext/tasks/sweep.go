@@ -35,7 +35,7 @@ func (m *Manager) expire(ctx context.Context, owner, id string) (*job, error) {
 	if err != nil {
 		return nil, public(err)
 	}
-	if ended {
+	if ended || j.Done { // an earlier attempt may have been stored without saying so
 		m.stop(id, errExpired)
 	}
 	return j, nil
@@ -50,8 +50,14 @@ func (m *Manager) sweep() {
 	now := time.Now()
 	due, clean := m.deadlines.take(now)
 	for _, d := range due {
-		_, err := m.expire(m.base, d.owner, d.id)
+		if d.abandoned {
+			m.abandon(m.base, d.owner, d.id)
+			continue
+		}
+		j, err := m.expire(m.base, d.owner, d.id)
 		switch {
+		case err == nil && !j.Done:
+			m.deadlines.add(d.owner, d.id, j.Expires) // a clock was set back
 		case err == nil, errors.Is(err, errUnknownTask):
 		case errors.Is(err, errRecord):
 			m.log.Error("tasks: a task that cannot be read has expired, and is deleted", "task", short(d.id), "error", err)
@@ -80,7 +86,7 @@ func (m *Manager) clean(now time.Time) {
 			break
 		}
 	}
-	if n, err := m.store.Count(m.base, "", true); err != nil || n > m.deadlines.len() {
+	if n, _, err := m.store.Count(m.base, "", true); err != nil || n > m.deadlines.len() {
 		m.deadlines.cleanLater(now)
 	}
 }
@@ -101,7 +107,8 @@ type deadlines struct {
 type expiry struct {
 	owner, id string
 	at        time.Time
-	place     int // in the heap
+	abandoned bool // it is to be deleted, in whatever state it is
+	place     int  // in the heap
 }
 
 // set takes up the deadline of a job that was written.
@@ -140,6 +147,16 @@ func (d *deadlines) add(owner, id string, at time.Time) {
 		heap.Push(&d.heap, e)
 	}
 	d.armLocked()
+}
+
+// abandon has a task deleted later.
+func (d *deadlines) abandon(owner, id string, at time.Time) {
+	d.add(owner, id, at)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.byID[id]; e != nil {
+		e.abandoned = true
+	}
 }
 
 func (d *deadlines) len() int {

@@ -21,7 +21,8 @@ type ToolOptions struct {
 	Manual bool
 	// Again says that a run may be repeated if the end of the process cut it off: that the handler's effects are safe to have
 	// twice, or are within [mcp.Once] ahead of a question. Without it such a task fails. Runs that cut off process after
-	// process are not repeated for ever.
+	// process are not repeated for ever. A handler that [Manager.Close] finds running is cut off if it returns the error of its
+	// context; whatever else it comes to stands.
 	Again bool
 	// TTL is for how long after its creation a task of this tool is kept. A client of revision 2025-11-25 may ask for less.
 	// Default: that of [Options].
@@ -32,7 +33,8 @@ type ToolOptions struct {
 
 // An offer is a tool that runs as tasks.
 type offer struct {
-	name string
+	name         string
+	registration *mcp.Registration[mcp.Tool]
 	ToolOptions
 }
 
@@ -71,25 +73,39 @@ func AddTool[In, Out any](m *Manager, t *mcp.Tool, opts *ToolOptions, f func(con
 			var none Out
 			return none, err
 		}
-		return f(ctx, in)
+		out, err := f(ctx, in)
+		m.depart(ctx, err)
+		return out, err
 	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	o.registration = r
 	m.tools[t.Name] = o
 	return r
 }
 
+// offered gives the tool of a name that runs as tasks, nil if there is none any more.
 func (m *Manager) offered(tool string) *offer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tools[tool]
+	o := m.tools[tool]
+	if o != nil && o.registration.Removed() {
+		delete(m.tools, tool)
+		return nil
+	}
+	return o
 }
 
 // offers reports whether any tool runs as tasks.
 func (m *Manager) offers() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.tools) > 0
+	for _, o := range m.tools {
+		if !o.registration.Removed() {
+			return true
+		}
+	}
+	return false
 }
 
 // errBegun ends the run of a handler that goes on within a task.
@@ -98,7 +114,8 @@ var errBegun = errors.New("tasks: the call becomes a task; the handler returns t
 // Begin makes a task of the call of ctx, in a handler of a tool with [ToolOptions.Manual]. It returns an error that the
 // handler returns in turn; then the client is told of the task, and the handler is entered again, within it, where Begin
 // returns nil. So what comes before Begin runs more than once, as with [mcp.Ask]: keep it free of effects, or put it into
-// [mcp.Once]. Questions before it belong to the call, and their answers are there in the task.
+// [mcp.Once]. Questions before it belong to the call, and their answers are there in the task. A call that was given up
+// becomes no task: Begin returns the cause of ctx.
 //
 // If the client cannot take a task, Begin returns nil and the call goes on as it is.
 func Begin(ctx context.Context) error {
@@ -111,6 +128,8 @@ func Begin(ctx context.Context) error {
 		return errors.New("tasks: only a handler of a tool of this package begins a task")
 	case !c.takes:
 		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	c.begun.Store(true)
 	return errBegun
@@ -132,6 +151,7 @@ type calling struct {
 	wants   bool                  // the client asked for one
 	refusal *mcp.Error            // of a tool that runs as a task only, if not
 	ttl     time.Duration         // that the client wishes; 0 for none
+	offer   *offer                // that the client asked for as a task, nil if it did not
 	tool    atomic.Pointer[offer] // whose handler was reached
 	begun   atomic.Bool
 }
@@ -183,6 +203,19 @@ func arrive(ctx context.Context, o *offer) error {
 		return nil
 	}
 	return Begin(ctx)
+}
+
+// depart is the last thing that happens in the handler of a tool that runs as tasks.
+func (m *Manager) depart(ctx context.Context, err error) {
+	if r := runFrom(ctx); r != nil {
+		cause := context.Cause(ctx)
+		r.gaveUp.Store(err != nil && cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)))
+		return
+	}
+	if c := callingFrom(ctx); c != nil && c.begun.Load() && err == nil {
+		m.log.WarnContext(ctx, "tasks: a handler did not return the error of Begin: what it did is done again, in the task",
+			"tool", c.tool.Load().name)
+	}
 }
 
 // capability is the extension as clients declare it, for those that did not.

@@ -27,19 +27,20 @@ const (
 
 // A wait is one call on its way to a result.
 type wait struct {
-	taker   *taker
-	intent  *intent            // whom the call is made for; nil for a plain one
-	asked   bool               // it had questions before there was a task
-	state   stdjson.RawMessage // that the server wants back with the answers to them; nil for none
-	unwatch func() bool        // while it is parked
+	taker  *taker
+	intent *intent            // whom the call is made for; nil for a plain one
+	asked  bool               // it had questions before there was a task
+	state  stdjson.RawMessage // that the server wants back with the answers to them; nil for none
 
 	task    *Handle // nil as long as the call is no task
 	kept    bool    // the task goes on when the call ends
 	poll    *poller
 	news    *news
-	stuck   outage // of the task, which waits for input of which nothing is open
-	failing outage // of the request for the result
-	patient bool   // the server does not let anybody wait for the result of a task that works
+	asking  []question // that are being answered by the client
+	stuck   outage     // of the task, which waits for input of which nothing is open
+	failing outage     // of the request for the result
+	held    bool       // that was open for a while before it failed last
+	patient bool       // the server does not let anybody wait for the result of a task that works
 }
 
 // newWait begins to wait for a task that was last seen as first, nil for never. A first sighting in full is looked at, else it
@@ -78,22 +79,27 @@ func (w *wait) run(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err == nil && res.ResultType() == mcp.ResultInputRequired {
 		return res, nil
 	}
+	w.end(ctx, err)
+	return res, err
+}
+
+// end is the end of the call. A task that may still be at work is called off: nobody waits for it any more.
+func (w *wait) end(ctx context.Context, err error) {
 	w.poll.stop()
-	if err != nil && (ctx.Err() != nil || errors.Is(err, mcp.ErrInvalidResult) || errors.Is(err, mcp.ErrTimeout)) {
+	if err != nil && !w.poll.isOver() {
 		w.cancel(ctx)
 	}
-	return res, err
 }
 
 // goOn hands in the answers, and waits on.
 func (w *wait) goOn(ctx context.Context, req *mcp.Request, answers stdjson.RawMessage) (mcp.Result, error) {
 	proceed := mcp.AwaitUser(ctx)
 	defer proceed()
-	if err := w.answer(ctx, answers); err != nil {
-		w.poll.stop()
-		if ctx.Err() != nil {
-			w.cancel(ctx)
-		}
+	w.news.renew(req)
+	err := w.answer(ctx, answers)
+	w.release()
+	if err != nil {
+		w.end(ctx, err)
 		return nil, err
 	}
 	w.stuck = outage{}
@@ -109,12 +115,30 @@ func (w *wait) answer(ctx context.Context, answers stdjson.RawMessage) error {
 		return fmt.Errorf("tasks: the answers for task %q cannot be read: %w", w.task.id, err)
 	}
 	err := w.poll.persist(ctx, func() error { return w.poll.update(ctx, answers) })
+	if isRefusal(err) {
+		err = w.refused(ctx, keys, err)
+	}
 	if err != nil {
 		return err
 	}
 	for key := range keys {
 		w.task.answered.add(key)
 	}
+	return nil
+}
+
+// refused looks what has become of a task that takes no answers, by the word of the server. It may have them already, if
+// only the acknowledgement was lost, or the task may have ended meanwhile: neither is a reason to end the call.
+func (w *wait) refused(ctx context.Context, keys map[string]stdjson.RawMessage, refusal error) error {
+	if err := w.poll.look(ctx); err != nil {
+		return refusal
+	}
+	for _, q := range w.poll.last.questions {
+		if _, open := keys[q.key]; open {
+			return refusal
+		}
+	}
+	w.poll.isDue = true
 	return nil
 }
 
@@ -137,10 +161,14 @@ func (w *wait) follow(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		case StatusCancelled:
 			return nil, cancelledError(&s.Task)
 		case StatusInputRequired:
-			if open := w.task.answered.without(s.questions); len(open) > 0 {
+			open, elsewhere := w.task.answered.claim(s.questions, maxRound)
+			if len(open) > 0 {
+				w.asking = open
 				return w.ask(ctx, open)
 			}
-			if w.stuck.lasts(answerPatience) {
+			if elsewhere {
+				w.stuck = outage{}
+			} else if w.stuck.lasts(answerPatience) {
 				return nil, invalid(methodGet, fmt.Errorf("task %q has required input for %v, and nothing that was not answered", w.task.id, answerPatience))
 			}
 		default:
@@ -163,12 +191,13 @@ func (w *wait) ask(ctx context.Context, open []question) (mcp.Result, error) {
 	}
 	write(jsontext.BeginObject, jsontext.String("resultType"), jsontext.String(mcp.ResultInputRequired))
 	write(jsontext.String("inputRequests"), jsontext.BeginObject)
-	for _, q := range open[:min(len(open), maxRound)] {
+	for _, q := range open {
 		write(jsontext.String(q.key))
 		failed = errors.Join(failed, e.WriteValue(jsontext.Value(q.raw)))
 	}
 	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.taker.park(ctx, w)), jsontext.EndObject)
 	if failed != nil {
+		w.release()
 		return nil, invalid(methodGet, failed)
 	}
 	return mcp.RawResult(b.Bytes()), nil
@@ -179,8 +208,15 @@ func (w *wait) giveUp(ctx context.Context) {
 	if w.task == nil {
 		return
 	}
+	w.release()
 	w.poll.stop()
 	w.cancel(ctx)
+}
+
+// release leaves the questions that were not answered to others who wait for the task.
+func (w *wait) release() {
+	w.task.answered.release(w.asking)
+	w.asking = nil
 }
 
 // cancel calls the task off. Nobody else can: nobody has its handle.
@@ -210,31 +246,54 @@ func isClosed(err error) bool {
 	return errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrDisconnected)
 }
 
-// answered are the questions of a task that were answered: a server may show them for a while longer, and nobody is to be
-// asked twice.
+// answered are the questions of a task that were answered, or are about to be: a server may show them for a while longer,
+// and nobody is to be asked twice.
 //
 // Spec: tasks extension, Task Update Requests.
 type answered struct {
 	mu   sync.Mutex
-	keys map[string]bool
+	keys map[string]bool // false as long as there is no answer yet
 }
 
 func (a *answered) add(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.set(key, true)
+}
+
+func (a *answered) set(key string, done bool) {
 	if a.keys == nil {
 		a.keys = map[string]bool{}
 	}
-	a.keys[key] = true
+	a.keys[key] = done
 }
 
-func (a *answered) without(questions []question) (open []question) {
+// claim gives the questions that nobody has answered or is about to, at most so many, for the caller to answer; elsewhere says
+// that others are about to.
+func (a *answered) claim(questions []question, most int) (open []question, elsewhere bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, q := range questions {
+		switch done, known := a.keys[q.key]; {
+		case known:
+			elsewhere = elsewhere || !done
+		case len(open) < most:
+			open = append(open, q)
+		}
+	}
+	for _, q := range open {
+		a.set(q.key, false)
+	}
+	return open, elsewhere
+}
+
+// release gives back what was claimed, and not answered.
+func (a *answered) release(questions []question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, q := range questions {
 		if !a.keys[q.key] {
-			open = append(open, q)
+			delete(a.keys, q.key)
 		}
 	}
-	return open
 }

@@ -36,15 +36,20 @@ func (w *wait) follow2025(ctx context.Context, req *mcp.Request) (mcp.Result, er
 			return nil, err
 		}
 		w.news.message(ctx, s.Message)
-		if s.Status == StatusCancelled {
+		switch {
+		case s.Status == StatusCancelled:
 			return nil, cancelledError(&s.Task)
+		case s.Status == StatusWorking, s.Status == StatusInputRequired && w.held:
+			w.failing = outage{} // there is no result to be had yet; that a stream is cut now and then is no failure
 		}
 	}
 }
 
 // fetch asks for the result. Neither a result nor an error is that it has to be asked for again.
 func (w *wait) fetch(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	sent := time.Now()
 	res, err := w.result(ctx, req)
+	w.held = time.Since(sent) >= resultPatience
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -16,21 +16,19 @@ const notificationProgress = "notifications/progress"
 // news are the notes of progress of a call that wants them: those that the server sends, and the status messages of the
 // task in between. A nil news is one of a call that wants none.
 type news struct {
+	counts bool // the messages; not if the server may still tell numbers of its own
+
+	mu     sync.Mutex // held while notify is called; guards the fields below
 	notify func(ctx context.Context, method string, params stdjson.RawMessage) error
 	token  stdjson.RawMessage
-	counts bool // the messages, where the server tells no numbers; not if it still may
-
-	mu    sync.Mutex    // held while notify is called; guards the fields below
-	told  string        // message
-	count float64       // of messages
-	own   *progressNote // the last note of the server; nil for none
+	told   string  // message
+	number float64 // of the last note
 }
 
 // A progressNote is one of them.
 type progressNote struct {
 	Token    stdjson.RawMessage `json:"progressToken"`
 	Progress float64            `json:"progress"`
-	Total    stdjson.RawMessage `json:"total,omitzero"`
 	Message  string             `json:"message,omitzero"`
 }
 
@@ -41,6 +39,15 @@ func newsOf(req *mcp.Request) *news {
 		return nil
 	}
 	return &news{notify: req.Notify, token: token, counts: !formOf(req).is2025}
+}
+
+// renew goes on with the next round of the call, which has a token of its own.
+func (n *news) renew(req *mcp.Request) {
+	if next := newsOf(req); n != nil && next != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.notify, n.token = next.notify, next.token
+	}
 }
 
 // through gives req with its notes passing through the news.
@@ -59,32 +66,29 @@ func (n *news) pass(ctx context.Context, method string, params stdjson.RawMessag
 	defer n.mu.Unlock()
 	var note progressNote
 	if method == notificationProgress && json.Unmarshal(params, &note) == nil {
-		n.own = &note
+		n.number = note.Progress
+		if note.Message != "" {
+			n.told = note.Message
+		}
 	}
 	return n.notify(ctx, method, params)
 }
 
-// message tells a status message. It needs a number that is more than the last: where the server counts, it is the next
-// that a number can be, so as to say no more than the server; else it is the count of messages.
+// message tells a status message. A note needs a number that is more than the last, and a message has none: it gets the next
+// whole one, without a total, of which it would claim to be a part. Where the server can tell notes as long as the task is
+// at work, as in 2025-11-25, its numbers are the only ones, and its notes have messages of their own.
 func (n *news) message(ctx context.Context, text string) {
-	if n == nil || text == "" {
+	if n == nil || !n.counts || text == "" {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if text == n.told || n.own == nil && !n.counts {
+	if text == n.told {
 		return
 	}
 	n.told = text
-	note := progressNote{Token: n.token, Message: text}
-	if n.own != nil {
-		n.own.Progress = math.Nextafter(n.own.Progress, math.Inf(1))
-		note.Progress, note.Total = n.own.Progress, n.own.Total
-	} else {
-		n.count++
-		note.Progress = n.count
-	}
-	raw, err := json.Marshal(note)
+	n.number = math.Floor(n.number) + 1
+	raw, err := json.Marshal(progressNote{n.token, n.number, text})
 	if err != nil {
 		return // a number that JSON does not have
 	}

@@ -42,8 +42,10 @@ type poller struct {
 	every   time.Duration // if the server does not say
 	options mcp.CallOptions
 	began   time.Time
-	feed    *feed // nil if nobody listens
-	isDue   bool  // nothing is waited for before the next answer
+	feed    *feed     // nil if nobody listens
+	hurried time.Time // when it was last asked for before it was time
+	refused bool      // the server has no such task, by its last word
+	isDue   bool      // nothing is waited for before the next answer
 }
 
 // next gives the task as it stands after the pause that the server wants, or once it is told.
@@ -65,20 +67,30 @@ func (p *poller) next(ctx context.Context) (*sighting, error) {
 		p.last = told
 		return told, nil
 	}
-	err = p.persist(ctx, func() error {
+	if err := p.look(ctx); err != nil {
+		return nil, err
+	}
+	return p.last, nil
+}
+
+// look asks how the task stands.
+func (p *poller) look(ctx context.Context) error {
+	return p.persist(ctx, func() error {
 		s, err := p.get(mcp.WithCallOptions(ctx, p.options))
 		if err == nil {
 			p.last = s
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return p.last, nil
 }
 
-// pause waits until it is time to ask again. Whoever listens may be told by then.
+// isOver reports whether there is nothing that could be called off.
+func (p *poller) isOver() bool {
+	return p.refused || p.last != nil && p.last.Status.Final()
+}
+
+// pause waits until it is time to ask again. Whoever listens may be told by then how the task stands, or that it is time to
+// look: that is done at once, but not more often than the server wants to be asked anyway.
 func (p *poller) pause(ctx context.Context) (*sighting, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -87,33 +99,48 @@ func (p *poller) pause(ctx context.Context) (*sighting, error) {
 		p.isDue = false
 		return nil, nil
 	}
-	timer := time.NewTimer(p.interval())
+	due, woken := time.Now().Add(p.interval()), false
+	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	select {
-	case <-p.feed.wakes():
-		return p.feed.take(), nil
-	case <-timer.C:
-		return nil, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	for {
+		select {
+		case <-p.feed.wakes():
+			if told := p.feed.take(); told != nil {
+				return told, nil
+			}
+			woken = true
+			timer.Reset(min(time.Until(due), time.Until(p.hurried.Add(p.politeInterval()))))
+		case <-timer.C:
+			if woken {
+				p.hurried = time.Now()
+			}
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 
 func (p *poller) interval() time.Duration {
+	if p.feed.isAgreed() {
+		return max(p.politeInterval(), listeningInterval)
+	}
+	return p.politeInterval()
+}
+
+// politeInterval is how often the server wants to be asked.
+func (p *poller) politeInterval() time.Duration {
 	d := p.every
 	if p.last != nil && p.last.PollInterval > 0 {
 		d = p.last.PollInterval
 	}
-	d = min(max(d, minPollInterval), maxPollInterval)
-	if p.feed.isAgreed() {
-		d = max(d, listeningInterval)
-	}
-	return d
+	return min(max(d, minPollInterval), maxPollInterval)
 }
 
 // get asks once.
 func (p *poller) get(ctx context.Context) (*sighting, error) {
 	raw, err := p.client.Request(ctx, methodGet, taskParams{ID: p.id})
+	p.refused = isRefusal(err)
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +222,12 @@ func isTransient(err error) bool {
 	}
 	var failed *mcp.TransportError
 	return errors.As(err, &failed) && !errors.Is(err, mcp.ErrInvalidResult) && !isClosed(err)
+}
+
+// isRefusal reports whether the server has answered, and another try does not help.
+func isRefusal(err error) bool {
+	var fault *mcp.Error
+	return errors.As(err, &fault) && fault.Remote() && !isTransient(err)
 }
 
 // retryAfter is for how long a busy server does not want to be asked.

@@ -172,3 +172,40 @@ func TestWhoeverIsNotToldAsks(t *testing.T) {
 		})
 	}
 }
+
+// What cannot be read is a reason to ask, and no reason to ask more often than the server wants.
+func TestAFloodOfNotificationsIsNoFloodOfRequests(t *testing.T) {
+	for name, wake := range map[string]string{
+		"that cannot be read":     `{"taskId":"t1","status":"nonsense"}`,
+		"with a broken statement": `{"taskId":"t1","status":"completed"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := telling(`{"taskIds":["t1"]}`)
+			first := s.waits
+			s.waits = func(ctx context.Context, req *mcp.Request) error {
+				if req.Method == "subscriptions/listen" {
+					notify := req.Notify
+					go func() {
+						for range 1000 {
+							time.Sleep(10 * time.Millisecond)
+							_ = notify(ctx, "notifications/tasks", json.RawMessage(wake))
+						}
+					}()
+				}
+				return first(ctx, req)
+			}
+			s.on["tasks/get"] = always(seen("working", `,"pollIntervalMs":4000`))
+			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				defer cancel()
+				if _, err := watched(ctx, start(t, c, "x")); err != nil {
+					t.Error(err)
+				}
+				want := []time.Duration{0, 0, 4 * time.Second, 8 * time.Second, 12 * time.Second}
+				if at := s.saidAt("tasks/get"); !slices.Equal(at, want) {
+					t.Errorf("asked after %v, want %v", at, want)
+				}
+			})
+		})
+	}
+}

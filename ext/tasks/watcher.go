@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -18,11 +19,12 @@ type watchers struct {
 	all map[string]map[*watcher]struct{}
 }
 
-// A watcher is called for each change of a task, from any goroutine, and must not wait for anything.
-type watcher struct{ changed func() }
+// A watcher is called for each change of a task, and for steps of a run's progress, from any goroutine, and must not wait
+// for anything.
+type watcher struct{ changed, stepped func() }
 
-// add calls changed from now on, until stop.
-func (w *watchers) add(id string, changed func()) (stop func()) {
+// add calls one of both from now on, until stop.
+func (w *watchers) add(id string, changed, stepped func()) (stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.all == nil {
@@ -31,7 +33,7 @@ func (w *watchers) add(id string, changed func()) (stop func()) {
 	if w.all[id] == nil {
 		w.all[id] = map[*watcher]struct{}{}
 	}
-	one := &watcher{changed}
+	one := &watcher{changed, stepped}
 	w.all[id][one] = struct{}{}
 	return func() {
 		w.mu.Lock()
@@ -42,17 +44,24 @@ func (w *watchers) add(id string, changed func()) (stop func()) {
 	}
 }
 
-// wake tells all who wait for news of a task.
+// wake tells all who wait for news of a task that it has changed.
 func (w *watchers) wake(id string) {
-	w.mu.Lock()
-	var all []*watcher
-	for one := range w.all[id] {
-		all = append(all, one)
-	}
-	w.mu.Unlock()
-	for _, one := range all {
+	for _, one := range w.of(id) {
 		one.changed()
 	}
+}
+
+// step tells them that its run has come further.
+func (w *watchers) step(id string) {
+	for _, one := range w.of(id) {
+		one.stepped()
+	}
+}
+
+func (w *watchers) of(id string) []*watcher {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.all[id]))
 }
 
 // maxListened is the number of tasks that one subscription may name: more than one client follows at once.
@@ -90,8 +99,9 @@ func (m *Manager) open(ctx context.Context, req *mcp.Request, member stdjson.Raw
 	owner := req.Principal.Key()
 	for _, id := range ids {
 		// Before the task is looked at: what happens from here on is told.
-		leave := m.watchers.add(id, func() { changed(id) })
-		j, err := m.find(ctx, owner, id)
+		tell := func() { changed(id) }
+		leave := m.watchers.add(id, tell, tell)
+		j, err := m.glance(ctx, owner, id)
 		if errors.Is(err, errUnknownTask) {
 			leave()
 			continue
@@ -110,7 +120,7 @@ func (m *Manager) open(ctx context.Context, req *mcp.Request, member stdjson.Raw
 
 // news gives a task as tasks/get would give it now.
 func (m *Manager) news(ctx context.Context, req *mcp.Request, id string) (stdjson.RawMessage, error) {
-	j, err := m.find(ctx, req.Principal.Key(), id)
+	j, err := m.seen(ctx, req.Principal.Key(), id)
 	if errors.Is(err, errUnknownTask) {
 		return nil, nil
 	}

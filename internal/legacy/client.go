@@ -60,7 +60,8 @@ type ClientConfig struct {
 	Revision wire.Revision
 	// Pinned refuses every other revision that the server may want.
 	Pinned bool
-	// Info and Capabilities are what the client says of itself, in the modern form: JSON objects, or nil.
+	// Info and Capabilities are what the client says of itself, in the modern form: JSON objects, or nil. One with the
+	// extension of tasks lets a server of the revision that has tasks make tasks of its questions.
 	Info, Capabilities stdjson.RawMessage
 	// Answer answers a request of the server as an input request of the modern era is answered. It is only asked what the
 	// capabilities promise. Its context ends when the server cancels the request and when the session ends.
@@ -84,7 +85,8 @@ type Client struct {
 	declared stdjson.RawMessage // capabilities, as the server is told
 
 	calls     peer.Table             // the server's requests that are worked on
-	answering atomic.Int64           // the bytes of their params
+	answering atomic.Int64           // the bytes of their params, and of those of tasks at work
+	tasks     askedTasks             // that the server has made of its questions
 	replies   chan *jsonrpc.Message  // to what took no work
 	unsaid    atomic.Int64           // replies that were dropped since that was logged
 	level     atomic.Pointer[string] // that the server was told last; nil before
@@ -185,6 +187,7 @@ func (c *Client) Close() error {
 // end ends what the session has going.
 func (c *Client) end() {
 	c.calls.Close(ErrEnded)
+	c.tasks.close()
 	c.cancel(ErrEnded)
 }
 

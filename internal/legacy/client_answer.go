@@ -35,7 +35,9 @@ func (c *Client) acceptRequest(m *jsonrpc.Message) {
 	}
 	begun := c.start(func() {
 		defer c.answering.Add(-size)
-		c.answer(call, m)
+		if task := c.answer(call, m); task != nil {
+			c.workOn(task, m)
+		}
 	})
 	if !begun {
 		call.End()
@@ -44,40 +46,65 @@ func (c *Client) acceptRequest(m *jsonrpc.Message) {
 }
 
 // answer works on a request of the server and sends the response. Its place is taken until the response has left, so that
-// a server which reads none of them fills no memory.
-func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) {
+// a server which reads none of them fills no memory. If it is that the question has become a task, this is given back, to
+// be worked on.
+func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) *askedTask {
 	defer call.End()
-	result, err := c.respond(call.Context(), m)
+	result, task, err := c.respond(call.Context(), m)
 	switch {
 	case call.Over(): // it was cancelled
+		if task != nil {
+			c.tasks.drop(task)
+		}
+		return nil
 	case !c.isOpen(): // there is nowhere to send it
 	case err != nil:
 		c.send(jsonrpc.NewErrorResponse(m.ID, err))
 	default:
-		c.send(jsonrpc.NewResponse(m.ID, withRelatedTask(result, c.relatedTask(m.Params))))
+		c.send(jsonrpc.NewResponse(m.ID, result))
 	}
+	return task
 }
 
-// respond has the request answered as an input request. A server that asks before the session is open waits for that: what
-// may be asked depends on the revision.
-func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMessage, *jsonrpc.Error) {
+// respond gives the response to a request: the answer to a question, or the task that was made of it. A server that asks
+// before the session is open waits for that: what may be asked depends on the revision.
+func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMessage, *askedTask, *jsonrpc.Error) {
 	select {
 	case <-c.opened:
 	case <-ctx.Done():
-		return nil, errInternal
+		return nil, nil, errInternal
+	}
+	if isTaskMethod(m.Method) && c.takesTasks("") {
+		result, err := c.serveTask(ctx, m.Method, m.Params)
+		return result, nil, err
 	}
 	if refusal := c.unanswerable(m.Method, m.Params); refusal != nil {
-		return nil, refusal
+		return nil, nil, refusal
 	}
-	answer, err := c.cfg.Answer(ctx, m.Method, modernQuestion(m.Method, m.Params))
+	task, err := c.takeTask(m)
 	if err != nil {
-		return nil, projectError(c.rev, m.Method, err)
+		return nil, nil, err
+	}
+	var result stdjson.RawMessage
+	if task != nil {
+		result = append(appendMember([]byte{'{'}, []byte("task"), c.tasks.describe(task)), '}')
+	} else if result, err = c.ask(ctx, m.Method, m.Params); err != nil {
+		return nil, nil, err
+	}
+	return withRelatedTask(result, c.relatedTask(m.Params)), task, nil
+}
+
+// ask has a question answered as an input request.
+func (c *Client) ask(ctx context.Context, method string, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+	answer, err := c.cfg.Answer(ctx, method, modernQuestion(method, params))
+	if err != nil {
+		return nil, projectError(c.rev, method, err)
 	}
 	if jsonscan.Kind(answer) != '{' {
-		c.log.ErrorContext(ctx, "mcp: the answer to the server is not an object", "method", m.Method)
+		c.log.ErrorContext(ctx, "mcp: the answer to the server is not an object", "method", method)
 		return nil, errInternal
 	}
-	return projectAnswer(c.rev, m.Method, answer)
+	return projectAnswer(c.rev, method, answer)
 }
 
 // unanswerable says why a request of the server is not put to anyone.
@@ -150,7 +177,7 @@ func modernQuestion(method string, params []byte) stdjson.RawMessage {
 	for key, value := range jsonscan.Members(params) {
 		switch string(key) {
 		case "task":
-			continue // no tasks were declared, so this is ignored
+			continue
 		case "_meta":
 			if value = questionMeta(value); value == nil {
 				continue

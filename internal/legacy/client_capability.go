@@ -10,7 +10,8 @@ import (
 )
 
 // sessionCapabilities turns a client's capabilities into those that it declares with initialize of rev. What the revision
-// does not have is left out. Extensions stay, all but the one that sessions never have.
+// does not have is left out. Extensions stay, all but the one that sessions never have: a client with that one takes questions
+// as tasks where the revision has tasks of its own.
 //
 // Spec: basic/lifecycle#capability-negotiation
 func sessionCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) stdjson.RawMessage {
@@ -39,7 +40,14 @@ func sessionCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) std
 		}
 		dst = append(appendMember(dst, key, value), ',')
 	}
-	return closeWith(dst, '}')
+	declared := closeWith(dst, '}')
+	if hasCapability(capabilities, "extensions", tasksExtension) {
+		if value := taskCapability(rev, declared); value != nil {
+			dst = append(declared[:len(declared)-1], ',')
+			declared = append(appendMember(dst, []byte("tasks"), value), '}')
+		}
+	}
+	return declared
 }
 
 // sessionElicitation gives the capability to ask the user, or nil if the revision knows none of the ways.

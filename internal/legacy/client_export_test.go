@@ -22,3 +22,17 @@ func ModernResults() map[string]bool {
 	}
 	return changes
 }
+
+// Tasks is the number of tasks that the server has made of its questions.
+func (c *Client) Tasks() int {
+	c.tasks.mu.Lock()
+	defer c.tasks.mu.Unlock()
+	return len(c.tasks.all)
+}
+
+// TaskBytes is the number of bytes that are kept of the outcomes of tasks.
+func (c *Client) TaskBytes() int {
+	c.tasks.mu.Lock()
+	defer c.tasks.mu.Unlock()
+	return c.tasks.bytes
+}

@@ -32,7 +32,7 @@ func (e *echo) Send(context.Context, *jsonrpc.Message) error { return nil }
 func (e *echo) Done() <-chan struct{}                        { return nil }
 func (e *echo) Close() error                                 { return nil }
 
-const richClient = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{}}}`
+const richClient = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}`
 
 // opened gives a client of a server of rev that offers everything.
 func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
@@ -187,6 +187,9 @@ func FuzzClientReceives(f *testing.F) {
 		`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":` + richForm + `}`,
 		`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","_meta":{"progressToken":1},"task":null}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","task":{"ttl":1},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"cursor":null}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":` + richSampling + `}`,
 		`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"content":[{"type":"text","text":"a"},{"type":"text"}],"_meta":[]}}`,
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`,

@@ -14,21 +14,25 @@ func (c *Client) makesTasks() bool {
 	return hasCapability(c.capabilities, "tasks", "requests", "tools", "call")
 }
 
-// isNewTask reports whether a result is a task: the request, as it was sent, asked for one, and here it is.
+// isNewTask reports whether a result is a task: the request, as it was sent, asked for one, and here it is. One that nobody asked
+// for is a task too where there is nothing else that could be a result, so that it is not taken for an empty one.
 //
 // Spec: basic/utilities/tasks#creating-tasks (2025-11-25)
 func isNewTask(method string, sent, result []byte) bool {
 	if method != wire.MethodToolsCall {
 		return false
 	}
-	if asked, ok := jsonscan.Get(sent, "task"); !ok || jsonscan.Kind(asked) != '{' {
-		return false
-	}
 	if jsonscan.Kind(result) != '{' {
 		return false
 	}
-	task, _ := jsonscan.Get(result, "task")
-	return jsonscan.Kind(task) == '{'
+	if task, _ := jsonscan.Get(result, "task"); jsonscan.Kind(task) != '{' {
+		return false
+	}
+	if asked, _ := jsonscan.Get(sent, "task"); jsonscan.Kind(asked) == '{' {
+		return true
+	}
+	_, isResult := jsonscan.Get(result, "content")
+	return !isResult
 }
 
 // modernTask gives a result that is a task the type that says so. The task stays as the server's revision has it.

@@ -29,6 +29,10 @@ func TestTASKD06_CallsThatBecameTasksSaySo(t *testing.T) {
 		{"2025-11-25", taskServer, asks, `{"content":[],"resultType":"task","taskId":"t1"}`, asks, `{"resultType":"complete","content":[],"taskId":"t1"}`}, // T-17
 		// A member of that name in the result of a call that is none.
 		{"2025-11-25", taskServer, `"name":"t"`, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
+		// And one in the place of a result, whoever asked: it is for the caller to say that it is wrong.
+		{"2025-11-25", taskServer, `"name":"t"`, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
+		{"2025-06-18", `{"tools":{}}`, asks, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
+		{"2025-06-18", `{"tools":{}}`, `"name":"t"`, `{"task":"x"}`, `"name":"t"`, `{"resultType":"complete","task":"x"}`},
 		// TASKD-02: who does not make tasks is not asked to.
 		{"2025-11-25", `{"tools":{},"tasks":{"requests":{"tools":{}}}}`, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
 		{"2025-11-25", `{"tools":{}}`, asks, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},

@@ -22,10 +22,12 @@ var metaShape = shape{fields: []field{
 	{key: wire.MetaRelatedTask, needs: wire.Tasks},
 }}
 
-// meta is the `_meta` of results and notifications, dataMeta that of the things in them.
+// meta is the `_meta` of results and notifications, dataMeta that of the things in them, viewMeta that of the things which
+// may have to do with views.
 var (
 	meta     = field{key: "_meta", shape: &metaShape, omitEmpty: true}
 	dataMeta = field{key: "_meta", needs: wire.DataMeta}
+	viewMeta = field{key: "_meta", needs: wire.DataMeta, as: onlyViews}
 )
 
 var (
@@ -43,7 +45,7 @@ var implementationShape = shape{fields: []field{
 }}
 
 var toolShape = shape{fields: []field{
-	title, icons, dataMeta,
+	title, icons, viewMeta,
 	{key: "annotations", needs: wire.ToolAnnotations},
 	{key: "execution", needs: wire.ToolExecution},
 	{key: "inputSchema", needs: wire.OpenSchemas, as: closedSchema},
@@ -57,9 +59,9 @@ var promptShape = shape{fields: []field{
 }}
 
 // resourceShape is a resource, a resource template or a link to a resource.
-var resourceShape = shape{fields: []field{title, icons, dataMeta, annotations}}
+var resourceShape = shape{fields: []field{title, icons, viewMeta, annotations}}
 
-var resourceContentsShape = shape{fields: []field{dataMeta}}
+var resourceContentsShape = shape{fields: []field{viewMeta}}
 
 // contentShape is a block of content.
 var contentShape = shape{

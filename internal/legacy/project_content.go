@@ -79,6 +79,26 @@ func hasText(content []byte) bool {
 	return false
 }
 
+// onlyViews keeps of a `_meta` what the extension for views says, if it says anything: a host may declare it in any
+// revision, and has to learn there too which tools it must not show to its model. The schemas allow members that they do not
+// name.
+//
+// Spec: SEP-1865, Resource Discovery, Visibility.
+func onlyViews(dst []byte, key string, meta []byte) []byte {
+	before := len(dst)
+	dst = append(appendMember(dst, []byte(key), nil), '{')
+	from := len(dst)
+	for name, value := range jsonscan.Members(meta) {
+		if string(name) == "ui" || string(name) == "ui/resourceUri" {
+			dst = append(appendMember(dst, name, value), ',')
+		}
+	}
+	if len(dst) == from {
+		return dst[:before]
+	}
+	return closeWith(dst, '}')
+}
+
 // ifObject keeps a member whose value is an object.
 func ifObject(dst []byte, key string, value []byte) []byte {
 	if jsonscan.Kind(value) != '{' {

@@ -12,7 +12,8 @@ import (
 )
 
 // bans are paths into results at which a revision without the feature has nothing. A path element ending in [] is an
-// array, of which every element counts; one with a type counts elements of that "type" only.
+// array, of which every element counts; one with a type counts elements of that "type" only. A last element * is whatever
+// is in `_meta` beside what apps say, or that it is empty.
 var bans = []struct {
 	method, path string
 	feature      wire.Feature
@@ -23,7 +24,7 @@ var bans = []struct {
 	{wire.MethodToolsList, "ttlMs", wire.CacheHints},
 	{wire.MethodToolsList, "tools[]/title", wire.Titles},
 	{wire.MethodToolsList, "tools[]/icons", wire.Icons},
-	{wire.MethodToolsList, "tools[]/_meta", wire.DataMeta},
+	{wire.MethodToolsList, "tools[]/_meta/*", wire.DataMeta},
 	{wire.MethodToolsList, "tools[]/annotations", wire.ToolAnnotations},
 	{wire.MethodToolsList, "tools[]/outputSchema", wire.StructuredContent},
 	{wire.MethodToolsCall, "inputRequests", wire.InputRequired},
@@ -33,12 +34,12 @@ var bans = []struct {
 	{wire.MethodToolsCall, "content[]/_meta", wire.DataMeta},
 	{wire.MethodToolsCall, "content[]/icons", wire.Icons},
 	{wire.MethodToolsCall, "content[]/annotations/lastModified", wire.LastModified},
-	{wire.MethodToolsCall, "content[]/resource/_meta", wire.DataMeta},
+	{wire.MethodToolsCall, "content[]/resource/_meta/*", wire.DataMeta},
 	{wire.MethodPromptsList, "prompts[]/arguments[]/title", wire.Titles},
 	{wire.MethodPromptsGet, "messages[]/content=audio", wire.AudioContent},
 	{wire.MethodResourcesList, "resources[]/annotations/lastModified", wire.LastModified},
 	{wire.MethodResourcesTemplatesList, "resourceTemplates[]/title", wire.Titles},
-	{wire.MethodResourcesRead, "contents[]/_meta", wire.DataMeta},
+	{wire.MethodResourcesRead, "contents[]/_meta/*", wire.DataMeta},
 	{wire.MethodResourcesRead, "cacheScope", wire.CacheHints},
 }
 
@@ -46,6 +47,9 @@ var bans = []struct {
 func found(v any, path string) bool {
 	if path == "" {
 		return v != nil
+	}
+	if path == "*" {
+		return !onlyOfApps(v)
 	}
 	step, rest, _ := strings.Cut(path, "/")
 	step, typ, typed := strings.Cut(step, "=")
@@ -70,6 +74,16 @@ func found(v any, path string) bool {
 	return false
 }
 
+func onlyOfApps(meta any) bool {
+	members, _ := meta.(map[string]any)
+	for key := range members {
+		if key != "ui" && key != "ui/resourceUri" {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
 func FuzzProjectResult(f *testing.F) {
 	for _, r := range richResults {
 		f.Add(r.method, []byte(r.result))
@@ -84,6 +98,7 @@ func FuzzProjectResult(f *testing.F) {
 	} {
 		f.Add(wire.MethodToolsCall, []byte(seed))
 	}
+	f.Add(wire.MethodResourcesRead, []byte(`{"contents":[{"_meta":{"ui":1,"x":2}},{"_meta":{"\u0075i":{}}},{"_meta":{}},{"_meta":["ui"]}]}`))
 	f.Add(wire.MethodToolsList, []byte(`{"tools":[{"inputSchema":{"properties":{"a":true,"\n":false,"c":1}},"outputSchema":true},{"outputSchema":{"type":"\u006fbject"}},[]]}`))
 	f.Fuzz(func(t *testing.T, method string, result []byte) {
 		if jsonscan.Valid(result, jsonscan.Limits{}) != nil {

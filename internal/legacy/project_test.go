@@ -59,6 +59,14 @@ func TestProjectResult(t *testing.T) {
 			`{"tools":[{"inputSchema":{"type":"object","$defs":{},"properties":{"x":{"x-mcp-header":"X"}}}}]}`},
 		{"execution", c, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a"}]}`},
 		{"TOOL-30: execution stays", d, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`},
+		{"what apps say stays of metadata", a, "tools/list", `{"tools":[{"name":"a","_meta":{"x":1,"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a","ui/x":2}},{"name":"b","_meta":{"x":1}}]}`,
+			`{"tools":[{"name":"a","_meta":{"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a"}},{"name":"b"}]}`},
+		{"what apps say stays of resources", b, "resources/list", `{"resources":[{"uri":"ui://a","_meta":{"u\u0069":{"csp":{}},"x":1}},{"uri":"x:y","_meta":{}}]}`,
+			`{"resources":[{"uri":"ui://a","_meta":{"ui":{"csp":{}}}},{"uri":"x:y"}]}`},
+		{"what apps say stays of contents", b, "resources/read", `{"contents":[{"uri":"ui://a","text":"","_meta":{"x":1,"ui":{}}},{"uri":"x:y","_meta":null}]}`,
+			`{"contents":[{"uri":"ui://a","text":"","_meta":{"ui":{}}},{"uri":"x:y"}]}`},
+		{"blocks and prompts have no metadata", b, "tools/call", `{"content":[{"type":"text","text":"x","_meta":{"ui":{}}}]}`, `{"content":[{"type":"text","text":"x"}]}`},
+		{"metadata stays", c, "tools/list", `{"tools":[{"name":"a","_meta":{"x":1,"ui":{}}}]}`, `{"tools":[{"name":"a","_meta":{"x":1,"ui":{}}}]}`},
 		{"input requests never pass", d, "tools/call", `{"resultType":"input_required","inputRequests":{},"requestState":"x","content":[]}`, `{"content":[]}`},
 	}
 	for _, test := range cases {

@@ -101,8 +101,9 @@ type Session struct {
 
 	mu          sync.Mutex // guards the fields below
 	logLevel    string
-	initialized bool   // the client is ready for what it did not ask for
-	changes     Stream // where changes go; nil for nowhere
+	initialized bool         // the client is ready for what it did not ask for
+	changes     Stream       // where changes go; nil for nowhere
+	tokens      []*taskToken // the oldest first
 }
 
 // Revision is the revision that the session has settled on.

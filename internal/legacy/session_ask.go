@@ -34,7 +34,7 @@ type question struct {
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
 func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *jsonrpc.Error) {
-	questions, err := s.questions(ctx, result, func(string) bool { return true })
+	questions, err := s.questions(ctx, result)
 	defer func() {
 		for _, q := range questions {
 			q.Withdraw() // those that nobody waits for any more; nothing happens to the others
@@ -73,21 +73,13 @@ func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *
 	return further, nil
 }
 
-// questions makes the requests that a result asks for under keys that are wanted, all or none. The caller withdraws those
-// that it gets, with an error too.
-func (s *Session) questions(ctx context.Context, result []byte, wanted func(key string) bool) (all []question, err *jsonrpc.Error) {
+// questions makes the requests that a result asks for, all or none. The caller withdraws those that it gets, with an error
+// too.
+func (s *Session) questions(ctx context.Context, result []byte) (all []question, err *jsonrpc.Error) {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, request := range jsonscan.Members(requests) {
-		q := question{key: string(key), method: text(request, "method")}
-		if !wanted(q.key) {
-			continue
-		}
-		params, _ := jsonscan.Get(request, "params")
-		elicitationID := ""
-		if q.method == wire.MethodElicitationCreate && s.rev.Has(wire.ElicitationIDs) {
-			elicitationID = rand.Text()
-		}
-		if q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID); err != nil {
+		q, err := s.question(string(key), request)
+		if err != nil {
 			return all, err
 		}
 		asked, askErr := s.calls.Ask(jsonrpc.StringID(rand.Text()))
@@ -98,6 +90,18 @@ func (s *Session) questions(ctx context.Context, result []byte, wanted func(key 
 		all = append(all, q)
 	}
 	return all, nil
+}
+
+// question makes what an input request asks for, without a place among the questions that wait.
+func (s *Session) question(key string, request []byte) (q question, err *jsonrpc.Error) {
+	q = question{key: key, method: text(request, "method")}
+	params, _ := jsonscan.Get(request, "params")
+	elicitationID := ""
+	if q.method == wire.MethodElicitationCreate && s.rev.Has(wire.ElicitationIDs) {
+		elicitationID = rand.Text()
+	}
+	q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID)
+	return q, err
 }
 
 func (s *Session) unasked(ctx context.Context, err error) *jsonrpc.Error {

@@ -29,6 +29,7 @@ type exchange struct {
 	request *jsonrpc.Message // as the client sent it
 	out     Stream
 	told    progress
+	task    *taskToken // whose progress is told, in place of the request's own; nil for that
 
 	asked    jsonrpc.Message // the request as the core gets it
 	response jsonrpc.Message
@@ -76,9 +77,12 @@ func (x *exchange) relay(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Erro
 		}
 		room.result = result
 		if !asksForInput(result) {
-			if isTask(result) && !fitsTask(s.rev, result) {
-				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", method)
-				return nil, errInternal
+			if isTask(result) {
+				if !fitsTask(s.rev, result) {
+					s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", method)
+					return nil, errInternal
+				}
+				x.keepToken(result)
 			}
 			projected := appendResult(make([]byte, 0, len(result)), s.rev, method, result)
 			room.free()
@@ -97,7 +101,11 @@ func (x *exchange) notify(ctx context.Context, m *jsonrpc.Message) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
-	if m.Method == wire.NotificationProgress && x.mayAskInput() && !x.told.rises(m) {
+	told := &x.told
+	if x.task != nil {
+		told = &x.task.told
+	}
+	if m.Method == wire.NotificationProgress && x.mayAskInput() && !told.rises(m) {
 		return nil
 	}
 	projected := projectNotification(x.session.rev, m)

@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"context"
+	"crypto/rand"
 	stdjson "encoding/json"
 	"sync"
 	"time"
@@ -51,8 +52,10 @@ func fitsTask(rev wire.Revision, result []byte) bool {
 // request and leaves the task alone.
 type taskWait struct {
 	*exchange
+	params   []byte                   // of the request, with the token of the task's call
 	open     map[string]*taskQuestion // that the client was asked, by key
 	answered chan *taskQuestion       // those that are no longer waited for
+	freed    <-chan struct{}          // closed once there may be a place for a question that found none; nil if all did
 	waiting  sync.WaitGroup
 }
 
@@ -76,7 +79,10 @@ type outcome struct {
 //
 // Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *exchange) relayTask(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Error) {
-	w := &taskWait{exchange: x, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
+	w := &taskWait{exchange: x, params: x.request.Params, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
+	if x.task = x.session.tokenOf(x.request.Params); x.task != nil {
+		w.params = withProgressToken(w.params, x.task.token)
+	}
 	defer w.end(ctx)
 	now := w.serveCore(ctx, nil)
 	for now.err == nil && asksForInput(now.result) {
@@ -97,13 +103,16 @@ func (x *exchange) relayTask(ctx context.Context) (stdjson.RawMessage, *jsonrpc.
 	if now.err != nil {
 		return nil, projectError(s.rev, x.request.Method, now.err)
 	}
+	if x.task != nil {
+		s.forget(x.task)
+	}
 	return appendResult(make([]byte, 0, len(now.result)), s.rev, x.request.Method, now.result), nil
 }
 
 // serveCore puts the request to the core, with further members.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	s := w.session
-	params, err := s.appendModernParams(nil, w.request.Params, further)
+	params, err := s.appendModernParams(nil, w.params, further)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -121,7 +130,7 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 			w.takeBack(ctx, q)
 		}
 	}
-	added, err := w.session.questions(ctx, result, func(key string) bool { return w.open[key] == nil })
+	added, err := w.added(ctx, requests)
 	if err != nil {
 		for _, q := range added {
 			q.Withdraw()
@@ -139,6 +148,32 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	return nil
 }
 
+// added gives the questions that the client was not asked yet. Those that find no place among the questions that wait have
+// their turn later.
+func (w *taskWait) added(ctx context.Context, requests []byte) (all []question, err *jsonrpc.Error) {
+	w.freed = nil
+	for key, request := range jsonscan.Members(requests) {
+		if w.open[string(key)] != nil {
+			continue
+		}
+		place, freed, askErr := w.session.calls.Offer(jsonrpc.StringID(rand.Text()))
+		switch {
+		case freed != nil:
+			w.freed = freed
+			return all, nil
+		case askErr != nil:
+			return all, w.session.unasked(ctx, askErr)
+		}
+		q, err := w.session.question(string(key), request)
+		q.Question = place
+		all = append(all, q)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
 // wait waits for the answer to a question.
 func (w *taskWait) wait(ctx context.Context, q *taskQuestion) {
 	ctx, q.stop = context.WithCancel(ctx)
@@ -153,7 +188,7 @@ func (w *taskWait) wait(ctx context.Context, q *taskQuestion) {
 }
 
 // next waits until the client has answered something, and gives the members that tell the core so, or until the core says
-// something else than it did before.
+// something else than it did before, or the same can be asked further.
 func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, changed outcome, err *jsonrpc.Error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -171,6 +206,10 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 			return answers, outcome{}, err
 		case changed = <-seen:
 			return nil, changed, nil
+		case <-w.freed:
+			stop()
+			<-seen
+			return nil, outcome{result: before}, nil
 		case <-ctx.Done():
 			<-seen
 			return nil, outcome{}, errNotWaited

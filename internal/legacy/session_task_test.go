@@ -420,3 +420,103 @@ func TestNotificationsOfTasksPass(t *testing.T) {
 			append(want, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)...)
 	}
 }
+
+// A session has places for so many questions. Those of tasks that find none have their turn when others are answered, and leave
+// room for calls, which cannot wait.
+func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowTask()
+		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+			if req.Method == "tasks/result" {
+				return s.serve(ctx, req, out)
+			}
+			if member(req.Params, "inputResponses") != "" {
+				return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"content":[]}`))
+			}
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"inputRequests":{"a":`+elicit+`}`)))
+		}})
+		const all = 100
+		for i := range all {
+			s.open[fmt.Sprint(i)] = elicit
+			s.order = append(s.order, fmt.Sprint(i))
+		}
+		c.waitFor()
+		first := c.out.takeMessages()
+		if len(first) != 48 {
+			t.Fatalf("asked %d questions at first", len(first))
+		}
+		go c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`), c.out.write)
+		synctest.Wait()
+		c.reply(c.questions("elicitation/create")[0], `"result":{"action":"decline"}`)
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
+
+		waiting := first
+		for n := len(first); n > 0; n = len(waiting) {
+			c.reply(waiting[0], `"result":{"action":"decline"}`)
+			waiting = append(waiting[1:], c.out.takeMessages()...)
+		}
+		if len(s.answers) != all {
+			t.Errorf("%d answers", len(s.answers))
+		}
+		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		synctest.Wait()
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+// A place that another task of the session leaves is taken at once.
+func TestAQuestionTakesThePlaceThatAnotherTaskLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks := map[string]*slowTask{}
+		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+			return tasks[member(req.Params, "taskId")].serve(ctx, req, out)
+		}})
+		const all = 60
+		for i := range all {
+			s := newSlowTask()
+			s.knows = true
+			s.open["a"], s.order = elicit, []string{"a"}
+			tasks[fmt.Sprintf(`"t%d"`, i)] = s
+		}
+		for i := range all {
+			go c.session.Handle(c.Context(), message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/result","params":{"taskId":"t%d"}}`, i, i)), c.out.write)
+		}
+		synctest.Wait()
+		asked := c.out.takeMessages()
+		if len(asked) != 48 {
+			t.Fatalf("wrote %d messages, the first %v", len(asked), asked[0])
+		}
+		for i := range all {
+			c.reply(asked[i], `"result":{"action":"decline"}`)
+			asked = append(asked, c.out.takeMessages()...)
+		}
+		for id, s := range tasks {
+			if len(s.answers) != 1 {
+				t.Errorf("task %s was answered %d times", id, len(s.answers))
+			}
+		}
+		c.session.Close(errors.New("over"))
+	})
+}
+
+// The token of a call goes with every request for the result of its task, in the session that gave it. Progress under it only
+// rises.
+func TestTheTokenOfACallStaysThatOfItsTask(t *testing.T) {
+	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+		if req.Method == "tools/call" {
+			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"task","task":`+task+`}`))
+		}
+		token := member([]byte(member(req.Params, "_meta")), "progressToken")
+		for _, step := range []int{1, 2} {
+			_ = out(ctx, message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, step)))
+		}
+		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32000, Message: "busy"})
+	}}
+	c, other := connect(t, "2025-11-25", core), connect(t, "2025-11-25", core)
+	c.handle(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","task":{},"_meta":{"progressToken":7}}}`)
+	const busy = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"busy"}}`
+	const step = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`
+	c.want(c.handle(taskResult), fmt.Sprintf(step, "7", 1), fmt.Sprintf(step, "7", 2), busy)
+	c.want(c.handle(taskResult), busy)
+	other.want(other.handle(taskResult), fmt.Sprintf(step, `"p"`, 1), fmt.Sprintf(step, `"p"`, 2), busy)
+}

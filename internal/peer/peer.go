@@ -44,8 +44,9 @@ type Table struct {
 	calls     map[jsonrpc.ID]*Call
 	running   int // calls that have not ended: those in the map and the cancelled ones
 	questions map[jsonrpc.ID]*Question
-	closed    error // why no call may begin
-	hungUp    error // why no question may be asked
+	freed     chan struct{} // closed when a question goes; nil while nobody waits for that
+	closed    error         // why no call may begin
+	hungUp    error         // why no question may be asked
 }
 
 // A Call is a request of the other side, from [Table.Begin] to [Call.End].

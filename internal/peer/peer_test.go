@@ -126,6 +126,36 @@ func TestQuestionsAreBounded(t *testing.T) {
 	}
 }
 
+func TestOfferedQuestionsLeaveRoomAndWaitForTheirTurn(t *testing.T) {
+	table := peer.Table{MaxQuestions: 4}
+	var last *peer.Question
+	for i := range 3 {
+		q, freed, err := table.Offer(jsonrpc.IntID(int64(i)))
+		if err != nil || freed != nil {
+			t.Fatalf("question %d: %v", i, err)
+		}
+		last = q
+	}
+	_, freed, err := table.Offer(jsonrpc.IntID(3))
+	if !errors.Is(err, peer.ErrTooManyQuestions) {
+		t.Fatalf("a fourth one: %v", err)
+	}
+	if _, err := table.Ask(jsonrpc.IntID(4)); err != nil {
+		t.Errorf("one that cannot wait: %v", err)
+	}
+	select {
+	case <-freed:
+		t.Error("nothing has gone")
+	default:
+	}
+	table.Answer(jsonrpc.NewResponse(last.ID, nil))
+	<-freed
+	table.Hangup(errStop)
+	if _, freed, err := table.Offer(jsonrpc.IntID(5)); err != errStop || freed != nil {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
 func TestWaitEndsWithItsContextAndWithTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table peer.Table

@@ -3,6 +3,7 @@ package peer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,12 +25,33 @@ type Question struct {
 func (t *Table) Ask(id jsonrpc.ID) (*Question, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.ask(id, cmp.Or(t.MaxQuestions, DefaultMaxQuestions))
+}
+
+// Offer is [Table.Ask] for a question that can wait for its turn: it leaves a quarter of the places to those that cannot.
+// When there is none for it, it gives ErrTooManyQuestions, and freed is closed as soon as a question has gone.
+func (t *Table) Offer(id jsonrpc.ID) (q *Question, freed <-chan struct{}, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	places := cmp.Or(t.MaxQuestions, DefaultMaxQuestions)
+	q, err = t.ask(id, places-places/4)
+	if errors.Is(err, ErrTooManyQuestions) {
+		if t.freed == nil {
+			t.freed = make(chan struct{})
+		}
+		freed = t.freed
+	}
+	return q, freed, err
+}
+
+// ask enters a question while there are fewer than so many. The caller holds the lock.
+func (t *Table) ask(id jsonrpc.ID, places int) (*Question, error) {
 	switch {
 	case t.hungUp != nil:
 		return nil, t.hungUp
 	case t.questions[id] != nil:
 		return nil, fmt.Errorf("question %s waits already", id)
-	case len(t.questions) >= cmp.Or(t.MaxQuestions, DefaultMaxQuestions):
+	case len(t.questions) >= places:
 		return nil, ErrTooManyQuestions
 	}
 	q := &Question{ID: id, table: t, answer: make(chan *jsonrpc.Message, 1)}
@@ -38,6 +60,15 @@ func (t *Table) Ask(id jsonrpc.ID) (*Question, error) {
 	}
 	t.questions[id] = q
 	return q, nil
+}
+
+// drop takes a question out, and tells who waits for its place. The caller holds the lock.
+func (t *Table) drop(id jsonrpc.ID) {
+	delete(t.questions, id)
+	if t.freed != nil {
+		close(t.freed)
+		t.freed = nil
+	}
 }
 
 // Wait gives the response to the question. The error is the cause of ctx, or that of [Table.Hangup]. It is called once.
@@ -58,7 +89,7 @@ func (q *Question) Wait(ctx context.Context) (*jsonrpc.Message, error) {
 func (q *Question) Withdraw() {
 	q.table.mu.Lock()
 	defer q.table.mu.Unlock()
-	delete(q.table.questions, q.ID)
+	q.table.drop(q.ID)
 }
 
 // Answer hands a response to the question that it answers, and reports whether there is one. Each question is answered
@@ -70,7 +101,7 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	if q == nil {
 		return false
 	}
-	delete(t.questions, response.ID)
+	t.drop(response.ID)
 	q.answer <- response
 	return true
 }
@@ -103,7 +134,7 @@ func (t *Table) Hangup(cause error) {
 	}
 	t.hungUp = cause
 	for id, q := range t.questions {
-		delete(t.questions, id)
+		t.drop(id)
 		close(q.answer)
 	}
 }

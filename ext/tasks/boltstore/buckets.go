@@ -24,8 +24,8 @@ var (
 	bucketParts      = []byte("parts")      // id, '/', number → part of the data
 	bucketOwned      = []byte("owned")      // owner, created, id → nothing
 	bucketUnfinished = []byte("unfinished") // id → nothing
-	bucketExpires    = []byte("expires")    // expires, id → owner, created; of what is done
-	bucketCounts     = []byte("counts")     // owner, or keyAll → number
+	bucketExpires    = []byte("expires")    // expires, id → owner, created, length of the data; of what is done
+	bucketCounts     = []byte("counts")     // owner, or keyAll → number, bytes of data
 
 	keyFormat = []byte("format")
 	keyAll    = []byte("all")
@@ -36,6 +36,8 @@ const (
 	ownerLen = sha256.Size
 	timeLen  = 8
 	placeLen = ownerLen + timeLen
+	sizeLen  = 4
+	countLen = 16
 )
 
 func prepareBuckets(tx *bbolt.Tx) error {
@@ -76,6 +78,11 @@ func appendTime(b []byte, millis int64) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(millis)^(1<<63))
 }
 
+// timeIn reads what appendTime wrote.
+func timeIn(b []byte) time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) ^ (1 << 63))).UTC()
+}
+
 // placeOf gives the owner and the time of creation, as they stand in keys and in the index of expiries.
 func placeOf(owner string, created int64) []byte { return appendTime(ownerKey(owner), created) }
 
@@ -110,7 +117,7 @@ func createRecord(tx *bbolt.Tx, r tasks.Record) error {
 	if err := tx.Bucket(bucketOwned).Put(ownedKey(place, h.id), nil); err != nil {
 		return err
 	}
-	if err := addToCounts(tx, place[:ownerLen], 1); err != nil {
+	if err := addToCounts(tx, place[:ownerLen], 1, h.dataLen); err != nil {
 		return err
 	}
 	return putRecord(tx, h, place, r.Data)
@@ -125,7 +132,11 @@ func updateRecord(tx *bbolt.Tx, r tasks.Record) error {
 		return tasks.ErrConflict
 	}
 	r.Created, r.Version = time.UnixMilli(old.created), old.version+1
+	place := placeOf(old.owner, old.created)
 	if err := unindex(tx, old.id, old.expires); err != nil {
+		return err
+	}
+	if err := addToCounts(tx, place[:ownerLen], 0, len(r.Data)-old.dataLen); err != nil {
 		return err
 	}
 	if old.parts {
@@ -133,7 +144,7 @@ func updateRecord(tx *bbolt.Tx, r tasks.Record) error {
 			return err
 		}
 	}
-	return putRecord(tx, headFor(r), placeOf(old.owner, old.created), r.Data)
+	return putRecord(tx, headFor(r), place, r.Data)
 }
 
 // putRecord writes a record and puts it into the index that it belongs to.
@@ -147,7 +158,8 @@ func putRecord(tx *bbolt.Tx, h head, place, data []byte) error {
 		return err
 	}
 	if h.done {
-		return tx.Bucket(bucketExpires).Put(expiresKey(h.expires, h.id), place)
+		about := binary.BigEndian.AppendUint32(bytes.Clone(place), uint32(h.dataLen))
+		return tx.Bucket(bucketExpires).Put(expiresKey(h.expires, h.id), about)
 	}
 	return tx.Bucket(bucketUnfinished).Put([]byte(h.id), nil)
 }
@@ -158,13 +170,13 @@ func unindex(tx *bbolt.Tx, id string, expires int64) error {
 }
 
 // deleteRecord removes a record and all that is about it. It need not be readable.
-func deleteRecord(tx *bbolt.Tx, id string, place []byte, expires int64) error {
+func deleteRecord(tx *bbolt.Tx, d dueRecord) error {
 	return errors.Join(
-		unindex(tx, id, expires),
-		deleteParts(tx, id),
-		tx.Bucket(bucketOwned).Delete(ownedKey(place, id)),
-		tx.Bucket(bucketTasks).Delete([]byte(id)),
-		addToCounts(tx, place[:ownerLen], -1))
+		unindex(tx, d.id, d.expires),
+		deleteParts(tx, d.id),
+		tx.Bucket(bucketOwned).Delete(ownedKey(d.place, d.id)),
+		tx.Bucket(bucketTasks).Delete([]byte(d.id)),
+		addToCounts(tx, d.place[:ownerLen], -1, -d.dataLen))
 }
 
 // A dueRecord is one that may be deleted.
@@ -172,21 +184,23 @@ type dueRecord struct {
 	id      string
 	place   []byte
 	expires int64
+	dataLen int
 }
 
 // dueRecords gives what has expired, the first to expire first.
 func dueRecords(tx *bbolt.Tx, now time.Time, limit int) []dueRecord {
 	var found []dueRecord
 	cursor := tx.Bucket(bucketExpires).Cursor()
-	for key, place := cursor.First(); key != nil && len(found) < limit; key, place = cursor.Next() {
-		if len(key) < timeLen || len(place) != placeLen {
+	for key, about := cursor.First(); key != nil && len(found) < limit; key, about = cursor.Next() {
+		if len(key) < timeLen || len(about) != placeLen+sizeLen {
 			continue // not ours
 		}
-		expires := int64(binary.BigEndian.Uint64(key) ^ (1 << 63))
+		expires := timeIn(key).UnixMilli()
 		if expires > now.UnixMilli() {
 			break
 		}
-		found = append(found, dueRecord{string(key[timeLen:]), bytes.Clone(place), expires})
+		size := binary.BigEndian.Uint32(about[placeLen:])
+		found = append(found, dueRecord{string(key[timeLen:]), bytes.Clone(about[:placeLen]), expires, int(size)})
 	}
 	return found
 }
@@ -194,42 +208,37 @@ func dueRecords(tx *bbolt.Tx, now time.Time, limit int) []dueRecord {
 func deleteDue(tx *bbolt.Tx, now time.Time, limit int) (int, error) {
 	due := dueRecords(tx, now, limit)
 	for _, d := range due {
-		if err := deleteRecord(tx, d.id, d.place, d.expires); err != nil {
+		if err := deleteRecord(tx, d); err != nil {
 			return 0, err
 		}
 	}
 	return len(due), nil
 }
 
-func countOf(tx *bbolt.Tx, key []byte) int {
+func countOf(tx *bbolt.Tx, key []byte) (n int, size int64) {
 	stored := tx.Bucket(bucketCounts).Get(key)
-	if len(stored) != timeLen {
-		return 0
+	if len(stored) != countLen {
+		return 0, 0
 	}
-	return int(min(binary.BigEndian.Uint64(stored), math.MaxInt))
+	n = int(min(binary.BigEndian.Uint64(stored), math.MaxInt))
+	return n, int64(min(binary.BigEndian.Uint64(stored[countLen/2:]), math.MaxInt64))
 }
 
-func addToCounts(tx *bbolt.Tx, owner []byte, by int) error {
+func addToCounts(tx *bbolt.Tx, owner []byte, by, bySize int) error {
 	counts := tx.Bucket(bucketCounts)
 	for _, key := range [][]byte{owner, keyAll} {
-		n := max(countOf(tx, key)+by, 0)
-		if n == 0 {
+		n, size := countOf(tx, key)
+		if n = max(n+by, 0); n == 0 {
 			if err := counts.Delete(key); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := counts.Put(key, binary.BigEndian.AppendUint64(nil, uint64(n))); err != nil {
+		size = max(size+int64(bySize), 0)
+		stored := binary.BigEndian.AppendUint64(make([]byte, 0, countLen), uint64(n))
+		if err := counts.Put(key, binary.BigEndian.AppendUint64(stored, uint64(size))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// damagedIndex tells a record that an index names and that is not there from one that nobody named.
-func damagedIndex(err error) error {
-	if errors.Is(err, tasks.ErrUnknown) {
-		return fmt.Errorf("%w: a list names a task that is not there", ErrDamaged)
-	}
-	return err
 }

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// roundsVariable says how often the server is killed, in place of the default.
+	// roundsVariable says how often the server is killed, in place of the default, which is for every day.
 	roundsVariable = "PATCHBAY_CHAOS_ROUNDS"
-	defaultRounds  = 10
+	defaultRounds  = 6
 	shortRounds    = 3
 	// tasksPerRound run when the server is killed, or as many of them as were started by then.
 	tasksPerRound = 100

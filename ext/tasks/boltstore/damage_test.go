@@ -93,7 +93,7 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 	see(s.Delete(ctx, "alice", "task2"))
 	_, err = s.DeleteExpired(ctx, noon.Add(time.Hour), 100)
 	see(err)
-	_, err = s.Count(ctx, "alice", true)
+	_, _, err = s.Count(ctx, "alice", true)
 	see(err)
 	see(s.Close())
 	return damaged
@@ -181,6 +181,16 @@ func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
 	}
 	if r, err := s.Get(ctx, "alice", "task2"); err != nil || string(r.Data) != string(task("task2", 100).Data) {
 		t.Errorf("task2, which is whole, gave %v", err)
+	}
+	// In a list the others come all the same, and one sees that it is there.
+	list, err := s.List(ctx, "alice", tasks.Cursor{}, 10)
+	if err != nil || len(list) != 4 {
+		t.Fatalf("%d tasks are listed, %v; want 4", len(list), err)
+	}
+	for _, r := range list {
+		if whole := r.ID == "task2"; whole != (len(r.Data) > 0) || r.Owner != "alice" || !r.Created.Equal(noon) {
+			t.Errorf("listed as %+v", r)
+		}
 	}
 	broken := map[string]bool{}
 	for r, err := range s.Unfinished(ctx) {

@@ -21,6 +21,9 @@ import (
 const (
 	// manyTasks wait at once; first come a tenth of them, to see what grows.
 	manyTasks = 10_000
+	// fewerTasks is how many there are in a file, where each takes its way to the disk several times, unless roundsVariable is
+	// set: that is for those who have the time.
+	fewerTasks = 2_000
 	// maxHeapPerTask is what a waiting task may take of the heap, in bytes: about ten times its record.
 	maxHeapPerTask = 8 << 10
 )
@@ -32,12 +35,15 @@ type question struct {
 
 func TestTenThousandTasksWait(t *testing.T) {
 	n := manyTasks
-	if testing.Short() {
+	if testing.Short() || raceDetector { // which takes ten times as long, and memory of its own
 		n /= 10
 	}
 	t.Run("in memory", func(t *testing.T) { testManyTasks(t, n, tasks.NewMemory()) })
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	t.Run("in a file", func(t *testing.T) {
+		if os.Getenv(roundsVariable) == "" {
+			n = min(n, fewerTasks)
+		}
 		testManyTasks(t, n, open(t, path))
 		info, err := os.Stat(path)
 		if err != nil {

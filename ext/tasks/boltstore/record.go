@@ -132,7 +132,7 @@ func (h head) record(tx *bbolt.Tx) (tasks.Record, error) {
 }
 
 func damagedRecord(id, why string) error {
-	return fmt.Errorf("%w: the record of task %.64q: %s", ErrDamaged, id, why)
+	return fmt.Errorf("%w: the record of task %.8s…: %s", ErrDamaged, id, why) // who knows the id can use the task
 }
 
 // partPrefix begins the keys of the parts of an id's data. No id has the byte that ends it.

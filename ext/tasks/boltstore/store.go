@@ -9,7 +9,7 @@
 //	m := tasks.New(s, &tasks.Options{Store: store})
 //
 // The file is a bbolt database. It belongs to one process at a time, and to its owner alone: it has what clients sent and
-// what tools gave, as it was.
+// what tools gave, as it was. What was deleted may be read in its bytes until its room is used again.
 package boltstore
 
 import (
@@ -236,7 +236,7 @@ func (s *Store) Delete(ctx context.Context, owner, id string) error {
 		if err != nil {
 			return err
 		}
-		return deleteRecord(tx, id, placeOf(owner, h.created), h.expires)
+		return deleteRecord(tx, dueRecord{id, placeOf(owner, h.created), h.expires, h.dataLen})
 	})
 	if errors.Is(err, tasks.ErrUnknown) {
 		return nil
@@ -254,16 +254,17 @@ func (s *Store) List(ctx context.Context, owner string, after tasks.Cursor, limi
 			if bytes.Equal(key, start) || len(key) < placeLen {
 				continue
 			}
-			h, err := headOf(tx, owner, string(key[placeLen:]))
-			if err != nil {
-				return damagedIndex(err)
-			}
+			id := string(key[placeLen:])
+			h, err := headOf(tx, owner, id)
 			if size += h.dataLen; len(found) > 0 && size > tasks.MaxRecord {
 				return nil
 			}
-			r, err := h.record(tx)
-			if err != nil {
-				return err
+			var r tasks.Record
+			if err == nil {
+				r, err = h.record(tx)
+			}
+			if err != nil { // it must not hide the others
+				r = tasks.Record{Owner: owner, ID: id, Created: timeIn(key[ownerLen:])}
 			}
 			found = append(found, r)
 		}
@@ -275,17 +276,17 @@ func (s *Store) List(ctx context.Context, owner string, after tasks.Cursor, limi
 	return found, nil
 }
 
-// Count gives the number of records.
-func (s *Store) Count(ctx context.Context, owner string, all bool) (n int, err error) {
+// Count gives the number of records, and of the bytes of their data.
+func (s *Store) Count(ctx context.Context, owner string, all bool) (n int, size int64, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		key := keyAll
 		if !all {
 			key = ownerKey(owner)
 		}
-		n = countOf(tx, key)
+		n, size = countOf(tx, key)
 		return nil
 	})
-	return n, err
+	return n, size, err
 }
 
 // unfinishedAtOnce is how many ids Unfinished reads at a time: enough to go fast, few enough to hold up nobody.

@@ -173,7 +173,7 @@ func checkCount(ctx context.Context, s tasks.Store) error {
 	_ = s.Create(ctx, task("alice", "alice0")) // refused
 	_ = s.Delete(ctx, "bob", "alice0")         // not bob's
 	r := task("alice", "alice1")
-	r.Version, r.Done = 1, true
+	r.Version, r.Done, r.Data = 1, true, make([]byte, 1000)
 	if err := s.Update(ctx, r); err != nil {
 		return err
 	}

@@ -263,13 +263,16 @@ func (f *faulty) compare(a, b tasks.Record) int {
 	return strings.Compare(a.ID, b.ID)
 }
 
-func (f *faulty) Count(_ context.Context, owner string, all bool) (int, error) {
+func (f *faulty) Count(_ context.Context, owner string, all bool) (n int, size int64, err error) {
 	defer f.lock()()
-	n := 0
 	for _, r := range f.records {
 		if r.Owner == owner || all || owner == "" && f.has("nobody is everybody") {
 			n++
+			size += int64(len(r.Data))
 		}
+	}
+	if f.has("counts no bytes") {
+		size = 0
 	}
 	if f.has("counts what is unfinished") {
 		for _, r := range f.records {
@@ -281,7 +284,7 @@ func (f *faulty) Count(_ context.Context, owner string, all bool) (int, error) {
 	if all {
 		n -= f.removed
 	}
-	return n, nil
+	return n, size, nil
 }
 
 func (f *faulty) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {

@@ -77,16 +77,38 @@ func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) er
 	return nil
 }
 
-// wantCount compares the number of an owner's records and that of all.
+// wantCount compares the number of an owner's records and that of all, and the bytes that they say with those that are there.
 func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) error {
-	got, err := s.Count(ctx, owner, false)
+	got, ownBytes, err := s.Count(ctx, owner, false)
 	if err != nil || got != own {
 		return fmt.Errorf("the count of %q is %d, %v; want %d", owner, got, err, own)
 	}
-	if got, err = s.Count(ctx, owner, true); err != nil || got != all {
+	got, allBytes, err := s.Count(ctx, owner, true)
+	if err != nil || got != all {
 		return fmt.Errorf("the count of all is %d, %v; want %d", got, err, all)
 	}
+	want, err := bytesOf(ctx, s, owner)
+	if err != nil || ownBytes != want {
+		return fmt.Errorf("the bytes of %q are %d, %v; want %d", owner, ownBytes, err, want)
+	}
+	if own == all && allBytes != want || allBytes < want {
+		return fmt.Errorf("the bytes of all are %d, and those of %q are %d", allBytes, owner, want)
+	}
 	return nil
+}
+
+// bytesOf adds up the data of an owner's records.
+func bytesOf(ctx context.Context, s tasks.Store, owner string) (total int64, err error) {
+	for after := (tasks.Cursor{}); ; {
+		page, err := s.List(ctx, owner, after, 1000)
+		if err != nil || len(page) == 0 {
+			return total, err
+		}
+		for _, r := range page {
+			total += int64(len(r.Data))
+			after = tasks.Cursor{Created: r.Created, ID: r.ID}
+		}
+	}
 }
 
 // wantUnfinished compares the ids of what is not done.

@@ -24,7 +24,7 @@ var found = map[string][]string{
 	"a list is in its order":                                   {"the newest first", "times have no sign", "by id alone", "ids are sorted without case", "created moves"},
 	"a list goes on behind its cursor":                         {"lists the cursor again", "skips the others of a moment", "a cursor must be there", "limits are ignored"},
 	"a list of much data comes in parts":                       {"lists much", "lists little"},
-	"a count is that of the records":                           {"counts what is unfinished", "nobody is everybody", "expiry is not counted"},
+	"a count is that of the records":                           {"counts what is unfinished", "nobody is everybody", "expiry is not counted", "counts no bytes"},
 	"what is not done is unfinished":                           {"all is unfinished", "what has expired is finished", "gives a hundred", "a task stays unfinished", "goes on when it is left"},
 	"unfinished records can be changed while they are given":   {"gives one twice", "gives a hundred"},
 	"what has expired and is done is deleted":                  {"what runs expires", "expires too late", "hides what has expired", "expiry says one more"},

@@ -1,0 +1,186 @@
+package apps_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+func TestThePageIsToldInOrderAndOnlyWhenItIsReady(t *testing.T) {
+	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	f := open(t, c, logger(t), nil)
+	ctx, b := t.Context(), f.bridge
+	result := &mcp.ToolResult{Content: []mcp.Content{mcp.Text("noon")}, Meta: mcp.Meta{"a": 1}}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if b.ToolResult(ctx, result) == nil {
+		t.Error("a result is told before the arguments")
+	}
+	must(b.ToolInputPartial(ctx, json.RawMessage(`{"zo":1}`)))
+	must(b.ToolInput(ctx, json.RawMessage(`{"zone":"UTC"}`)))
+	must(b.ToolResult(ctx, result))
+	must(b.ContextChanged(ctx, &apps.Context{Theme: "light"}))
+	if b.ToolInput(ctx, nil) == nil || b.ToolResult(ctx, result) == nil || b.ToolCancelled(ctx, "") == nil {
+		t.Error("something is told twice")
+	}
+	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
+	if got := f.got(); len(got) != 0 {
+		t.Fatalf("a page that has not begun is told %q", got)
+	}
+	f.handshake()
+	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
+	wantJSON(t, "what is told", "["+strings.Join(f.got(), ",")+"]", asJSON(t, "["+strings.Join([]string{
+		`{"jsonrpc":"2.0","method":"ui/notifications/tool-input","params":{"arguments":{"zone":"UTC"}}}`,
+		`{"jsonrpc":"2.0","method":"ui/notifications/tool-result","params":{"_meta":{"a":1},"content":[{"type":"text","text":"noon"}]}}`,
+		`{"jsonrpc":"2.0","method":"ui/notifications/host-context-changed","params":{"theme":"light"}}`,
+	}, ",")+"]"))
+}
+
+func TestTeardownWaitsForThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: allow})
+		f.handshake()
+		ended := make(chan error, 1)
+		go func() { ended <- f.bridge.Teardown(t.Context(), "closed") }()
+		synctest.Wait()
+		wantJSON(t, "what is told", json.RawMessage(f.got()[0]), `{"jsonrpc":"2.0","id":"host-1","method":"ui/resource-teardown","params":{"reason":"closed"}}`)
+		f.say(`{"jsonrpc":"2.0","id":"host-2","result":{}}`)
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("somebody else's answer ends the teardown")
+		}
+		f.say(`{"jsonrpc":"2.0","id":"host-1","result":{}}`)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, code := f.ask("tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`); code == 0 {
+			t.Error("a page that was torn down calls tools")
+		}
+		if f.bridge.ToolInput(t.Context(), nil) == nil {
+			t.Error("a page that was torn down is told things")
+		}
+		f = open(t, c, logger(t), nil)
+		if err := f.bridge.Teardown(t.Context(), ""); err != nil || len(f.got()) > 0 {
+			t.Errorf("a page that was never ready: %v, %q", err, f.got())
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A consent dialog may be open while the page goes.
+func TestNothingThatThePageAskedForRunsAfterTeardown(t *testing.T) {
+	for what, request := range map[string][2]string{
+		"a tool":     {"tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`},
+		"a resource": {"resources/read", `{"uri":"` + clockURI + `"}`},
+		"a link":     {"ui/open-link", `{"url":"https://example.com/"}`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked, yes := make(chan context.Context, 1), make(chan struct{})
+				consent := func(ctx context.Context) error {
+					asked <- ctx
+					<-yes // however late it comes
+					return nil
+				}
+				ran := 0
+				s := newClock(t)
+				s.Use(func(next mcp.Handler) mcp.Handler {
+					return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+						if req.Method == request[0] {
+							ran++
+						}
+						return next.ServeMCP(ctx, req)
+					})
+				})
+				c := mcptest.Dial(t, s, modern, apps.Declare(nil))
+				f := open(t, c, logger(t), &apps.BridgeOptions{
+					AllowTool: func(ctx context.Context, _ *mcp.Tool, _ json.RawMessage) error { return consent(ctx) },
+					AllowRead: func(ctx context.Context, _ string) error { return consent(ctx) },
+					OpenLink:  func(ctx context.Context, _ string) error { return consent(ctx) },
+				})
+				f.ask("ui/initialize", `{"appCapabilities":{}}`)
+				before, code := ran, 0
+				var result json.RawMessage
+				var asking sync.WaitGroup
+				asking.Go(func() { result, code = f.ask(request[0], request[1]) })
+				ctx := <-asked
+				if err := f.bridge.Teardown(t.Context(), "closed"); err != nil {
+					t.Error(err)
+				}
+				if ctx.Err() == nil {
+					t.Error("the dialog is not told that the page has gone")
+				}
+				close(yes)
+				asking.Wait()
+				if ran != before || code == 0 {
+					t.Errorf("the server was asked %d times, the page is answered %s", ran-before, result)
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestTeardownEndsTheCallsOfThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newClock(t)
+		var ended error
+		mcp.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			ended = ctx.Err()
+			return "", ended
+		})
+		c := mcptest.Dial(t, s, modern, apps.Declare(nil))
+		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: allow})
+		f.ask("ui/initialize", `{"appCapabilities":{}}`)
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if got, code := f.ask("tools/call", `{"name":"slow"}`); code == 0 {
+				t.Errorf("the page is answered %s", got)
+			}
+		})
+		synctest.Wait()
+		if err := f.bridge.Teardown(t.Context(), "closed"); err != nil {
+			t.Error(err)
+		}
+		asking.Wait()
+		synctest.Wait()
+		if ended == nil {
+			t.Error("the tool runs on")
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheSandboxProxyGetsTheDocumentOnce(t *testing.T) {
+	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	f := open(t, c, logger(t), nil)
+	for range 3 {
+		f.say(`{"jsonrpc":"2.0","method":"ui/notifications/sandbox-proxy-ready","params":{}}`)
+	}
+	if len(f.got()) != 1 {
+		t.Fatalf("the document is sent %d times", len(f.got()))
+	}
+	html, _ := json.Marshal(clockHTML)
+	wantJSON(t, "the document", json.RawMessage(f.got()[0]), `{"jsonrpc":"2.0","method":"ui/notifications/sandbox-resource-ready","params":{"html":`+string(html)+`,
+		"sandbox":"allow-scripts allow-forms","csp":{"connectDomains":["https://api.example.com","wss://live.example.com"],"resourceDomains":["https://*.cdn.example.com"]},
+		"permissions":{"geolocation":{},"clipboardWrite":{}}}}`)
+}

@@ -1,0 +1,256 @@
+package skills_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/patchbay-mcp/patchbay/ext/skills"
+)
+
+func skillFile(name string) *fstest.MapFile {
+	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: A skill\n---\n")}
+}
+
+func TestFolderThatIsOneSkill(t *testing.T) {
+	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}}, &skills.Options{Prefix: "x-own://acme/"})
+	c := dial(t, s)
+	all, err := list(t.Context(), c)
+	if err != nil || len(all) != 1 || all[0].URI != "x-own://acme/alone/SKILL.md" || all[0].Files[1].URI != "x-own://acme/alone/a/b.txt" {
+		t.Fatalf("got %v, %v", all, err)
+	}
+	if got := catalog.Skills(); len(got) != 1 || got[0].Fingerprint() != all[0].Fingerprint() {
+		t.Errorf("the catalog has %v", got)
+	}
+	for _, dir := range []string{"x-own://acme/alone", "x-own://acme/alone/a"} {
+		for _, err := range skills.ReadDir(t.Context(), c, dir) {
+			if err != nil {
+				t.Errorf("%s: %v", dir, err)
+			}
+		}
+	}
+}
+
+// Where the skill at the top comes among the others says nothing of their URIs.
+func TestSkillsWithinTheOneThatTheFolderIs(t *testing.T) {
+	for _, inner := range []string{"3d-print", "zebra", "+/x"} {
+		t.Run(inner, func(t *testing.T) {
+			s, catalog := serve(t, fstest.MapFS{
+				"SKILL.md": skillFile("top"), inner + "/SKILL.md": skillFile(path.Base(inner)), inner + "/notes.txt": {Data: []byte("x")},
+			}, nil)
+			files := map[string]int{}
+			for _, skill := range catalog.Skills() {
+				if !strings.HasPrefix(skill.URI, "skill://top/") {
+					t.Errorf("%s is outside of the skill at the top", skill.URI)
+				}
+				files[skill.Name] = len(skill.Files)
+			}
+			if len(files) != 2 || files["top"] != 3 || files[path.Base(inner)] != 2 {
+				t.Errorf("the skills and their files are %v", files)
+			}
+			c := dial(t, s)
+			n := 0
+			for _, err := range c.Resources(t.Context()) {
+				if n++; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n != 3 {
+				t.Errorf("%d resources of 3 files", n)
+			}
+			var names []string
+			for r, err := range skills.ReadDir(t.Context(), c, strings.TrimSuffix(catalog.Skills()[0].URI, "/SKILL.md")) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, r.URI)
+			}
+			if len(names) != 2 {
+				t.Errorf("the inner folder holds %q", names)
+			}
+		})
+	}
+}
+
+// with gives a folder with one good skill and other files: names and, in turn, their texts or what else they are.
+func with(files ...any) fstest.MapFS {
+	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
+	for i := 0; i < len(files); i += 2 {
+		if f, ok := files[i+1].(*fstest.MapFile); ok {
+			m[files[i].(string)] = f
+		} else {
+			m[files[i].(string)] = &fstest.MapFile{Data: []byte(files[i+1].(string))}
+		}
+	}
+	return m
+}
+
+func TestFoldersThatCannotBeServed(t *testing.T) {
+	many := with()
+	for i := range skills.MaxFiles {
+		many[fmt.Sprintf("good/%d", i)] = &fstest.MapFile{}
+	}
+	large := with("good/1", strings.Repeat("x", 9<<20), "good/2", strings.Repeat("x", 9<<20))
+	deep := with(strings.Repeat("a/", 20)+"x", "")
+	for want, files := range map[string]fstest.MapFS{
+		"is not \"---\"":            with("a/SKILL.md", "# No frontmatter"),
+		"does not end":              with("a/SKILL.md", "---\nname: a\n"),
+		"not YAML":                  with("a/SKILL.md", "---\nname: [\n---\n"),
+		"no map":                    with("a/SKILL.md", "---\n- a\n---\n"),
+		"name is empty":             with("a/SKILL.md", "---\ndescription: x\n---\n"),
+		"but the folder's":          with("a/SKILL.md", skillFile("b")),
+		"small letters":             with("Ab/SKILL.md", skillFile("Ab")),
+		"hyphen":                    with("a--b/SKILL.md", skillFile("a--b")),
+		"at most 64":                with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
+		"no description":            with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
+		"1025 characters":           with("a/SKILL.md", "---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
+		"compatibility has":         with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
+		"is reserved":               with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
+		"symbolic link":             with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
+		"no regular file":           with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
+		"want SKILL.md":             with("a/skill.md", skillFile("a")),
+		"differ in case alone":      with("good/a.md", "1", "good/A.md", "2"),
+		"too large: it has":         many,
+		"too large: its files":      large,
+		"more than 11534336 bytes":  with("good/x", strings.Repeat("x", 11<<20+1)),
+		"folders deep":              deep,
+		"Options.MaxBytes":          with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
+		"holds a character":         with("good/a\x01b", "x"),
+		"no name of a file has":     with("good/a\u202efdp.exe", "x"),
+		"this is no folder of":      {"README.md": {}, "pdf/notes.md": {}},
+		"description of the second": nil,
+	} {
+		t.Run(want, func(t *testing.T) {
+			if files == nil {
+				files = with("a/SKILL.md", "x", "b/SKILL.md", "y")
+				want = `skill "b"` // all faults are told
+			}
+			opts := &skills.Options{}
+			if want == "Options.MaxBytes" {
+				opts.MaxBytes = 1 << 10
+			}
+			s := newServer(t, nil)
+			_, err := skills.Serve(s, files, opts)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("got %v, want %q", err, want)
+			}
+			if _, err := skills.Serve(s, with(), nil); err != nil {
+				t.Errorf("something was served all the same: %v", err)
+			}
+		})
+	}
+}
+
+func TestSymbolicLinksOfTheDiskAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	for name, text := range map[string]string{filepath.Join(dir, "a", "SKILL.md"): string(skillFile("a").Data), secret: "s3cret"} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := skills.Serve(newServer(t, nil), root.FS(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, "a", "example")); err != nil {
+		t.Skip(err)
+	}
+	for name, fsys := range map[string]fs.FS{"root": root.FS(), "dir": os.DirFS(dir)} {
+		if _, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// swapping is a folder in which something is replaced when a file is opened.
+type swapping struct {
+	fs.FS
+	when string
+	swap func()
+}
+
+func (s *swapping) Open(name string) (fs.File, error) {
+	if name == s.when {
+		s.swap()
+	}
+	return s.FS.Open(name)
+}
+
+func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
+	elsewhere := t.TempDir()
+	if err := os.WriteFile(filepath.Join(elsewhere, "notes.txt"), []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, swap := range map[string]func(dir string) error{
+		"a file": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "a/b/notes.txt")),
+				os.Symlink(filepath.Join(elsewhere, "notes.txt"), filepath.Join(dir, "a/b/notes.txt")))
+		},
+		"a folder": func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "a/b")), os.Symlink(elsewhere, filepath.Join(dir, "a/b")))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for name, data := range map[string][]byte{"a/SKILL.md": skillFile("a").Data, "a/b/notes.txt": []byte("mine")} {
+				if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fsys := &swapping{FS: os.DirFS(dir), when: "a/b/notes.txt", swap: func() {
+				if err := swap(dir); err != nil {
+					t.Skip(err)
+				}
+			}}
+			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "another file") {
+				t.Errorf("got %v, %v", catalog, err)
+			}
+		})
+	}
+}
+
+// A folder may be served before its first skill is there, and after its last one went.
+func TestFoldersWithoutSkills(t *testing.T) {
+	for what, files := range map[string]fstest.MapFS{
+		"empty":          {},
+		"of folders":     {"pdf": {Mode: fs.ModeDir}},
+		"of hidden ones": {".git/config": {Data: []byte("secret")}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, catalog := serve(t, files, nil)
+			c := dial(t, s)
+			for _, step := range []struct {
+				change func()
+				want   int
+			}{
+				{func() { files["pdf/SKILL.md"], files["README.md"] = skillFile("pdf"), &fstest.MapFile{} }, 1},
+				{func() { delete(files, "pdf/SKILL.md") }, 0},
+			} {
+				step.change()
+				if err := catalog.Reload(); err != nil {
+					t.Fatal(err)
+				}
+				if all, err := list(t.Context(), c); len(all) != step.want || err != nil {
+					t.Errorf("got %d, %v, want %d", len(all), err, step.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package skills_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/ext/skills"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A stranger is a server that says of its skills what it likes.
+type stranger struct {
+	mu      sync.Mutex
+	entry   string            // of its one skill
+	files   map[string]string // by URI
+	reads   []string
+	asked   int
+	pages   func(n int) string // the result of skills/list, instead of the one skill
+	folder  string             // the result of resources/directory/read
+	uriSaid string             // of every file; its own if empty
+	cache   mcp.Cache
+}
+
+const (
+	mainText = "---\nname: pdf\ndescription: Fill in forms\n---\nBody\n"
+	formText = "Forms"
+	formURI  = "skill://pdf/references/FORMS.md"
+)
+
+func sum(text string) string {
+	d := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(d[:])
+}
+
+func fileEntry(uri, text string) string {
+	return fmt.Sprintf(`{"uri":%q,"digest":%q,"size":%d}`, uri, sum(text), len(text))
+}
+
+// honest is the description of a skill with two files.
+func honest() string {
+	return `{"uri":"skill://pdf/SKILL.md","frontmatter":{"description":"Fill in forms","name":"pdf"},"resources":[` +
+		fileEntry(pdf, mainText) + `,` + fileEntry(formURI, formText) + `]}`
+}
+
+func newStranger() *stranger {
+	return &stranger{entry: honest(), files: map[string]string{pdf: mainText, formURI: formText}}
+}
+
+// serve gives the stranger as a server.
+func (s *stranger) serve(t *testing.T) *mcp.Server {
+	server := newServer(t, nil)
+	server.AddExtension(skills.ID, map[string]bool{"directoryRead": true})
+	answer := func(result func() string) mcp.Handler {
+		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.asked++
+			return mcp.RawResult(result()), nil
+		})
+	}
+	server.HandleMethod("skills/list", answer(func() string {
+		if s.pages != nil {
+			return s.pages(s.asked)
+		}
+		return `{"skills":[` + s.entry + `],"ttlMs":0,"cacheScope":"private"}`
+	}))
+	server.HandleMethod("skills/get", answer(func() string { return `{"skill":` + s.entry + `}` }))
+	server.HandleMethod("resources/directory/read", answer(func() string { return s.folder }))
+	mcp.AddResourceTemplate(server, &mcp.ResourceTemplate{URITemplate: "{scheme}://{+rest}", Name: "all"},
+		func(_ context.Context, v map[string]string) (*mcp.ReadResult, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			uri := v["scheme"] + "://" + v["rest"]
+			s.reads = append(s.reads, uri)
+			text, ok := s.files[uri]
+			if !ok {
+				return nil, nil
+			}
+			return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: s.uriSaid, Text: text}}, Cache: s.cache}, nil
+		})
+	return server
+}
+
+func (s *stranger) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *stranger) read() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Compact(slices.Clone(s.reads))
+}

@@ -1,0 +1,106 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A proxy that cuts what takes long is no failure of the task, which may take days.
+func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
+	for _, status := range []string{"working", "input_required"} {
+		t.Run(status, func(t *testing.T) {
+			s := script2025()
+			began := time.Now()
+			isOver := func() bool { return time.Since(began) > 3*time.Hour }
+			s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+				if isOver() {
+					return seen2025("completed"), nil
+				}
+				return seen2025(status), nil
+			}
+			cuts := 0
+			proxy := &mcp.ClientOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+					if req.Method != "tasks/result" || isOver() {
+						return next.ServeMCP(ctx, req)
+					}
+					select {
+					case <-time.After(time.Minute):
+						cuts++
+						return nil, &mcp.TransportError{Method: req.Method, MayHaveRun: true, Err: errors.New("the proxy cut the stream")}
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				})
+			}}}
+			onScriptAt(t, s, on2025(mcptest.InMemory), proxy, nil, func(t *testing.T, c *mcp.Client) {
+				began = time.Now()
+				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {}})
+				r, err := c.CallTool(ctx, "must", nil)
+				wantText(t, r, err, "hello")
+				if cuts < 100 {
+					t.Errorf("asked for the result %d times", cuts)
+				}
+			})
+		})
+	}
+}
+
+// A task without a result is one that nobody asked for, and not a result without content.
+func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
+	unasked := strings.Replace(created2025(), `"resultType":"task",`, ``, 1)
+	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.WithTasks(nil, nil), "without": nil} {
+		for _, on := range mcptest.Combinations() {
+			if on.Revision != "2025-11-25" {
+				continue
+			}
+			t.Run(name+" "+on.Transport, func(t *testing.T) {
+				s := &script{capabilities: `{"tools":{}}`, on: map[string]step{"tools/call": always(unasked)}}
+				synctest.Test(t, func(t *testing.T) {
+					_, err := mcptest.Dial(t, s, on, opts).CallTool(t.Context(), "x", nil)
+					wantInvalid(t, err)
+				})
+			})
+		}
+	}
+}
+
+// Notes of the server have numbers and messages of their own, and what tasks/get says is no more than that.
+func TestNumbersOfProgressAreTheServersIn2025(t *testing.T) {
+	s := script2025()
+	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		blocking(s, time.Hour, func(ctx context.Context, req *mcp.Request) error {
+			token, _ := req.Meta("progressToken")
+			for i := range 3 {
+				time.Sleep(5 * time.Minute)
+				if err := req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"step %d"}`, token, 10*i, i))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		get := s.on["tasks/get"]
+		s.on["tasks/get"] = func(req *mcp.Request, n int) (string, error) {
+			raw, err := get(req, n)
+			return fmt.Sprintf(`%s,"statusMessage":"look %d"}`, raw[:len(raw)-1], n), err
+		}
+		var notes []string
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, fmt.Sprintf("%v %s", u.Progress, u.Message)) }})
+		r, err := c.CallTool(ctx, "must", nil)
+		wantText(t, r, err, "hello")
+		if want := []string{"0 step 0", "10 step 1", "20 step 2"}; !slices.Equal(notes, want) {
+			t.Errorf("told %q, want %q", notes, want)
+		}
+	})
+}

@@ -1,0 +1,315 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A question goes to a client that has declared its kind, not just its method; another one of the same owner waits.
+func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
+	reply := object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": "x"}}
+	for name, tc := range map[string]struct {
+		ask    func(ctx context.Context) error
+		lacks  object
+		answer object
+	}{
+		"url": {func(ctx context.Context) error { return mcp.AskURL(ctx, "q", "https://example.com/", "go") },
+			object{"elicitation": object{"form": object{}}}, object{"action": "accept"}},
+		"form": {func(ctx context.Context) error { _, err := mcp.Ask[string](ctx, "q", "?", nil); return err },
+			object{"elicitation": object{"url": object{}}}, object{"action": "accept", "content": object{"value": "x"}}},
+		"tools": {func(ctx context.Context) error {
+			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+				MaxTokens: 9, Tools: []*mcp.Tool{{Name: "t"}}}
+			_, err := mcp.Sample(ctx, "q", p)
+			return err
+		}, object{"sampling": object{"context": object{}}}, reply},
+		"context": {func(ctx context.Context) error {
+			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+				MaxTokens: 9, IncludeContext: "thisServer"}
+			_, err := mcp.Sample(ctx, "q", p)
+			return err
+		}, object{"sampling": object{"tools": object{}}}, reply},
+	} {
+		add := func(b *bench) {
+			b.tool("ask", nil, func(ctx context.Context) (string, error) { return "answered", tc.ask(ctx) })
+		}
+		on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+			o := c.Options
+			o.Capabilities = object{"elicitation": object{"form": object{}, "url": object{}}, "sampling": object{"tools": object{}, "context": object{}}}
+			o.Answer = func(string, json.RawMessage) (any, error) { return tc.answer, nil }
+			able := c.Another(&o)
+			id := begin(t, able, "ask", nil).TaskID
+			synctest.Wait()
+			lame := o
+			lame.Capabilities = tc.lacks
+			lame.Answer = func(method string, params json.RawMessage) (any, error) {
+				t.Errorf("%s: the client that cannot was asked %s %s", name, method, params)
+				return object{"action": "cancel"}, nil
+			}
+			p := c.Another(&lame).Send("tasks/result", object{"taskId": id})
+			synctest.Wait()
+			if got := get(t, able, id); got.Status != "input_required" {
+				t.Fatalf("%s: %+v", name, got)
+			}
+			able.Call("tasks/result", object{"taskId": id})
+			if got := decode[toolResult](t, p.Wait().Result); got.text() != "answered" {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		})
+	}
+}
+
+// A client that accepts every form as it is, and so with nothing in it, is not asked for ever.
+func TestATaskWhoseAnswersNeverFitEnds(t *testing.T) {
+	var runs atomic.Int32
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			runs.Add(1)
+			return mcp.Ask[string](ctx, "name", "Who?", nil)
+		})
+	}
+	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		runs.Store(0)
+		id := begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		for range 9 {
+			answer1(t, c, id, object{})
+			synctest.Wait()
+		}
+		if c.Modern() {
+			if got := get(t, c, id); got.Status != "input_required" {
+				t.Fatalf("after 9 answers: %+v", got)
+			}
+			answer1(t, c, id, object{})
+		}
+		got := finished(t, c, id)
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInvalidParams || !strings.Contains(got.Error.Message, `"name"`) {
+			t.Errorf("got %+v", got)
+		}
+		if n := runs.Load(); n != 11 {
+			t.Errorf("the handler ran %d times", n)
+		}
+	})
+}
+
+// answer1 answers all open questions once in the extension; in sessions, as often as it is asked.
+func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
+	if !c.Modern() && get(t, c, id).Status != "input_required" {
+		return
+	}
+	answer(t, c, id, content)
+}
+
+// An answer that fits lets the next question be mistaken as often.
+func TestMisfitsAreCountedInARow(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			for i := range 5 {
+				if _, err := mcp.Ask[string](ctx, fmt.Sprint("q", i), "?", nil); err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		})
+	}
+	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		id := begin(t, c, "ask", nil).TaskID
+		for range 5 {
+			for range 9 {
+				synctest.Wait()
+				answer(t, c, id, object{"value": 1})
+			}
+			synctest.Wait()
+			answer(t, c, id, object{"value": "x"})
+		}
+		if got := finished(t, c, id); got.Result.text() != "done" {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// A tool that asks without end is ended.
+func TestATaskThatAsksForEverEnds(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("ask", nil, func(ctx context.Context) (string, error) {
+			if _, err := mcp.Ask[string](ctx, "first", "?", nil); err != nil {
+				return "", err
+			}
+			all := make([]mcp.Question, 10_000)
+			for i := range all {
+				all[i] = mcp.FormQuestion(fmt.Sprint(i), "?", new(string), nil)
+			}
+			return "", mcp.AskAll(ctx, all...)
+		})
+	}
+	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		id := begin(t, c, "ask", nil).TaskID
+		synctest.Wait()
+		answer(t, c, id, object{"value": "x"})
+		if got := finished(t, c, id); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "10000 questions") {
+			t.Errorf("got %s, %v", got.Status, got.Error)
+		}
+	})
+}
+
+// Requests that wait for results take nothing from what the server works on, and have a bound of their own.
+func TestWaitingForResultsKeepsNobodyOut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, nil, &mcp.ServerOptions{MaxInFlight: 10})
+		b.tool("sleep", nil, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+		as := func(subject string) *mcptest.Options {
+			return &mcptest.Options{Principal: &mcp.Principal{Issuer: "i", Subject: subject}}
+		}
+		eve := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], as("eve"))
+		ada := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], as("ada"))
+		id, of := begin(t, eve, "sleep", nil).TaskID, begin(t, ada, "sleep", nil).TaskID
+		for range 4 {
+			c := eve.Another(as("eve"))
+			for range 250 {
+				c.Send("tasks/result", object{"taskId": id})
+			}
+		}
+		synctest.Wait()
+		_, err := eve.Try("tasks/result", object{"taskId": id})
+		wantCode(t, "one too many", err, mcp.CodeBusy)
+		p := ada.Send("tasks/result", object{"taskId": of})
+		synctest.Wait()
+		if _, err := ada.Try("tools/list", nil); err != nil || p.Answered() {
+			t.Errorf("another principal: %v, answered %t", err, p.Answered())
+		}
+		eve.Call("tasks/cancel", object{"taskId": id})
+		synctest.Wait()
+		_, err = eve.Try("tasks/result", object{"taskId": id})
+		wantCode(t, "of the cancelled task", err, mcp.CodeInternalError)
+		b.shut(t)
+	})
+}
+
+// A token is of the session that gave it: to another one it names nothing.
+func TestProgressGoesToTheSessionThatAskedForIt(t *testing.T) {
+	add := func(b *bench) {
+		b.tool("work", nil, func(ctx context.Context) (string, error) {
+			for i := range 5 {
+				mcp.Progress(ctx, float64(i+1), 5, "step")
+				time.Sleep(10 * time.Second)
+			}
+			return "ok", nil
+		})
+	}
+	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		id := begin(t, c, "work", object{"_meta": object{"progressToken": 7}}).TaskID
+		other := c.Another(&c.Options)
+		all := []*mcptest.Pending{
+			other.Send("tasks/result", object{"taskId": id}),
+			c.Send("tasks/result", object{"taskId": id}), c.Send("tasks/result", object{"taskId": id}),
+		}
+		time.Sleep(time.Minute)
+		for _, p := range all {
+			p.Wait()
+		}
+		if got := other.Notifications("notifications/progress"); len(got) != 0 {
+			t.Errorf("the other session was told %d steps", len(got))
+		}
+		for i, n := range c.Notifications("notifications/progress") {
+			if p := string(n.Params); !strings.Contains(p, `"progressToken":7`) || !strings.Contains(p, fmt.Sprintf(`"progress":%d,`, i+1)) {
+				t.Errorf("step %d: %s", i+1, p)
+			}
+		}
+		if n := len(c.Notifications("notifications/progress")); n != 5 {
+			t.Errorf("told %d steps", n)
+		}
+	})
+}
+
+// A lender gives away its own bytes, and counts who reads at once.
+type lender struct {
+	tasks.Store
+	pause time.Duration
+
+	mu        sync.Mutex // guards the fields below
+	lent      map[string]tasks.Record
+	now, most int
+}
+
+func (s *lender) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	time.Sleep(s.pause)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now--
+	if r, ok := s.lent[id]; ok {
+		return r, nil
+	}
+	r, err := s.Store.Get(ctx, owner, id)
+	if err == nil && r.Done {
+		s.lent[id] = r
+	}
+	return r, err
+}
+
+// To look at a task costs nothing that depends on the size of its result.
+func TestALookAtATaskReadsOnlyItsHead(t *testing.T) {
+	s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}}
+	b := newBench(t, &tasks.Options{Store: s}, nil)
+	const size = 8 << 20
+	b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
+	c := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], &mcptest.Options{RealTime: true})
+	id := begin(t, c, "large", nil).TaskID
+	for get(t, c, id).Status != "completed" {
+		runtime.Gosched()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const looks = 10
+	for range looks {
+		get(t, c, id)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / looks; each > size/8 {
+		t.Errorf("each look at a task with a result of %d bytes takes %d bytes", size, each)
+	}
+	b.shut(t)
+}
+
+// Those who wait for one task do not all read it at once when it ends.
+func TestManyWhoWaitForOneResultTakeTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}, pause: time.Second}
+		b := newBench(t, &tasks.Options{Store: s}, nil)
+		b.tool("large", nil, func(context.Context) (string, error) {
+			time.Sleep(time.Hour)
+			return strings.Repeat("x", 1<<20), nil
+		})
+		c := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], nil)
+		id := begin(t, c, "large", nil).TaskID
+		var all []*mcptest.Pending
+		for range 30 {
+			all = append(all, c.Send("tasks/result", object{"taskId": id}))
+		}
+		time.Sleep(2 * time.Hour)
+		for _, p := range all {
+			if got := decode[toolResult](t, p.Wait().Result); len(got.text()) != 1<<20 {
+				t.Errorf("got %d bytes", len(got.text()))
+			}
+		}
+		if s.most > 10 {
+			t.Errorf("%d read at once", s.most)
+		}
+		b.shut(t)
+	})
+}

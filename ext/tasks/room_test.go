@@ -1,0 +1,172 @@
+package tasks_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// MaxBytes, MaxBytesPerPrincipal: what tasks take is bounded, and there is room again once they have expired.
+func TestTASKD22_Bytes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
+		type text struct{ Text string }
+		tasks.AddTool(b.Manager, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in text) (string, error) {
+			return mcp.Ask[string](ctx, "q", "?", nil)
+		})
+		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 3<<20), nil })
+		c := connected(t, b)
+		eve, ada := as(c, "eve"), as(c, "ada")
+		large := object{"arguments": object{"Text": strings.Repeat("x", 2<<20)}}
+		begin(t, eve, "ask", large)
+		begin(t, eve, "ask", large)
+		_, err := eve.Try("tools/call", object{"name": "ask", "arguments": large["arguments"]})
+		wantCode(t, "more than eve may have", err, mcp.CodeBusy)
+		begin(t, ada, "large", nil)
+		synctest.Wait() // its result counts, too
+		begin(t, ada, "ask", large)
+		_, err = as(c, "bob").Try("tools/call", object{"name": "ask", "arguments": large["arguments"]})
+		wantCode(t, "more than all may have", err, mcp.CodeBusy)
+		begin(t, eve, "ask", object{"arguments": object{"Text": "small"}})
+		time.Sleep(2 * time.Hour)
+		begin(t, eve, "ask", large)
+		b.shut(t)
+	})
+}
+
+// A task that is stored, and whose call is not answered yet, is counted once.
+func TestTheLastPlaceIsGivenAway(t *testing.T) {
+	s := &held{Store: tasks.NewMemory(), stored: make(chan struct{}), counted: make(chan struct{})}
+	b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 2}, nil)
+	b.tool("run", nil, func(context.Context) (string, error) { return "", nil })
+	c := connected(t, b)
+	first := c.Send("tools/call", object{"name": "run"})
+	<-s.stored
+	second := c.Send("tools/call", object{"name": "run"})
+	for i, p := range []*mcptest.Pending{first, second} {
+		if m := p.Wait(); m.Error != nil {
+			t.Errorf("task %d of 2: %v", i+1, m.Error)
+		}
+	}
+	_, err := c.Try("tools/call", object{"name": "run"})
+	wantCode(t, "a third task", err, mcp.CodeBusy)
+	b.shut(t)
+}
+
+// A held store does not return from the creation of the first record until it is counted.
+type held struct {
+	tasks.Store
+	stored, counted chan struct{}
+	first, count    sync.Once
+	isStored        atomic.Bool
+}
+
+func (s *held) Create(ctx context.Context, r tasks.Record) error {
+	err := s.Store.Create(ctx, r)
+	s.first.Do(func() {
+		s.isStored.Store(true)
+		close(s.stored)
+		<-s.counted
+	})
+	return err
+}
+
+func (s *held) Count(ctx context.Context, owner string, all bool) (int, int64, error) {
+	n, size, err := s.Store.Count(ctx, owner, all)
+	if all && s.isStored.Load() {
+		s.count.Do(func() { close(s.counted) })
+	}
+	return n, size, err
+}
+
+// A call of which a task is to tell runs only if there is room for that task.
+func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
+	var charged atomic.Int32
+	add := func(b *bench) {
+		b.tool("charge", &tasks.ToolOptions{Manual: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
+	}
+	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		charged.Store(0)
+		begin(t, c, "charge", nil)
+		_, err := c.Try("tools/call", object{"name": "charge", "task": object{}})
+		wantCode(t, "no room", err, mcp.CodeBusy)
+		if charged.Load() != 1 {
+			t.Errorf("charged %d times", charged.Load())
+		}
+	})
+}
+
+// One principal leaves places to others; who waits is told so, and owners take turns.
+func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, &tasks.Options{MaxRunning: 8}, nil)
+		sleeper(b, "sleep", nil)
+		b.tool("note", nil, func(context.Context) (string, error) { return "noted", nil })
+		c := connected(t, b)
+		eve, ada := as(c, "eve"), as(c, "ada")
+		last := ""
+		for range 20 {
+			last = begin(t, eve, "sleep", nil).TaskID
+		}
+		if got := finished(t, ada, begin(t, ada, "note", nil).TaskID); got.Result.text() != "noted" {
+			t.Errorf("ada's: %+v", got)
+		}
+		if got := get(t, eve, last); got.Status != "working" || got.StatusMessage != "waits for its turn" {
+			t.Errorf("eve's last: %+v", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := get(t, eve, last); got.Result.text() != "slept" {
+			t.Errorf("eve's last: %+v", got)
+		}
+		b.shut(t)
+	})
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
+		order := make(chan string, 10)
+		b.tool("note", nil, func(ctx context.Context) (string, error) {
+			order <- mcp.PrincipalFrom(ctx).Subject
+			time.Sleep(time.Second)
+			return "noted", nil
+		})
+		c := connected(t, b)
+		eve, ada := as(c, "eve"), as(c, "ada")
+		for range 4 {
+			begin(t, eve, "note", nil)
+		}
+		for range 2 {
+			begin(t, ada, "note", nil)
+		}
+		time.Sleep(time.Minute)
+		for i, want := range []string{"eve", "eve", "ada", "eve", "ada", "eve"} {
+			if got := <-order; got != want {
+				t.Errorf("run %d is of %s, want %s", i+1, got, want)
+			}
+		}
+		b.shut(t)
+	})
+}
+
+// A task that is called off while it waits for its turn leaves nothing behind.
+func TestACancelledTaskLeavesItsLine(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
+		sleeper(b, "sleep", nil)
+		c := connected(t, b)
+		begin(t, c, "sleep", nil)
+		for range 100 {
+			c.Call("tasks/cancel", object{"taskId": begin(t, c, "sleep", nil).TaskID})
+		}
+		if due := tasks.Due(b.Manager); due != 1 {
+			t.Errorf("%d runs are due, want that of the one task", due)
+		}
+		b.shut(t)
+	})
+}

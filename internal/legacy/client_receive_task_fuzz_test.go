@@ -1,0 +1,104 @@
+package legacy
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// What the client says of its tasks is what the revision has for it.
+func TestTasksOfQuestionsAreValid(t *testing.T) {
+	const rev = wire.November2025
+	c := opened(t, rev, &echo{})
+	answer := stdjson.RawMessage(`{"action":"accept","content":{"a":1}}`)
+	var refusal *jsonrpc.Error
+	c.cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		return answer, refusal
+	}
+	respond := func(definition, method, params string) *askedTask {
+		t.Helper()
+		result, task, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, stdjson.RawMessage(params)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustValidate(t, rev, definition, result)
+		return task
+	}
+	const question = `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{"ttl":1000000}}`
+	first := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
+	second := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
+	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+first.id+`"}`)
+	c.workOn(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, stdjson.RawMessage(question)))
+	respond("ElicitResult", wire.MethodTasksResult, `{"taskId":"`+first.id+`"}`)
+	respond("CancelTaskResult", wire.MethodTasksCancel, `{"taskId":"`+second.id+`"}`)
+	refusal = &jsonrpc.Error{Code: -1, Message: strings.Repeat("é", 500)}
+	third := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
+	c.workOn(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, stdjson.RawMessage(question)))
+	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+third.id+`"}`)
+	respond("ListTasksResult", wire.MethodTasksList, `{}`)
+}
+
+// FuzzTasksOfQuestions makes a task, and then asks for it. ID stands for its id in the params.
+func FuzzTasksOfQuestions(f *testing.F) {
+	for _, task := range []string{`{}`, `null`, `{"ttl":60000}`, `{"ttl":null}`, `{"ttl":-0.0}`, `{"ttl":1e999}`, `{"ttl":"1"}`, `{"ttl":-1}`, `[]`, `{"\u0074tl":5}`} {
+		for _, params := range []string{`{"taskId":"ID"}`, `{"task\u0049d":"ID","_meta":{}}`, `{"taskId":"\ud800"}`, `{"cursor":"c"}`, `{}`, `[]`, `7`} {
+			f.Add([]byte(task), params)
+		}
+	}
+	f.Fuzz(func(t *testing.T, task []byte, params string) {
+		if jsonscan.Valid(task, jsonscan.Limits{}) != nil || jsonscan.Valid([]byte(params), jsonscan.Limits{}) != nil {
+			return
+		}
+		asked := 0
+		c := opened(t, wire.November2025, &echo{})
+		defer c.Close()
+		c.cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			asked++
+			return stdjson.RawMessage(`{"action":"cancel"}`), nil
+		}
+		question := jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, append(appendMember([]byte(`{"message":"m",`), []byte("task"), task), '}'))
+		result, made, refusal := c.respond(t.Context(), question)
+		switch kind := jsonscan.Kind(task); {
+		case kind == 'n':
+			if made != nil || refusal != nil || asked != 1 {
+				t.Fatalf("no task: made %v, asked %d times: %v", made, asked, refusal)
+			}
+			return
+		case refusal != nil:
+			if made != nil || asked != 0 || refusal.Code != jsonrpc.CodeInvalidParams || c.tasks.all != nil {
+				t.Fatalf("refused: made %v, asked %d times: %v", made, asked, refusal)
+			}
+			return
+		case kind != '{' || made == nil || asked != 0 || made.ttl < leastTaskTTL || made.ttl > maxTaskTTL:
+			t.Fatalf("made %+v of %s, asked %d times", made, task, asked)
+		}
+		created, _ := jsonscan.Get(result, "task")
+		if text(created, "taskId") != made.id || text(created, "status") != "working" {
+			t.Fatalf("created %s", result)
+		}
+		c.workOn(made, question)
+		if asked != 1 {
+			t.Fatalf("asked %d times", asked)
+		}
+		params = strings.ReplaceAll(params, "ID", made.id)
+		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == made.id
+		for _, method := range []string{wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksCancel, wire.MethodTasksList} {
+			result, none, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, stdjson.RawMessage(params)))
+			switch {
+			case none != nil:
+				t.Fatalf("%s made a task", method)
+			case err != nil && err.Code != jsonrpc.CodeInvalidParams:
+				t.Fatalf("%s: %v", method, err)
+			case err == nil && jsonscan.Valid(result, jsonscan.Limits{}) != nil:
+				t.Fatalf("%s: %s", method, result)
+			case method == wire.MethodTasksCancel && err == nil, method != wire.MethodTasksCancel && method != wire.MethodTasksList && (err == nil) != isTask:
+				t.Fatalf("%s with %s: %s, %v", method, params, result, err)
+			}
+		}
+	})
+}

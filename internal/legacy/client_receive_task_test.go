@@ -1,0 +1,610 @@
+package legacy_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	allOfUsWithTasks = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	accepted         = `{"action":"accept","content":{"a":1}}`
+	noSuchTask       = `"error":{"code":-32602,"message":"params.taskId: there is no such task`
+	taskCalledOff    = `"error":{"code":-32603,"message":"request cancelled"}`
+)
+
+// An answerer answers questions.
+type answerer = func(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error)
+
+func answers(result string) answerer {
+	return func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		return stdjson.RawMessage(result), nil
+	}
+}
+
+// A questioner is a server that asks by tasks.
+type questioner struct {
+	*testing.T
+	*script
+	client *legacy.Client
+	ids    int
+}
+
+// questioning opens a session of the last revision with a client that takes tasks. It is for use in a bubble.
+func questioning(t *testing.T, answer answerer) *questioner {
+	t.Helper()
+	cfg := clientConfig("2025-11-25")
+	cfg.Capabilities, cfg.Answer = stdjson.RawMessage(allOfUsWithTasks), answer
+	cfg.Cancelled = func(reason string) error { return fmt.Errorf("%w: %s", errCancelled, reason) }
+	return questioningBy(t, cfg)
+}
+
+func questioningBy(t *testing.T, cfg legacy.ClientConfig) *questioner {
+	t.Helper()
+	q := &questioner{T: t, script: &script{}}
+	q.client = open(t, cfg, q.script)
+	return q
+}
+
+// begin sends a request, and gives what comes before the client waits, without the id.
+func (q *questioner) begin(method, params string) (id int, response string) {
+	q.Helper()
+	q.ids++
+	q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, q.ids, method, params)))
+	return q.ids, q.awaited(q.ids)
+}
+
+// awaited gives the response to a request, or "".
+func (q *questioner) awaited(id int) string {
+	q.Helper()
+	synctest.Wait()
+	lines := q.take()
+	if len(lines) > 1 {
+		q.Fatalf("the server got %q", lines)
+	}
+	response, ok := strings.CutPrefix(strings.Join(lines, ""), fmt.Sprintf(`"id":%d,`, id))
+	if !ok && response != "" {
+		q.Fatalf("the server got %q, want the response to %d", lines, id)
+	}
+	return response
+}
+
+func (q *questioner) wants(what, method, params, want string) {
+	q.Helper()
+	if _, got := q.begin(method, params); !strings.HasPrefix(got, want) {
+		q.Errorf("%s: %s\ngot  %s\nwant %s", what, method, got, want)
+	}
+}
+
+// elicit makes a task, and gives its id.
+func (q *questioner) elicit() string {
+	q.Helper()
+	_, got := q.begin("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{"ttl":60000}}`)
+	return q.id(got)
+}
+
+func (q *questioner) id(created string) string {
+	q.Helper()
+	_, rest, ok := strings.Cut(created, `"result":{"task":{"taskId":"`)
+	if !ok {
+		q.Fatalf("no task was made: %s", created)
+	}
+	id, _, _ := strings.Cut(rest, `"`)
+	return id
+}
+
+func named(id string) string { return `{"taskId":"` + id + `"}` }
+
+// asTask is how a task is shown that was made after some time, and changed after some more.
+func asTask(id, status, message string, made, changed, ttl time.Duration) string {
+	at := func(d time.Duration) string {
+		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format("2006-01-02T15:04:05.000Z")
+	}
+	if message != "" {
+		message = `"statusMessage":"` + message + `",`
+	}
+	return fmt.Sprintf(`{"taskId":%q,"status":%q,%s"createdAt":%q,"lastUpdatedAt":%q,"ttl":%d,"pollInterval":1000}`,
+		id, status, message, at(made), at(changed), ttl.Milliseconds())
+}
+
+func TestTASKD01_ClientsOfTheExtensionTakeTasksWhereTheRevisionHasThem(t *testing.T) {
+	const (
+		extension = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
+		both      = `"tasks":{"list":{},"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}`
+	)
+	for _, tc := range []struct{ version, capabilities, want string }{
+		{"2025-11-25", `{"sampling":{},"elicitation":{},` + extension + `}`, `{"sampling":{},"elicitation":{},` + both + `}`},
+		{"2025-11-25", `{` + extension + `,"elicitation":{"url":{}}}`,
+			`{"elicitation":{"url":{}},"tasks":{"list":{},"cancel":{},"requests":{"elicitation":{"create":{}}}}}`},
+		{"2025-11-25", `{"sampling":{},` + extension + `}`, `{"sampling":{},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}}}}}`},
+		{"2025-11-25", `{"roots":{},` + extension + `}`, `{"roots":{"listChanged":true}}`}, // roots are never tasks
+		{"2025-11-25", `{` + extension + `}`, `{}`},
+		{"2025-11-25", `{"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":null}}`, `{"sampling":{}}`},
+		{"2025-11-25", `{"sampling":{},"tasks":{"list":{}}}`, `{"sampling":{}}`},
+		{"2025-06-18", `{"sampling":{},"elicitation":{},` + extension + `}`, `{"sampling":{},"elicitation":{}}`},
+		{"2024-11-05", `{"sampling":{},` + extension + `}`, `{"sampling":{}}`},
+	} {
+		cfg := clientConfig(tc.version)
+		cfg.Capabilities = stdjson.RawMessage(tc.capabilities)
+		s := &script{done: make(chan struct{})}
+		c := legacy.NewClient(cfg)
+		if _, err := c.Open(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if got := member(stdjson.RawMessage(`{`+s.take()[0]+`}`), "params"); !strings.Contains(got, `"capabilities":`+tc.want+`,`) {
+			t.Errorf("%s: %s\ngot  %s\nwant %s", tc.version, tc.capabilities, got, tc.want)
+		}
+		c.Close()
+	}
+}
+
+func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method, params, wanted string
+		answer                 string
+		err                    *jsonrpc.Error
+		status, message, want  string
+	}{
+		"elicitation": {method: "elicitation/create",
+			params: `{"message":"m","task":{"ttl":60000},"_meta":{"progressToken":1}}`, wanted: `{"mode":"form","message":"m"}`,
+			answer: `{"resultType":"complete","action":"accept","content":{"a":1}}`,
+			status: "completed", want: `"result":{"_meta":RELATED,"action":"accept","content":{"a":1}}`},
+		"declined": {method: "elicitation/create",
+			params: `{"message":"m","task":{"ttl":60000}}`, wanted: `{"mode":"form","message":"m"}`,
+			answer: `{"action":"decline"}`, status: "completed", want: `"result":{"_meta":RELATED,"action":"decline"}`},
+		"sampling": {method: "sampling/createMessage",
+			params: `{"messages":[],"maxTokens":5,"task":{"ttl":60000}}`, wanted: `{"messages":[],"maxTokens":5}`,
+			answer: `{"model":"m","role":"assistant","content":[],"_meta":{"k":1,"io.modelcontextprotocol/related-task":{"taskId":"x"}}}`,
+			status: "completed", want: `"result":{"_meta":{"k":1,` + `RELATED` + `},"model":"m","role":"assistant","content":[]}`},
+		"refused": {method: "sampling/createMessage",
+			params: `{"messages":[],"maxTokens":5,"task":{"ttl":60000}}`, wanted: `{"messages":[],"maxTokens":5}`,
+			err:    &jsonrpc.Error{Code: -1, Message: "the user \"refused\"", Data: stdjson.RawMessage(`{"a":1}`)},
+			status: "failed", message: `the user \"refused\"`, want: `"error":{"code":-1,"message":"the user \"refused\"","data":{"a":1}}`},
+		"modern error": {method: "sampling/createMessage",
+			params: `{"messages":[],"maxTokens":5,"task":{"ttl":60000}}`, wanted: `{"messages":[],"maxTokens":5}`,
+			err:    &jsonrpc.Error{Code: -32021, Message: "x"},
+			status: "failed", message: `the client did not declare a capability that this request needs`, want: `"error":{"code":-32600,`},
+		"no answer": {method: "elicitation/create",
+			params: `{"message":"m","task":{"ttl":60000}}`, wanted: `{"mode":"form","message":"m"}`,
+			answer: `[]`, status: "failed", message: "internal error", want: `"error":{"code":-32603,"message":"internal error"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				q := questioning(t, func(_ context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+					asked++
+					if method != tc.method || string(params) != tc.wanted {
+						t.Errorf("asked %s with %s, want %s", method, params, tc.wanted)
+					}
+					time.Sleep(3 * time.Second)
+					return stdjson.RawMessage(tc.answer), tc.err
+				})
+				defer q.client.Close()
+				_, got := q.begin(tc.method, tc.params)
+				id := q.id(got)
+				working := asTask(id, "working", "", 0, 0, time.Minute)
+				if got != `"result":{"task":`+working+`}` { // TASKD-09, TASKD-10
+					t.Errorf("created %s", got)
+				}
+				time.Sleep(time.Second)
+				q.wants("working", "tasks/get", `{"taskId":"`+id+`","task":{"ttl":1},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"other"}}}`, `"result":`+working)
+				waiting, got := q.begin("tasks/result", named(id))
+				if got != "" {
+					t.Errorf("the result before the end is %s", got)
+				}
+				time.Sleep(2 * time.Second)
+				want := strings.ReplaceAll(tc.want, "{\"k\":1,RELATED}", `{"k":1,"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}}`)
+				want = strings.ReplaceAll(want, "RELATED", `{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}}`) // TASKD-12
+				if got := q.awaited(waiting); !strings.HasPrefix(got, want) {
+					t.Errorf("result\ngot  %s\nwant %s", got, want)
+				}
+				time.Sleep(time.Second)
+				q.wants("result, again", "tasks/result", named(id), want)
+				ended := asTask(id, tc.status, tc.message, 0, 3*time.Second, time.Minute)
+				q.wants("ended", "tasks/get", named(id), `"result":`+ended)
+				q.wants("ended", "tasks/list", `{}`, `"result":{"tasks":[`+ended+`]}`)
+				q.wants("ended", "tasks/cancel", named(id), `"error":{"code":-32602,"message":"params.taskId: the task has ended already: it is `+tc.status)
+				if asked != 1 {
+					t.Errorf("asked %d times", asked)
+				}
+			})
+		})
+	}
+}
+
+func TestTASKD03_OtherQuestionsAreAnsweredAsEver(t *testing.T) {
+	direct := func(t *testing.T, version, capabilities, method, params, answer string) {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := clientConfig(version)
+			cfg.Capabilities, cfg.Answer = stdjson.RawMessage(capabilities), answers(answer)
+			q := questioningBy(t, cfg)
+			defer q.client.Close()
+			q.wants(version, method, params, `"result":`+answer)
+			if n := q.client.Tasks(); n != 0 {
+				t.Errorf("%d tasks", n)
+			}
+		})
+	}
+	const form = `{"message":"m","task":{"ttl":1}}`
+	direct(t, "2025-11-25", allOfUs, "elicitation/create", form, accepted)
+	direct(t, "2025-06-18", allOfUsWithTasks, "elicitation/create", form, accepted)
+	direct(t, "2025-11-25", allOfUsWithTasks, "roots/list", `{"task":{"ttl":1}}`, `{"roots":[]}`)
+	direct(t, "2025-11-25", allOfUsWithTasks, "elicitation/create", `{"message":"m"}`, accepted)
+	direct(t, "2025-11-25", allOfUsWithTasks, "elicitation/create", `{"message":"m","task":null}`, accepted)
+	for _, method := range []string{"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"} {
+		for version, capabilities := range map[string]string{"2025-11-25": allOfUs, "2025-06-18": allOfUsWithTasks} {
+			got := asked(t, version, capabilities, method, `{"taskId":"x"}`, nil)
+			if len(got) != 1 || !strings.HasPrefix(got[0], `"id":"q","error":{"code":-32601,`) {
+				t.Errorf("%s %s: %q", version, method, got)
+			}
+		}
+	}
+}
+
+func TestWhatIsNotAskedDirectlyIsNoTaskEither(t *testing.T) {
+	for _, tc := range []struct{ method, params, want string }{
+		{"elicitation/create", `{"message":"m","task":true}`, `"error":{"code":-32602,"message":"params.task: want an object"`},
+		{"elicitation/create", `{"message":"m","task":[]}`, `"error":{"code":-32602,"message":"params.task: want an object"`},
+		{"elicitation/create", `{"message":"m","task":{"ttl":-1}}`, `"error":{"code":-32602,"message":"params.task.ttl: want a number of milliseconds"`},
+		{"elicitation/create", `{"message":"m","task":{"ttl":"1"}}`, `"error":{"code":-32602,"message":"params.task.ttl: `},
+		{"elicitation/create", `{"mode":"voice","task":{}}`, `"error":{"code":-32602,"message":"params.mode: `},
+		{"elicitation/create", `[]`, `"error":{"code":-32602,"message":"params: want an object"`},
+		{"tools/call", `{"name":"t","task":{}}`, `"error":{"code":-32601,`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+				t.Errorf("%s was put to the user", tc.params)
+				return nil, nil
+			})
+			defer q.client.Close()
+			q.wants("", tc.method, tc.params, tc.want)
+			if n := q.client.Tasks(); n != 0 {
+				t.Errorf("%d tasks", n)
+			}
+		})
+	}
+}
+
+func TestTASKD13_TaskOfAQuestionOfATaskBelongsToThatOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := questioning(t, answers(accepted))
+		defer q.client.Close()
+		_, created := q.begin("elicitation/create", `{"message":"m","task":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"theirs"}}}`)
+		const theirs = `"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"theirs"}},`
+		rest, ok := strings.CutPrefix(created, theirs)
+		if !ok {
+			t.Fatalf("created %s", created)
+		}
+		id := q.id(`"result":{` + rest)
+		q.wants("result", "tasks/result", named(id), `"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},"action":"accept"`)
+		q.wants("get", "tasks/get", `{"taskId":"`+id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"theirs"}}}`, `"result":{"taskId":"`+id)
+	})
+}
+
+func TestTASKD15_CancelledTasksStayCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := make(chan error, 1)
+		release := make(chan struct{})
+		q := questioning(t, func(ctx context.Context, _ string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			<-ctx.Done()
+			why <- context.Cause(ctx)
+			<-release
+			return stdjson.RawMessage(accepted), nil // too late
+		})
+		defer q.client.Close()
+		id := q.elicit()
+		waiting, _ := q.begin("tasks/result", named(id))
+		time.Sleep(time.Second)
+		cancelled := asTask(id, "cancelled", "", 0, time.Second, time.Minute)
+		q.ids++
+		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, named(id))))
+		synctest.Wait()
+		got := strings.Join(q.take(), "\n")
+		for _, want := range []string{fmt.Sprintf(`"id":%d,"result":%s`, q.ids, cancelled), fmt.Sprintf(`"id":%d,%s`, waiting, taskCalledOff)} {
+			if !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		if err := <-why; !errors.Is(err, errCancelled) {
+			t.Errorf("cause is %v", err)
+		}
+		close(release)
+		synctest.Wait()
+		q.wants("late", "tasks/get", named(id), `"result":`+cancelled)
+		q.wants("late", "tasks/result", named(id), taskCalledOff)
+		q.wants("twice", "tasks/cancel", named(id), `"error":{"code":-32602,"message":"params.taskId: the task has ended already: it is cancelled`)
+	})
+}
+
+func TestTASKD16_UnknownTasksAndCursors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := questioning(t, answers(accepted))
+		defer q.client.Close()
+		q.elicit()
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			q.wants("unknown", method, `{"taskId":"x"}`, noSuchTask)
+			for _, params := range []string{`{}`, `{"taskId":7}`, `{"taskId":null}`} {
+				q.wants(params, method, params, `"error":{"code":-32602,"message":"params.taskId: want a string"`)
+			}
+			q.wants("no object", method, `[]`, `"error":{"code":-32602,"message":"params: want an object"`)
+		}
+		q.wants("cursor", "tasks/list", `{"cursor":"x"}`, `"error":{"code":-32602,"message":"params.cursor: `)
+		q.wants("cursor", "tasks/list", `{"cursor":""}`, `"error":{"code":-32602,"message":"params.cursor: `)
+		q.wants("no cursor", "tasks/list", `{"cursor":null}`, `"result":{"tasks":[{`)
+	})
+}
+
+func TestTASKD10_TimeToLiveIsBounded(t *testing.T) {
+	for task, want := range map[string]time.Duration{
+		`{}`: time.Hour, `{"ttl":null}`: time.Hour, `{"ttl":0}`: time.Second, `{"ttl":1500}`: 1500 * time.Millisecond, `{"ttl":1500.7}`: 1500 * time.Millisecond,
+		`{"ttl":86400001}`: 24 * time.Hour, `{"ttl":1e300}`: 24 * time.Hour, `{"ttl":1e999}`: 24 * time.Hour, `{"ttl":1e-999}`: time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := questioning(t, answers(accepted))
+			defer q.client.Close()
+			_, got := q.begin("elicitation/create", `{"message":"m","task":`+task+`}`)
+			id := q.id(got)
+			if !strings.Contains(got, fmt.Sprintf(`"ttl":%d,`, want.Milliseconds())) {
+				t.Errorf("%s: %s", task, got)
+			}
+			time.Sleep(want - time.Millisecond)
+			q.wants(task+" is kept", "tasks/get", named(id), `"result":{"taskId":"`+id+`","status":"completed",`)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			q.wants(task+" is over", "tasks/get", named(id), noSuchTask)
+			q.wants(task+" is over", "tasks/list", `{}`, `"result":{"tasks":[]}`)
+		})
+	}
+}
+
+func TestQuestionEndsWithTheTimeOfItsTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := make(chan error, 1)
+		q := questioning(t, waiting(why))
+		defer q.client.Close()
+		id := q.elicit()
+		request, _ := q.begin("tasks/result", named(id))
+		time.Sleep(time.Minute)
+		if got := q.awaited(request); !strings.HasPrefix(got, noSuchTask) {
+			t.Errorf("the result that was waited for is %s", got)
+		}
+		if err := <-why; err == nil || !strings.Contains(err.Error(), "time") {
+			t.Errorf("cause is %v", err)
+		}
+		q.wants("over", "tasks/cancel", named(id), noSuchTask)
+	})
+}
+
+// A server that cancels its request instead of the task before it knows of the task is not told, and nobody is asked.
+func TestTaskOfACancelledRequestIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var client *legacy.Client
+		cfg := clientConfig("2025-11-25")
+		cfg.Capabilities = stdjson.RawMessage(allOfUsWithTasks)
+		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			t.Error("it was put to the user")
+			return nil, nil
+		}
+		cancels := false
+		cfg.Logger = slog.New(hook{func(text string) {
+			if strings.Contains(text, "makes a task") {
+				cancels = true
+				client.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
+			}
+		}})
+		q := questioningBy(t, cfg)
+		client = q.client
+		defer q.client.Close()
+		if _, got := q.begin("elicitation/create", `{"message":"m","task":{}}`); got != "" || !cancels {
+			t.Errorf("got %s, cancelled: %v", got, cancels)
+		}
+		if n := q.client.Tasks(); n != 0 {
+			t.Errorf("%d tasks", n)
+		}
+	})
+}
+
+// A task may be cancelled while the server is told of it, and nobody is asked then either.
+func TestTaskThatIsCancelledAtOnceIsNotWorkedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := clientConfig("2025-11-25")
+		cfg.Capabilities = stdjson.RawMessage(allOfUsWithTasks)
+		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			t.Error("it was put to the user")
+			return nil, nil
+		}
+		q := &questioner{T: t, script: &script{}}
+		cancelled := make(chan struct{})
+		q.send = func(_ context.Context, m *jsonrpc.Message) error {
+			result := string(m.Result)
+			switch {
+			case strings.HasPrefix(result, `{"task":`):
+				q.client.Receive(message(`{"jsonrpc":"2.0","id":"c","method":"tasks/cancel","params":` + named(q.id(`"result":`+result)) + `}`))
+				<-cancelled
+			case strings.Contains(result, `"status":"cancelled"`):
+				close(cancelled)
+			}
+			return nil
+		}
+		q.client = open(t, cfg, q.script)
+		defer q.client.Close()
+		q.client.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","task":{}}}`))
+		synctest.Wait()
+		if got := q.take(); len(got) != 2 {
+			t.Errorf("the server got %q", got)
+		}
+	})
+}
+
+// A hook is told what is logged.
+type hook struct{ note func(text string) }
+
+func (hook) Enabled(context.Context, slog.Level) bool { return true }
+func (h hook) Handle(_ context.Context, r slog.Record) error {
+	h.note(r.Message)
+	return nil
+}
+func (h hook) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h hook) WithGroup(string) slog.Handler      { return h }
+
+func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		q := questioning(t, func(ctx context.Context, _ string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			<-release // whatever the server wants
+			return stdjson.RawMessage(accepted), nil
+		})
+		defer q.client.Close()
+		var ids []string
+		for range 32 {
+			ids = append(ids, q.elicit())
+			q.begin("tasks/result", named(ids[len(ids)-1]))
+		}
+		const one = `{"message":"m","task":{}}`
+		q.wants("one too many", "elicitation/create", one, `"error":{"code":-32000,"message":"too many tasks in progress"}`)
+		// There is room for all that ends them, which makes none: those who answer are still there.
+		q.ids++
+		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, named(ids[0]))))
+		synctest.Wait()
+		if got := q.take(); len(got) != 2 {
+			t.Errorf("cancelled: %q", got)
+		}
+		q.wants("still too many", "elicitation/create", one, `"error":{"code":-32000,`)
+		close(release)
+		synctest.Wait()
+		if got := q.take(); len(got) != 31 {
+			t.Errorf("%d results", len(got))
+		}
+		q.wants("room", "elicitation/create", one, `"result":{"task":{`)
+	})
+}
+
+func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		first := true
+		q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			if first {
+				first = false
+				<-release
+			}
+			return stdjson.RawMessage(accepted), nil
+		})
+		defer q.client.Close()
+		var ids []string
+		for range 128 + 2 {
+			ids = append(ids, q.elicit())
+		}
+		if n := q.client.Tasks(); n != 128 {
+			t.Errorf("%d tasks, want 128", n)
+		}
+		q.wants("at work", "tasks/get", named(ids[0]), `"result":{"taskId":"`+ids[0]+`","status":"working"`)
+		q.wants("the first that ended", "tasks/get", named(ids[1]), noSuchTask)
+		q.wants("the second that ended", "tasks/get", named(ids[2]), noSuchTask)
+		q.wants("the third", "tasks/get", named(ids[3]), `"result":{`)
+		close(release)
+	})
+}
+
+func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		size := 0
+		q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			return stdjson.RawMessage(`{"action":"accept","content":{"a":"` + strings.Repeat("x", size) + `"}}`), nil
+		})
+		defer q.client.Close()
+		size = 5 << 20
+		var ids []string
+		for range 4 {
+			ids = append(ids, q.elicit())
+		}
+		q.wants("the first", "tasks/result", named(ids[0]), noSuchTask)
+		q.wants("the second", "tasks/result", named(ids[1]), `"result":{`)
+		size = 16 << 20
+		large := q.elicit()
+		q.wants("too large", "tasks/result", named(large), `"error":{"code":-32603,"message":"the answer is too large to be kept`)
+		q.wants("the second, still", "tasks/get", named(ids[1]), `"result":{`)
+		if n := q.client.TaskBytes(); n > 16<<20 || n < 15<<20 {
+			t.Errorf("%d bytes", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := q.client.TaskBytes(); n != 0 {
+			t.Errorf("%d bytes of no task", n)
+		}
+	})
+}
+
+// Of a server that makes tasks and fetches nothing there is no more to be had than memory within bounds.
+func TestTASKD22_ServersThatFetchNothingFillNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: stdjson.RawMessage(`{}`)}
+		})
+		defer q.client.Close()
+		before := heap()
+		for range 500 {
+			q.elicit()
+		}
+		if grown := heap() - before; grown > 20<<20 {
+			t.Errorf("%d bytes more", grown)
+		}
+		if _, got := q.begin("tasks/list", `{}`); len(got) > 128*600 || !strings.Contains(got, `"status":"failed"`) {
+			t.Errorf("a list of %d bytes", len(got))
+		}
+	})
+}
+
+func TestTasksEndWithTheSession(t *testing.T) {
+	for name, end := range map[string]func(q *questioner){
+		"closed": func(q *questioner) { q.client.Close() },
+		"lost":   func(q *questioner) { q.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				why := make(chan error, 1)
+				q := questioning(t, waiting(why))
+				id := q.elicit()
+				q.begin("tasks/result", named(id))
+				end(q)
+				synctest.Wait()
+				if err := <-why; !errors.Is(err, legacy.ErrEnded) {
+					t.Errorf("cause is %v", err)
+				}
+				if n, bytes := q.client.Tasks(), q.client.TaskBytes(); n != 0 || bytes != 0 {
+					t.Errorf("%d tasks, %d bytes after the end", n, bytes)
+				}
+				q.client.Receive(message(`{"jsonrpc":"2.0","id":77,"method":"elicitation/create","params":{"message":"m","task":{}}}`))
+				synctest.Wait()
+				if n := q.client.Tasks(); n != 0 {
+					t.Errorf("%d tasks after the end", n)
+				}
+				q.client.Close()
+			})
+		})
+	}
+}
+
+func TestTASKD07_IDsAreUnguessable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := questioning(t, answers(accepted))
+		defer q.client.Close()
+		seen := map[string]bool{}
+		for range 100 {
+			id := q.elicit()
+			if len(id) < 26 || seen[id] { // 128 bits
+				t.Errorf("id %q", id)
+			}
+			seen[id] = true
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package mcp_test
+
+import (
+	stdjson "encoding/json"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A result that was stored, or that a task has ended with, is read as that of a call is.
+func TestToolResultsAreDecoded(t *testing.T) {
+	const stored = `{"resultType":"complete","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"x://y","name":"y"}],"structuredContent":{"n":1},"isError":true,"_meta":{"k":"v"}}`
+	for name, decode := range map[string]func([]byte, any) error{
+		"encoding/json":    stdjson.Unmarshal,
+		"the experimental": func(raw []byte, v any) error { return json.Unmarshal(raw, v) },
+	} {
+		raw, r := []byte(stored), &mcp.ToolResult{}
+		if err := decode(raw, r); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		clear(raw) // what was decoded does not change with it
+		text, isText := r.Content[0].(*mcp.TextContent)
+		link, isLink := r.Content[1].(*mcp.ResourceLink)
+		structured, _ := r.StructuredContent.(stdjson.RawMessage)
+		if !isText || text.Text != "a" || !isLink || link.URI != "x://y" || string(structured) != `{"n":1}` || !r.IsError || r.Meta["k"] != "v" {
+			t.Errorf("%s: got %+v", name, r)
+		}
+		for _, wrong := range []string{`[]`, `7`, `"x"`, `{"content":{}}`, `{"content":[7]}`, `{"isError":1}`, `{"_meta":[]}`, `{`} {
+			if err := decode([]byte(wrong), &mcp.ToolResult{}); err == nil {
+				t.Errorf("%s: %s is a result", name, wrong)
+			}
+		}
+	}
+}
