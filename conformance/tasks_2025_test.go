@@ -334,3 +334,73 @@ func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	// The call of forever that ran out of time has called its task off.
 	equal(t, "list", statuses, map[tasks.Status]int{tasks.StatusCompleted: 5, tasks.StatusFailed: 1, tasks.StatusCancelled: 2})
 }
+
+// TestOfficialServerMakesTasksOfItsQuestions has a server of the official TypeScript SDK ask our client by tasks.
+func TestOfficialServerMakesTasksOfItsQuestions(t *testing.T) {
+	node := needNode(t)
+	for name, transport := range map[string]func(t *testing.T) mcp.Transport{
+		"HTTP":  overHTTP(startPeer(t, exec.Command(node, "peers/typescript/tasks.mjs"))),
+		"stdio": overStdio(node, "peers/typescript/tasks.mjs", "--stdio"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := within(t, time.Minute)
+			forever, ended := make(chan struct{}), make(chan error, 1)
+			opts := newHost().options(t, "")
+			opts.Elicit = func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+				switch p.Message {
+				case "Fail?":
+					return nil, mcp.Errorf(-32050, "nobody is there")
+				case "For ever?":
+					close(forever) // once: a task is put to the user once
+					<-ctx.Done()
+					ended <- context.Cause(ctx)
+				case "Is it asked?":
+					<-forever
+				}
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
+			}
+			c := dial(ctx, t, transport(t), tasks.WithTasks(opts, nil))
+			checkSurvey(t, must(c.CallTool(ctx, "survey", nil))(t).Text())
+			if err := <-ended; !errors.Is(err, mcp.ErrCancelled) {
+				t.Errorf("the context of a cancelled question ended with %v", err)
+			}
+		})
+	}
+}
+
+// checkSurvey checks what the server has seen of the tasks of its client.
+func checkSurvey(t *testing.T, text string) {
+	t.Helper()
+	type followed struct {
+		Statuses []string
+		Task     seenTask
+		Result   map[string]any
+		Error    string
+	}
+	var seen struct {
+		Capability           json.RawMessage
+		User, Model, Refused followed
+		Cancelled            string
+		Codes                []int
+		List                 []string
+	}
+	if err := json.Unmarshal([]byte(text), &seen); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	equal(t, "capability", seen.Capability, json.RawMessage( // TASKD-01
+		`{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}`))
+	for name, f := range map[string]followed{"completed": seen.User, "completed ": seen.Model, "failed": seen.Refused} { // TASKD-06, 08
+		equal(t, name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]}, []string{"working", strings.TrimSpace(name)})
+		equal(t, name+" ttl, pollInterval", []float64{f.Task.TTL, f.Task.PollInterval}, []float64{30000, 1000})
+	}
+	related := func(f followed) map[string]any { // TASKD-12
+		return map[string]any{"io.modelcontextprotocol/related-task": map[string]any{"taskId": f.Task.TaskID}}
+	}
+	equal(t, "user", seen.User.Result, map[string]any{"_meta": related(seen.User), "action": "accept", "content": map[string]any{"value": true}})
+	equal(t, "model", seen.Model.Result, map[string]any{"_meta": related(seen.Model), "model": "test-model", "role": "assistant", "stopReason": "endTurn",
+		"content": map[string]any{"type": "text", "text": "a summary"}})
+	equal(t, "refused", seen.Refused.Task.StatusMessage, "nobody is there")
+	equal(t, "cancelled", seen.Cancelled, "cancelled")
+	equal(t, "codes", seen.Codes, []int{mcp.CodeInternalError, mcp.CodeInvalidParams, mcp.CodeInvalidParams, mcp.CodeInvalidParams}) // TASKD-15, 16
+	equal(t, "list", seen.List, []string{"completed", "completed", "failed", "cancelled"})                                           // TASKD-21
+}

@@ -11,7 +11,7 @@ import { answers, main } from './exercise.mjs';
 const transports = {
   http: ([url]) => new StreamableHTTPClientTransport(new URL(url)),
   sse: ([url]) => new SSEClientTransport(new URL(url)),
-  stdio: ([command, ...args]) => new StdioClientTransport({ command, args, stderr: 'inherit' }),
+  stdio: ([command, ...args]) => new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' }),
 };
 
 await main(async (kind, target) => {

@@ -8,7 +8,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
-import { ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
+import { CreateTaskResultSchema, ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const text = (value, more) => ({ content: [{ type: 'text', text: value }], ...more });
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -19,6 +19,7 @@ function newServer() {
   const s = new McpServer({ name: 'typescript-tasks', version: '1.0.0' },
     { capabilities: { tasks: { list: {}, cancel: {}, requests: { tools: { call: {} } } } }, taskStore: store, taskMessageQueue: new InMemoryTaskMessageQueue() });
   s.registerTool('plain', {}, () => text('plain'));
+  s.registerTool('survey', {}, async (extra) => text(JSON.stringify(await survey(s.server, { relatedRequestId: extra.requestId }))));
 
   // A tool whose handler runs after its task was made. What it throws fails the task.
   const tool = (name, taskSupport, inputSchema, f) => s.experimental.tasks.registerToolTask(name, { inputSchema, execution: { taskSupport } }, {
@@ -74,6 +75,40 @@ function newServer() {
     return text('over');
   });
   return s;
+}
+
+// survey asks its client by tasks of the client, and gives what came of them.
+async function survey(server, on) {
+  const tasks = server.experimental.tasks;
+  const code = (promise) => promise.then(() => 0, (e) => e.code);
+  const follow = async (stream) => {
+    const seen = { statuses: [] };
+    for await (const m of stream) {
+      if (m.type === 'result') seen.result = m.result;
+      else if (m.type === 'error') seen.error = m.error.message;
+      else {
+        seen.statuses.push(m.task.status);
+        seen.task = m.task;
+      }
+    }
+    return seen;
+  };
+  const question = (message) => ({ mode: 'form', message, requestedSchema: form });
+  const asTask = { ...on, task: { ttl: 30000 } };
+  const seen = { capability: server.getClientCapabilities().tasks };
+  seen.user = await follow(tasks.elicitInputStream(question('Sure?'), asTask));
+  seen.model = await follow(tasks.createMessageStream(
+    { messages: [{ role: 'user', content: { type: 'text', text: 'A haiku, please.' } }], maxTokens: 50 }, asTask));
+  seen.refused = await follow(tasks.elicitInputStream(question('Fail?'), asTask));
+
+  const { task } = await server.request({ method: 'elicitation/create', params: question('For ever?') }, CreateTaskResultSchema, asTask);
+  await server.elicitInput(question('Is it asked?'), on); // and an ordinary question meanwhile
+  const blocked = code(tasks.getTaskResult(task.taskId, ElicitResultSchema, on));
+  seen.cancelled = (await tasks.cancelTask(task.taskId, on)).status;
+  seen.codes = [await blocked, await code(tasks.cancelTask(task.taskId, on)), await code(tasks.getTask('no-such-task', on)),
+    await code(tasks.listTasks('no-such-cursor', on))];
+  seen.list = (await tasks.listTasks(undefined, on)).tasks.map((t) => t.status);
+  return seen;
 }
 
 if (process.argv.includes('--stdio')) {
