@@ -92,6 +92,7 @@ func OpenSchema(dir, revision string) (*Schema, error) {
 		return nil, fmt.Errorf("schema of revision %s: not an object", revision)
 	}
 	closeObjects(doc)
+	addView(doc)
 	s := &Schema{
 		revision: revision, compiler: jsonschema.NewCompiler(), root: "$defs",
 		methods: map[string]string{}, errors: map[json.Number]string{}, compiled: map[string]*jsonschema.Schema{},
@@ -149,6 +150,21 @@ func closeObjects(schema any) {
 		for name, s := range schema {
 			if !slices.Contains(open, name) {
 				closeObjects(s)
+			}
+		}
+	}
+}
+
+// addView lets data name its view in `_meta`, which MCP Apps do in every revision, also in those whose data have none.
+func addView(doc map[string]any) {
+	for _, root := range []string{"$defs", "definitions"} {
+		definitions, _ := doc[root].(map[string]any)
+		for _, name := range []string{"Tool", "Resource", "ResourceTemplate", "TextResourceContents", "BlobResourceContents"} {
+			definition, _ := definitions[name].(map[string]any)
+			properties, _ := definition["properties"].(map[string]any)
+			if _, has := properties["_meta"]; properties != nil && !has {
+				view := map[string]any{"ui": map[string]any{}, "ui/resourceUri": map[string]any{}}
+				properties["_meta"] = map[string]any{"type": "object", "properties": view, "additionalProperties": false}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -242,8 +243,12 @@ func without(list, other []string) (rest []string) {
 	return rest
 }
 
-// shellWord gives a word as a shell reads it.
+// shellWord gives a word as a shell reads it. What would move a cursor or mislead a reader, and what a line on a screen would
+// lose, stands in it as the number of each byte.
 func shellWord(word string) string {
+	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
+		return numberedWord(word)
+	}
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
 	}
@@ -251,4 +256,23 @@ func shellWord(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// numberedWord gives a word in the quotes of bash, ksh and zsh that take escapes.
+func numberedWord(word string) string {
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := range len(word) {
+		switch c := word[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c <= ' ' || c >= 0x7F:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('\'')
+	return b.String()
 }

@@ -16,6 +16,7 @@ import (
 
 // arguments are the arguments of a call in the making: an object whose members keep the order in which they were given.
 type arguments struct {
+	thing      string // what one of them is called
 	parameters []parameter
 	closed     bool // there are no others
 	keys       []string
@@ -28,8 +29,20 @@ type arguments struct {
 // newArguments reads what stands behind a tool's name: key=value, key:=json, key=@file, key:=@file, @file, -, or a JSON
 // object. What comes later wins. The values are made what the schema wants.
 func (p *program) newArguments(ctx context.Context, words []string, inputSchema stdjson.RawMessage) (*arguments, error) {
-	a := &arguments{values: map[string]stdjson.RawMessage{}, lists: map[string][]stdjson.RawMessage{}, wrong: map[string]bool{}, input: p.keyboard}
-	a.parameters, a.closed = parametersOf(inputSchema)
+	parameters, closed := parametersOf(inputSchema)
+	return p.readArguments(ctx, words, &arguments{thing: "argument", parameters: parameters, closed: closed})
+}
+
+// newFields reads the fields of a form alike. It has no others than its schema names, even if that allows them.
+func (p *program) newFields(ctx context.Context, words []string, requested stdjson.RawMessage) (*arguments, error) {
+	parameters, _ := parametersOf(requested)
+	return p.readArguments(ctx, words, &arguments{thing: "field", parameters: parameters, closed: true})
+}
+
+// readArguments completes a with what words say.
+func (p *program) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
+	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string][]stdjson.RawMessage{}, map[string]bool{}
+	a.input = p.keyboard
 	var errs []error
 	for _, word := range words {
 		if err := a.add(ctx, word); err != nil {
@@ -176,7 +189,7 @@ func (a *arguments) check() (errs []error) {
 	}
 	for _, key := range a.keys {
 		if !slices.Contains(known, key) && (a.closed || a.misses(schema.Nearest(key, known))) {
-			errs = append(errs, unknown("argument", key, known))
+			errs = append(errs, unknown(a.thing, key, known))
 		}
 	}
 	for i := range a.parameters {
@@ -184,7 +197,7 @@ func (a *arguments) check() (errs []error) {
 		if !a.misses(p.name) {
 			continue
 		}
-		text := fmt.Sprintf("missing argument %s: %s", cleanLine(p.name), cleanLine(p.want()))
+		text := fmt.Sprintf("missing %s %s: %s", a.thing, cleanLine(p.name), cleanLine(p.want()))
 		if d := p.description(); d != "" {
 			text += ", " + shorten(cleanLine(d), 120)
 		}

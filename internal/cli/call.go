@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -69,13 +70,27 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 		begun.Store(p.noteTask(&tasks.Task{ID: h.ID()}, tool.Name))
 	}
 	result, err := c.CallTool(ctx, tool.Name, arguments)
-	if n := begun.Load(); n != nil {
+	n := begun.Load()
+	switch {
+	case n != nil && err != nil && ctx.Err() != nil:
+		return p.interruptedTask(n)
+	case n != nil:
 		n.forget()
+		err = calledOff(ctx, tasks.Resume(c, n.ID), err)
 	}
 	if err != nil {
 		return err
 	}
 	return p.endCall(result)
+}
+
+// interruptedTask says what has become of the task of a call that the user has interrupted. One that may go on stays remembered.
+func (p *program) interruptedTask(n *note) error {
+	if p.cancelled.Load() {
+		n.forget()
+		return &coded{exitInterrupted, errors.New("interrupted; the task is called off")}
+	}
+	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be called off, and may go on: %s", p.taskLine("get", n.ID))}
 }
 
 // endCall prints what a tool gave, and says whether it failed.

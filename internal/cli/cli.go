@@ -33,6 +33,8 @@ type program struct {
 	vault       *vault.Vault             // of tokens; nil until it is needed
 	loggingIn   bool                     // that is what the command is for
 	loginTime   time.Duration            // how long a user has for a login; 0 for the usual time
+	verifyMost  int64                    // how many bytes are taken to verify skills; 0 for the usual number
+	took        atomic.Int64             // bytes of answers
 	turn        chan struct{}            // holds a token while the user is asked something
 	answers     *answers                 // of --answers
 	asking      atomic.Pointer[string]   // who is connected to, for questions
@@ -42,6 +44,7 @@ type program struct {
 	given      *givenAnswer          // to what a task asks; nil for none
 	leavesOpen bool                  // questions that nobody can answer are left open, and not declined
 	began      func(h *tasks.Handle) // is told of a call that has become a task; nil if nobody is
+	cancelled  atomic.Bool           // the server has taken the cancellation of a task
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
 }

@@ -73,10 +73,11 @@ func (p *program) targetNames(typed string) (names []string) {
 	return matching(names, typed)
 }
 
-// matching gives the names that begin with what was typed and can stand on a command line and on a terminal.
+// matching gives the names that begin with what was typed and can stand on a command line and on a terminal. One that
+// begins with a hyphen would be a flag there.
 func matching(names []string, typed string) (found []string) {
 	for _, name := range names {
-		if strings.HasPrefix(name, typed) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
+		if strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
 			found = append(found, name)
 		}
 	}

@@ -149,10 +149,13 @@ func newFailure(code int, err error) failure {
 // inWords tells people of an error. That they have ended the command themselves needs no reason, and what the server says is
 // marked as its own.
 func inWords(code int, err error) string {
+	var own *coded
 	var rpc *mcp.Error
 	var transport *mcp.TransportError
 	var refused *oauth.AuthorizeError
 	switch {
+	case code == exitInterrupted && errors.As(err, &own):
+		return own.Error()
 	case code != exitInterrupted && errors.As(err, &refused):
 		return strings.TrimPrefix(refused.Err.Error(), "oauth: ")
 	case code == exitInterrupted && errors.As(err, &transport) && transport.MayHaveRun:

@@ -101,14 +101,22 @@ on a terminal. Names and meanings stay as they are; members may be added.
                  "revisions": [{"revision", "spoken": boolean, "ms": number, "error": text}…],
                  "connectMs": number, "pingMs": number}
   version       {"version": text, "revisions": [text…]}
-  task list     {"tasks": [task…]}; without a target {"tasks": [{"id", "tool", "target", "started"}…]}
+  skills list   {"skills": [skill…]}, a skill being {"uri": text, "frontmatter": {…}, "resources":
+                 "dynamic" or [{"uri": text, "digest": text, "size": number}…]}
+  skills show   {"skill": skill, "fingerprint": text}, a dynamic one without fingerprint
+  skills read   ReadResourceResult, of what was checked
+  skills verify {"skills": [{"uri": text, "fingerprint": text, "files": number, how many of them
+                 are as listed, "problems": [text…]}…]}
+  task list     {"tasks": [task…]}; without a target {"tasks": [{"id", "tool", "target", "key",
+                 "started"}…]}, where key tells targets of one name apart
   task get, task answer, task cancel
                 task, which is {"id": text, "status": "working", "input_required", "completed",
                  "failed" or "cancelled", "tool": text, "message": text, "created": time,
                  "updated": time, "ttlMs": number, "pollIntervalMs": number,
                  "inputRequests": {key: InputRequest}, "result": CallToolResult,
                  "error": {"code": number, "message": text, "data": any}}
-  task watch    one line for each change: {"task": task}; then the result, as call prints it
+  task watch    one line for each change: {"task": task}, without its result; at last the
+                 result alone, as call prints it
   auth login, auth status
                 {"server": text, "loggedIn": boolean, "issuer": text, "clientId": text,
                  "scopes": [text…], "expires": time, "renewable": boolean,
@@ -129,7 +137,8 @@ with an error, and login is the command to run if a login can help.
 `
 
 const helpExitCodes = `  0    ok
-  1    failure               the server answered with an error, or anything not below
+  1    failure               the server answered with an error, a task was cancelled, or anything not
+                             below
   2    usage                 wrong flags, arguments, configuration or files
   3    unreachable           no server there: no connection, no such command, it ended, or what
                              answers does not speak the protocol

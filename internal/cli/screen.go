@@ -110,13 +110,17 @@ func (s *screen) redraw() {
 	}
 }
 
-// amount tells a progress in words.
+// amount tells a progress in words. Where there is no total a message says more than the number, which may just count messages.
 func amount(p mcp.ProgressUpdate) string {
+	message := shorten(cleanLine(p.Message), 200)
+	if p.Total == nil && message != "" {
+		return message
+	}
 	text := fmt.Sprintf("%.6g", p.Progress)
 	if p.Total != nil {
 		text += fmt.Sprintf("/%.6g", *p.Total)
 	}
-	return strings.TrimSpace(text + " " + shorten(cleanLine(p.Message), 200))
+	return strings.TrimSpace(text + " " + message)
 }
 
 // bar draws a progress within a width.

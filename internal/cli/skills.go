@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (p *program) skillsShowVerb() *cobra.Command {
 				return err
 			}
 			if p.flags.json {
-				p.output.value(map[string]any{"skill": s})
+				p.output.value(shownSkill{s, s.Fingerprint()})
 				return nil
 			}
 			p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
@@ -92,6 +93,12 @@ func (p *program) skillsShowVerb() *cobra.Command {
 			return nil
 		}, 1, 1),
 	}
+}
+
+// A shownSkill is what `patchbay skills show --json` prints.
+type shownSkill struct {
+	Skill       *skills.Skill `json:"skill"`
+	Fingerprint string        `json:"fingerprint,omitzero"`
 }
 
 func (p *program) skillsReadVerb() *cobra.Command {
@@ -132,7 +139,7 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 		}
 	}
 	if p.flags.json {
-		p.output.result(&mcp.ReadResult{Contents: []*mcp.ResourceContents{part}})
+		p.output.result(&mcp.ReadResult{Contents: []*mcp.ResourceContents{part}, Cache: mcp.Cache{Scope: mcp.CachePrivate}})
 	}
 	switch {
 	case part.Blob != nil:
@@ -184,7 +191,7 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	}
 	reports := []skillReport{}
 	for _, s := range list {
-		r, err := verifySkill(ctx, c, s)
+		r, err := p.verifySkill(ctx, c, s)
 		if err != nil {
 			return err
 		}
@@ -207,14 +214,28 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	return badSkills(faults)
 }
 
+// maxVerified is how many bytes are taken of a server to verify all that it lists, which it may make up as it goes: some fifty of
+// the largest skills, or many thousands of usual ones.
+const maxVerified = 1 << 30
+
+// errUnchecked says that skills were left out.
+var errUnchecked = errors.New("not checked: the server sends more than one run takes; name the skill to check it alone")
+
 // verifySkill reads all files of a skill. The error is that the server does not answer any more.
-func verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
+func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
 	r = skillReport{URI: s.URI, Fingerprint: s.Fingerprint(), Problems: []string{}}
+	tooMuch := func() bool { return p.took.Load() >= cmp.Or(p.verifyMost, maxVerified) }
+	if tooMuch() {
+		return r.add(ctx, fmt.Errorf("%s: %w", s.URI, errUnchecked))
+	}
 	loaded, err := skills.Load(ctx, c, s, nil)
 	if err != nil {
 		return r.add(ctx, err)
 	}
 	for _, f := range s.Files {
+		if tooMuch() {
+			return r.add(ctx, fmt.Errorf("%s: %s: %w", s.URI, f.Path, errUnchecked))
+		}
 		if _, err := loaded.Read(ctx, f.Path); err != nil {
 			if r, err = r.add(ctx, err); err != nil {
 				return r, err
@@ -229,7 +250,7 @@ func verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillRe
 // add notes a problem of a file; one of the connection ends it all.
 func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
 	var said *mcp.Error
-	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge, mcp.ErrInvalidResult} {
+	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge, mcp.ErrInvalidResult, errUnchecked} {
 		if errors.Is(err, kind) {
 			r.Problems = append(r.Problems, err.Error())
 			return r, nil

@@ -42,6 +42,9 @@ func TestSkills(t *testing.T) {
 	}{
 		{"skills list " + url, exitOK, "skill://a/pdf/SKILL.md  2 files", ""},
 		{"skills show " + url + " alone", exitOK, "  sha256:", ""},
+		{"skills show --json " + url + " alone", exitOK, `,"fingerprint":"sha256:`, ""},
+		{"skills show --json " + url + " alone", exitOK, `{"skill":{"uri":"skill://c/alone/SKILL.md","frontmatter":{`, ""},
+		{"skills read --json " + url + " alone", exitOK, `"ttlMs":0,"cacheScope":"private"`, ""},
 		{"skills show " + url + " skill://a/pdf/SKILL.md", exitOK, "logo.png  4 B", ""},
 		{"skills show " + url + " pdf", exitUsage, "", "2 skills have the name"},
 		{"skills show " + url + " allone", exitNotFound, "", "alone"},
@@ -54,7 +57,7 @@ func TestSkills(t *testing.T) {
 		{"skills verify " + url + " alone", exitOK, "good skill://c/alone/SKILL.md  1 file\n", ""},
 		{"skills verify " + url, exitProtocol, "good skill://a/pdf/SKILL.md  2 files\nbad  skill://b/pdf/SKILL.md\ngood", "its digest is another"},
 		{"skills verify --json " + url + " skill://b/pdf/SKILL.md", exitProtocol, `"files":0,"problems":["`, ""},
-		{"skills list " + listen(t, newOddServer()), exitNotFound, "", "does not offer"},
+		{"skills list " + listen(t, newOddServer()), exitNotFound, "", "has no skills"},
 		{"skills", exitUsage, "", "See the skills of a server"},
 		{"skills lost", exitUsage, "", "unknown command"},
 	} {
@@ -72,5 +75,18 @@ func TestSkills(t *testing.T) {
 	shown := atTerminal(t, "", nil, "skills", "read", url, "alone")
 	if strings.ContainsAny(shown.stdout, "\x1b\u202e") || !strings.Contains(shown.stdout, "Body") {
 		t.Errorf("a terminal would act on %q", shown.stdout)
+	}
+}
+
+// A server may list as much as it likes: what is too much is not checked, and not called good.
+func TestSkillsAreVerifiedUpToABound(t *testing.T) {
+	url := listen(t, skillServer(t))
+	o := atTerminal(t, "", func(p *program) { p.verifyMost = 1 }, "skills", "verify", url)
+	if o.status != exitProtocol || strings.Contains(o.stdout, "good") || strings.Count(o.stderr, "not checked") != 3 {
+		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+	}
+	o = atTerminal(t, "", func(p *program) { p.verifyMost = 2500 }, "skills", "verify", url)
+	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") || !strings.Contains(o.stderr, "not checked") {
+		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 }

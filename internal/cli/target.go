@@ -69,12 +69,25 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 			return nil, nil, fmt.Errorf("no target, want %s", cmd.UseLine())
 		}
 		if t, err = p.named(args[0]); err != nil {
-			return nil, nil, err
+			return nil, nil, errors.Join(err, misplaced(args))
 		}
 		t.name = args[0]
 		words = args[1:]
 	}
 	return t, words, p.addToTarget(t)
+}
+
+// misplaced says that a URL among the words behind what is no target may have been meant for it; nil if there is none.
+func misplaced(args []string) error {
+	if strings.Contains(args[0], "://") {
+		return nil
+	}
+	for _, word := range args[1:] {
+		if checkServerURL(word) == nil {
+			return fmt.Errorf("the target comes first: is it %s?", cleanLine(word))
+		}
+	}
+	return nil
 }
 
 // named finds a target by its URL or its name in a configuration file.
@@ -258,7 +271,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	opts := &mcp.ClientOptions{
 		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
-		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(),
+		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.measure},
 	}
 	const probing = 10 * time.Second // a server that is silent for longer is taken for an old one
 	opts.ProbeTimeout = min(f.timeout, probing)
@@ -270,6 +283,23 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	}
 	err := p.addRoots(opts)
 	return tasks.WithTasks(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
+}
+
+// measure counts what answers are made of, and notes that a task was called off.
+func (p *program) measure(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		res, err := next.ServeMCP(ctx, req)
+		if err == nil && req.Method == wire.MethodTasksCancel {
+			p.cancelled.Store(true)
+		}
+		var said *mcp.Error
+		if raw, ok := res.(mcp.RawResult); ok {
+			p.took.Add(int64(len(raw)))
+		} else if errors.As(err, &said) {
+			p.took.Add(int64(len(said.Message) + len(said.Data)))
+		}
+		return res, err
+	})
 }
 
 // started is told of a call that has become a task.

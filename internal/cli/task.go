@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
@@ -29,9 +30,10 @@ each time: that helps only if it finds its tasks again, as patchbay serve --stdi
 
 func (p *program) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "task",
-		Short: "See, watch, answer and cancel tasks",
-		Long:  helpTask,
+		Use:     "task",
+		Aliases: []string{"tasks"},
+		Short:   "See, watch, answer and cancel tasks",
+		Long:    helpTask,
 		Example: `  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=60
   patchbay task list http://127.0.0.1:8765/mcp
   patchbay task watch http://127.0.0.1:8765/mcp ID`,
@@ -129,19 +131,36 @@ func (p *program) listNotes() error {
 	if p.flags.json {
 		list := []map[string]any{}
 		for _, n := range all {
-			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "started": n.Started})
+			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key, "started": n.Started})
 		}
 		p.output.value(map[string]any{"tasks": list})
 		return nil
 	}
+	shared := sharedTargets(all)
 	for _, n := range all {
-		p.output.printf("%s  %s  %s", cleanLine(n.ID), cleanLine(n.Tool), cleanLine(n.Target))
+		where := cleanLine(n.Target)
+		if shared[n.Target] {
+			where += fmt.Sprintf(" (%.6s)", cleanLine(n.Key))
+		}
+		p.output.printf("%s  %s  %s", cleanLine(n.ID), cleanLine(n.Tool), where)
 		p.output.printf("    started %s ago", age(n.Started))
 	}
 	if len(all) == 0 {
 		p.screen.printf("No task was started on this machine; patchbay call --task starts one.")
 	}
 	return nil
+}
+
+// sharedTargets gives the names that several targets have: what tells commands and URLs apart may be secret.
+func sharedTargets(all []*note) map[string]bool {
+	first, shared := map[string]string{}, map[string]bool{}
+	for _, n := range all {
+		if key, has := first[n.Target]; has && key != n.Key {
+			shared[n.Target] = true
+		}
+		first[n.Target] = n.Key
+	}
+	return shared
 }
 
 // age tells how long ago something was.
@@ -172,15 +191,14 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	} else {
 		list, err = p.lookUp(ctx, c, known)
 	}
-	if err != nil {
-		return err
+	if err == nil || len(list) > 0 {
+		p.showTasks(list, tools)
 	}
-	p.showTasks(list, tools)
-	return nil
+	return err
 }
 
 // lookUp asks for the tasks that were started here, some at a time. Those that the server does not know any more are
-// forgotten.
+// forgotten. With an error come those that were found all the same.
 func (p *program) lookUp(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
 	const atOnce = 4
 	found := make([]*tasks.Task, len(known))
@@ -199,12 +217,13 @@ func (p *program) lookUp(ctx context.Context, c *mcp.Client, known []*note) ([]*
 		})
 	}
 	asking.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return nil, err
+	var err error
+	for i, n := range known {
+		if failed[i] != nil && err == nil {
+			err = fmt.Errorf("task %q: %w", shorten(n.ID, 100), failed[i]) // the others fail for the same reason, mostly
 		}
 	}
-	return slices.DeleteFunc(found, func(t *tasks.Task) bool { return t == nil }), nil
+	return slices.DeleteFunc(found, func(t *tasks.Task) bool { return t == nil }), err
 }
 
 func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
@@ -230,46 +249,69 @@ func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
 }
 
 func (p *program) taskGetVerb() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "get TARGET ID | get ID -- COMMAND…",
 		Short: "Show a task as it is now",
 		Long: `Show a task as it is now: its status, what it asks and how that is answered, and its result if
 there is one. Whatever the status is, the exit code is 0 if the server knows the task.`,
 		Example: `  patchbay task get http://127.0.0.1:8765/mcp ID`,
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			h := tasks.Resume(c, words[0])
-			t, err := h.Get(ctx)
-			if err != nil {
-				return taskError(err, words[0])
-			}
-			return p.showTask(ctx, h, t)
-		}, 1, 1),
 	}
+	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
+		t, err := h.Get(ctx)
+		if err != nil {
+			return err
+		}
+		return p.showTask(t)
+	}, 0)
 }
 
 func (p *program) taskCancelVerb() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "cancel TARGET ID | cancel ID -- COMMAND…",
 		Short: "Call a task off",
 		Long: `Call a task off, and show what has become of it. A server may take a while to end it, or may
 finish it all the same.`,
 		Example: `  patchbay task cancel http://127.0.0.1:8765/mcp ID`,
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			h := tasks.Resume(c, words[0])
-			refused := h.Cancel(ctx) // as servers of 2025-11-25 do for a task that has ended
-			if refused != nil && !isUnknownTask(refused) {
-				return taskError(refused, words[0])
-			}
-			t, err := h.Get(ctx)
-			if err != nil {
-				return taskError(err, words[0])
-			}
-			if err := p.showTask(ctx, h, t); err != nil {
-				return err
-			}
-			return refused
-		}, 1, 1),
 	}
+	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
+		refused := h.Cancel(ctx) // as servers of 2025-11-25 do for a task that has ended
+		if refused != nil && !isUnknownTask(refused) {
+			return refused
+		}
+		t, err := h.Get(ctx)
+		if err != nil {
+			return err
+		}
+		if err := p.showTask(t); err != nil || refused == nil {
+			return err
+		}
+		return &coded{exitFailure, refused} // it is known
+	}, 0)
+}
+
+// ofTask makes a verb of a function that is about one task: it finds the id among the words of the command line. most is how
+// many further words there may be; less than 0 is any number.
+func (p *program) ofTask(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, most int) *cobra.Command {
+	var id string
+	cmd.Flags().StringVar(&id, "id", "", "the `ID`, if it begins with a hyphen")
+	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
+		return taskError(run(ctx, tasks.Resume(c, id), words), id)
+	}
+	behindID := most
+	if most >= 0 {
+		behindID++
+	}
+	flagged := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error { return about(ctx, c, id, words) }, 0, most)
+	plain := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+		return about(ctx, c, words[0], words[1:])
+	}, 1, behindID)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("id") {
+			return flagged(cmd, args)
+		}
+		return plain(cmd, args)
+	}
+	return cmd
 }
 
 // isUnknownTask reports whether a server says that there is no such task.
@@ -281,7 +323,10 @@ func isUnknownTask(err error) bool {
 // taskError says what an error of a server means for a task.
 func taskError(err error, id string) error {
 	var said *mcp.Error
+	var own *coded
 	switch {
+	case errors.As(err, &own):
+		return err
 	case errors.As(err, &said) && said.Code == mcp.CodeMethodNotFound:
 		return notFound(fmt.Errorf("the server has no tasks: %w", err))
 	case !isUnknownTask(err):
@@ -291,7 +336,7 @@ func taskError(err error, id string) error {
 }
 
 // showTask prints all that is known of a task.
-func (p *program) showTask(ctx context.Context, h *tasks.Handle, t *tasks.Task) error {
+func (p *program) showTask(t *tasks.Task) error {
 	tool := p.toolOf(t.ID)
 	if p.flags.json {
 		p.output.value(newTaskReport(t, tool))
@@ -301,7 +346,7 @@ func (p *program) showTask(ctx context.Context, h *tasks.Handle, t *tasks.Task) 
 	if t.Result == nil {
 		return nil
 	}
-	r, err := h.Wait(silently(ctx)) // which has no need to wait
+	r, err := endOf(t)
 	if err != nil {
 		return err
 	}
@@ -319,10 +364,48 @@ func (p *program) showTask(ctx context.Context, h *tasks.Handle, t *tasks.Task) 
 	return nil
 }
 
+// endOf gives what a task has ended with, as the server has told it: asked once more, it might say something else.
+func endOf(t *tasks.Task) (*mcp.ToolResult, error) {
+	switch {
+	case t.Result != nil:
+		r := &mcp.ToolResult{}
+		if err := json.Unmarshal(t.Result, r); err != nil {
+			return nil, fmt.Errorf("%w: the result of the task: %w", mcp.ErrInvalidResult, err)
+		}
+		return r, nil
+	case t.Error != nil:
+		return nil, &coded{exitFailure, t.Error}
+	case t.Status == tasks.StatusCancelled:
+		if t.Message == "" {
+			return nil, errors.New("the task was cancelled")
+		}
+		return nil, fmt.Errorf("the task was cancelled: %s", shorten(t.Message, maxReason))
+	}
+	return nil, fmt.Errorf("%w: the task is %s, and has no result", mcp.ErrInvalidResult, t.Status)
+}
+
+// calledOff has the error of a wait say, if it is that, that the task was cancelled, and why.
+func calledOff(ctx context.Context, h *tasks.Handle, err error) error {
+	if !errors.Is(err, mcp.ErrCancelled) || ctx.Err() != nil {
+		return err
+	}
+	if t, failed := h.Get(ctx); failed == nil && t.Status == tasks.StatusCancelled {
+		_, err = endOf(t)
+	}
+	return err
+}
+
+// maxReason is how much is shown of why a task was cancelled, in characters.
+const maxReason = 500
+
+// maxTaskLine is how much is shown of a single thing that a server says of a task, in characters: a status message may be as
+// large as any answer.
+const maxTaskLine = 5000
+
 func (p *program) describeTask(t *tasks.Task, tool string) {
 	line := func(name, value string) {
 		if value != "" {
-			p.output.line(fmt.Sprintf("%-8s %s", name, cleanLine(value)))
+			p.output.line(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskLine))))
 		}
 	}
 	line("task", t.ID)
@@ -344,7 +427,9 @@ func (p *program) describeTask(t *tasks.Task, tool string) {
 		line("", "  "+p.answerWith(t, key))
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
-		line("asks", "whoever watches it: "+p.taskLine("watch", t.ID))
+		line("asks", "whoever watches it, or answers it unseen:")
+		line("", "  "+p.taskLine("watch", t.ID))
+		line("", "  "+p.answerUnseen(t.ID))
 	}
 	if t.Error != nil {
 		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))
@@ -368,6 +453,9 @@ func (p *program) taskLine(verb, id string, words ...string) string {
 	line := []string{"patchbay", "task", verb}
 	if t.command == nil || t.from != "" {
 		line = append(line, t.words(p.flags.config))
+	}
+	if strings.HasPrefix(id, "-") {
+		id = "--id=" + id
 	}
 	line = append(line, shellWord(id))
 	line = append(line, words...)

@@ -5,14 +5,15 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -49,20 +50,19 @@ func (p *program) taskAnswerVerb() *cobra.Command {
 		Example: `  patchbay task answer http://127.0.0.1:8765/mcp ID publish=true note=hello
   patchbay task answer http://127.0.0.1:8765/mcp ID '{"publish": true}'
   patchbay task answer http://127.0.0.1:8765/mcp ID --action decline`,
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			given := &givenAnswer{words: words[1:], action: mcp.ElicitAction(action)}
-			if err := given.check(); err != nil {
-				return usage(err)
-			}
-			if len(given.words) > 0 || action != "" {
-				p.given = given
-			}
-			return taskError(p.answerTask(ctx, tasks.Resume(c, words[0]), question), words[0])
-		}, 1, -1),
 	}
 	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question that is answered, or a part of it")
 	cmd.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
-	return cmd
+	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
+		given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
+		if err := given.check(); err != nil {
+			return usage(err)
+		}
+		if len(given.words) > 0 || action != "" {
+			p.given = given
+		}
+		return p.answerTask(ctx, h, question)
+	}, -1)
 }
 
 func (g *givenAnswer) check() error {
@@ -145,13 +145,14 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 		return usage(fmt.Errorf("a task of this server asks whoever watches it: %s, or give the answer here", p.taskLine("watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
-	defer stop()
 	answered, ended := make(chan error, 1), make(chan error, 1)
 	p.given.about, p.given.settled = about, func(err error) { answered <- err }
-	go func() { // ends with waiting
+	var waits sync.WaitGroup
+	waits.Go(func() {
 		_, err := h.Wait(waiting)
 		ended <- err
-	}()
+	})
+	defer func() { stop(); waits.Wait() }()
 	select {
 	case err := <-ended:
 		if err == nil {
@@ -163,9 +164,11 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 			return err
 		}
 	case <-time.After(patience):
+		if about == "" {
+			return fmt.Errorf("the task says that it asks something, and has asked nothing within %v", patience)
+		}
 		return fmt.Errorf("the task asks nothing that has %q in it", about)
 	}
-	defer func() { stop(); <-ended }()
 	if err := p.awaitTaken(ctx, h); err != nil {
 		return err
 	}
@@ -199,7 +202,7 @@ func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	if err != nil {
 		return err
 	}
-	return p.showTask(ctx, h, t)
+	return p.showTask(t)
 }
 
 // questionWords tells what a task asks.
@@ -217,6 +220,9 @@ func questionWords(q mcp.InputRequest) string {
 	return shorten(asked.Message, longest)
 }
 
+// answerUnseen gives the command that answers a question that is not shown before.
+func (p *program) answerUnseen(id string) string { return p.taskLine("answer", id, "FIELD=VALUE…") }
+
 // answerWith gives the command that answers a question.
 func (p *program) answerWith(t *tasks.Task, key string) string {
 	var fields []string
@@ -232,7 +238,7 @@ func (p *program) answerWith(t *tasks.Task, key string) string {
 	default:
 		parameters, _ := parametersOf(asked.RequestedSchema)
 		for i := range parameters {
-			word := shellWord(parameters[i].name+"=") + kindWord(&parameters[i])
+			word := fieldWord(&parameters[i])
 			if !parameters[i].required {
 				word = "[" + word + "]"
 			}
@@ -240,6 +246,15 @@ func (p *program) answerWith(t *tasks.Task, key string) string {
 		}
 	}
 	return p.taskLine("answer", t.ID, fields...)
+}
+
+// fieldWord tells how a field is written: as a JSON object, if its name would be read as something else than a name.
+func fieldWord(field *parameter) string {
+	name := field.name
+	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") || strings.HasSuffix(name, ":") {
+		return shellWord(fmt.Sprintf("{%s: %s}", jsonscan.AppendQuote(nil, name), kindWord(field)))
+	}
+	return shellWord(name+"=") + kindWord(field)
 }
 
 // answerQuestion gives the answer to a question of a task, as it is sent.
@@ -322,28 +337,11 @@ func (g *givenAnswer) form(ctx context.Context, p *program, q *mcp.ElicitParams)
 	if g.action != "" && g.action != mcp.ElicitAccept {
 		return &mcp.ElicitResult{Action: g.action}, nil
 	}
-	a, err := p.newArguments(ctx, g.words, q.RequestedSchema)
-	if err == nil {
-		err = a.onlyKnown("field")
-	}
+	a, err := p.newFields(ctx, g.words, q.RequestedSchema)
 	if err != nil {
 		return nil, usage(errors.Join(err, errors.New("it asks: "+cleanLine(q.Message))))
 	}
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: a.object()}, nil
-}
-
-// onlyKnown refuses what the schema does not name, even if it allows it: a form has no other fields.
-func (a *arguments) onlyKnown(thing string) error {
-	var known []string
-	for i := range a.parameters {
-		known = append(known, a.parameters[i].name)
-	}
-	for _, key := range a.keys {
-		if !slices.Contains(known, key) {
-			return unknown(thing, key, known)
-		}
-	}
-	return nil
 }
 
 // page gives the answer to a page.
@@ -356,14 +354,14 @@ func (g *givenAnswer) page(q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 
 // samplingFields is what the answer of a model is given as.
 const samplingFields = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
-	"required": ["text"], "additionalProperties": false}`
+	"required": ["text"]}`
 
 // sample gives the answer of a model; nil refuses.
 func (g *givenAnswer) sample(ctx context.Context, p *program) (*mcp.SampleResult, error) {
 	if g.action != "" && g.action != mcp.ElicitAccept {
 		return nil, nil
 	}
-	a, err := p.newArguments(ctx, g.words, stdjson.RawMessage(samplingFields))
+	a, err := p.newFields(ctx, g.words, stdjson.RawMessage(samplingFields))
 	if err != nil {
 		return nil, usage(err)
 	}

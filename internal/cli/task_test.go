@@ -47,7 +47,9 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Manager) {
 		func(context.Context, struct{}) (string, error) { return "done", nil })
 	tasks.AddTool(m, &mcp.Tool{Name: "fail"}, again, func(context.Context, struct{}) (string, error) { return "", errors.New("it broke") })
 	tasks.AddTool(m, &mcp.Tool{Name: "refuse"}, again, func(context.Context, struct{}) (string, error) { return "", mcp.Errorf(-32050, "not today") })
-	tasks.AddTool(m, &mcp.Tool{Name: "sleep"}, again, func(ctx context.Context, _ struct{}) (string, error) {
+	sleeping := &tasks.ToolOptions{Again: true, Required: true}
+	tasks.AddTool(m, &mcp.Tool{Name: "sleep"}, sleeping, func(ctx context.Context, _ struct{}) (string, error) {
+		mcp.Progress(ctx, 1, 0, "asleep")
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	})

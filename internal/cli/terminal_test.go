@@ -111,7 +111,7 @@ func TestScreen(t *testing.T) {
 		s.terminal = false
 		time.Sleep(drawPause)
 		s.progress(mcp.ProgressUpdate{Progress: 5, Message: "x\ny"})
-		wants("progress: 5 x y\n")
+		wants("progress: x y\n")
 	})
 }
 

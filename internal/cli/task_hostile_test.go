@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A taskTeller is a server that says of its one task what a test wants it to.
+type taskTeller struct {
+	id  string
+	get func(n int, id string) (status, more string, err error) // the nth time, the first being 0; nil: it is completed
+
+	cancel error // of tasks/cancel; nil: it is taken
+
+	mu    sync.Mutex
+	asked []string // methods, and the task that they were about
+	sent  string   // the last answers
+}
+
+const said = `,"result":{"content":[{"type":"text","text":"hello"}]}`
+
+func (s *taskTeller) ServeMCP(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	var params struct {
+		TaskID  string          `json:"taskId"`
+		Answers json.RawMessage `json:"inputResponses"`
+	}
+	if err := json.Unmarshal(req.Params, &params); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	n := 0
+	for _, line := range s.asked {
+		if strings.HasPrefix(line, req.Method+" ") {
+			n++
+		}
+	}
+	s.asked = append(s.asked, req.Method+" "+params.TaskID)
+	if params.Answers != nil {
+		s.sent = string(params.Answers)
+	}
+	s.mu.Unlock()
+	switch req.Method {
+	case "server/discover":
+		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}`), nil
+	case "tools/list":
+		return mcp.RawResult(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"x","inputSchema":{"type":"object"}}]}`), nil
+	case "tools/call":
+		return taskJSON("task", s.id, "working", ""), nil
+	case "tasks/cancel":
+		if s.cancel != nil {
+			return nil, s.cancel
+		}
+		return mcp.RawResult(`{"resultType":"complete"}`), nil
+	case "tasks/update":
+		return mcp.RawResult(`{"resultType":"complete"}`), nil
+	case "tasks/get":
+		if s.get == nil {
+			return taskJSON("complete", params.TaskID, "completed", said), nil
+		}
+		status, more, err := s.get(n, params.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		return taskJSON("complete", params.TaskID, status, more), nil
+	}
+	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found")
+}
+
+func taskJSON(kind, id, status, more string) mcp.RawResult {
+	name, err := json.Marshal(id)
+	if err != nil {
+		panic(err)
+	}
+	return mcp.RawResult(fmt.Sprintf(`{"resultType":%q,"taskId":%s,"status":%q,"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:06Z","ttlMs":null%s}`,
+		kind, name, status, more))
+}
+
+// forget has the server count from the beginning.
+func (s *taskTeller) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = nil
+}
+
+func (s *taskTeller) count(method string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.asked {
+		if strings.HasPrefix(line, method+" ") {
+			n++
+		}
+	}
+	return n
+}
+
+// listen gives the URL of the server.
+func (s *taskTeller) listen(t *testing.T) string {
+	t.Helper()
+	h := mcphttp.NewHandler(s, nil)
+	web := httptest.NewServer(h)
+	t.Cleanup(func() {
+		if err := h.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		web.Close()
+	})
+	return web.URL
+}
+
+// oneForm is a question, with the schema's properties.
+func oneForm(properties string) string {
+	return `,"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":` + properties + `}}}}`
+}
+
+// What a task has ended with is shown as it was told. Asked once more, a server could have a look wait for ever, or ask.
+func TestTaskIsShownAsItWasTold(t *testing.T) {
+	for name, then := range map[string][2]string{"works": {"working", ""}, "asks": {"input_required", oneForm(`{"name":{"type":"string"}}`)}} {
+		for _, verb := range []string{"get", "cancel", "watch"} {
+			t.Run(verb+", then it "+name, func(t *testing.T) {
+				freshState(t)
+				s := &taskTeller{get: func(n int, _ string) (string, string, error) {
+					if n == 0 {
+						return "completed", said, nil
+					}
+					return then[0], then[1], nil
+				}}
+				url := s.listen(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				var stdout, stderr strings.Builder
+				status := Run(ctx, []string{"task", verb, url, "t1"}, strings.NewReader(""), &stdout, &stderr)
+				if status != exitOK || !strings.Contains(stdout.String(), "hello\n") {
+					t.Errorf("got %d, %q, %q", status, &stdout, &stderr)
+				}
+				if gets, updates := s.count("tasks/get"), s.count("tasks/update"); gets != 1 || updates != 0 {
+					t.Errorf("%d tasks/get and %d tasks/update were sent", gets, updates)
+				}
+			})
+		}
+	}
+}
+
+// A task may fail with the code that says that a server does not know it.
+func TestTaskFailsWithAnyCode(t *testing.T) {
+	freshState(t)
+	url := (&taskTeller{get: func(int, string) (string, string, error) {
+		return "failed", `,"error":{"code":-32602,"message":"seven is no color"}`, nil
+	}}).listen(t)
+	for name, o := range map[string]outcome{
+		"alone": patchbay(t, "", "task", "watch", url, "t1"), "at a terminal": atTerminal(t, "", nil, "task", "watch", url, "t1"),
+	} {
+		if o.status != exitFailure || !strings.Contains(o.stderr, "seven is no color") || strings.Contains(o.stderr, "no task") {
+			t.Errorf("%s: got %d, %q, %q", name, o.status, o.stdout, o.stderr)
+		}
+	}
+	url = (&taskTeller{get: func(n int, _ string) (string, string, error) {
+		if n < 2 {
+			return "working", "", nil
+		}
+		return "failed", `,"error":{"code":-32602,"message":"seven is no color"}`, nil
+	}}).listen(t)
+	if o := atTerminal(t, "", nil, "task", "watch", url, "t1"); o.status != exitFailure || strings.Contains(o.stderr, "no task") {
+		t.Errorf("later: got %d, %q, %q", o.status, o.stdout, o.stderr)
+	}
+	url = (&taskTeller{get: func(int, string) (string, string, error) { return "completed", `,"result":{"content":7}`, nil }}).listen(t)
+	if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitProtocol {
+		t.Errorf("a result that is none: %d, %q, %q", o.status, o.stdout, o.stderr)
+	}
+}
+
+// Servers make ids up as they like. The line to type on with does nothing to a terminal, and names just the task.
+func TestTaskIDsOfAllKinds(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Log("there is no bash: the lines are not typed")
+	}
+	for _, id := range []string{
+		"t\x1b]0;pwned\x07\x1b[31mRED\x1b[2J\u202egnp", "t1\n:0\n--evil", "two  blanks", "  before and after  ", "a\u00a0b\u3000c", "it's \\ \t", " ", "t1'$(id)`id`;id", "Größe", "\u200b", "~",
+		"--answers=/etc/passwd", "--json", "--", "-", "--id=x", "-v\x1b[31m", "#", "*",
+	} {
+		t.Run(id, func(t *testing.T) {
+			freshState(t)
+			s := &taskTeller{id: id}
+			url := s.listen(t)
+			o := patchbay(t, "", "call", "--task", url, "x")
+			if o.status != exitOK || o.stderr != clean(o.stderr) || strings.Count(o.stderr, "\n") != 1 {
+				t.Fatalf("got %d, %q", o.status, o.stderr)
+			}
+			for _, verb := range []string{"get", "watch", "cancel"} {
+				if o := patchbay(t, "", "task", verb, url, "--id", id); o.status != exitOK || !strings.Contains(o.stdout, "hello\n") {
+					t.Errorf("%s with a flag: %d, %q, %q", verb, o.status, o.stdout, o.stderr)
+				}
+			}
+			line, _, _ := strings.Cut(strings.TrimPrefix(o.stderr, "Started. "), " waits for the result.")
+			if bash == "" {
+				return
+			}
+			cmd := exec.CommandContext(t.Context(), bash, "-c", `patchbay() { printf '%s\0' "$@"; }; `+line)
+			typed, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.mu.Lock()
+			s.asked = nil
+			s.mu.Unlock()
+			o = patchbay(t, "", strings.Split(strings.TrimSuffix(string(typed), "\x00"), "\x00")...)
+			if o.status != exitOK || o.stdout != "hello\n" || !slices.Contains(s.asked, "tasks/get "+id) {
+				t.Errorf("%s\nends with %d, %q, %q", line, o.status, o.stdout, o.stderr)
+			}
+		})
+	}
+}
+
+func TestTaskIDsInCompletions(t *testing.T) {
+	freshState(t)
+	at := &target{url: "http://127.0.0.1:1/mcp"}
+	for _, id := range []string{"--json", "-x", "good", "two words"} {
+		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).remember(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := patchbay(t, "", "__complete", "task", "get", at.url, "")
+	if !strings.HasPrefix(o.stdout, "good\n:") {
+		t.Errorf("completions are %q", o.stdout)
+	}
+}
+
+// A field may have a name that is no name on a command line.
+func TestTaskFieldsOfAllKinds(t *testing.T) {
+	freshState(t)
+	s := &taskTeller{get: func(int, string) (string, string, error) {
+		return "input_required", oneForm(`{"--json":{"type":"string"},"@a":{"type":"string"},"b=":{"type":"string"},"c:":{"type":"string"},"plain":{"type":"string"}}`), nil
+	}}
+	url := s.listen(t)
+	o := patchbay(t, "", "task", "get", url, "t1")
+	for _, want := range []string{`['{"--json": string}']`, `['{"@a": string}']`, `['{"b=": string}']`, `['{"c:": string}']`, `[plain=string]`} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("no %s in %s", want, o.stdout)
+		}
+	}
+	o = patchbay(t, "", "task", "answer", url, "t1", `{"--json": "v"}`, `{"b=": "w"}`, "plain=x")
+	if o.status != exitOK || !strings.Contains(s.sent, `{"--json":"v","b=":"w","plain":"x"}`) {
+		t.Errorf("got %d, %q, sent is %s", o.status, o.stderr, s.sent)
+	}
+}
+
+// What a server says of a task fills no terminal.
+func TestTaskSaysTooMuch(t *testing.T) {
+	freshState(t)
+	long := strings.Repeat(`A\u001b[31m\u202e`, 1<<18)
+	for status, more := range map[string]string{
+		"working":        `,"statusMessage":"` + long + `"`,
+		"failed":         `,"error":{"code":-32603,"message":"` + long + `"}`,
+		"input_required": `,"inputRequests":{"` + long[:1<<15] + `":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"m","url":"https://a.example/` + long + `"}}}`,
+	} {
+		url := (&taskTeller{get: func(int, string) (string, string, error) { return status, more, nil }}).listen(t)
+		if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitOK || len(o.stdout) > 100_000 || !strings.Contains(o.stdout, `A\x1b[31m`) {
+			t.Errorf("%s: got %d, %d bytes, %.200q, %.200q", status, o.status, len(o.stdout), o.stdout, o.stderr)
+		}
+	}
+}
+
+// One task that cannot be asked for hides no other.
+func TestTaskListShowsWhatThereIs(t *testing.T) {
+	freshState(t)
+	s := &taskTeller{get: func(_ int, id string) (string, string, error) {
+		if id == "bad" {
+			return "", "", mcp.Errorf(mcp.CodeInternalError, "the disk is full")
+		}
+		return "completed", said, nil
+	}}
+	at := &target{url: s.listen(t)}
+	for _, id := range []string{"one", "bad", "two"} {
+		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).remember(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := patchbay(t, "", "task", "list", at.url)
+	if o.status != exitFailure || !strings.Contains(o.stdout, "one  x  completed") || !strings.Contains(o.stdout, "two  x  completed") ||
+		!strings.Contains(o.stderr, `task "bad"`) || !strings.Contains(o.stderr, "the disk is full") {
+		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+	}
+}

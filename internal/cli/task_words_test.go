@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Whoever interrupts a call reads what has become of its task, whose messages are shown without the numbers that count them.
+func TestCallOfATaskIsInterrupted(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		seen := &trigger{when: "progress: asleep\n", then: cancel}
+		patience := time.AfterFunc(20*time.Second, cancel)
+		defer patience.Stop()
+		var stdout bytes.Buffer
+		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
+		if status != exitInterrupted || !strings.HasSuffix(seen.seen, "progress: asleep\npatchbay: interrupted; the task is called off\n") {
+			t.Errorf("got %d, %q", status, seen.seen)
+		}
+		if all, err := notes(); err != nil || len(all) != 0 {
+			t.Errorf("of tasks that were called off %d are remembered, %v", len(all), err)
+		}
+	})
+}
+
+func TestTaskThatCannotBeCalledOffIsNamed(t *testing.T) {
+	freshState(t)
+	server := &taskTeller{id: "STUBBORN", cancel: mcp.Errorf(mcp.CodeInternalError, "no"), get: func(int, string) (string, string, error) {
+		return "working", `,"statusMessage":"asleep"`, nil
+	}}
+	url := server.listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	patience := time.AfterFunc(20*time.Second, cancel)
+	defer patience.Stop()
+	var stdout bytes.Buffer
+	status := Run(ctx, []string{"call", "--json", url, "x"}, strings.NewReader(""), &stdout, &trigger{when: "asleep", then: cancel})
+	want := `"message":"interrupted; the task could not be called off, and may go on: patchbay task get ` + url + ` STUBBORN"`
+	if status != exitInterrupted || !strings.Contains(stdout.String(), want) {
+		t.Errorf("got %d, %s", status, &stdout)
+	}
+	if ids := noted(t, &target{url: url}); len(ids) != 1 || ids[0] != "STUBBORN" {
+		t.Errorf("remembered are %q", ids)
+	}
+}
+
+// A task that somebody else has cancelled says so in words, whether it is watched or waited for.
+func TestTaskThatWasCancelledIsToldInWords(t *testing.T) {
+	freshState(t)
+	for why, want := range map[string]string{
+		"":                          "patchbay: the task was cancelled\n",
+		`,"statusMessage":"by Ann"`: "patchbay: the task was cancelled: by Ann\n",
+	} {
+		server := &taskTeller{id: "T", get: func(n int, _ string) (string, string, error) {
+			if n == 0 {
+				return "working", "", nil
+			}
+			return "cancelled", why, nil
+		}}
+		for _, args := range [][]string{{"call", server.listen(t), "x"}, {"task", "watch", server.listen(t), "T"}} {
+			server.forget()
+			o := atTerminal(t, "", nil, args...)
+			if o.status != exitFailure || !strings.HasSuffix(o.stderr, want) {
+				t.Errorf("%q: got %d, %q, want %q", args, o.status, o.stderr, want)
+			}
+		}
+	}
+}
+
+// What is asked of whoever watches can be answered without watching, and both ways are named.
+func TestTaskThatAsksItsWatcherNamesBothWays(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		if p.isModern() {
+			return // it shows what it asks
+		}
+		id := p.start("ask")
+		p.becomes(id, "  it asks whoever watches it at a terminal")
+		p.becomes(id, "patchbay task answer ")
+		p.wants(exitOK, "patchbay task watch ", "", "task get", id)
+		p.wants(exitOK, "patchbay task answer ", "", "task get", id)
+		p.wants(exitOK, "FIELD=VALUE…", "", "task get", id)
+	})
+}
+
+func TestFieldThatAFormHasNotIsNamedFirst(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		id := p.start("ask")
+		p.becomes(id, "input_required")
+		p.wants(exitUsage, "", "no field \"nope\": there are value\nmissing field value: ", "task answer", id, "nope=1")
+	})
+}
+
+// The result of a watched task is printed once: in the form that call prints.
+func TestWatchPrintsTheResultOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, p *place) {
+		o := p.wants(exitOK, "", "", "task watch", "--json", p.start("add", "A=40", "B=2"))
+		lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
+		for i, line := range lines {
+			if last := i == len(lines)-1; strings.Contains(line, "content") != last || strings.HasPrefix(line, `{"task"`) == last {
+				t.Errorf("line %d of %d is %s", i+1, len(lines), line)
+			}
+		}
+	})
+}
+
+func TestTaskMayBeWrittenTasks(t *testing.T) {
+	freshState(t)
+	if o := patchbay(t, "", "tasks", "list", "--json"); o.status != exitOK || o.stdout != "{\"tasks\":[]}\n" {
+		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+	}
+	if o := patchbay(t, "", "help", "tasks", "watch"); o.status != exitOK || !strings.Contains(o.stdout, "patchbay task watch TARGET") {
+		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+	}
+}
+
+// Commands of one program are told apart, and what stands behind the program is not shown.
+func TestTargetsOfOneNameAreToldApart(t *testing.T) {
+	freshState(t)
+	here := t.TempDir()
+	one := &target{command: []string{"pb", "--token=secret", "a"}, directory: here}
+	two := &target{command: []string{"pb", "--token=secret", "b"}, directory: here}
+	other := &target{command: []string{"alone"}, directory: here}
+	for id, at := range map[string]*target{"A": one, "B": two, "C": other} {
+		n := &note{Key: at.key(), Target: at.public(), ID: id, Tool: "x", Started: time.Now()}
+		if err := n.remember(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := patchbay(t, "", "task", "list")
+	for _, want := range []string{
+		"A  x  pb … (" + one.key()[:6] + ")\n", "B  x  pb … (" + two.key()[:6] + ")\n", "C  x  alone\n",
+	} {
+		if !strings.Contains(o.stdout, want) {
+			t.Errorf("%q is not in %q", want, o.stdout)
+		}
+	}
+	if strings.Contains(o.stdout, "secret") {
+		t.Errorf("it tells %q", o.stdout)
+	}
+	o = patchbay(t, "", "task", "list", "--json")
+	var got struct{ Tasks []struct{ ID, Key string } }
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Tasks) != 3 || got.Tasks[0].Key == "" {
+		t.Errorf("JSON is %s, %v", o.stdout, err)
+	}
+}
+
+func TestTargetBehindOtherWordsIsNoticed(t *testing.T) {
+	freshState(t)
+	url := listen(t, newServer("demo"))
+	o := patchbay(t, "", "call", "add", "a=1", url)
+	if o.status != exitUsage || !strings.Contains(o.stderr, `no server "add"`) || !strings.Contains(o.stderr, "the target comes first: is it "+url+"?\n") {
+		t.Errorf("got %d, %q", o.status, o.stderr)
+	}
+	if o = patchbay(t, "", "call", "add", "a=1"); strings.Contains(o.stderr, "comes first") {
+		t.Errorf("without a URL it says %q", o.stderr)
+	}
+}
+
+func TestAmountOfProgress(t *testing.T) {
+	four := 4.0
+	for want, p := range map[string]mcp.ProgressUpdate{
+		"3":         {Progress: 3},
+		"3/4":       {Progress: 3, Total: &four},
+		"3/4 steps": {Progress: 3, Total: &four, Message: "steps"},
+		"drafting":  {Progress: 3, Message: "drafting"},
+	} {
+		if got := amount(p); got != want {
+			t.Errorf("%+v is %q, want %q", p, got, want)
+		}
+	}
+}
