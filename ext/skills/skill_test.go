@@ -53,7 +53,7 @@ func TestDescriptionsThatBreakTheRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) { refuses(t, text) })
 	}
 	for _, uri := range []string{"skill://other/x", "skill://pdf/../other/x", "skill://pdf/%2e%2e/x", "skill://pdf/a//b", "skill://pdf/a/", "skill://pdf/",
-		"skill://pdf/a%2fb", "skill://pdf/a%5Cb", "skill://pdf/a%E2%80%AEb", "skill://pdf/a⁦b", "skill://pdf/a%E2%80%8Fb", "skill://pdf/a%E2%80%A8b", "skill://pdf/a%00", "skill://pdf/a%0a", "skill://pdf/a?b", "skill://pdf/a#b", "skill://pdf/.", "skill://pdf/%zz",
+		"skill://pdf/a%2fb", "skill://pdf/a%5Cb", "skill://pdf/a%E2%80%AEb", "skill://pdf/a\u2066b", "skill://pdf/a%E2%80%8Fb", "skill://pdf/a%E2%80%A8b", "skill://pdf/a%00", "skill://pdf/a%0a", "skill://pdf/a?b", "skill://pdf/a#b", "skill://pdf/.", "skill://pdf/%zz",
 		"skill://pdf/%ff", "file:///etc/passwd", "file:/etc/passwd", "skill://pdfx/a", "SKILL://pdf/a", "a"} {
 		t.Run(uri, func(t *testing.T) { refuses(t, entry(pdf, front, `[`+one+`,`+fileEntry(uri, "")+`]`)) })
 	}

@@ -28,7 +28,7 @@ func (m *Manager) glance(ctx context.Context, owner, id string) (*job, error) {
 	case !j.Done && j.expired(now):
 		_, err = m.expire(ctx, owner, id)
 	case j.Phase == phaseWorking && m.lost(id):
-		_, err = m.adopt(ctx, owner, id)
+		err = m.adopt(ctx, owner, id)
 	default:
 		return j, nil
 	}
@@ -50,15 +50,6 @@ func (m *Manager) readHead(ctx context.Context, owner, id string) (*job, error) 
 		return nil, err
 	}
 	return openHead(r)
-}
-
-// find gives a whole task to whoever asks for it, as glance gives its head.
-func (m *Manager) find(ctx context.Context, owner, id string) (*job, error) {
-	j, err := m.glance(ctx, owner, id)
-	if err != nil {
-		return nil, err
-	}
-	return j.whole()
 }
 
 // openHead reads a record up to where its payload begins; see [state]. The job keeps its Data.

@@ -188,13 +188,7 @@ func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
 		mcp.AddTool(b.server, &mcp.Tool{Name: "never"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	}
 	on(t, mcptest.Before(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		var got struct {
-			Tools []struct {
-				Name      string
-				Execution struct{ TaskSupport string }
-			}
-		}
-		got = decode[struct {
+		got := decode[struct {
 			Tools []struct {
 				Name      string
 				Execution struct{ TaskSupport string }

@@ -33,7 +33,7 @@ func (m *Manager) Recover(ctx context.Context) error {
 		return fmt.Errorf("tasks: recover: %w", err)
 	}
 	for _, r := range working {
-		_, err := m.adopt(ctx, r.Owner, r.ID)
+		err := m.adopt(ctx, r.Owner, r.ID)
 		switch {
 		case err == nil, errors.Is(err, errUnknownTask):
 		case ctx.Err() != nil:
@@ -75,7 +75,7 @@ func (m *Manager) unreadable(ctx context.Context, id string, err error) {
 }
 
 // adopt takes up a task that is working without a run: one that an earlier process has left.
-func (m *Manager) adopt(ctx context.Context, owner, id string) (*job, error) {
+func (m *Manager) adopt(ctx context.Context, owner, id string) error {
 	var r *run
 	due := false
 	j, err := m.change(ctx, owner, id, func(j *job, now time.Time) error {
@@ -106,7 +106,7 @@ func (m *Manager) adopt(ctx context.Context, owner, id string) (*job, error) {
 		return nil
 	})
 	m.proceed(r, j, due, err)
-	return j, public(err)
+	return public(err)
 }
 
 // proceed launches the run that a change has made due, or gives it up: r is nil if there is none. When nobody knows whether

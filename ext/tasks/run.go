@@ -314,9 +314,9 @@ func (m *Manager) settle(r *run, out ending) func() error {
 	}
 }
 
-// persist repeats a step until the store has taken it. It gives up, with false, when the task is gone for good, and when the
+// persist repeats a step until the store has taken it. It gives up when the task is gone for good, and when the
 // manager is closed.
-func (m *Manager) persist(r *run, step func() error) bool {
+func (m *Manager) persist(r *run, step func() error) {
 	for wait := firstBackoff; ; wait = min(2*wait, maxBackoff) {
 		last := m.base.Err() != nil
 		err := step()
@@ -325,10 +325,10 @@ func (m *Manager) persist(r *run, step func() error) bool {
 		}
 		switch {
 		case err == nil:
-			return true
+			return
 		case errors.Is(err, ErrUnknown), errors.Is(err, errRecord), last:
 			m.log.Error("tasks: a step of a task is lost", "task", short(r.id), "error", err)
-			return false
+			return
 		}
 		m.log.Error("tasks: a step of a task could not be stored, and is tried again", "task", short(r.id), "error", err)
 		timer := time.NewTimer(wait)

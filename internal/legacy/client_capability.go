@@ -43,8 +43,8 @@ func sessionCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) std
 	declared := closeWith(dst, '}')
 	if hasCapability(capabilities, "extensions", tasksExtension) {
 		if value := taskCapability(rev, declared); value != nil {
-			dst = append(declared[:len(declared)-1], ',')
-			declared = append(appendMember(dst, []byte("tasks"), value), '}')
+			dst = declared[:len(declared)-len("}")]
+			declared = append(appendMember(append(dst, ','), []byte("tasks"), value), '}')
 		}
 	}
 	return declared

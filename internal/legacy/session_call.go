@@ -4,7 +4,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -66,7 +65,7 @@ func (x *exchange) relay(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Erro
 	var answers []byte // members that the retried request has in addition, each with a comma behind
 	for range maxRounds {
 		room := rooms.Get().(*room) // stays with errors and questions, which may alias it
-		params, err := s.appendModernParams(nil, x.request.Params, answers)
+		params, err := s.modernParams(x.request.Params, answers)
 		if err != nil {
 			return nil, err
 		}
@@ -145,10 +144,10 @@ func (r *room) free() {
 	}
 }
 
-// appendModernParams appends the params of a client's request with the envelope of the session, and with further members,
+// modernParams gives the params of a client's request with the envelope of the session, and with further members,
 // each with a comma behind. What a client of a session cannot know of is left out: it would be taken for the session's
 // own. The envelope comes first, for it is what is looked for first.
-func (s *Session) appendModernParams(dst, params, further []byte) ([]byte, *jsonrpc.Error) {
+func (s *Session) modernParams(params, further []byte) ([]byte, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
@@ -161,7 +160,7 @@ func (s *Session) appendModernParams(dst, params, further []byte) ([]byte, *json
 		return nil, invalidParams("params._meta: want an object")
 	}
 	const brackets = 128 // for the log level too
-	dst = slices.Grow(dst, len(params)+len(further)+len(s.envelope)+brackets)
+	dst := make([]byte, 0, len(params)+len(further)+len(s.envelope)+brackets)
 	dst = append(append(dst, `{"_meta":{`...), s.envelope...)
 	dst = append(dst, `,"`+wire.MetaLogLevel+`":`...)
 	dst = jsonscan.AppendQuote(dst, logLevel)

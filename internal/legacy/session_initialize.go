@@ -132,7 +132,7 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 // Spec: basic/lifecycle#initialization
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	defer close(s.described)
-	params, err := s.appendModernParams(nil, nil, nil)
+	params, err := s.modernParams(nil, nil)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, err)
 	}

@@ -112,7 +112,7 @@ func (x *exchange) relayTask(ctx context.Context) (stdjson.RawMessage, *jsonrpc.
 // serveCore puts the request to the core, with further members.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	s := w.session
-	params, err := s.appendModernParams(nil, w.params, further)
+	params, err := s.modernParams(w.params, further)
 	if err != nil {
 		return outcome{err: err}
 	}

@@ -123,6 +123,9 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 	}
 	seen := 0
 	for n := 0; n+page <= len(file); n += page {
+		if len(bytes.Trim(file[n:n+page], "\x00")) == 0 {
+			continue // nothing is there yet
+		}
 		for _, with := range []byte{0x00, 0xff} {
 			changed := bytes.Clone(file)
 			copy(changed[n:], bytes.Repeat([]byte{with}, page))
@@ -131,7 +134,7 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d pages showed their damage", seen, 2*len(file)/page)
+	t.Logf("%d of the damages to a page showed", seen)
 	random := rand.New(rand.NewPCG(1, 2))
 	changes := 200
 	if testing.Short() {

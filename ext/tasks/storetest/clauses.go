@@ -158,7 +158,7 @@ func checkOneUpdate(ctx context.Context, s tasks.Store) error {
 	}
 	got, err := s.Get(ctx, "alice", "one")
 	if err != nil || got.Version != 6 {
-		return fmt.Errorf("the version is %d, %v; want 6", got.Version, err)
+		return fmt.Errorf("the version is %d, want 6 (%s)", got.Version, fmt.Sprint(err))
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func checkOwners(ctx context.Context, s tasks.Store) error {
 		for k, other := range owners {
 			_, err := s.Get(ctx, other, ids[0])
 			if k == i && err != nil || k != i && !errors.Is(err, tasks.ErrUnknown) {
-				return fmt.Errorf("owner %.20q gets the task of %.20q: %v", other, owner, err)
+				return fmt.Errorf("owner %.20q gets the task of %.20q: %s", other, owner, fmt.Sprint(err))
 			}
 			if k == i {
 				continue

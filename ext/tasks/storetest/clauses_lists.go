@@ -86,16 +86,16 @@ func checkCursor(ctx context.Context, s tasks.Store) error {
 	}
 	none, err := s.List(ctx, "alice", tasks.Cursor{}, 0)
 	if err != nil || len(none) != 0 {
-		return fmt.Errorf("a list of no more than 0 has %d, %v", len(none), err)
+		return fmt.Errorf("a list of no more than 0 has %d (%s)", len(none), fmt.Sprint(err))
 	}
 	late, err := s.List(ctx, "alice", tasks.Cursor{Created: noon.Add(time.Hour), ID: "x"}, 10)
 	if err != nil || len(late) != 0 {
-		return fmt.Errorf("behind the last one %q is listed, %v", idsOf(late), err)
+		return fmt.Errorf("behind the last one %q is listed (%s)", idsOf(late), fmt.Sprint(err))
 	}
 	// A cursor may be one that no list gave.
 	odd, err := s.List(ctx, "alice", tasks.Cursor{Created: noon.Add(5 * time.Millisecond), ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}, 10)
 	if err != nil || !slices.Equal(idsOf(odd), []string{"task21", "task22", "task23"}) {
-		return fmt.Errorf("behind an odd cursor %q is listed, %v", idsOf(odd), err)
+		return fmt.Errorf("behind an odd cursor %q is listed (%s)", idsOf(odd), fmt.Sprint(err))
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func checkLargeList(ctx context.Context, s tasks.Store) error {
 	}
 	page, err := s.List(ctx, "alice", tasks.Cursor{}, 100)
 	if err != nil || len(page) == 0 {
-		return fmt.Errorf("a list that starts with a record of the largest size has %d, %v", len(page), err)
+		return fmt.Errorf("a list that starts with a record of the largest size has %d (%s)", len(page), fmt.Sprint(err))
 	}
 	size := 0
 	for _, r := range page {
@@ -228,7 +228,10 @@ func checkUnfinished(ctx context.Context, s tasks.Store) error {
 	if err := wantUnfinished(ctx, s, append(slices.Clone(ids[1:]), "task9")...); err != nil {
 		return err
 	}
-	for range s.Unfinished(ctx) {
+	for _, err := range s.Unfinished(ctx) {
+		if err != nil {
+			return err
+		}
 		break // whoever does not want more may leave
 	}
 	return wantCount(ctx, s, "bob", 0, 300)
