@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -245,6 +247,43 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 		close(steps)
 		if got := finished(t, c, id); got.StatusMessage != "" {
 			t.Errorf("got %+v", got)
+		}
+		b.shut(t)
+	})
+}
+
+// A task that fills its record to the last byte is refused: its run could not be noted. The largest one that is not runs.
+func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var size atomic.Int64
+		s := &faulty{Store: tasks.NewMemory(), create: func(r tasks.Record) error { size.Store(int64(len(r.Data))); return nil }}
+		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
+		sleeper(b, "sleep", nil)
+		type text struct{ Text string }
+		tasks.AddTool(b.Manager, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{Manual: true}, func(ctx context.Context, _ text) (string, error) {
+			_, err := mcp.Once(ctx, "much", func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
+			if err != nil {
+				return "", err
+			}
+			return "done", tasks.Begin(ctx)
+		})
+		c := connected(t, b)
+		begin(t, c, "sleep", nil) // so that the others wait for their turn
+		call := func(n int64) *jsonrpc.Message {
+			return c.Send("tools/call", object{"name": "large", "arguments": object{"Text": strings.Repeat("x", int(n))}}).Wait()
+		}
+		if m := call(1000); m.Error != nil {
+			t.Fatal(m.Error)
+		}
+		full := 1000 + tasks.MaxRecord - size.Load()
+		wantCode(t, "a full record", call(full).Error, mcp.CodeInvalidParams)
+		m := call(full - 8<<10)
+		if m.Error != nil || size.Load() > tasks.MaxRecord-8<<10 {
+			t.Fatalf("%v, %d bytes", m.Error, size.Load())
+		}
+		time.Sleep(2 * time.Minute)
+		if got := get(t, c, decode[told](t, m.Result).TaskID); got.Result.text() != "done" {
+			t.Errorf("got %s, %v", got.Status, got.Error)
 		}
 		b.shut(t)
 	})

@@ -452,7 +452,9 @@ func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
 
 		waiting := first
 		for n := len(first); n > 0; n = len(waiting) {
-			c.reply(waiting[0], `"result":{"action":"decline"}`)
+			answer := `{"jsonrpc":"2.0","id":` + waiting[0].ID.String() + `,"result":{"action":"decline"}}`
+			c.session.Handle(c.Context(), message(answer), c.out.write) // the next question may come at once
+			synctest.Wait()
 			waiting = append(waiting[1:], c.out.takeMessages()...)
 		}
 		if len(s.answers) != all {

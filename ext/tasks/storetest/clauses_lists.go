@@ -151,7 +151,7 @@ func checkLargeList(ctx context.Context, s tasks.Store) error {
 	}
 	got, err := pages(ctx, s, "alice", 100, nil)
 	if err != nil || !slices.Equal(got, ids) {
-		return fmt.Errorf("in parts the list is %q, %v; want %q", got, err, ids)
+		return fmt.Errorf("in parts the list is %q, %s; want %q", got, fmt.Sprint(err), ids)
 	}
 	return nil
 }

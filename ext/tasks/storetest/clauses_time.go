@@ -20,7 +20,7 @@ func done(owner, id string, expires time.Time) tasks.Record {
 func expire(ctx context.Context, s tasks.Store, now time.Time, limit, want int) error {
 	n, err := s.DeleteExpired(ctx, now, limit)
 	if err != nil || n != want {
-		return fmt.Errorf("at %v %d tasks expired, %v; want %d", now, n, err, want)
+		return fmt.Errorf("at %v %d tasks expired, %s; want %d", now, n, fmt.Sprint(err), want)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func checkExpiryLimit(ctx context.Context, s tasks.Store) error {
 			return err
 		}
 		if n, _, err := s.Count(ctx, "", true); err != nil || n != max(left-10, 0) {
-			return fmt.Errorf("%d are left, %v; want %d", n, err, max(left-10, 0))
+			return fmt.Errorf("%d are left, %s; want %d", n, fmt.Sprint(err), max(left-10, 0))
 		}
 	}
 	return wantCount(ctx, s, "", 0, 0)

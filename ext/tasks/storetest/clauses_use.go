@@ -39,7 +39,7 @@ func checkConcurrent(ctx context.Context, s tasks.Store) error {
 		owner := fmt.Sprint("owner", i)
 		ids, err := pages(ctx, s, owner, 7, nil)
 		if err != nil || len(ids) != kept/3 {
-			return fmt.Errorf("%s has %d tasks, %v; want %d", owner, len(ids), err, kept/3)
+			return fmt.Errorf("%s has %d tasks, %s; want %d", owner, len(ids), fmt.Sprint(err), kept/3)
 		}
 		if err := wantCount(ctx, s, owner, kept/3, kept); err != nil {
 			return err

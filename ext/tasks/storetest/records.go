@@ -62,7 +62,7 @@ func wantError(what string, got, want error) error {
 	if errors.Is(got, want) {
 		return nil
 	}
-	return fmt.Errorf("%s gave %v, want %w", what, got, want)
+	return fmt.Errorf("%s gave %s, want %w", what, fmt.Sprint(got), want)
 }
 
 // wantIDs compares the ids of a list.
@@ -81,15 +81,15 @@ func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) er
 func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) error {
 	got, ownBytes, err := s.Count(ctx, owner, false)
 	if err != nil || got != own {
-		return fmt.Errorf("the count of %q is %d, %v; want %d", owner, got, err, own)
+		return fmt.Errorf("the count of %q is %d, %s; want %d", owner, got, fmt.Sprint(err), own)
 	}
 	got, allBytes, err := s.Count(ctx, owner, true)
 	if err != nil || got != all {
-		return fmt.Errorf("the count of all is %d, %v; want %d", got, err, all)
+		return fmt.Errorf("the count of all is %d, %s; want %d", got, fmt.Sprint(err), all)
 	}
 	want, err := bytesOf(ctx, s, owner)
 	if err != nil || ownBytes != want {
-		return fmt.Errorf("the bytes of %q are %d, %v; want %d", owner, ownBytes, err, want)
+		return fmt.Errorf("the bytes of %q are %d, %s; want %d", owner, ownBytes, fmt.Sprint(err), want)
 	}
 	if own == all && allBytes != want || allBytes < want {
 		return fmt.Errorf("the bytes of all are %d, and those of %q are %d", allBytes, owner, want)
