@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
@@ -48,13 +51,26 @@ type workload struct {
 	// width is the number of connections, or of calls in flight on stdio.
 	width int
 	stdio bool
-	// idle is a number of sessions to open and leave alone; no calls are made
-	// then.
-	idle int
 	// clients are measured, not servers; if memory is set, with a server of
 	// their own SDK in the same process.
 	clients, memory bool
-	wants           []want
+	// bounds are what this project's program is held to in the workload.
+	bounds []bound
+	// quick workloads are part of a quick run.
+	quick bool
+
+	// args are given to the server programs besides those that follow from
+	// the call.
+	args []string
+
+	// measure replaces the calls: it measures in its own way, writes its
+	// table below a heading that is there already, and holds its targets.
+	measure func(ctx context.Context, b *bench, w workload, out io.Writer) error
+	// takes is about how long measure takes with all servers, for a run that
+	// is quick or not.
+	takes func(quick bool) time.Duration
+	// sessions is how many of them measure opens, if it does.
+	sessions int
 }
 
 // connections is the width of every HTTP workload.
@@ -62,49 +78,57 @@ const connections = 64
 
 // catalogueWorkloads are the workloads in the order of the report.
 func catalogueWorkloads() []workload {
-	return append(catalogueServerWorkloads(), catalogueClientWorkloads()...)
+	return slices.Concat(catalogueServerWorkloads(), catalogueIdleWorkloads(), catalogueClientWorkloads())
 }
 
 func catalogueServerWorkloads() []workload {
 	var all []workload
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
-		add := func(kind, title string, call load.Call) {
+		add := func(kind, title string, call load.Call, bounds ...bound) {
 			call.Era = era
 			all = append(all, workload{
-				name:  string(era) + "-" + kind,
-				title: fmt.Sprintf("HTTP, %s era, %s, %d connections", era, title, connections),
-				call:  call,
-				width: connections,
+				name:   string(era) + "-" + kind,
+				title:  fmt.Sprintf("HTTP, %s era, %s, %d connections", era, title, connections),
+				call:   call,
+				width:  connections,
+				quick:  true,
+				bounds: bounds,
 			})
 		}
-		add("json", "JSON answers", load.Call{Tool: echo.Tool})
+		add("json", "JSON answers", load.Call{Tool: echo.Tool}, boundsJSON(era)...)
 		add("sse", "event-stream answers", load.Call{Tool: echo.Tool, SSE: true})
-		add("progress", "one progress note and the answer in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true})
+		add("progress", "one progress note and the answer in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true},
+			bound{of: floor, cpu: 1.25})
 	}
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
 		for _, window := range []int{16, 128} {
-			all = append(all, workload{
+			w := workload{
 				name:  fmt.Sprintf("stdio-%s-%d", era, window),
 				title: fmt.Sprintf("stdio, %s era, %d calls in flight", era, window),
 				call:  load.Call{Era: era, Tool: echo.Tool},
 				width: window,
 				stdio: true,
-			})
+				quick: true,
+			}
+			if window == 16 {
+				w.bounds = boundsStdio()
+			}
+			all = append(all, w)
 		}
-	}
-	for _, n := range []int{1_000, manySessions} {
-		all = append(all, workload{
-			name:  fmt.Sprintf("idle-%d", n),
-			title: fmt.Sprintf("%d idle sessions", n),
-			call:  load.Call{Era: echo.Session},
-			idle:  n,
-		})
 	}
 	return all
 }
 
-// manySessions is as many as a server is expected to hold by default.
-const manySessions = 10_000
+func boundsJSON(era echo.Era) []bound {
+	if era == echo.Session {
+		return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 3}}
+	}
+	return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 5}}
+}
+
+func boundsStdio() []bound {
+	return []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
+}
 
 // serverArgs are the arguments of a server program for w.
 func (w workload) serverArgs() []string {
@@ -115,7 +139,7 @@ func (w workload) serverArgs() []string {
 	if w.stdio {
 		args = append(args, "-stdio")
 	}
-	return args
+	return append(args, w.args...)
 }
 
 // kind says what the workload measures.
@@ -137,7 +161,7 @@ func (w workload) callOf(s server) load.Call {
 }
 
 // suits reports whether s has a place in the table of w.
-func (w workload) suits(s server) bool { return w.idle == 0 || s.keepsSessions }
+func (w workload) suits(s server) bool { return w.sessions == 0 || s.keepsSessions }
 
 // everything is a list of all items that are picked by default.
 const everything = "all"

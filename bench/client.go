@@ -23,47 +23,37 @@ func catalogueClients() []client {
 	return []client{
 		{name: floor, dir: "limit"},
 		{name: "limit-json", dir: "limit", args: []string{"-json"}},
-		{name: subjectOfWants, dir: "patchbay", sdk: true},
+		{name: ours, dir: "patchbay", sdk: true},
 		{name: "go-sdk", dir: "gosdk", sdk: true},
 		{name: "mcp-go", dir: "mcpgo", sdk: true},
 	}
 }
 
-// A want is how much CPU a call of this project's client may cost at most, as
-// a multiple of another client's.
-type want struct {
-	of   string
-	most float64
-}
-
-// subjectOfWants is the client that wants are about.
-const subjectOfWants = "patchbay"
-
 var (
-	wantsHTTP   = []want{{floor, 1.4}, {"go-sdk", 0.5}}
-	wantsMemory = []want{{"go-sdk", 1.0 / 20}, {"mcp-go", 1.0 / 4}}
+	boundsClient = []bound{{of: floor, cpu: 1.4}, {of: "go-sdk", cpu: 0.5}}
+	boundsMemory = []bound{{of: "go-sdk", cpu: 1.0 / 20}, {of: "mcp-go", cpu: 1.0 / 4}}
 )
 
 func catalogueClientWorkloads() []workload {
 	var all []workload
 	add := func(w workload, name, way string) {
-		w.clients, w.call.Tool = true, echo.Tool
+		w.clients, w.quick, w.call.Tool = true, true, echo.Tool
 		w.name = "client-" + name + "-" + strconv.Itoa(w.width)
 		w.title = way + ", " + calls(w.width) + " in flight"
 		all = append(all, w)
 	}
 	modern, session := load.Call{Era: echo.Modern}, load.Call{Era: echo.Session}
 	for _, width := range []int{1, connections} {
-		add(workload{call: modern, width: width, wants: wantsHTTP}, "modern-json", "HTTP, modern era, JSON answers")
+		add(workload{call: modern, width: width, bounds: boundsClient}, "modern-json", "HTTP, modern era, JSON answers")
 	}
 	add(workload{call: load.Call{Era: echo.Modern, SSE: true}, width: connections}, "modern-sse", "HTTP, modern era, event-stream answers")
-	add(workload{call: session, width: connections, wants: wantsHTTP}, "session-json", "HTTP, session era, JSON answers")
+	add(workload{call: session, width: connections, bounds: boundsClient}, "session-json", "HTTP, session era, JSON answers")
 	for _, width := range []int{1, 16} {
 		add(workload{call: modern, width: width, stdio: true}, "stdio-modern", "stdio, modern era")
 	}
 	add(workload{call: session, width: 16, stdio: true}, "stdio-session", "stdio, session era")
 	for _, width := range []int{1, 16} {
-		add(workload{call: modern, width: width, memory: true, wants: wantsMemory}, "memory", "the same SDK on both sides, in memory")
+		add(workload{call: modern, width: width, memory: true, bounds: boundsMemory}, "memory", "the same SDK on both sides, in memory")
 	}
 	return all
 }

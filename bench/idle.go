@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
@@ -24,24 +26,47 @@ const (
 	openTimeout = 2 * time.Minute
 )
 
+// manySessions is as many as a server is expected to hold by default.
+const manySessions = 10_000
+
+func catalogueIdleWorkloads() []workload {
+	var all []workload
+	for _, n := range []int{1_000, manySessions} {
+		all = append(all, workload{
+			name:     fmt.Sprintf("idle-%d", n),
+			title:    fmt.Sprintf("%d idle sessions", n),
+			call:     load.Call{Era: echo.Session},
+			measure:  measureIdle,
+			takes:    func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
+			sessions: n,
+			quick:    n < manySessions,
+		})
+	}
+	return all
+}
+
 // measureIdle has each server hold idle sessions, none with an open stream,
 // and compares its heap before and after.
-func (b *bench) measureIdle(ctx context.Context, w workload) ([]holding, error) {
+func measureIdle(ctx context.Context, b *bench, w workload, out io.Writer) error {
 	var all []holding
 	for _, s := range b.servers {
 		if !w.suits(s) {
 			continue
 		}
-		h, err := b.hold(ctx, s, w)
+		h, err := b.holdSessions(ctx, s, w)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		if s.name == ours {
+			b.hold(target{what: w.title + ": bytes of one", got: h.heap + h.stack, most: 1024, unit: "B"})
 		}
 		all = append(all, h)
 	}
-	return all, nil
+	writeIdle(out, all)
+	return nil
 }
 
-func (b *bench) hold(ctx context.Context, s server, w workload) (holding, error) {
+func (b *bench) holdSessions(ctx context.Context, s server, w workload) (holding, error) {
 	proc, err := b.start(ctx, s, w)
 	if err != nil {
 		return holding{}, err
@@ -59,7 +84,7 @@ func (b *bench) hold(ctx context.Context, s server, w workload) (holding, error)
 	if err != nil {
 		return holding{}, err
 	}
-	more := w.idle - firstSessions
+	more := w.sessions - firstSessions
 	if err := sessions.Open(more, openTimeout); err != nil {
 		return holding{}, err
 	}

@@ -27,18 +27,8 @@ type settings struct {
 	slice                       time.Duration
 }
 
-const (
-	// defaultRounds and defaultSlice are long enough for medians that repeat
-	// within a few percent on a quiet machine.
-	defaultRounds = 5
-	defaultSlice  = 2 * time.Second
-	// quickRounds and quickSlice fit every workload but the largest into a
-	// minute and a half.
-	quickRounds = 3
-	quickSlice  = 150 * time.Millisecond
-	// slack is what a run may take, besides twice what is expected of it.
-	slack = 2 * time.Minute
-)
+// slack is what a run may take, besides twice what is expected of it.
+const slack = 2 * time.Minute
 
 func main() {
 	log.SetFlags(0)
@@ -83,12 +73,11 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	}
 	defer os.RemoveAll(bin)
 	log.Print("building")
-	b := &bench{servers: servers, clients: clients, bin: bin}
+	b := &bench{servers: servers, clients: clients, bin: bin, pace: set.pace(), quick: set.quick}
 	if err := b.build(ctx, workloads); err != nil {
 		return err
 	}
 	b.pins = pin() // from here on: to build takes all cores
-	b.rounds, b.slice = set.pace()
 	expected := b.expected(workloads)
 	log.Printf("%d workloads, about %v", len(workloads), expected.Round(time.Second))
 	ctx, cancel := context.WithTimeout(ctx, 2*expected+slack)
@@ -104,52 +93,20 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 			return err
 		}
 	}
+	writeTargets(out, b.targets)
 	return nil
 }
 
 // includes reports whether a workload runs by default. Who names servers alone
 // does not ask for clients, nor the other way round.
 func (set settings) includes(w workload) bool {
-	if set.quick && w.idle >= manySessions {
+	if set.quick && !w.quick {
 		return false
 	}
 	if w.clients {
 		return set.clients != "" || set.servers == ""
 	}
 	return set.servers != "" || set.clients == ""
-}
-
-// report measures one workload and writes its table.
-func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
-	if w.idle > 0 {
-		all, err := b.measureIdle(ctx, w)
-		if err != nil {
-			return err
-		}
-		writeIdle(out, w, all)
-		return nil
-	}
-	subjects, err := b.measure(ctx, w)
-	if err != nil {
-		return err
-	}
-	writeCalls(out, w, subjects)
-	return nil
-}
-
-// pace returns the rounds and the slice; what is given wins.
-func (set settings) pace() (rounds int, slice time.Duration) {
-	rounds, slice = defaultRounds, defaultSlice
-	if set.quick {
-		rounds, slice = quickRounds, quickSlice
-	}
-	if set.rounds > 0 {
-		rounds = set.rounds
-	}
-	if set.slice > 0 {
-		slice = set.slice
-	}
-	return rounds, slice
 }
 
 // environment names the toolchain and the machine.

@@ -6,18 +6,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // writeHead opens the report with what a reader must know to judge it.
 func writeHead(out io.Writer, b *bench, environment string) {
-	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %d rounds of %v a program, interleaved; medians.\n",
-		environment, b.pins, b.rounds, b.slice)
+	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %s, interleaved; medians.\n",
+		environment, b.pins, b.pace)
+}
+
+// writeHeading opens the table of one workload.
+func writeHeading(out io.Writer, w workload) {
+	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
 }
 
 // writeCalls writes the table of one workload.
 func writeCalls(out io.Writer, w workload, subjects []*subject) {
-	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
 	columns := []string{w.kind(), "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
 	var against []*subject
 	for _, name := range references() {
@@ -50,7 +53,6 @@ func writeCalls(out io.Writer, w workload, subjects []*subject) {
 	if note {
 		fmt.Fprint(out, "\n¹ streams only when something precedes the result: one progress note and the answer, two events against one.\n")
 	}
-	writeWants(out, w, subjects)
 }
 
 // formatRatio gives two digits after the point, or of what is smaller.
@@ -59,30 +61,6 @@ func formatRatio(r float64) string {
 		return strconv.FormatFloat(r, 'g', 2, 64)
 	}
 	return strconv.FormatFloat(r, 'f', 2, 64)
-}
-
-// writeWants says for each want of the workload whether it is kept.
-func writeWants(out io.Writer, w workload, subjects []*subject) {
-	find := func(name string) *subject {
-		i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name })
-		if i < 0 {
-			return nil
-		}
-		return subjects[i]
-	}
-	ours := find(subjectOfWants)
-	for _, want := range w.wants {
-		other := find(want.of)
-		if ours == nil || other == nil || len(ours.rounds) == 0 {
-			continue
-		}
-		verdict := "kept"
-		if r := ours.ratio(other); r > want.most {
-			verdict = "MISSED"
-		}
-		fmt.Fprintf(out, "\nWanted: %s at most %s of %s. It is %s: %s.\n",
-			ours.name, formatRatio(want.most), other.name, formatRatio(ours.ratio(other)), verdict)
-	}
 }
 
 // median is the median of one figure over the rounds.
@@ -97,10 +75,19 @@ func (s *subject) median(figure func(figures) float64) float64 {
 // ratio compares CPU per call round by round and takes the median, so that a
 // drift of the machine cancels out. It is zero where CPU is not known.
 func (s *subject) ratio(other *subject) float64 {
+	return s.ratioOf(other, func(f figures) float64 { return float64(f.cpu) })
+}
+
+// rateRatio does the same with calls per second.
+func (s *subject) rateRatio(other *subject) float64 {
+	return s.ratioOf(other, func(f figures) float64 { return f.rate })
+}
+
+func (s *subject) ratioOf(other *subject, figure func(figures) float64) float64 {
 	var all []float64
 	for i, f := range s.rounds {
-		if o := other.rounds[i].cpu; o > 0 {
-			all = append(all, float64(f.cpu)/float64(o))
+		if o := figure(other.rounds[i]); o > 0 {
+			all = append(all, figure(f)/o)
 		}
 	}
 	return median(all)
@@ -120,8 +107,7 @@ func median(values []float64) float64 {
 }
 
 // writeIdle writes the table of idle sessions.
-func writeIdle(out io.Writer, w workload, all []holding) {
-	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
+func writeIdle(out io.Writer, all []holding) {
 	writeRow(out, []string{"server", "heap bytes/session", "stack bytes/session", "goroutines/session"})
 	writeRow(out, []string{"---", "---:", "---:", "---:"})
 	for _, h := range all {
@@ -136,30 +122,4 @@ func writeIdle(out io.Writer, w workload, all []holding) {
 
 func writeRow(out io.Writer, cells []string) {
 	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
-}
-
-// expected is about how long the workloads take, builds left out.
-func (b *bench) expected(workloads []workload) time.Duration {
-	const (
-		starting = 150 * time.Millisecond // a program, with its connections
-		holding  = 10 * time.Second       // a server with many sessions
-	)
-	var total time.Duration
-	calls := starting + b.slice/2 + b.slice*time.Duration(b.rounds)
-	for _, w := range workloads {
-		if w.clients {
-			total += calls * time.Duration(len(b.clients))
-			continue
-		}
-		for _, s := range b.servers {
-			switch {
-			case !w.suits(s):
-			case w.idle > 0:
-				total += starting + holding*time.Duration(w.idle)/manySessions
-			default:
-				total += calls
-			}
-		}
-	}
-	return total
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"time"
 
@@ -15,8 +16,9 @@ type bench struct {
 	clients []client
 	bin     string // directory of the built programs
 	pins    pinning
-	rounds  int
-	slice   time.Duration
+	pace    pace
+	quick   bool
+	targets []target // that were held so far
 }
 
 // A contest is all that runs for one workload.
@@ -52,6 +54,25 @@ func (b *bench) start(ctx context.Context, s server, w workload) (*process, erro
 // program is the path of a built program.
 func (b *bench) program(kind, dir string) string { return filepath.Join(b.bin, kind, dir) }
 
+// report measures one workload and writes its table.
+func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
+	if w.measure != nil {
+		writeHeading(out, w)
+		if err := w.measure(ctx, b, w, out); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		return nil
+	}
+	subjects, err := b.measure(ctx, w)
+	if err != nil {
+		return err
+	}
+	writeHeading(out, w)
+	writeCalls(out, w, subjects)
+	b.holdBounds(w, subjects)
+	return nil
+}
+
 // measure runs one workload: every program is up for all of it, and in each
 // round each of them is measured for one slice, in an order that moves on from
 // round to round. So whatever disturbs the machine disturbs all of them.
@@ -66,14 +87,14 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 	}
 	defer c.stop()
 	for _, s := range c.subjects {
-		if _, err := s.load.Run(b.slice / 2); err != nil {
+		if _, err := s.load.Run(b.pace.slice / 2); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 		}
 	}
-	for round := range b.rounds {
+	for round := range b.pace.rounds {
 		for i := range c.subjects {
 			s := c.subjects[(i+round)%len(c.subjects)]
-			f, err := s.run(b.slice)
+			f, err := s.run(b.pace.slice)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 			}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// ours is the program that targets are about, server and client.
+const ours = "patchbay"
+
+// A target is something that this project holds itself to, and what came of it
+// in this run. One noisy run is no proof, so a missed target fails nothing.
+type target struct {
+	what        string
+	got         float64
+	most, least float64 // zero: no such bound
+	unit        string  // follows the figures
+}
+
+func (t target) kept() bool {
+	return (t.most == 0 || t.got <= t.most) && t.got >= t.least
+}
+
+// hold records a target for the table at the end of the run.
+func (b *bench) hold(t target) { b.targets = append(b.targets, t) }
+
+// A bound is a target of a workload of calls: what this project's program may
+// cost at most, and has to achieve at least, as a multiple of another one.
+type bound struct {
+	of   string
+	cpu  float64 // per call, at most
+	rate float64 // calls per second, at least
+}
+
+// holdBounds records the bounds of a workload, those of programs that took
+// part.
+func (b *bench) holdBounds(w workload, subjects []*subject) {
+	find := func(name string) *subject {
+		i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name && len(s.rounds) > 0 })
+		if i < 0 {
+			return nil
+		}
+		return subjects[i]
+	}
+	subject := find(ours)
+	for _, bound := range w.bounds {
+		other := find(bound.of)
+		if subject == nil || other == nil {
+			continue
+		}
+		what := w.name + ": " + w.title
+		if bound.cpu > 0 {
+			b.hold(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, unit: "×"})
+		}
+		if bound.rate > 0 {
+			b.hold(target{what: what + ": calls/s ÷ " + bound.of, got: subject.rateRatio(other), least: bound.rate, unit: "×"})
+		}
+	}
+}
+
+// writeTargets writes the table of all targets.
+func writeTargets(out io.Writer, all []target) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprint(out, "\n## Targets\n\n")
+	writeRow(out, []string{"what", "is", "wanted", ""})
+	writeRow(out, []string{"---", "---:", "---:", "---"})
+	for _, t := range all {
+		wanted, verdict := "≤ "+formatFigure(t.most, t.unit), "kept"
+		if t.most == 0 {
+			wanted = "≥ " + formatFigure(t.least, t.unit)
+		}
+		if !t.kept() {
+			verdict = "MISSED"
+		}
+		writeRow(out, []string{t.what, formatFigure(t.got, t.unit), wanted, verdict})
+	}
+}
+
+// formatFigure gives whole numbers from 100 on, else as many digits as a ratio.
+func formatFigure(f float64, unit string) string {
+	text := formatRatio(f)
+	if f >= 100 {
+		text = strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	if unit == "×" {
+		return text + unit
+	}
+	return text + " " + unit
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTargetsOfAWorkloadAreHeld(t *testing.T) {
+	w := workload{name: "w", title: "calls", bounds: []bound{{of: floor, cpu: 1.4}, {of: "go-sdk", cpu: 0.05, rate: 15}, {of: "absent", cpu: 1}}}
+	b := new(bench)
+	b.holdBounds(w, []*subject{
+		{name: floor, rounds: []figures{{cpu: 1000}}},
+		{name: ours, rounds: []figures{{cpu: 1500, rate: 1600}}},
+		{name: "go-sdk", rounds: []figures{{cpu: 40_000, rate: 100}}},
+	})
+	b.hold(target{what: "idle", got: 700.4, most: 1024, unit: "B"})
+	var out strings.Builder
+	writeTargets(&out, b.targets)
+	want := `
+## Targets
+
+| what | is | wanted |  |
+| --- | ---: | ---: | --- |
+| w: calls: CPU ÷ limit | 1.50× | ≤ 1.40× | MISSED |
+| w: calls: CPU ÷ go-sdk | 0.037× | ≤ 0.05× | kept |
+| w: calls: calls/s ÷ go-sdk | 16.00× | ≥ 15.00× | kept |
+| idle | 700 B | ≤ 1024 B | kept |
+`
+	if got := out.String(); got != want {
+		t.Errorf("targets:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestNoTargetsNoTable(t *testing.T) {
+	var out strings.Builder
+	writeTargets(&out, nil)
+	if out.Len() > 0 {
+		t.Errorf("wrote %q", out.String())
+	}
+}
