@@ -1,15 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
-	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
 // A server is one server program of the benchmark, in one configuration.
@@ -21,6 +15,10 @@ type server struct {
 	optional bool
 	// keepsSessions tells a server that holds something for a session.
 	keepsSessions bool
+	// echoes tells a server that knows only echo.Tool and echo.ProgressTool.
+	echoes bool
+	// losesNotes tells a server whose notes do not all arrive.
+	losesNotes bool
 	// streamsOnDemand tells a server that picks an event stream by itself,
 	// once something is sent before the result; it has no setting for it.
 	streamsOnDemand bool
@@ -32,136 +30,16 @@ const floor = "limit"
 func catalogueServers() []server {
 	return []server{
 		{name: floor, dir: "limit"},
-		{name: "limit-json", dir: "limitjson"},
-		{name: "patchbay", dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
+		{name: "limit-json", dir: "limitjson", echoes: true},
+		{name: ours, dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
 		{name: "go-sdk", dir: "gosdk", keepsSessions: true},
-		{name: "mcp-go", dir: "mcpgo", keepsSessions: true},
-		{name: "mcp-go-validating", dir: "mcpgo", args: []string{"-validate"}, optional: true},
+		{name: "mcp-go", dir: "mcpgo", keepsSessions: true, losesNotes: true},
+		{name: "mcp-go-validating", dir: "mcpgo", args: []string{"-validate"}, losesNotes: true, optional: true},
 	}
 }
 
 // references are the programs whose CPU per call has a column of ratios.
 func references() []string { return []string{floor, "go-sdk", "mcp-go"} }
-
-// A workload is one table of the report.
-type workload struct {
-	name  string
-	title string
-	call  load.Call
-	// width is the number of connections, or of calls in flight on stdio.
-	width int
-	stdio bool
-	// clients are measured, not servers; if memory is set, with a server of
-	// their own SDK in the same process.
-	clients, memory bool
-	// bounds are what this project's program is held to in the workload.
-	bounds []bound
-	// quick workloads are part of a quick run.
-	quick bool
-
-	// args are given to the server programs besides those that follow from
-	// the call.
-	args []string
-
-	// measure replaces the calls: it measures in its own way, writes its
-	// table below a heading that is there already, and holds its targets.
-	measure func(ctx context.Context, b *bench, w workload, out io.Writer) error
-	// takes is about how long measure takes with all servers, for a run that
-	// is quick or not.
-	takes func(quick bool) time.Duration
-	// sessions is how many of them measure opens, if it does.
-	sessions int
-}
-
-// connections is the width of every HTTP workload.
-const connections = 64
-
-// catalogueWorkloads are the workloads in the order of the report.
-func catalogueWorkloads() []workload {
-	return slices.Concat(catalogueServerWorkloads(), catalogueIdleWorkloads(), catalogueClientWorkloads())
-}
-
-func catalogueServerWorkloads() []workload {
-	var all []workload
-	for _, era := range []echo.Era{echo.Modern, echo.Session} {
-		add := func(kind, title string, call load.Call, bounds ...bound) {
-			call.Era = era
-			all = append(all, workload{
-				name:   string(era) + "-" + kind,
-				title:  fmt.Sprintf("HTTP, %s era, %s, %d connections", era, title, connections),
-				call:   call,
-				width:  connections,
-				quick:  true,
-				bounds: bounds,
-			})
-		}
-		add("json", "JSON answers", load.Call{Tool: echo.Tool}, boundsJSON(era)...)
-		add("sse", "event-stream answers", load.Call{Tool: echo.Tool, SSE: true})
-		add("progress", "one progress note and the answer in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true},
-			bound{of: floor, cpu: 1.25})
-	}
-	for _, era := range []echo.Era{echo.Modern, echo.Session} {
-		for _, window := range []int{16, 128} {
-			w := workload{
-				name:  fmt.Sprintf("stdio-%s-%d", era, window),
-				title: fmt.Sprintf("stdio, %s era, %d calls in flight", era, window),
-				call:  load.Call{Era: era, Tool: echo.Tool},
-				width: window,
-				stdio: true,
-				quick: true,
-			}
-			if window == 16 {
-				w.bounds = boundsStdio()
-			}
-			all = append(all, w)
-		}
-	}
-	return all
-}
-
-func boundsJSON(era echo.Era) []bound {
-	if era == echo.Session {
-		return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 3}}
-	}
-	return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 5}}
-}
-
-func boundsStdio() []bound {
-	return []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
-}
-
-// serverArgs are the arguments of a server program for w.
-func (w workload) serverArgs() []string {
-	args := []string{"-era", string(w.call.Era)}
-	if w.call.SSE {
-		args = append(args, "-sse")
-	}
-	if w.stdio {
-		args = append(args, "-stdio")
-	}
-	return append(args, w.args...)
-}
-
-// kind says what the workload measures.
-func (w workload) kind() string {
-	if w.clients {
-		return "client"
-	}
-	return "server"
-}
-
-// callOf is what the load asks of s. A server that streams on demand needs a
-// reason to: it gets the call with progress, and so does more than the others.
-func (w workload) callOf(s server) load.Call {
-	call := w.call
-	if call.SSE && s.streamsOnDemand {
-		call.Tool = echo.ProgressTool
-	}
-	return call
-}
-
-// suits reports whether s has a place in the table of w.
-func (w workload) suits(s server) bool { return w.sessions == 0 || s.keepsSessions }
 
 // everything is a list of all items that are picked by default.
 const everything = "all"

@@ -37,9 +37,9 @@ var (
 func catalogueClientWorkloads() []workload {
 	var all []workload
 	add := func(w workload, name, way string) {
-		w.clients, w.quick, w.call.Tool = true, true, echo.Tool
+		w.clients, w.call.Tool = true, echo.Tool
 		w.name = "client-" + name + "-" + strconv.Itoa(w.width)
-		w.title = way + ", " + calls(w.width) + " in flight"
+		w.title = way + ", " + count(w.width, "call") + " in flight"
 		all = append(all, w)
 	}
 	modern, session := load.Call{Era: echo.Modern}, load.Call{Era: echo.Session}
@@ -56,13 +56,6 @@ func catalogueClientWorkloads() []workload {
 		add(workload{call: modern, width: width, memory: true, bounds: boundsMemory}, "memory", "the same SDK on both sides, in memory")
 	}
 	return all
-}
-
-func calls(n int) string {
-	if n == 1 {
-		return "one call"
-	}
-	return strconv.Itoa(n) + " calls"
 }
 
 // openClients starts the clients of a workload, and the server that all of

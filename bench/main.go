@@ -100,7 +100,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 // includes reports whether a workload runs by default. Who names servers alone
 // does not ask for clients, nor the other way round.
 func (set settings) includes(w workload) bool {
-	if set.quick && !w.quick {
+	if set.quick && !w.isQuick() {
 		return false
 	}
 	if w.clients {

@@ -108,6 +108,9 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 func (b *bench) openServers(ctx context.Context, w workload) (*contest, error) {
 	c := &contest{}
 	for _, s := range b.servers {
+		if !w.suits(s) {
+			continue
+		}
 		sub, err := b.open(ctx, s, w)
 		if err != nil {
 			c.stop()

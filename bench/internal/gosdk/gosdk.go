@@ -4,6 +4,7 @@ package gosdk
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
@@ -11,22 +12,50 @@ import (
 
 // NewServer returns a server that offers the tools.
 func NewServer() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1.8.0"}, nil)
+	s := NewLister(0)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription}, answer)
-	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription}, answerWithProgress)
+	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription}, answerWithNotes(1))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.NotesTool, Description: echo.NotesToolDescription}, answerWithNotes(echo.Notes))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.CountTool, Description: echo.CountToolDescription}, count)
+	mcp.AddTool(s, &mcp.Tool{Name: echo.LargeTool, Description: echo.LargeToolDescription}, large)
+	return s
+}
+
+// NewLister returns a server that offers n tools.
+func NewLister(n int) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1.8.0"}, nil)
+	for i := range n {
+		mcp.AddTool(s, &mcp.Tool{Name: echo.ListedTool(i), Description: echo.ToolDescription}, answer)
+	}
 	return s
 }
 
 func answer(_ context.Context, _ *mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, any, error) {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Message}}}, nil, nil
+	return text(in.Message), nil, nil
 }
 
-func answerWithProgress(ctx context.Context, req *mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, any, error) {
-	if token := req.Params.GetProgressToken(); token != nil {
-		note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 1, Total: 1}
-		if err := req.Session.NotifyProgress(ctx, note); err != nil {
-			return nil, nil, err
+func answerWithNotes(n int) mcp.ToolHandlerFor[echo.In, any] {
+	return func(ctx context.Context, req *mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, any, error) {
+		if token := req.Params.GetProgressToken(); token != nil {
+			for i := range n {
+				note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1), Total: float64(n)}
+				if err := req.Session.NotifyProgress(ctx, note); err != nil {
+					return nil, nil, err
+				}
+			}
 		}
+		return text(in.Message), nil, nil
 	}
-	return answer(ctx, req, in)
+}
+
+func count(_ context.Context, _ *mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, any, error) {
+	return text(strconv.Itoa(len(in.Message))), nil, nil
+}
+
+func large(context.Context, *mcp.CallToolRequest, echo.In) (*mcp.CallToolResult, any, error) {
+	return text(echo.Large()), nil, nil
+}
+
+func text(s string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
@@ -14,8 +15,51 @@ import (
 // A Call is what the load asks of a server, over and over.
 type Call struct {
 	Era  echo.Era
-	Tool string // echo.Tool or echo.ProgressTool
+	Tool string // one of the tools of package echo
 	SSE  bool   // answers must come as event streams
+	// List, if not zero, asks for the list of so many tools in place of a
+	// call: echo.ListedTool each.
+	List int
+}
+
+// Method is the method of the request.
+func (c Call) Method() string {
+	if c.List > 0 {
+		return "tools/list"
+	}
+	return "tools/call"
+}
+
+// notes is how many progress notes come before the answer.
+func (c Call) notes() int {
+	switch {
+	case c.List > 0:
+		return 0
+	case c.Tool == echo.ProgressTool:
+		return 1
+	case c.Tool == echo.NotesTool:
+		return echo.Notes
+	}
+	return 0
+}
+
+// argument is the message that the tool gets.
+func (c Call) argument() string {
+	if c.Tool == echo.CountTool {
+		return echo.Large()
+	}
+	return echo.Message
+}
+
+// text is what the tool must return.
+func (c Call) text() string {
+	switch c.Tool {
+	case echo.CountTool:
+		return strconv.Itoa(echo.LargeSize)
+	case echo.LargeTool:
+		return echo.Large()
+	}
+	return echo.Message
 }
 
 // firstID is where ids begin. Every id has the same number of digits, so a
@@ -42,11 +86,15 @@ func (c Call) message() (text []byte, id int) {
 	var b bytes.Buffer
 	b.WriteString(`{"jsonrpc":"2.0","id":`)
 	id = b.Len()
-	fmt.Fprintf(&b, `%d,"method":"tools/call","params":{`, firstID)
+	fmt.Fprintf(&b, `%d,"method":%q,"params":{`, firstID, c.Method())
+	var params []string
 	if meta := c.meta(); meta != "" {
-		fmt.Fprintf(&b, `"_meta":{%s},`, meta)
+		params = append(params, fmt.Sprintf(`"_meta":{%s}`, meta))
 	}
-	fmt.Fprintf(&b, `"name":%q,"arguments":{"message":%q}}}`, c.Tool, echo.Message)
+	if c.List == 0 {
+		params = append(params, fmt.Sprintf(`"name":%q,"arguments":{"message":%q}`, c.Tool, c.argument()))
+	}
+	b.WriteString(strings.Join(params, ",") + "}}")
 	return b.Bytes(), id
 }
 
@@ -58,7 +106,7 @@ func (c Call) meta() string {
 			`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},`+
 			`"io.modelcontextprotocol/clientCapabilities":{}`, c.Era.Revision())
 	}
-	if c.Tool != echo.ProgressTool {
+	if c.notes() == 0 {
 		return meta
 	}
 	if meta != "" {

@@ -23,6 +23,11 @@ type message struct {
 	Result  struct {
 		Type    string `json:"resultType"`
 		IsError bool   `json:"isError"`
+		Tools   []struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Schema      json.RawMessage `json:"inputSchema"`
+		} `json:"tools"`
 		Content []struct {
 			Type string `json:"type"`
 			Text string `json:"text"`
@@ -33,9 +38,27 @@ type message struct {
 	} `json:"params"`
 }
 
-// glance looks through an answer for what every right one holds.
-func glance(answer, id []byte) error {
-	if !bytes.Contains(answer, []byte(echo.Message)) || !bytes.Contains(answer, id) {
+// A glance is what every right answer to a call holds.
+type glance struct {
+	text  []byte
+	least int // bytes
+}
+
+func (c Call) glance() glance {
+	switch {
+	case c.List > 0:
+		return glance{[]byte(`"` + echo.ListedTool(c.List-1) + `"`), c.List * len(echo.ListedTool(0)+echo.ToolDescription)}
+	case c.Tool == echo.CountTool:
+		return glance{[]byte(`"` + c.text() + `"`), 0}
+	}
+	// Notes of a thousand come before the text, and the text of a large answer
+	// is the same all over.
+	return glance{[]byte(echo.Message), len(c.text()) + c.notes()*len(`"method":"notifications/progress"`)}
+}
+
+// check looks through an answer.
+func (g glance) check(answer, id []byte) error {
+	if len(answer) < g.least || !bytes.Contains(answer, g.text) || !bytes.Contains(answer, id) {
 		return fmt.Errorf("wrong answer to id %s: %.300q", id, answer)
 	}
 	return nil
@@ -48,15 +71,27 @@ func (c Call) check(answer, id []byte) error {
 		return fmt.Errorf("answer %.300q: %w", answer, err)
 	}
 	complete := m.Result.Type == "complete" || c.Era == echo.Session
-	if m.JSONRPC != "2.0" || !bytes.Equal(m.ID, id) || m.Error != nil || m.Result.IsError || !complete ||
-		len(m.Result.Content) != 1 || m.Result.Content[0].Type != "text" || m.Result.Content[0].Text != echo.Message {
+	if m.JSONRPC != "2.0" || !bytes.Equal(m.ID, id) || m.Error != nil || m.Result.IsError || !complete || !c.fits(&m) {
 		return fmt.Errorf("wrong answer to id %s: %.300q", id, answer)
 	}
 	return nil
 }
 
-// checkStream decodes an event stream: the progress note if the call asks for
-// one, then the answer, and nothing else.
+// fits reports whether a result holds what was asked for.
+func (c Call) fits(m *message) bool {
+	if c.List == 0 {
+		return len(m.Result.Content) == 1 && m.Result.Content[0].Type == "text" && m.Result.Content[0].Text == c.text()
+	}
+	for i, tool := range m.Result.Tools {
+		if tool.Name != echo.ListedTool(i) || tool.Description != echo.ToolDescription || len(tool.Schema) == 0 {
+			return false
+		}
+	}
+	return len(m.Result.Tools) == c.List
+}
+
+// checkStream decodes an event stream: the progress notes if the call asks for
+// any, then the answer, and nothing else.
 func (c Call) checkStream(stream, id []byte) error {
 	var events [][]byte
 	for line := range bytes.Lines(stream) {
@@ -64,19 +99,16 @@ func (c Call) checkStream(stream, id []byte) error {
 			events = append(events, bytes.TrimSpace(data))
 		}
 	}
-	want := 1
-	if c.Tool == echo.ProgressTool {
-		want = 2
+	notes := c.notes()
+	if len(events) != notes+1 {
+		return fmt.Errorf("stream has %d events, want %d: %.500q", len(events), notes+1, stream)
 	}
-	if len(events) != want {
-		return fmt.Errorf("stream has %d events, want %d: %.500q", len(events), want, stream)
-	}
-	if want == 2 {
-		if err := checkNote(events[0]); err != nil {
+	for _, note := range events[:notes] {
+		if err := checkNote(note); err != nil {
 			return err
 		}
 	}
-	return c.check(events[want-1], id)
+	return c.check(events[notes], id)
 }
 
 func checkNote(note []byte) error {

@@ -28,6 +28,7 @@ type HTTP struct {
 // it changes.
 type caller struct {
 	call    Call
+	glance  glance
 	conn    *conn
 	request []byte
 	id      []byte // aliases request
@@ -58,7 +59,7 @@ func newCaller(endpoint string, call Call) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{call: call, conn: newConn(nc)}
+	c := &caller{call: call, glance: call.glance(), conn: newConn(nc)}
 	if err := c.ready(u); err != nil {
 		nc.Close()
 		return nil, err
@@ -73,7 +74,10 @@ func (c *caller) ready(u *url.URL) error {
 	}
 	header := "MCP-Protocol-Version: " + c.call.Era.Revision() + "\r\n"
 	if c.call.Era == echo.Modern {
-		header += "Mcp-Method: tools/call\r\nMcp-Name: " + c.call.Tool + "\r\n"
+		header += "Mcp-Method: " + c.call.Method() + "\r\n"
+		if c.call.List == 0 {
+			header += "Mcp-Name: " + c.call.Tool + "\r\n"
+		}
 	} else {
 		session, err := c.conn.openSession(u)
 		if err != nil {
@@ -142,7 +146,7 @@ func (c *caller) once() error {
 	}
 	c.calls++
 	if c.calls%sampleEvery != 1 {
-		return glance(a.body, c.id)
+		return c.glance.check(a.body, c.id)
 	}
 	want, check := "application/json", c.call.check
 	if c.call.SSE {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,19 +46,37 @@ func (f *fake) respond(t *testing.T, body []byte) []string {
 	case "initialize":
 		return []string{fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, req.ID)}
 	case "tools/call":
-		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","content":[{"type":"text","text":%q}]}}`,
-			req.ID, req.Params.Arguments.Message)
-		if n := f.calls.Add(1); f.wrong != nil {
-			answer = f.wrong(n, answer)
+		text := req.Params.Arguments.Message
+		notes := map[string]int{echo.ProgressTool: 1, echo.NotesTool: echo.Notes}[req.Params.Name]
+		switch req.Params.Name {
+		case echo.CountTool:
+			text = fmt.Sprint(len(text))
+		case echo.LargeTool:
+			text = echo.Large()
 		}
-		if req.Params.Name == echo.ProgressTool {
-			note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1}}`,
-				req.Params.Meta["progressToken"])
-			return []string{note, answer}
+		note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1}}`,
+			req.Params.Meta["progressToken"])
+		return append(slices.Repeat([]string{note}, notes), f.answer(req.ID, fmt.Sprintf(`"content":[{"type":"text","text":%q}]`, text)))
+	case "tools/list":
+		tools := make([]string, listed)
+		for i := range tools {
+			tools[i] = fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, echo.ListedTool(i), echo.ToolDescription)
 		}
-		return []string{answer}
+		return []string{f.answer(req.ID, `"tools":[`+strings.Join(tools, ",")+`]`)}
 	}
 	return nil
+}
+
+// listed is the length of the fake's list of tools.
+const listed = 50
+
+// answer gives a response, unless the fake has another one.
+func (f *fake) answer(id json.RawMessage, result string) string {
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, id, result)
+	if n := f.calls.Add(1); f.wrong != nil {
+		return f.wrong(n, answer)
+	}
+	return answer
 }
 
 // handler serves f over HTTP; sse has it stream, and flush writes each event,
@@ -103,6 +122,11 @@ func TestHTTPCountsEveryCall(t *testing.T) {
 			{"answers in chunks", load.Call{Era: era, Tool: echo.Tool}, false, true},
 			{"streams", load.Call{Era: era, Tool: echo.Tool, SSE: true}, true, false},
 			{"streams with progress, in chunks", load.Call{Era: era, Tool: echo.ProgressTool, SSE: true}, true, true},
+			{"streams of many notes", load.Call{Era: era, Tool: echo.NotesTool, SSE: true}, true, false},
+			{"lists", load.Call{Era: era, List: listed}, false, false},
+			{"large arguments", load.Call{Era: era, Tool: echo.CountTool}, false, false},
+			{"large results", load.Call{Era: era, Tool: echo.LargeTool}, false, false},
+			{"large results in chunks", load.Call{Era: era, Tool: echo.LargeTool}, false, true},
 		} {
 			t.Run(string(era)+"/"+kind.name, func(t *testing.T) {
 				f := new(fake)
@@ -175,6 +199,72 @@ func TestWrongAnswersAreErrors(t *testing.T) {
 				t.Error("no error")
 			}
 		})
+	}
+}
+
+// A large answer, a list or a stream of notes that is not whole is no answer,
+// neither the first one nor one that is only looked through.
+func TestWrongLargeAnswersAreErrors(t *testing.T) {
+	replace := func(old, new string) func(string) string {
+		return func(a string) string { return strings.Replace(a, old, new, 1) }
+	}
+	for _, test := range []struct {
+		name  string
+		call  load.Call
+		wrong func(answer string) string
+		first bool // only a full check finds it
+	}{
+		{"another length", load.Call{Tool: echo.CountTool}, replace("1048576", "1048575"), false},
+		{"a text that is cut", load.Call{Tool: echo.LargeTool}, replace(echo.Large()[100:], ""), false},
+		{"a text with another word", load.Call{Tool: echo.LargeTool}, replace("jumps", "leaps"), true},
+		{"a list without its last tool", load.Call{List: listed}, replace(`"tool_0049"`, `"tool_0048"`), false},
+		{"a list without its first tool", load.Call{List: listed}, replace(`"tool_0000"`, `"tool_0001"`), true},
+		{"a shorter list", load.Call{List: listed + 1}, replace("", ""), false},
+	} {
+		for _, from := range []int64{1, 2} {
+			if from > 1 && test.first {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, from call %d", test.name, from), func(t *testing.T) {
+				wrong := func(n int64, a string) string {
+					if n < from {
+						return a
+					}
+					return test.wrong(a)
+				}
+				s := httptest.NewServer((&fake{wrong: wrong}).handler(t, false, false))
+				defer s.Close()
+				test.call.Era = echo.Modern
+				h, err := load.DialHTTP(s.URL+"/mcp", 1, test.call)
+				if err == nil {
+					defer h.Close()
+					_, err = h.Run(slice)
+				}
+				if err == nil {
+					t.Error("no error")
+				}
+			})
+		}
+	}
+}
+
+func TestMissingNotesAreErrors(t *testing.T) {
+	s := httptest.NewServer(new(fake).handler(t, true, false))
+	defer s.Close()
+	fewer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(strings.NewReader(strings.ReplaceAll(string(body), echo.NotesTool, echo.ProgressTool)))
+		new(fake).handler(t, true, false).ServeHTTP(w, r)
+	}))
+	defer fewer.Close()
+	for endpoint, ok := range map[string]bool{s.URL: true, fewer.URL: false} {
+		h, err := load.DialHTTP(endpoint+"/mcp", 1, load.Call{Era: echo.Modern, Tool: echo.NotesTool, SSE: true})
+		if (err == nil) != ok {
+			t.Errorf("a stream with notes missing = %v: %v", !ok, err)
+		}
+		if err == nil {
+			h.Close()
+		}
 	}
 }
 

@@ -21,9 +21,11 @@ type Pipe interface {
 // A Stdio load keeps a window of calls in flight over one pair of pipes, from
 // one goroutine: it reads what is there and writes as many calls as were
 // answered. Window messages must fit into a pipe both ways, or both sides
-// could wait to write: 64 KiB on Linux, enough for 128 calls.
+// could wait to write: 64 KiB on Linux, enough for 128 calls. Larger messages
+// need a window of one.
 type Stdio struct {
 	call     Call
+	glance   glance
 	window   int
 	to, from Pipe
 	template []byte // one call and its newline
@@ -37,8 +39,7 @@ type Stdio struct {
 	idText   [idDigits]byte
 }
 
-// maxLine bounds a line of a server; those of the benchmark are under 1 KiB,
-// and a window of them should fit.
+// maxLine bounds a line of a server, and a window of small ones fits.
 const maxLine = 1 << 18
 
 // errEnded tells of a server that left with calls in flight.
@@ -49,7 +50,7 @@ var errEnded = errors.New("server ended")
 // the pipes from here on, also if an error comes back.
 func NewStdio(to, from Pipe, window int, call Call) (*Stdio, error) {
 	s := &Stdio{
-		call: call, window: window, to: to, from: from,
+		call: call, glance: call.glance(), window: window, to: to, from: from,
 		next: firstID, in: make([]byte, maxLine), open: make(map[int]bool, window),
 	}
 	s.template, s.at = call.message()
@@ -173,7 +174,7 @@ func (s *Stdio) take(line []byte) error {
 	s.answered++
 	text := strconv.AppendInt(s.idText[:0], int64(id), 10)
 	if s.answered%sampleEvery != 1 {
-		return glance(line, text)
+		return s.glance.check(line, text)
 	}
 	return s.call.check(line, text)
 }

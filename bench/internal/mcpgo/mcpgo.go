@@ -3,6 +3,7 @@ package mcpgo
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -10,24 +11,36 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// NewServer returns a server that offers the tools.
+type handler = mcp.TypedToolHandlerFunc[echo.In]
+
+// NewServer returns a server that offers the tools, or those of a list. It has
+// no echo.NotesTool: the SDK refuses the 101st note that waits, and can lose
+// the last one of a call.
 func NewServer(opts rig.Options) *server.MCPServer {
 	var settings []server.ServerOption
 	if opts.Validate {
 		settings = append(settings, server.WithInputSchemaValidation())
 	}
 	s := server.NewMCPServer("mcp-go", "1.2.1", settings...)
+	add := func(name, description string, h handler) {
+		tool := mcp.NewTool(name, mcp.WithDescription(description), mcp.WithInputSchema[echo.In]())
+		s.AddTool(tool, mcp.NewTypedToolHandler(h))
+	}
+	for i := range opts.Tools {
+		add(echo.ListedTool(i), echo.ToolDescription, answer)
+	}
+	if opts.Tools > 0 {
+		return s
+	}
 	tool := answer
 	if opts.SSE {
 		tool = answerAsStream
 	}
-	s.AddTool(newTool(echo.Tool, echo.ToolDescription), mcp.NewTypedToolHandler(tool))
-	s.AddTool(newTool(echo.ProgressTool, echo.ProgressToolDescription), mcp.NewTypedToolHandler(answerWithProgress))
+	add(echo.Tool, echo.ToolDescription, tool)
+	add(echo.ProgressTool, echo.ProgressToolDescription, answerWithProgress)
+	add(echo.CountTool, echo.CountToolDescription, count)
+	add(echo.LargeTool, echo.LargeToolDescription, large)
 	return s
-}
-
-func newTool(name, description string) mcp.Tool {
-	return mcp.NewTool(name, mcp.WithDescription(description), mcp.WithInputSchema[echo.In]())
 }
 
 func answer(_ context.Context, _ mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, error) {
@@ -51,4 +64,12 @@ func answerWithProgress(ctx context.Context, req mcp.CallToolRequest, in echo.In
 		}
 	}
 	return answer(ctx, req, in)
+}
+
+func count(_ context.Context, _ mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, error) {
+	return mcp.NewToolResultText(strconv.Itoa(len(in.Message))), nil
+}
+
+func large(context.Context, mcp.CallToolRequest, echo.In) (*mcp.CallToolResult, error) {
+	return mcp.NewToolResultText(echo.Large()), nil
 }

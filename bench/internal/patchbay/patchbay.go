@@ -3,24 +3,46 @@ package patchbay
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// everyNote is a rate at which no progress note is merged with the next one.
+const everyNote = 1 << 30
+
 // NewServer returns a server that offers the tools.
 func NewServer() *mcp.Server {
-	s := mcp.NewServer("patchbay", "1.0.0", nil)
+	s := mcp.NewServer("patchbay", "1.0.0", &mcp.ServerOptions{ProgressRate: everyNote})
 	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription}, answer)
-	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription}, answerWithProgress)
+	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription}, answerWithNotes(1))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.NotesTool, Description: echo.NotesToolDescription}, answerWithNotes(echo.Notes))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.CountTool, Description: echo.CountToolDescription}, count)
+	mcp.AddTool(s, &mcp.Tool{Name: echo.LargeTool, Description: echo.LargeToolDescription}, large)
 	return s
 }
 
-func answer(_ context.Context, in echo.In) (string, error) {
-	return in.Message, nil
+// NewLister returns a server that offers n tools.
+func NewLister(n int) *mcp.Server {
+	s := mcp.NewServer("patchbay", "1.0.0", nil)
+	for i := range n {
+		mcp.AddTool(s, &mcp.Tool{Name: echo.ListedTool(i), Description: echo.ToolDescription}, answer)
+	}
+	return s
 }
 
-func answerWithProgress(ctx context.Context, in echo.In) (string, error) {
-	mcp.Progress(ctx, 1, 1, "")
-	return in.Message, nil
+func answer(_ context.Context, in echo.In) (string, error) { return in.Message, nil }
+
+func answerWithNotes(n int) func(context.Context, echo.In) (string, error) {
+	return func(ctx context.Context, in echo.In) (string, error) {
+		for i := range n {
+			mcp.Progress(ctx, float64(i+1), float64(n), "")
+		}
+		return in.Message, nil
+	}
 }
+
+func count(_ context.Context, in echo.In) (string, error) { return strconv.Itoa(len(in.Message)), nil }
+
+func large(context.Context, echo.In) (string, error) { return echo.Large(), nil }

@@ -29,6 +29,11 @@ type Options struct {
 	SSE bool
 	// Validate asks for validation of arguments, where that is a setting.
 	Validate bool
+	// Tool is the one tool that the load calls. Only the limit needs to know.
+	Tool string
+	// Tools, if not zero, is how many tools the server offers in place of the
+	// usual ones, each like echo.Tool.
+	Tools int
 }
 
 // A Program is one server in its two transports.
@@ -54,9 +59,11 @@ func Main(p Program) {
 	era := flag.String("era", string(echo.Modern), "era that the load speaks: modern or session")
 	sse := flag.Bool("sse", false, "answer with event streams, where that is a setting")
 	validate := flag.Bool("validate", false, "validate arguments, where that is a setting")
+	tool := flag.String("tool", echo.Tool, "the one tool that the load calls")
+	tools := flag.Int("tools", 0, "offer so many tools in place of the usual ones")
 	stdio := flag.Bool("stdio", false, "serve standard input and output instead of HTTP")
 	flag.Parse()
-	opts := Options{Era: echo.Era(*era), SSE: *sse, Validate: *validate}
+	opts := Options{Era: echo.Era(*era), SSE: *sse, Validate: *validate, Tool: *tool, Tools: *tools}
 	if err := run(p, opts, *stdio); err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func main() {
 	rig.Main(rig.Program{
 		HTTP: func(opts rig.Options) http.Handler {
-			s := gosdk.NewServer()
+			s := newServer(opts)
 			return mcp.NewStreamableHTTPHandler(
 				func(*http.Request) *mcp.Server { return s },
 				&mcp.StreamableHTTPOptions{
@@ -24,8 +24,15 @@ func main() {
 					JSONResponse: !opts.SSE,
 				})
 		},
-		Stdio: func(rig.Options) error {
-			return gosdk.NewServer().Run(context.Background(), &mcp.StdioTransport{})
+		Stdio: func(opts rig.Options) error {
+			return newServer(opts).Run(context.Background(), &mcp.StdioTransport{})
 		},
 	})
+}
+
+func newServer(opts rig.Options) *mcp.Server {
+	if opts.Tools > 0 {
+		return gosdk.NewLister(opts.Tools)
+	}
+	return gosdk.NewServer()
 }

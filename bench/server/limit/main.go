@@ -1,7 +1,8 @@
 // Command limit is the floor of the benchmark: bare net/http, and a bare loop
 // over standard input, which write a canned answer around the id of the
-// request. Nothing is parsed, nothing is checked: no server can be cheaper on
-// the same standard library. It is also the server that clients are measured
+// request. Nothing is parsed, nothing is checked, but for large arguments and
+// results, which every server has to go through once: no server can be cheaper
+// on the same standard library. It is also the server that clients are measured
 // with, so it knows what they ask first.
 package main
 
@@ -19,11 +20,9 @@ import (
 )
 
 const (
-	opening = `{"jsonrpc":"2.0","id":`
-	content = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
-	info    = `{"name":"limit","version":"1.0.0"}`
-	tools   = `"tools":[{"name":"` + echo.Tool + `","description":"` + echo.ToolDescription + `","inputSchema":` +
-		`{"type":"object","properties":{"message":{"type":"string","description":"the text to return"}},"required":["message"]}}]`
+	opening      = `{"jsonrpc":"2.0","id":`
+	content      = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
+	info         = `{"name":"limit","version":"1.0.0"}`
 	progressNote = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` + echo.ProgressToken + `","progress":1,"total":1}}`
 
 	eventOpening = "event: message\ndata: "
@@ -31,17 +30,23 @@ const (
 )
 
 // answers are what follows the id in the answers of one era.
-type answers struct{ call, list, discover string }
+type answers struct {
+	call, list, discover string
+	// result is what surrounds the text of a result, if it is another one.
+	result [2]string
+}
 
 var (
 	modern = answers{
 		call:     `,"result":{"resultType":"complete",` + content + modernMeta,
-		list:     `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + tools + modernMeta,
+		result:   [2]string{`,"result":{"resultType":"complete","content":[{"type":"text","text":`, `}]` + modernMeta},
+		list:     `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + tools(echo.Tool) + modernMeta,
 		discover: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}` + modernMeta,
 	}
 	session = answers{
 		call:     `,"result":{` + content + `}}`,
-		list:     `,"result":{` + tools + `}}`,
+		result:   [2]string{`,"result":{"content":[{"type":"text","text":`, `}]}}`},
+		list:     `,"result":{` + tools(echo.Tool) + `}}`,
 		discover: `,"error":{"code":-32601,"message":"Method not found"}}`,
 	}
 )
@@ -53,17 +58,32 @@ const (
 
 func main() {
 	rig.Main(rig.Program{
-		HTTP: func(opts rig.Options) http.Handler {
-			h := &handler{answers: answersOf(opts.Era)}
-			if opts.SSE {
-				return http.HandlerFunc(h.serveSSE)
-			}
-			return http.HandlerFunc(h.serveJSON)
-		},
+		HTTP: newHandler,
 		Stdio: func(opts rig.Options) error {
+			if opts.Tool == echo.CountTool {
+				return serveLongLines(os.Stdin, os.Stdout, answersOf(opts.Era))
+			}
 			return serveLines(os.Stdin, os.Stdout, answersOf(opts.Era))
 		},
 	})
+}
+
+// newHandler picks the handler that does the least for what the load calls.
+func newHandler(opts rig.Options) http.Handler {
+	h := &handler{answers: answersOf(opts.Era)}
+	switch {
+	case opts.Tools > 0:
+		return http.HandlerFunc(newLister(opts).serve)
+	case opts.Tool == echo.CountTool:
+		return http.HandlerFunc(h.serveCount)
+	case opts.Tool == echo.LargeTool:
+		return http.HandlerFunc(h.serveLarge)
+	case opts.Tool == echo.NotesTool:
+		return http.HandlerFunc(h.serveNotes)
+	case opts.SSE:
+		return http.HandlerFunc(h.serveSSE)
+	}
+	return http.HandlerFunc(h.serveJSON)
 }
 
 func answersOf(e echo.Era) *answers {
@@ -109,13 +129,40 @@ func (h *handler) serveSSE(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	if bytes.Contains(body, []byte(`"`+echo.ProgressTool+`"`)) {
-		io.WriteString(w, eventOpening+progressNote+eventClosing)
-		w.(http.Flusher).Flush()
+		writeNote(w)
 	}
-	b.out = append(b.out[:0], eventOpening...)
-	b.out = h.append(b.out, body)
-	b.out = append(b.out, eventClosing...)
+	b.out = h.appendEvent(b.out[:0], body)
 	w.Write(b.out)
+}
+
+// serveNotes streams many notes, each as soon as it is there.
+func (h *handler) serveNotes(w http.ResponseWriter, r *http.Request) {
+	b := buffers.Get().(*buffer)
+	defer buffers.Put(b)
+	body, ok := b.read(w, r)
+	if !ok || !admit(w, body) {
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	if string(method(body)) == "tools/call" {
+		for range echo.Notes {
+			writeNote(w)
+		}
+	}
+	b.out = h.appendEvent(b.out[:0], body)
+	w.Write(b.out)
+}
+
+func writeNote(w http.ResponseWriter) {
+	io.WriteString(w, eventOpening+progressNote+eventClosing)
+	w.(http.Flusher).Flush()
+}
+
+func (a *answers) appendEvent(dst, body []byte) []byte {
+	dst = append(dst, eventOpening...)
+	dst = a.append(dst, body)
+	return append(dst, eventClosing...)
 }
 
 // admit takes the two messages that open a session. It reports whether body

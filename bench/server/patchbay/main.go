@@ -13,11 +13,18 @@ import (
 
 func main() {
 	rig.Main(rig.Program{
-		HTTP: func(rig.Options) http.Handler {
-			return mcphttp.NewHandler(patchbay.NewServer(), nil)
+		HTTP: func(opts rig.Options) http.Handler {
+			return mcphttp.NewHandler(newServer(opts), nil)
 		},
-		Stdio: func(rig.Options) error {
-			return patchbay.NewServer().Run(context.Background(), mcp.Stdio())
+		Stdio: func(opts rig.Options) error {
+			return newServer(opts).Run(context.Background(), mcp.Stdio())
 		},
 	})
+}
+
+func newServer(opts rig.Options) *mcp.Server {
+	if opts.Tools > 0 {
+		return patchbay.NewLister(opts.Tools)
+	}
+	return patchbay.NewServer()
 }

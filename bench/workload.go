@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// A workload is one table of the report.
+type workload struct {
+	name  string
+	title string
+	call  load.Call
+	// width is the number of connections, or of calls in flight on stdio.
+	width int
+	stdio bool
+	// clients are measured, not servers; if memory is set, with a server of
+	// their own SDK in the same process.
+	clients, memory bool
+	// bounds are what this project's program is held to in the workload.
+	bounds []bound
+	// variants of a workload show how it scales, at a short pace and without
+	// the slowest peers.
+	variant bool
+	// quick workloads are part of a quick run, and so are those with bounds.
+	quick bool
+
+	// args are given to the server programs besides those that follow from
+	// the call.
+	args []string
+
+	// measure replaces the calls: it measures in its own way, writes its
+	// table below a heading that is there already, and holds its targets.
+	measure func(ctx context.Context, b *bench, w workload, out io.Writer) error
+	// takes is about how long measure takes with all servers, for a run that
+	// is quick or not.
+	takes func(quick bool) time.Duration
+	// sessions is how many of them measure opens, if it does.
+	sessions int
+}
+
+// connections is the width of HTTP workloads, but for variants.
+const connections = 64
+
+// catalogueWorkloads are the workloads in the order of the report.
+func catalogueWorkloads() []workload {
+	return slices.Concat(
+		catalogueHTTPWorkloads(),
+		catalogueStdioWorkloads(),
+		catalogueListWorkloads(),
+		catalogueLargeWorkloads(),
+		catalogueIdleWorkloads(),
+		catalogueClientWorkloads(),
+	)
+}
+
+func eras() []echo.Era { return []echo.Era{echo.Modern, echo.Session} }
+
+func catalogueHTTPWorkloads() []workload {
+	var all []workload
+	for _, era := range eras() {
+		for _, width := range []int{connections, 16, 1} {
+			add := func(kind, title string, call load.Call, bounds ...bound) {
+				call.Era = era
+				w := workload{
+					name:  string(era) + "-" + kind,
+					title: fmt.Sprintf("HTTP, %s era, %s, %s", era, title, count(width, "connection")),
+					call:  call,
+					width: width,
+				}
+				if width == connections {
+					w.bounds = bounds
+				} else {
+					w.name += "-" + strconv.Itoa(width)
+					w.variant = true
+				}
+				all = append(all, w)
+			}
+			add("json", "JSON answers", load.Call{Tool: echo.Tool}, boundsJSON(era)...)
+			add("sse", "event-stream answers", load.Call{Tool: echo.Tool, SSE: true})
+			if width == connections {
+				add("progress", "one progress note and the answer in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true},
+					bound{of: floor, cpu: 1.25})
+			}
+		}
+	}
+	return all
+}
+
+func boundsJSON(era echo.Era) []bound {
+	if era == echo.Session {
+		return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 3}}
+	}
+	return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 5}}
+}
+
+func catalogueStdioWorkloads() []workload {
+	var all []workload
+	for _, era := range eras() {
+		for _, window := range []int{16, 128, 1} {
+			w := workload{
+				name:    fmt.Sprintf("stdio-%s-%d", era, window),
+				title:   fmt.Sprintf("stdio, %s era, %s in flight", era, count(window, "call")),
+				call:    load.Call{Era: era, Tool: echo.Tool},
+				width:   window,
+				stdio:   true,
+				variant: window != 16,
+			}
+			if !w.variant {
+				w.bounds = []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
+			}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// catalogueListWorkloads are lists of tools. A thousand fit into one page of
+// every SDK by default.
+func catalogueListWorkloads() []workload {
+	const connections = 16
+	var all []workload
+	for _, era := range eras() {
+		for _, tools := range []int{1000, 50} {
+			w := workload{
+				name:    fmt.Sprintf("%s-list-%d", era, tools),
+				title:   fmt.Sprintf("HTTP, %s era, tools/list of %d tools, %s", era, tools, count(connections, "connection")),
+				call:    load.Call{Era: era, List: tools},
+				width:   connections,
+				variant: tools != 1000,
+			}
+			if !w.variant {
+				w.bounds = []bound{{of: floor, cpu: 1.3}}
+			}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// catalogueLargeWorkloads move a mebibyte, or a thousand notes, in one call.
+func catalogueLargeWorkloads() []workload {
+	const connections = 4
+	var all []workload
+	add := func(kind, title string, call load.Call, bounds ...bound) {
+		all = append(all, workload{
+			name:   string(call.Era) + "-" + kind,
+			title:  fmt.Sprintf("HTTP, %s era, %s, %s", call.Era, title, count(connections, "connection")),
+			call:   call,
+			width:  connections,
+			bounds: bounds,
+		})
+	}
+	once := bound{of: floor, cpu: 1.5}
+	add("arguments-1m", "arguments of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.CountTool}, once)
+	add("result-1m", "a result of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.LargeTool}, once)
+	for _, era := range eras() {
+		add("notes", fmt.Sprintf("%d progress notes in one call", echo.Notes), load.Call{Era: era, Tool: echo.NotesTool, SSE: true})
+	}
+	all = append(all, workload{
+		name:   "stdio-modern-arguments-1m",
+		title:  "stdio, modern era, arguments of 1 MiB, one call in flight",
+		call:   load.Call{Era: echo.Modern, Tool: echo.CountTool},
+		width:  1,
+		stdio:  true,
+		bounds: []bound{once},
+	})
+	return all
+}
+
+// count names a number of things, of which a report often has one.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "one " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
+
+// serverArgs are the arguments of a server program for w.
+func (w workload) serverArgs() []string {
+	args := []string{"-era", string(w.call.Era)}
+	if w.call.SSE {
+		args = append(args, "-sse")
+	}
+	if w.call.Tool != "" {
+		args = append(args, "-tool", w.call.Tool)
+	}
+	if w.call.List > 0 {
+		args = append(args, "-tools", strconv.Itoa(w.call.List))
+	}
+	if w.stdio {
+		args = append(args, "-stdio")
+	}
+	return append(args, w.args...)
+}
+
+// kind says what the workload measures.
+func (w workload) kind() string {
+	if w.clients {
+		return "client"
+	}
+	return "server"
+}
+
+// callOf is what the load asks of s. A server that streams on demand needs a
+// reason to: it gets the call with progress, and so does more than the others.
+func (w workload) callOf(s server) load.Call {
+	call := w.call
+	if call.SSE && call.Tool == echo.Tool && s.streamsOnDemand {
+		call.Tool = echo.ProgressTool
+	}
+	return call
+}
+
+// suits reports whether s has a place in the table of w.
+func (w workload) suits(s server) bool {
+	switch {
+	case w.sessions > 0 && !s.keepsSessions:
+		return false
+	case s.echoes && (w.call.List > 0 || w.call.Tool != echo.Tool && w.call.Tool != echo.ProgressTool):
+		return false
+	case s.losesNotes && w.call.Tool == echo.NotesTool:
+		return false
+	}
+	return true
+}
+
+// isQuick reports whether w is part of a quick run.
+func (w workload) isQuick() bool { return w.quick || len(w.bounds) > 0 }
