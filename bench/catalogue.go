@@ -11,6 +11,13 @@ type server struct {
 	name string
 	dir  string   // of its program, under server/
 	args []string // besides those of the workload
+	// script replaces the program: one that Node runs, under server/.
+	script string
+	// sessionOnly tells a server that does not know the modern era.
+	sessionOnly bool
+	// slow servers take part in few workloads, and in a quick run only when
+	// they are asked for by name.
+	slow bool
 	// optional servers run only when they are asked for by name.
 	optional bool
 	// keepsSessions tells a server that holds something for a session.
@@ -35,6 +42,8 @@ func catalogueServers() []server {
 		{name: "go-sdk", dir: "gosdk", keepsSessions: true},
 		{name: "mcp-go", dir: "mcpgo", keepsSessions: true, losesNotes: true},
 		{name: "mcp-go-validating", dir: "mcpgo", args: []string{"-validate"}, losesNotes: true, optional: true},
+		{name: "ts-v2", script: "ts/v2.mjs", keepsSessions: true, slow: true},
+		{name: "ts-v1", script: "ts/v1.mjs", sessionOnly: true, keepsSessions: true, slow: true},
 	}
 }
 

@@ -39,6 +39,7 @@ func catalogueIdleWorkloads() []workload {
 			measure:  measureIdle,
 			takes:    func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
 			sessions: n,
+			brisk:    n >= manySessions,
 			quick:    n < manySessions,
 		})
 	}

@@ -51,7 +51,7 @@ func main() {
 func run(ctx context.Context, out io.Writer, set settings) error {
 	servers, err := pick(catalogueServers(), set.servers,
 		func(s server) string { return s.name },
-		func(s server) bool { return !s.optional })
+		func(s server) bool { return !s.optional && !(set.quick && s.slow) })
 	if err != nil {
 		return fmt.Errorf("servers: %w", err)
 	}
@@ -74,6 +74,9 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	defer os.RemoveAll(bin)
 	log.Print("building")
 	b := &bench{servers: servers, clients: clients, bin: bin, pace: set.pace(), quick: set.quick}
+	if err := b.findNode(ctx, set.servers != "" && set.servers != everything); err != nil {
+		return err
+	}
 	if err := b.build(ctx, workloads); err != nil {
 		return err
 	}

@@ -45,10 +45,9 @@ func (b *bench) build(ctx context.Context, workloads []workload) error {
 	for _, w := range workloads {
 		if !w.clients {
 			for _, s := range b.servers {
-				if !w.suits(s) {
-					continue
+				if w.suits(s) && s.script == "" {
+					servers = append(servers, s.dir)
 				}
-				servers = append(servers, s.dir)
 			}
 			continue
 		}

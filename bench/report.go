@@ -12,6 +12,9 @@ import (
 func writeHead(out io.Writer, b *bench, environment string) {
 	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %s, interleaved; medians.\n",
 		environment, b.pins, b.pace)
+	for _, note := range b.notes {
+		fmt.Fprintf(out, "\n%s\n", note)
+	}
 }
 
 // writeHeading opens the table of one workload.

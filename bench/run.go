@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
@@ -14,7 +15,9 @@ import (
 type bench struct {
 	servers []server
 	clients []client
-	bin     string // directory of the built programs
+	bin     string   // directory of the built programs
+	node    string   // path of Node, if a server needs it
+	notes   []string // that the report begins with
 	pins    pinning
 	pace    pace
 	quick   bool
@@ -47,8 +50,16 @@ type figures struct {
 
 // start runs the program of s for w.
 func (b *bench) start(ctx context.Context, s server, w workload) (*process, error) {
-	command := append([]string{b.program("server", s.dir)}, w.serverArgs()...)
-	return start(ctx, s.name, b.pins.argv(append(command, s.args...)...), w.stdio)
+	return start(ctx, s.name, b.pins.argv(b.command(s, w)...), w.stdio)
+}
+
+// command is the command line of s for w.
+func (b *bench) command(s server, w workload) []string {
+	command := []string{b.program("server", s.dir)}
+	if s.script != "" {
+		command = []string{b.node, "--expose-gc", filepath.Join("server", filepath.FromSlash(s.script))}
+	}
+	return slices.Concat(command, w.serverArgs(), s.args)
 }
 
 // program is the path of a built program.

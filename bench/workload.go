@@ -25,9 +25,10 @@ type workload struct {
 	clients, memory bool
 	// bounds are what this project's program is held to in the workload.
 	bounds []bound
-	// variants of a workload show how it scales, at a short pace and without
-	// the slowest peers.
+	// variants of a workload show how it scales, at a shorter pace.
 	variant bool
+	// brisk workloads leave slow servers out.
+	brisk bool
 	// quick workloads are part of a quick run, and so are those with bounds.
 	quick bool
 
@@ -78,7 +79,7 @@ func catalogueHTTPWorkloads() []workload {
 					w.bounds = bounds
 				} else {
 					w.name += "-" + strconv.Itoa(width)
-					w.variant = true
+					w.variant, w.brisk = true, true
 				}
 				all = append(all, w)
 			}
@@ -111,6 +112,7 @@ func catalogueStdioWorkloads() []workload {
 				width:   window,
 				stdio:   true,
 				variant: window != 16,
+				brisk:   window == 1,
 			}
 			if !w.variant {
 				w.bounds = []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
@@ -134,6 +136,7 @@ func catalogueListWorkloads() []workload {
 				call:    load.Call{Era: era, List: tools},
 				width:   connections,
 				variant: tools != 1000,
+				brisk:   tools == 1000,
 			}
 			if !w.variant {
 				w.bounds = []bound{{of: floor, cpu: 1.3}}
@@ -222,6 +225,10 @@ func (w workload) callOf(s server) load.Call {
 func (w workload) suits(s server) bool {
 	switch {
 	case w.sessions > 0 && !s.keepsSessions:
+		return false
+	case s.sessionOnly && w.call.Era != echo.Session:
+		return false
+	case s.slow && w.brisk:
 		return false
 	case s.echoes && (w.call.List > 0 || w.call.Tool != echo.Tool && w.call.Tool != echo.ProgressTool):
 		return false

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// oldestNode is the oldest major version that the TypeScript SDKs run on.
+const oldestNode = 20
+
+// findNode returns the Node that runs the TypeScript servers: the one that
+// the conformance suites pin if it is installed, else the system's.
+func findNode(ctx context.Context) (path, version string, err error) {
+	if _, err := os.Stat(filepath.Join("node_modules", "@modelcontextprotocol", "sdk")); err != nil {
+		return "", "", errors.New("the SDKs are not installed (npm ci)")
+	}
+	path = filepath.Join("..", "conformance", "node_modules", "node", "bin", "node")
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath("node"); err != nil {
+			return "", "", errors.New("there is no Node")
+		}
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	version = strings.TrimSpace(string(out))
+	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	if n, err := strconv.Atoi(major); err != nil || n < oldestNode {
+		return "", "", fmt.Errorf("Node is %s, %d or later is needed", version, oldestNode)
+	}
+	return path, version, nil
+}
+
+// findNode looks for Node if any of the servers needs it. Servers that were
+// asked for must run; the others are left out where they cannot.
+func (b *bench) findNode(ctx context.Context, asked bool) error {
+	var others []server
+	for _, s := range b.servers {
+		if s.script == "" {
+			others = append(others, s)
+		}
+	}
+	if len(others) == len(b.servers) {
+		return nil
+	}
+	var err error
+	var version string
+	if b.node, version, err = findNode(ctx); err == nil {
+		b.notes = append(b.notes, "The TypeScript SDKs run on Node "+version+".")
+		return nil
+	}
+	if asked {
+		return fmt.Errorf("TypeScript servers: %w", err)
+	}
+	b.notes = append(b.notes, "The TypeScript SDKs take no part: "+err.Error()+".")
+	b.servers = others
+	return nil
+}
