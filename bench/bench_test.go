@@ -77,7 +77,8 @@ func TestEveryWorkloadHasItsOwnName(t *testing.T) {
 }
 
 func TestReportMarksCallsThatDoMore(t *testing.T) {
-	w := catalogueWorkloads()[1]
+	all := catalogueWorkloads()
+	w := all[slices.IndexFunc(all, func(w workload) bool { return w.name == "modern-sse" })]
 	var subjects []*subject
 	for _, s := range catalogueServers() {
 		subjects = append(subjects, &subject{
@@ -86,7 +87,7 @@ func TestReportMarksCallsThatDoMore(t *testing.T) {
 		})
 	}
 	var out strings.Builder
-	writeCalls(&out, w, subjects)
+	writeCalls(&out, w, pace{}, subjects)
 	if got := out.String(); !strings.Contains(got, "| patchbay ¹ | 1000 | 100% | 10.0 |") || !strings.Contains(got, "\n¹ ") ||
 		strings.Contains(got, "go-sdk ¹") {
 		t.Errorf("report of %s:\n%s", w.name, got)

@@ -9,12 +9,15 @@ import (
 // A server is one server program of the benchmark, in one configuration.
 type server struct {
 	name string
+	is   string   // for the report
 	dir  string   // of its program, under server/
 	args []string // besides those of the workload
 	// script replaces the program: one that Node runs, under server/.
 	script string
 	// sessionOnly tells a server that does not know the modern era.
 	sessionOnly bool
+	// peers are other projects' and much slower.
+	peer bool
 	// slow servers take part in few workloads, and in a quick run only when
 	// they are asked for by name.
 	slow bool
@@ -36,14 +39,19 @@ const floor = "limit"
 
 func catalogueServers() []server {
 	return []server{
-		{name: floor, dir: "limit"},
-		{name: "limit-json", dir: "limitjson", echoes: true},
-		{name: ours, dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
-		{name: "go-sdk", dir: "gosdk", keepsSessions: true},
-		{name: "mcp-go", dir: "mcpgo", keepsSessions: true, losesNotes: true},
-		{name: "mcp-go-validating", dir: "mcpgo", args: []string{"-validate"}, losesNotes: true, optional: true},
-		{name: "ts-v2", script: "ts/v2.mjs", keepsSessions: true, slow: true},
-		{name: "ts-v1", script: "ts/v1.mjs", sessionOnly: true, keepsSessions: true, slow: true},
+		{name: floor, is: "bare net/http, or a bare loop over stdin, that does the least that any server must: the floor", dir: "limit"},
+		{name: "limit-json", is: "the same with encoding/json both ways", dir: "limitjson", echoes: true},
+		{name: ours, is: "this project", dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
+		{name: "go-sdk", is: "modelcontextprotocol/go-sdk v1.8.0, sessions in the session era, stateless in the modern one",
+			dir: "gosdk", peer: true, keepsSessions: true},
+		{name: "mcp-go", is: "mark3labs/mcp-go v1.2.1 as it comes: arguments are not validated",
+			dir: "mcpgo", peer: true, keepsSessions: true, losesNotes: true},
+		{name: "mcp-go-validating", is: "the same with validation",
+			dir: "mcpgo", args: []string{"-validate"}, peer: true, losesNotes: true, optional: true},
+		{name: "ts-v2", is: "@modelcontextprotocol/server 2.4.0, with sessions in the session era, stateless in the modern one",
+			script: "ts/v2.mjs", peer: true, keepsSessions: true, slow: true},
+		{name: "ts-v1", is: "@modelcontextprotocol/sdk 1.32.2, which knows the session era only",
+			script: "ts/v1.mjs", peer: true, keepsSessions: true, sessionOnly: true, slow: true},
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -23,6 +22,7 @@ import (
 type settings struct {
 	quick                       bool
 	servers, clients, workloads string
+	write                       string
 	rounds                      int
 	slice                       time.Duration
 }
@@ -34,12 +34,13 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
 	var set settings
-	flag.BoolVar(&set.quick, "quick", false, "short slices and no table of 10,000 sessions: a check, not a measurement")
-	flag.StringVar(&set.servers, "servers", "", "comma-separated servers, or all (default: all but optional ones; none if -clients is given)")
+	flag.BoolVar(&set.quick, "quick", false, "the workloads with targets, in short slices: a check, not a measurement")
+	flag.StringVar(&set.servers, "servers", "", "comma-separated servers, or all (default: all but optional ones, in a quick run those written in Go; none if -clients is given)")
 	flag.StringVar(&set.clients, "clients", "", "comma-separated clients, or all (default: all; none if -servers is given)")
 	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
-	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload")
-	flag.DurationVar(&set.slice, "slice", 0, "time for each program in a round")
+	flag.StringVar(&set.write, "write", "", "file to write as well, with the targets first and how to read it")
+	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload of calls")
+	flag.DurationVar(&set.slice, "slice", 0, "time for each program in a round of calls")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -73,7 +74,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	}
 	defer os.RemoveAll(bin)
 	log.Print("building")
-	b := &bench{servers: servers, clients: clients, bin: bin, pace: set.pace(), quick: set.quick}
+	b := &bench{servers: servers, clients: clients, bin: bin, quick: set.quick, rounds: set.rounds, slice: set.slice}
 	if err := b.findNode(ctx, set.servers != "" && set.servers != everything); err != nil {
 		return err
 	}
@@ -85,10 +86,11 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	log.Printf("%d workloads, about %v", len(workloads), expected.Round(time.Second))
 	ctx, cancel := context.WithTimeout(ctx, 2*expected+slack)
 	defer cancel()
-	writeHead(out, b, environment())
+	writeHead(out, b)
+	var tables strings.Builder
 	for _, w := range workloads {
 		log.Print(w.name)
-		err := b.report(ctx, out, w)
+		err := b.report(ctx, io.MultiWriter(out, &tables), w)
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // servers that were killed are not news
 		}
@@ -97,7 +99,10 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 		}
 	}
 	writeTargets(out, b.targets)
-	return nil
+	if set.write == "" {
+		return nil
+	}
+	return b.writeDocument(set.write, tables.String())
 }
 
 // includes reports whether a workload runs by default. Who names servers alone
@@ -110,12 +115,4 @@ func (set settings) includes(w workload) bool {
 		return set.clients != "" || set.servers == ""
 	}
 	return set.servers != "" || set.clients == ""
-}
-
-// environment names the toolchain and the machine.
-func environment() string {
-	return strings.Join([]string{
-		runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH,
-		fmt.Sprintf("%d cores", runtime.NumCPU()),
-	}, ", ")
 }

@@ -53,13 +53,13 @@ func (b *bench) findNode(ctx context.Context, asked bool) error {
 	var err error
 	var version string
 	if b.node, version, err = findNode(ctx); err == nil {
-		b.notes = append(b.notes, "The TypeScript SDKs run on Node "+version+".")
+		b.notes = append(b.notes, "The TypeScript SDKs run on Node "+version)
 		return nil
 	}
 	if asked {
 		return fmt.Errorf("TypeScript servers: %w", err)
 	}
-	b.notes = append(b.notes, "The TypeScript SDKs take no part: "+err.Error()+".")
+	b.notes = append(b.notes, "The TypeScript SDKs take no part: "+err.Error())
 	b.servers = others
 	return nil
 }

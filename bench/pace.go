@@ -9,54 +9,87 @@ import (
 // calls.
 type pace struct {
 	rounds int
-	slice  time.Duration
+	slice  time.Duration // of this project's program, the floors, and clients
+	peer   time.Duration // of the others: twenty times slower, so a ratio to them needs no more
 }
 
-const (
-	// defaultRounds and defaultSlice are long enough for medians that repeat
-	// within a few percent on a quiet machine.
-	defaultRounds = 5
-	defaultSlice  = 2 * time.Second
-	// quickRounds and quickSlice fit every workload but the largest into a
-	// minute and a half.
-	quickRounds = 3
-	quickSlice  = 150 * time.Millisecond
-)
-
-// pace returns the rounds and the slice; what is given wins.
-func (set settings) pace() pace {
-	p := pace{defaultRounds, defaultSlice}
-	if set.quick {
-		p = pace{quickRounds, quickSlice}
+// Paces keep a run of everything within ten minutes. They are long enough for
+// medians that repeat within a few percent on a quiet machine.
+func (b *bench) paceOf(w workload) pace {
+	p := pace{9, 250 * time.Millisecond, 100 * time.Millisecond}
+	switch {
+	case b.quick:
+		p = pace{3, 150 * time.Millisecond, 60 * time.Millisecond}
+	case len(w.bounds) == 0 || w.clients:
+		p = pace{5, 150 * time.Millisecond, 60 * time.Millisecond}
 	}
-	if set.rounds > 0 {
-		p.rounds = set.rounds
+	if b.rounds > 0 {
+		p.rounds = b.rounds
 	}
-	if set.slice > 0 {
-		p.slice = set.slice
+	if b.slice > 0 {
+		p.slice, p.peer = b.slice, b.slice
 	}
 	return p
 }
 
-// String tells a reader of the report.
-func (p pace) String() string { return fmt.Sprintf("%d rounds of %v a program", p.rounds, p.slice) }
+func (p pace) of(s *subject) time.Duration {
+	if s.peer {
+		return p.peer
+	}
+	return p.slice
+}
 
-// starting is about how long the start of a program takes, with its
-// connections.
-const starting = 150 * time.Millisecond
+// warmUp is how long calls are made before the first round.
+func (p pace) warmUp(s *subject) time.Duration {
+	if s.slow {
+		return slowWarmUp
+	}
+	return p.of(s) / 2
+}
+
+// slowWarmUp is what Node takes to compile what it runs most.
+const slowWarmUp = 1500 * time.Millisecond
+
+// String tells a reader of the report.
+func (p pace) String() string {
+	if p.slice == p.peer {
+		return fmt.Sprintf("%d rounds of %v", p.rounds, p.slice)
+	}
+	return fmt.Sprintf("%d rounds of %v, of %v for peers", p.rounds, p.slice, p.peer)
+}
+
+const (
+	// starting is about how long the start of a program takes, with its
+	// connections; slowStarting that of one in Node.
+	starting     = 100 * time.Millisecond
+	slowStarting = 700 * time.Millisecond
+)
 
 // expected is about how long the workloads take, builds left out.
 func (b *bench) expected(workloads []workload) time.Duration {
 	var total time.Duration
-	calls := starting + b.pace.slice/2 + b.pace.slice*time.Duration(b.pace.rounds)
+	add := func(w workload, s *subject) {
+		p := b.paceOf(w)
+		total += starting + p.warmUp(s) + p.of(s)*time.Duration(p.rounds)
+		if s.slow {
+			total += slowStarting
+		}
+	}
 	for _, w := range workloads {
-		switch {
-		case w.measure != nil:
+		if w.measure != nil {
 			total += w.takes(b.quick)
-		case w.clients:
-			total += calls * time.Duration(len(b.clients))
-		default:
-			total += calls * time.Duration(len(b.servers))
+			continue
+		}
+		if w.clients {
+			for range b.clients {
+				add(w, &subject{})
+			}
+			continue
+		}
+		for _, s := range b.servers {
+			if w.suits(s) {
+				add(w, &subject{peer: s.peer, slow: s.slow})
+			}
 		}
 	}
 	return total

@@ -3,18 +3,33 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // writeHead opens the report with what a reader must know to judge it.
-func writeHead(out io.Writer, b *bench, environment string) {
-	fmt.Fprintf(out, "# Benchmark\n\n%s; %s. %s, interleaved; medians.\n",
-		environment, b.pins, b.pace)
-	for _, note := range b.notes {
-		fmt.Fprintf(out, "\n%s\n", note)
+func writeHead(out io.Writer, b *bench) {
+	fmt.Fprintf(out, "# Benchmark\n\n%s.\n", strings.Join(b.conditions(), ". "))
+}
+
+// conditions are what a reader must know of the run to judge it.
+func (b *bench) conditions() []string {
+	return append([]string{environment(), b.pins.String()}, b.notes...)
+}
+
+// environment names the toolchain and the machine.
+func environment() string {
+	all := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, count(runtime.NumCPU(), "core")}
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if _, model, found := strings.Cut(string(info), "model name\t: "); found {
+			model, _, _ = strings.Cut(model, "\n")
+			all = append(all, model)
+		}
 	}
+	return strings.Join(all, ", ")
 }
 
 // writeHeading opens the table of one workload.
@@ -23,7 +38,7 @@ func writeHeading(out io.Writer, w workload) {
 }
 
 // writeCalls writes the table of one workload.
-func writeCalls(out io.Writer, w workload, subjects []*subject) {
+func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 	columns := []string{w.kind(), "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
 	var against []*subject
 	for _, name := range references() {
@@ -45,17 +60,26 @@ func writeCalls(out io.Writer, w workload, subjects []*subject) {
 			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.rate })),
 			fmt.Sprintf("%.0f%%", s.median(func(f figures) float64 { return 100 * f.busy })),
 			fmt.Sprintf("%.1f", s.median(func(f figures) float64 { return f.cpu.Seconds() * 1e6 })),
-			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.allocs })),
-			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.bytes })),
+			formatKnown(s.median(func(f figures) float64 { return f.allocs }), s.slow),
+			formatKnown(s.median(func(f figures) float64 { return f.bytes }), s.slow),
 		}
 		for _, other := range against {
 			row = append(row, formatRatio(s.ratio(other)))
 		}
 		writeRow(out, row)
 	}
+	fmt.Fprintf(out, "\n%s.\n", p)
 	if note {
 		fmt.Fprint(out, "\n¹ streams only when something precedes the result: one progress note and the answer, two events against one.\n")
 	}
+}
+
+// formatKnown leaves out what Node does not count.
+func formatKnown(f float64, unknown bool) string {
+	if unknown {
+		return "–"
+	}
+	return strconv.FormatFloat(f, 'f', 0, 64)
 }
 
 // formatRatio gives two digits after the point, or of what is smaller.

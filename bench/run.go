@@ -19,9 +19,10 @@ type bench struct {
 	node    string   // path of Node, if a server needs it
 	notes   []string // that the report begins with
 	pins    pinning
-	pace    pace
 	quick   bool
-	targets []target // that were held so far
+	rounds  int           // if not zero, of every workload of calls
+	slice   time.Duration // if not zero, of every program in a round
+	targets []target      // that were held so far
 }
 
 // A contest is all that runs for one workload.
@@ -33,6 +34,8 @@ type contest struct {
 // A subject is one program while it is measured.
 type subject struct {
 	name   string
+	peer   bool // measured for a shorter time
+	slow   bool // and started long before
 	call   load.Call
 	proc   *process
 	load   load.Load
@@ -79,7 +82,7 @@ func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
 		return err
 	}
 	writeHeading(out, w)
-	writeCalls(out, w, subjects)
+	writeCalls(out, w, b.paceOf(w), subjects)
 	b.holdBounds(w, subjects)
 	return nil
 }
@@ -97,15 +100,16 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 		return nil, fmt.Errorf("%s: %w", w.name, err)
 	}
 	defer c.stop()
+	p := b.paceOf(w)
 	for _, s := range c.subjects {
-		if _, err := s.load.Run(b.pace.slice / 2); err != nil {
+		if _, err := s.load.Run(p.warmUp(s)); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 		}
 	}
-	for round := range b.pace.rounds {
+	for round := range p.rounds {
 		for i := range c.subjects {
 			s := c.subjects[(i+round)%len(c.subjects)]
-			f, err := s.run(b.pace.slice)
+			f, err := s.run(p.of(s))
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 			}
@@ -147,7 +151,7 @@ func (b *bench) open(ctx context.Context, s server, w workload) (*subject, error
 	if err != nil {
 		return nil, err
 	}
-	sub := &subject{name: s.name, call: w.callOf(s), proc: proc}
+	sub := &subject{name: s.name, peer: s.peer, slow: s.slow, call: w.callOf(s), proc: proc}
 	if w.stdio {
 		sub.load, err = load.NewStdio(proc.in, proc.out, w.width, sub.call)
 	} else {

@@ -1,0 +1,57 @@
+package main
+
+import (
+	_ "embed"
+	"io"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+)
+
+//go:embed document.md
+var documentText string
+
+// A document is a run, written down for people who were not there.
+type document struct {
+	Date       string
+	Conditions []string
+	Servers    []compared
+	Targets    string
+	Tables     string
+}
+
+// A compared program is a line of the document.
+type compared struct{ Name, Is string }
+
+// writeDocument writes the document of a run to a file.
+func (b *bench) writeDocument(name, tables string) error {
+	var targets strings.Builder
+	writeTargets(&targets, b.targets)
+	d := document{
+		Date:       time.Now().UTC().Format(time.DateOnly),
+		Conditions: b.conditions(),
+		Targets:    strings.TrimSpace(targets.String()),
+		Tables:     strings.TrimSpace(tables),
+	}
+	for _, s := range b.servers {
+		d.Servers = append(d.Servers, compared{s.name, s.is})
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := d.write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func (d document) write(out io.Writer) error {
+	t, err := template.New("").Parse(documentText)
+	if err != nil {
+		return err
+	}
+	return t.Execute(out, d)
+}
