@@ -50,23 +50,9 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, set settings) error {
-	servers, err := pick(catalogueServers(), set.servers,
-		func(s server) string { return s.name },
-		func(s server) bool { return !s.optional && !(set.quick && s.slow) })
+	servers, clients, workloads, err := set.picked()
 	if err != nil {
-		return fmt.Errorf("servers: %w", err)
-	}
-	clients, err := pick(catalogueClients(), set.clients,
-		func(c client) string { return c.name },
-		func(client) bool { return true })
-	if err != nil {
-		return fmt.Errorf("clients: %w", err)
-	}
-	workloads, err := pick(catalogueWorkloads(), set.workloads,
-		func(w workload) string { return w.name },
-		set.includes)
-	if err != nil {
-		return fmt.Errorf("workloads: %w", err)
+		return err
 	}
 	bin, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -103,6 +89,29 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 		return nil
 	}
 	return b.writeDocument(set.write, tables.String())
+}
+
+// picked are what takes part.
+func (set settings) picked() ([]server, []client, []workload, error) {
+	servers, err := pick(catalogueServers(), set.servers,
+		func(s server) string { return s.name },
+		func(s server) bool { return !s.optional && !(set.quick && s.slow) })
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("servers: %w", err)
+	}
+	clients, err := pick(catalogueClients(), set.clients,
+		func(c client) string { return c.name },
+		func(client) bool { return true })
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("clients: %w", err)
+	}
+	workloads, err := pick(catalogueWorkloads(), set.workloads,
+		func(w workload) string { return w.name },
+		set.includes)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("workloads: %w", err)
+	}
+	return servers, clients, workloads, nil
 }
 
 // includes reports whether a workload runs by default. Who names servers alone

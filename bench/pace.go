@@ -50,6 +50,18 @@ func (p pace) warmUp(s *subject) time.Duration {
 // slowWarmUp is what Node takes to compile what it runs most.
 const slowWarmUp = 1500 * time.Millisecond
 
+// after is the pace that was kept.
+func (p pace) after(subjects []*subject) pace {
+	p.rounds = 0
+	for _, s := range subjects {
+		p.rounds = max(p.rounds, len(s.rounds))
+	}
+	return p
+}
+
+// leastRounds are made however long they take.
+const leastRounds = 3
+
 // String tells a reader of the report.
 func (p pace) String() string {
 	if p.slice == p.peer {
@@ -68,29 +80,41 @@ const (
 // expected is about how long the workloads take, builds left out.
 func (b *bench) expected(workloads []workload) time.Duration {
 	var total time.Duration
-	add := func(w workload, s *subject) {
-		p := b.paceOf(w)
-		total += starting + p.warmUp(s) + p.of(s)*time.Duration(p.rounds)
+	for _, w := range workloads {
+		total += b.expectedOf(w)
+	}
+	return total
+}
+
+func (b *bench) expectedOf(w workload) time.Duration {
+	if w.measure != nil {
+		return w.takes(b.quick)
+	}
+	var total time.Duration
+	p := b.paceOf(w)
+	add := func(s *subject) {
+		rounds := p.rounds
+		total += starting + p.warmUp(s)
 		if s.slow {
 			total += slowStarting
+			rounds = min(rounds, leastRounds)
 		}
+		total += p.of(s) * time.Duration(rounds)
 	}
-	for _, w := range workloads {
-		if w.measure != nil {
-			total += w.takes(b.quick)
-			continue
+	if w.clients {
+		for range b.clients {
+			add(new(subject))
 		}
-		if w.clients {
-			for range b.clients {
-				add(w, &subject{})
-			}
-			continue
-		}
-		for _, s := range b.servers {
-			if w.suits(s) {
-				add(w, &subject{peer: s.peer, slow: s.slow})
-			}
+		return total
+	}
+	for _, s := range b.servers {
+		if w.suits(s) {
+			add(&subject{peer: s.peer, slow: s.slow})
 		}
 	}
 	return total
 }
+
+// overdue is how long the rounds of a workload may take, half as long again as
+// expected.
+func (b *bench) overdue(w workload) time.Duration { return b.expectedOf(w) * 3 / 2 }

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// A run of everything is bounded: ten minutes, of which a minute and a half
+// are left for the builds and for a machine that starts programs slowly. A
+// quick one is for CI.
+func TestRunsAreBounded(t *testing.T) {
+	for _, test := range []struct {
+		set  settings
+		most time.Duration
+	}{
+		{settings{}, 8*time.Minute + 30*time.Second},
+		{settings{quick: true}, 100 * time.Second},
+	} {
+		servers, clients, workloads, err := test.set.picked()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{servers: servers, clients: clients, quick: test.set.quick}
+		if got := b.expected(workloads); got > test.most {
+			t.Errorf("%+v: a run takes %v, at most %v are wanted", test.set, got, test.most)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	w := workload{bounds: []bound{{of: floor, cpu: 1}}}
+	full, variant, quick := new(bench).paceOf(w), new(bench).paceOf(workload{}), (&bench{quick: true}).paceOf(w)
+	if full.rounds <= variant.rounds || variant.rounds < quick.rounds || quick.rounds < leastRounds {
+		t.Errorf("rounds: %d with targets, %d without, %d in a quick run", full.rounds, variant.rounds, quick.rounds)
+	}
+	if got := (&bench{rounds: 2, slice: time.Second}).paceOf(w); got != (pace{2, time.Second, time.Second}) {
+		t.Errorf("rounds and slice that were given make %+v", got)
+	}
+	if got := full.of(&subject{peer: true}); got != full.peer || full.of(new(subject)) != full.slice {
+		t.Errorf("a peer is measured for %v", got)
+	}
+	three := []*subject{{rounds: make([]figures, 2)}, {rounds: make([]figures, 3)}}
+	if got := full.after(three).String(); got != "3 rounds of 250ms, of 100ms for peers" {
+		t.Errorf("what was kept reads %q", got)
+	}
+}
