@@ -102,23 +102,19 @@ func (s *subject) median(figure func(figures) float64) float64 {
 // ratio compares CPU per call round by round and takes the median, so that a
 // drift of the machine cancels out. It is zero where CPU is not known.
 func (s *subject) ratio(other *subject) float64 {
-	return s.ratioOf(other, func(f figures) float64 { return float64(f.cpu) })
-}
-
-// rateRatio does the same with calls per second.
-func (s *subject) rateRatio(other *subject) float64 {
-	return s.ratioOf(other, func(f figures) float64 { return f.rate })
-}
-
-func (s *subject) ratioOf(other *subject, figure func(figures) float64) float64 {
 	var all []float64
-	for i, f := range s.rounds {
-		if o := figure(other.rounds[i]); o > 0 {
-			all = append(all, figure(f)/o)
+	for i := range min(len(s.rounds), len(other.rounds)) {
+		if o := other.rounds[i].cpu; o > 0 {
+			all = append(all, float64(s.rounds[i].cpu)/float64(o))
 		}
 	}
 	return median(all)
 }
+
+// throughput compares how many calls one core makes, which is what a server
+// gets done that is given more than it can do. Calls per second of wall time
+// are also those of the load, and of whatever else the machine does.
+func (s *subject) throughput(other *subject) float64 { return other.ratio(s) }
 
 // median returns the middle of the values, zero if there is none.
 func median(values []float64) float64 {

@@ -31,7 +31,7 @@ func (b *bench) hold(t target) { b.targets = append(b.targets, t) }
 type bound struct {
 	of   string
 	cpu  float64 // per call, at most
-	rate float64 // calls per second, at least
+	rate float64 // calls per second of CPU, at least
 }
 
 // holdBounds records the bounds of a workload, those of programs that took
@@ -55,7 +55,7 @@ func (b *bench) holdBounds(w workload, subjects []*subject) {
 			b.hold(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, unit: "×"})
 		}
 		if bound.rate > 0 {
-			b.hold(target{what: what + ": calls/s ÷ " + bound.of, got: subject.rateRatio(other), least: bound.rate, unit: "×"})
+			b.hold(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other), least: bound.rate, unit: "×"})
 		}
 	}
 }
