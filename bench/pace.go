@@ -39,16 +39,12 @@ func (p pace) of(s *subject) time.Duration {
 	return p.slice
 }
 
-// warmUp is how long calls are made before the first round.
-func (p pace) warmUp(s *subject) time.Duration {
-	if s.slow {
-		return slowWarmUp
-	}
-	return p.of(s) / 2
-}
-
-// slowWarmUp is what Node takes to compile what it runs most.
-const slowWarmUp = 1500 * time.Millisecond
+// Node compiles what it runs most only after so many calls, which are made
+// before the first round, for at most so long.
+const (
+	slowWarmUpCalls = 1000
+	slowWarmUp      = 3 * time.Second
+)
 
 // after is the pace that was kept.
 func (p pace) after(subjects []*subject) pace {
@@ -94,9 +90,9 @@ func (b *bench) expectedOf(w workload) time.Duration {
 	p := b.paceOf(w)
 	add := func(s *subject) {
 		rounds := p.rounds
-		total += starting + p.warmUp(s)
+		total += starting + p.of(s)/2
 		if s.slow {
-			total += slowStarting
+			total += slowStarting + slowWarmUp/2
 			rounds = min(rounds, leastRounds)
 		}
 		total += p.of(s) * time.Duration(rounds)

@@ -105,7 +105,7 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 	p := b.paceOf(w)
 	overdue := time.Now().Add(b.overdue(w))
 	for _, s := range c.subjects {
-		if _, err := s.load.Run(p.warmUp(s)); err != nil {
+		if err := s.warmUp(p); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", w.name, s.name, err)
 		}
 	}
@@ -171,6 +171,23 @@ func (b *bench) open(ctx context.Context, s server, w workload) (*subject, error
 		return nil, err
 	}
 	return sub, nil
+}
+
+// warmUp makes calls before the first round.
+func (s *subject) warmUp(p pace) error {
+	if !s.slow {
+		_, err := s.load.Run(p.of(s) / 2)
+		return err
+	}
+	begin := time.Now()
+	for calls := 0; calls < slowWarmUpCalls && time.Since(begin) < slowWarmUp; {
+		slice, err := s.load.Run(p.of(s))
+		if err != nil {
+			return err
+		}
+		calls += slice.Calls
+	}
+	return nil
 }
 
 // run has calls made for one slice between two readings of its meter.
