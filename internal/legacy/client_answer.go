@@ -214,17 +214,15 @@ var answerShapes = map[string][]field{
 	}}},
 }
 
-// answerProjections is indexed by revision. It is written once, here.
-var answerProjections = compileAnswerProjections()
+// answerProjections is indexed by revision, and then by method.
+var answerProjections = onFirstUse(compileAnswers)
 
-func compileAnswerProjections() (all [wire.July2026]map[string]*projection) {
-	for rev := range wire.July2026 {
-		all[rev] = map[string]*projection{}
-		for method, fields := range answerShapes {
-			all[rev][method] = project(rev, &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)})
-		}
+func compileAnswers(rev wire.Revision) map[string]*projection {
+	answers := map[string]*projection{}
+	for method, fields := range answerShapes {
+		answers[method] = project(rev, &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)})
 	}
-	return all
+	return answers
 }
 
 // projectAnswer turns the answer to an input request into the result of a request of a server of rev.
@@ -237,7 +235,7 @@ func projectAnswer(rev wire.Revision, method string, answer stdjson.RawMessage) 
 			return nil, err
 		}
 	}
-	return answerProjections[rev][method].apply(answer), nil
+	return answerProjections[rev]()[method].apply(answer), nil
 }
 
 // projectSampled gives what a model has said the content that rev has a form for: one block where it knows no arrays.

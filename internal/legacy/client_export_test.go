@@ -17,7 +17,7 @@ func (c *Client) Watches() int {
 // ModernResults says of which methods the results lose something on their way to the modern era.
 func ModernResults() map[string]bool {
 	changes := map[string]bool{}
-	for method, p := range modernResults {
+	for method, p := range modernResults() {
 		changes[method] = p != nil
 	}
 	return changes

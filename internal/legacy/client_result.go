@@ -3,6 +3,7 @@ package legacy
 import (
 	stdjson "encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -11,7 +12,7 @@ import (
 
 // modernResults take out of results what the modern era has not. All else in them it has too. Tools of the last revision
 // with sessions keep what they say of tasks, for whoever speaks of tasks with their server.
-var modernResults = compileModernResults()
+var modernResults = sync.OnceValue(compileModernResults)
 
 func compileModernResults() map[string]*projection {
 	results := map[string]*projection{}
@@ -35,7 +36,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (stdjson.RawM
 	if m.Cacheable {
 		dst = append(dst, `"ttlMs":0,"cacheScope":"private",`...)
 	}
-	p := modernResults[method]
+	p := modernResults()[method]
 	if rev.Has(wire.ToolExecution) {
 		p = nil
 	}

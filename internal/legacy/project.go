@@ -2,6 +2,7 @@ package legacy
 
 import (
 	stdjson "encoding/json"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -126,26 +127,31 @@ type revisionProjection struct {
 	sampling       *projection
 }
 
-// projections is indexed by revision. It is written once, here.
-var projections = compileProjections()
+// projections is indexed by revision. Most processes speak one or none of them, and should not wait for the others to start.
+var projections = onFirstUse(compileProjection)
 
-func compileProjections() (all [wire.July2026 + 1]revisionProjection) {
-	for _, rev := range wire.Revisions() {
-		if rev.Modern() {
-			continue
-		}
-		all[rev] = revisionProjection{
-			results:        projectResults(rev),
-			anyResult:      project(rev, &shape{fields: resultFields}),
-			progress:       project(rev, &progressShape),
-			metaOnly:       project(rev, &shape{fields: []field{meta}}),
-			implementation: project(rev, &implementationShape),
-			capabilities:   project(rev, &capabilitiesShape),
-			elicitation:    project(rev, &formElicitShape),
-			sampling:       project(rev, &samplingShape),
-		}
+// onFirstUse gives for each revision what makes its value, once.
+func onFirstUse[T any](make func(wire.Revision) T) (all [wire.July2026 + 1]func() T) {
+	for rev := range all {
+		all[rev] = sync.OnceValue(func() T { return make(wire.Revision(rev)) })
 	}
 	return all
+}
+
+func compileProjection(rev wire.Revision) *revisionProjection {
+	if rev == 0 || rev.Modern() {
+		return &revisionProjection{}
+	}
+	return &revisionProjection{
+		results:        projectResults(rev),
+		anyResult:      project(rev, &shape{fields: resultFields}),
+		progress:       project(rev, &progressShape),
+		metaOnly:       project(rev, &shape{fields: []field{meta}}),
+		implementation: project(rev, &implementationShape),
+		capabilities:   project(rev, &capabilitiesShape),
+		elicitation:    project(rev, &formElicitShape),
+		sampling:       project(rev, &samplingShape),
+	}
 }
 
 func projectResults(rev wire.Revision) map[string]*projection {
@@ -166,9 +172,9 @@ func projectResults(rev wire.Revision) map[string]*projection {
 
 func projectionOf(rev wire.Revision) *revisionProjection {
 	if int(rev) >= len(projections) {
-		return &projections[0]
+		rev = 0
 	}
-	return &projections[rev]
+	return projections[rev]()
 }
 
 // appendResult appends what a client of rev gets as the result of method. The result is checked JSON; it is not changed.

@@ -3,6 +3,7 @@ package legacy
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -37,13 +38,15 @@ func appendTextBlock(dst []byte, s string, block []byte) []byte {
 	dst = append(dst, `{"type":"text","text":`...)
 	dst = append(jsonscan.AppendQuote(dst, s), ',')
 	if value, _ := jsonscan.Get(block, annotations.key); jsonscan.Kind(value) == '{' {
-		dst = firstAnnotations.append(dst, value)
+		dst = firstAnnotations().append(dst, value)
 	}
 	return closeWith(dst, '}')
 }
 
 // firstAnnotations are annotations as every revision has them.
-var firstAnnotations = project(wire.November2024, &shape{fields: []field{annotations}}).find([]byte(annotations.key))
+var firstAnnotations = sync.OnceValue(func() *projectedField {
+	return project(wire.November2024, &shape{fields: []field{annotations}}).find([]byte(annotations.key))
+})
 
 // addText gives a tool result that lost its structured content a text block with that content as JSON, unless it has
 // text already: servers are asked to say everything in text too.
