@@ -7,6 +7,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -282,7 +283,7 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	if len(text) > MaxPattern {
 		return nil, fmt.Errorf("a pattern of %d bytes, want at most %d", len(text), MaxPattern)
 	}
-	text = unicodeEscape.ReplaceAllString(text, `${1}\x{${2}}`)
+	text = unicodeEscape().ReplaceAllString(text, `${1}\x{${2}}`)
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.80q is not supported: %w", text, err)
@@ -303,7 +304,9 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 const maxPatterns = 100_000
 
 // unicodeEscape is \u1234 where the backslash is not itself escaped; RE2 writes it \x{1234}.
-var unicodeEscape = regexp.MustCompile(`((?:^|[^\\])(?:\\\\)*)\\u([0-9a-fA-F]{4})`)
+var unicodeEscape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`((?:^|[^\\])(?:\\\\)*)\\u([0-9a-fA-F]{4})`)
+})
 
 // measure tells roughly, without expanding an expression, how many instructions it compiles to and how much memory they
 // take: a class is one instruction with many bounds.
