@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -121,11 +122,12 @@ func parseExpression(expression string) (p templatePart, err error) {
 	return p, nil
 }
 
-var variablePattern = regexp.MustCompile(
-	`^((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(?:(\*)|:([1-9][0-9]{0,3}))?$`)
+var variablePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(?:(\*)|:([1-9][0-9]{0,3}))?$`)
+})
 
 func parseVariable(spec string) (v templateVar, err error) {
-	m := variablePattern.FindStringSubmatch(spec)
+	m := variablePattern().FindStringSubmatch(spec)
 	if m == nil {
 		return v, fmt.Errorf("%.64q is not a variable", spec)
 	}
