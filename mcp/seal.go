@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"sync"
 )
 
 // minStateKey is the least number of bytes of a key that seals: as many as the cipher's own.
@@ -20,7 +21,9 @@ var errSealed = errors.New("mcp: the token was not sealed for this use")
 // A sealer makes text that only servers with its keys can read or make. A server gives it to clients to keep, so that
 // it need not remember them.
 type sealer struct {
-	keys []sealKey // the first one seals, all open
+	// keys gives the first one, which seals, and all that open. One of the server's own is made when it is needed: most
+	// servers never seal, and should not wait for it to start.
+	keys func() []sealKey
 }
 
 // keyID tells which key sealed a token.
@@ -31,22 +34,30 @@ type sealKey struct {
 	aead cipher.AEAD
 }
 
-// newSealer gives a sealer with the given keys, or with one of its own when there are none.
-func newSealer(keys [][]byte) *sealer {
-	if len(keys) == 0 {
-		own := make([]byte, minStateKey)
-		rand.Read(own)
-		keys = [][]byte{own}
+// newSealer gives a sealer with the given secrets, or with one of its own when there are none.
+func newSealer(secrets [][]byte) *sealer {
+	if len(secrets) == 0 {
+		return &sealer{keys: sync.OnceValue(ownKey)}
 	}
-	s := &sealer{}
-	for _, secret := range keys {
+	keys := sealKeys(secrets...) // now: the secrets are the caller's, who may wipe them
+	return &sealer{keys: func() []sealKey { return keys }}
+}
+
+func ownKey() []sealKey {
+	secret := make([]byte, minStateKey)
+	rand.Read(secret)
+	return sealKeys(secret)
+}
+
+func sealKeys(secrets ...[]byte) (keys []sealKey) {
+	for _, secret := range secrets {
 		k, err := newSealKey(secret)
 		if err != nil {
 			panic("mcp: state key: " + err.Error()) // the lengths are right, so only a broken runtime gets here
 		}
-		s.keys = append(s.keys, k)
+		keys = append(keys, k)
 	}
-	return s
+	return keys
 }
 
 // newSealKey derives what seals from a secret, which may have other uses elsewhere.
@@ -67,7 +78,7 @@ func newSealKey(secret []byte) (k sealKey, err error) {
 
 // seal gives a token that holds plain and opens only with the same bound strings.
 func (s *sealer) seal(plain []byte, bound ...string) string {
-	k := s.keys[0]
+	k := s.keys()[0]
 	sealed := append(make([]byte, 0, len(k.id)+len(plain)+k.aead.Overhead()), k.id[:]...)
 	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(sealed, nil, plain, boundData(k.id, bound)))
 }
@@ -80,7 +91,7 @@ func (s *sealer) open(token string, bound ...string) ([]byte, error) {
 		return nil, errSealed
 	}
 	id := keyID(sealed)
-	for _, k := range s.keys {
+	for _, k := range s.keys() {
 		if k.id != id {
 			continue
 		}
