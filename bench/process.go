@@ -41,22 +41,26 @@ func compile(ctx context.Context, into, kind string, dirs []string) error {
 
 // build compiles what the workloads need.
 func (b *bench) build(ctx context.Context, workloads []workload) error {
-	var servers, clients []string
+	programs := make(map[string][]string) // by directory
 	for _, w := range workloads {
 		if !w.clients {
 			for _, s := range b.servers {
 				if w.suits(s) && s.script == "" {
-					servers = append(servers, s.dir)
+					programs[w.programsDir()] = append(programs[w.programsDir()], s.dir)
 				}
 			}
 			continue
 		}
-		servers = append(servers, floor)
+		programs["server"] = append(programs["server"], floor)
 		for _, c := range b.clients {
-			clients = append(clients, c.dir)
+			programs["client"] = append(programs["client"], c.dir)
 		}
 	}
-	return errors.Join(compile(ctx, b.bin, "server", servers), compile(ctx, b.bin, "client", clients))
+	var errs []error
+	for kind, dirs := range programs {
+		errs = append(errs, compile(ctx, b.bin, kind, dirs))
+	}
+	return errors.Join(errs...)
 }
 
 // A process is one running program.

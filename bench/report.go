@@ -129,20 +129,6 @@ func median(values []float64) float64 {
 	return (values[mid-1] + values[mid]) / 2
 }
 
-// writeIdle writes the table of idle sessions.
-func writeIdle(out io.Writer, all []holding) {
-	writeRow(out, []string{"server", "heap bytes/session", "stack bytes/session", "goroutines/session"})
-	writeRow(out, []string{"---", "---:", "---:", "---:"})
-	for _, h := range all {
-		writeRow(out, []string{
-			h.server,
-			fmt.Sprintf("%.0f", h.heap),
-			fmt.Sprintf("%.0f", h.stack),
-			fmt.Sprintf("%.2f", h.goroutines),
-		})
-	}
-}
-
 func writeRow(out io.Writer, cells []string) {
 	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
 }

@@ -58,7 +58,7 @@ func (b *bench) start(ctx context.Context, s server, w workload) (*process, erro
 
 // command is the command line of s for w.
 func (b *bench) command(s server, w workload) []string {
-	command := []string{b.program("server", s.dir)}
+	command := []string{b.program(w.programsDir(), s.dir)}
 	if s.script != "" {
 		command = []string{b.node, "--expose-gc", filepath.Join("server", filepath.FromSlash(s.script))}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,8 +43,12 @@ type workload struct {
 	// takes is about how long measure takes with all servers, for a run that
 	// is quick or not.
 	takes func(quick bool) time.Duration
-	// sessions is how many of them measure opens, if it does.
-	sessions int
+	// sessions and streams are how many of them measure opens, if it does.
+	sessions, streams int
+	// programs is the directory of the servers' programs, if they are not the
+	// usual ones, and only names the servers that have one there.
+	programs string
+	only     []string
 }
 
 // connections is the width of HTTP workloads, but for variants.
@@ -56,7 +61,7 @@ func catalogueWorkloads() []workload {
 		catalogueStdioWorkloads(),
 		catalogueListWorkloads(),
 		catalogueLargeWorkloads(),
-		catalogueIdleWorkloads(),
+		catalogueHoldWorkloads(),
 		catalogueClientWorkloads(),
 	)
 }
@@ -224,6 +229,8 @@ func (w workload) callOf(s server) load.Call {
 // suits reports whether s has a place in the table of w.
 func (w workload) suits(s server) bool {
 	switch {
+	case w.only != nil:
+		return slices.Contains(w.only, s.name)
 	case w.sessions > 0 && !s.keepsSessions:
 		return false
 	case s.sessionOnly && w.call.Era != echo.Session:
@@ -237,6 +244,9 @@ func (w workload) suits(s server) bool {
 	}
 	return true
 }
+
+// programsDir is the directory of the servers' programs.
+func (w workload) programsDir() string { return cmp.Or(w.programs, "server") }
 
 // isQuick reports whether w is part of a quick run.
 func (w workload) isQuick() bool { return w.quick || len(w.bounds) > 0 }

@@ -1,0 +1,113 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+)
+
+const (
+	acknowledged = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`
+	listChanged  = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`
+)
+
+// serveListeners is a server of one stream, on which a change sends the given
+// events, each whatever it is.
+func serveListeners(t *testing.T, greeting string, events ...string) *Streams {
+	changed := make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if !strings.Contains(string(body), "subscriptions/listen") {
+			changed <- struct{}{}
+			_, after, _ := strings.Cut(string(body), `"id":`)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, after[:idDigits], echo.Message)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, ": hello\n\ndata: %s\n\n", greeting)
+		http.NewResponseController(w).Flush()
+		for {
+			select {
+			case <-changed:
+			case <-r.Context().Done():
+				return
+			}
+			for _, e := range events {
+				fmt.Fprintf(w, "id: 1\ndata: %s\n\n", e)
+			}
+			http.NewResponseController(w).Flush()
+		}
+	}))
+	t.Cleanup(server.Close)
+	s, err := DialStreams(server.URL+"/mcp", echo.Modern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestStreamsHearOfEachChange(t *testing.T) {
+	s := serveListeners(t, acknowledged, listChanged)
+	if err := s.Open(1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if d, err := s.Change(); err != nil || d <= 0 {
+			t.Fatalf("change = %v, %v", d, err)
+		}
+	}
+}
+
+func TestStreamsFindWrongEvents(t *testing.T) {
+	if err := serveListeners(t, listChanged).Open(1, time.Minute); err == nil || !strings.Contains(err.Error(), "acknowledged") {
+		t.Errorf("stream that is not acknowledged: %v", err)
+	}
+	s := serveListeners(t, acknowledged, `{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+	if err := s.Open(1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Change(); err == nil || !strings.Contains(err.Error(), "prompts") {
+		t.Errorf("event of another list: %v", err)
+	}
+}
+
+func TestStreamsFindOneEventTooMany(t *testing.T) {
+	s := serveListeners(t, acknowledged, listChanged, listChanged)
+	if err := s.Open(1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for range 100 { // the second event comes right behind the first, but who knows when it is read
+		if _, err = s.Change(); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "another event") {
+		t.Errorf("two events for each change: %v", err)
+	}
+}
+
+func TestStreamsWantAnEventStream(t *testing.T) {
+	var refused atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refused.Store(true)
+		http.Error(w, "too many", http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	s, err := DialStreams(server.URL+"/mcp", echo.Modern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Open(1, time.Minute); err == nil || !strings.Contains(err.Error(), "status 503") || !refused.Load() {
+		t.Errorf("stream that is refused: %v", err)
+	}
+}

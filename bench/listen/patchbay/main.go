@@ -1,0 +1,20 @@
+// Command patchbay is this project's server with clients that listen.
+package main
+
+import (
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
+	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+func main() {
+	rig.Main(rig.Program{
+		HTTP: func(rig.Options) http.Handler {
+			s := patchbay.NewServer()
+			patchbay.AddChange(s)
+			return mcphttp.NewHandler(s, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 100_000}})
+		},
+	})
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// listening is the directory of servers with clients that listen to changes.
+const listening = "listen"
+
+// listeners are the servers that have a program there.
+func listeners() []string { return []string{floor, ours, "go-sdk", "mcp-go"} }
+
+// mostStreams is how many streams are open at once at most.
+const mostStreams = 10_000
+
+// mostAboveLimit is how much more memory an open stream may take than one of
+// bare net/http, in bytes.
+const mostAboveLimit = 4096
+
+func catalogueStreamWorkloads() []workload {
+	var all []workload
+	for _, n := range []int{1_000, mostStreams} {
+		for _, era := range []echo.Era{echo.Modern, echo.Session} {
+			all = append(all, workload{
+				name:     fmt.Sprintf("stream-%s-%d", era, n),
+				title:    fmt.Sprintf("%d event streams that are open and idle, %s era", n, era),
+				call:     load.Call{Era: era},
+				programs: listening,
+				only:     listeners(),
+				measure:  measureStreams,
+				takes:    func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
+				streams:  n,
+				quick:    n < mostStreams,
+			})
+		}
+	}
+	return all
+}
+
+// measureStreams has each server hold open streams that nothing is sent on, in
+// the session era each with its session.
+func measureStreams(ctx context.Context, b *bench, w workload, out io.Writer) error {
+	n := w.streams
+	if files := openFiles(); n > files {
+		n = files
+		fmt.Fprintf(out, "Only %d streams: this process may not open more files.\n\n", n)
+	}
+	var all []holding
+	for _, s := range b.servers {
+		if !w.suits(s) {
+			continue
+		}
+		h, err := b.holdStreams(ctx, s, w, n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		all = append(all, h)
+	}
+	writeHoldings(out, "stream", all)
+	find := func(name string) int {
+		return slices.IndexFunc(all, func(h holding) bool { return h.server == name })
+	}
+	if i, j := find(ours), find(floor); i >= 0 && j >= 0 {
+		above := all[i].heap + all[i].stack - all[j].heap - all[j].stack
+		b.hold(target{what: w.name + ": " + w.title + ": one, above " + floor, got: above, most: mostAboveLimit, unit: "B"})
+	}
+	return nil
+}
+
+func (b *bench) holdStreams(ctx context.Context, s server, w workload, n int) (holding, error) {
+	proc, err := b.start(ctx, s, w)
+	if err != nil {
+		return holding{}, err
+	}
+	defer proc.stop()
+	streams, err := load.DialStreams(proc.url, w.call.Era)
+	if err != nil {
+		return holding{}, err
+	}
+	defer streams.Close()
+	return measureHeld(proc, s.name, streams, n)
+}
