@@ -62,6 +62,7 @@ func catalogueWorkloads() []workload {
 		catalogueListWorkloads(),
 		catalogueLargeWorkloads(),
 		catalogueHoldWorkloads(),
+		catalogueChangeWorkloads(),
 		catalogueClientWorkloads(),
 	)
 }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+const (
+	// listenersOfChange is how many clients hear of each change.
+	listenersOfChange = 1_000
+	// changesInSlice is how many changes are measured at a time, one after the
+	// other, so that there is enough CPU time to read.
+	changesInSlice = 10
+	// mostFanOut is the CPU time of a change as a multiple of bare net/http's.
+	mostFanOut = 1.3
+)
+
+func catalogueChangeWorkloads() []workload {
+	var all []workload
+	for _, era := range []echo.Era{echo.Modern, echo.Session} {
+		all = append(all, workload{
+			name:     "change-" + string(era),
+			title:    fmt.Sprintf("a change of the list of tools, until %d clients have heard of it, %s era", listenersOfChange, era),
+			call:     load.Call{Era: era},
+			programs: listening,
+			only:     listeners(),
+			measure:  measureChanges,
+			takes:    func(quick bool) time.Duration { return time.Duration(changeRounds(quick)+2) * 1500 * time.Millisecond },
+			quick:    true,
+		})
+	}
+	return all
+}
+
+func changeRounds(quick bool) int {
+	if quick {
+		return 3
+	}
+	return 7
+}
+
+// A listened is a server with clients that listen to it.
+type listened struct {
+	name    string
+	proc    *process
+	streams *load.Streams
+	cpu     []float64 // of one change, µs, by round
+	wall    []float64 // until the last client has heard of it, ms, by round
+}
+
+// measureChanges changes a list and waits until all clients know, in rounds as
+// in workloads of calls.
+func measureChanges(ctx context.Context, b *bench, w workload, out io.Writer) error {
+	var all []*listened
+	defer func() {
+		for _, l := range all {
+			l.streams.Close()
+			l.proc.stop()
+		}
+	}()
+	for _, s := range b.servers {
+		if !w.suits(s) {
+			continue
+		}
+		l, err := b.listen(ctx, s, w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		all = append(all, l)
+	}
+	for round := range changeRounds(b.quick) {
+		for i := range all {
+			l := all[(i+round)%len(all)]
+			if err := l.measure(); err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+		}
+	}
+	b.writeChanges(out, w, all)
+	return nil
+}
+
+// listen starts a server, lets all clients listen and changes its list once.
+func (b *bench) listen(ctx context.Context, s server, w workload) (*listened, error) {
+	proc, err := b.start(ctx, s, w)
+	if err != nil {
+		return nil, err
+	}
+	streams, err := load.DialStreams(proc.url, w.call.Era)
+	if err != nil {
+		proc.stop()
+		return nil, err
+	}
+	if err = streams.Open(listenersOfChange, openTimeout); err == nil {
+		_, err = streams.Change()
+	}
+	if err != nil {
+		streams.Close()
+		proc.stop()
+		return nil, err
+	}
+	return &listened{name: s.name, proc: proc, streams: streams}, nil
+}
+
+// measure makes the changes of one slice.
+func (l *listened) measure() error {
+	before, err := l.proc.meter.Read()
+	if err != nil {
+		return err
+	}
+	var wall time.Duration
+	for range changesInSlice {
+		d, err := l.streams.Change()
+		if err != nil {
+			return err
+		}
+		wall += d
+	}
+	after, err := l.proc.meter.Read()
+	if err != nil {
+		return err
+	}
+	l.cpu = append(l.cpu, (after.CPU-before.CPU).Seconds()*1e6/changesInSlice)
+	l.wall = append(l.wall, wall.Seconds()*1e3/changesInSlice)
+	return nil
+}
+
+func (b *bench) writeChanges(out io.Writer, w workload, all []*listened) {
+	i := slices.IndexFunc(all, func(l *listened) bool { return l.name == floor })
+	columns := []string{"server", "CPU ms/change", "wall ms/change", "CPU µs/listener"}
+	if i >= 0 {
+		columns = append(columns, "CPU ÷ "+floor, "wall ÷ "+floor)
+	}
+	writeRow(out, columns)
+	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
+	for _, l := range all {
+		cpu := median(slices.Clone(l.cpu))
+		row := []string{l.name, fmt.Sprintf("%.1f", cpu/1e3), fmt.Sprintf("%.1f", median(slices.Clone(l.wall))),
+			fmt.Sprintf("%.1f", cpu/listenersOfChange)}
+		if i >= 0 {
+			ratio := ratioByRound(l.cpu, all[i].cpu)
+			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(l.wall, all[i].wall)))
+			if l.name == ours {
+				b.hold(target{what: w.name + ": " + w.title + ": CPU ÷ " + floor, got: ratio, most: mostFanOut, unit: "×"})
+			}
+		}
+		writeRow(out, row)
+	}
+}
+
+// ratioByRound is the median of the ratios within rounds.
+func ratioByRound(figures, others []float64) float64 {
+	var all []float64
+	for i, f := range figures {
+		if others[i] > 0 {
+			all = append(all, f/others[i])
+		}
+	}
+	return median(all)
+}
