@@ -63,6 +63,7 @@ func catalogueWorkloads() []workload {
 		catalogueLargeWorkloads(),
 		catalogueHoldWorkloads(),
 		catalogueChangeWorkloads(),
+		catalogueColdWorkloads(),
 		catalogueClientWorkloads(),
 	)
 }

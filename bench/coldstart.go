@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/load"
+)
+
+// startingCold is the directory of servers on stdio that are nothing else:
+// those of the calls have a meter, and link net/http for it.
+const startingCold = "cold"
+
+const (
+	// coldRounds is how often each server is started.
+	coldRounds, quickColdRounds = 40, 10
+	// coldTimeout bounds one start, and the end.
+	coldTimeout = 20 * time.Second
+	// mostColdStart is the time of a start as a multiple of the bare program's.
+	mostColdStart = 1.15
+)
+
+func catalogueColdWorkloads() []workload {
+	var all []workload
+	for _, era := range eras() {
+		all = append(all, workload{
+			name:     "cold-" + string(era),
+			title:    fmt.Sprintf("start of a server on stdio with one tool, until its first answer, %s era", era),
+			call:     load.Call{Era: era},
+			programs: startingCold,
+			only:     append(listeners(), "limit-json"),
+			measure:  measureStarts,
+			takes:    func(quick bool) time.Duration { return time.Duration(startRounds(quick)) * 60 * time.Millisecond },
+			quick:    true,
+		})
+	}
+	return all
+}
+
+func startRounds(quick bool) int {
+	if quick {
+		return quickColdRounds
+	}
+	return coldRounds
+}
+
+// A starter is a program that is started over and over.
+type starter struct {
+	name, path string
+	size       int64     // of the program, bytes
+	wall       []float64 // until the first answer, ms, by round
+	cpu        []float64 // until the end, ms, by round
+}
+
+// measureStarts starts each server in turn and waits for the answer to what a
+// client says first. Nothing is pinned but this process, to which they belong.
+func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) error {
+	var all []*starter
+	for _, s := range b.servers {
+		if !w.suits(s) {
+			continue
+		}
+		one := &starter{name: s.name, path: b.program(w.programsDir(), s.dir)}
+		info, err := os.Stat(one.path)
+		if err != nil {
+			return err
+		}
+		one.size = info.Size()
+		if _, _, err := one.start(ctx, w); err != nil { // into the cache of files
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		all = append(all, one)
+	}
+	for round := range startRounds(b.quick) {
+		for i := range all {
+			one := all[(i+round)%len(all)]
+			wall, cpu, err := one.start(ctx, w)
+			if err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+			one.wall = append(one.wall, wall.Seconds()*1e3)
+			one.cpu = append(one.cpu, cpu.Seconds()*1e3)
+		}
+	}
+	b.writeStarts(out, w, all)
+	return nil
+}
+
+// start runs the program until its input ends, after its first answer.
+func (s *starter) start(ctx context.Context, w workload) (wall, cpu time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, coldTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, 0, err
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, 0, err
+	}
+	hello, lines := append(load.Hello(w.call.Era), '\n'), bufio.NewReader(pipe)
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, 0, err
+	}
+	_, err = in.Write(hello)
+	var answer []byte
+	if err == nil {
+		answer, err = lines.ReadBytes('\n')
+	}
+	wall = time.Since(begin)
+	in.Close()
+	io.Copy(io.Discard, lines)
+	ended := cmd.Wait()
+	if err == nil {
+		err = load.CheckHello(w.call.Era, answer)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return wall, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), ended
+}
+
+func (b *bench) writeStarts(out io.Writer, w workload, all []*starter) {
+	i := slices.IndexFunc(all, func(s *starter) bool { return s.name == floor })
+	columns := []string{"server", "wall ms", "CPU ms", "program MB"}
+	if i >= 0 {
+		columns = append(columns, "wall ÷ "+floor, "CPU ÷ "+floor)
+	}
+	writeRow(out, columns)
+	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
+	for _, s := range all {
+		row := []string{s.name, fmt.Sprintf("%.2f", median(slices.Clone(s.wall))), fmt.Sprintf("%.2f", median(slices.Clone(s.cpu))),
+			fmt.Sprintf("%.1f", float64(s.size)/1e6)}
+		if i >= 0 {
+			ratio := ratioByRound(s.wall, all[i].wall)
+			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(s.cpu, all[i].cpu)))
+			if s.name == ours {
+				b.hold(target{what: w.name + ": " + w.title + ": wall ÷ " + floor, got: ratio, most: mostColdStart, unit: "×"})
+			}
+		}
+		writeRow(out, row)
+	}
+	fmt.Fprint(out, "\nPrograms are as go build leaves them, not stripped. CPU is that of the whole life, the end included.\n")
+}

@@ -1,0 +1,38 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
+)
+
+// Hello is the first message of a client of an era.
+func Hello(era echo.Era) []byte {
+	if era == echo.Session {
+		return bytes.Clone(initialize)
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{%s}}}`, Call{Era: era}.meta())
+}
+
+// CheckHello tells whether answer is a right answer to Hello.
+func CheckHello(era echo.Era, answer []byte) error {
+	if era == echo.Session {
+		return checkInitialized(answer)
+	}
+	var m struct {
+		Result struct {
+			Versions []string `json:"supportedVersions"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &m); err != nil {
+		return fmt.Errorf("server/discover: %w", err)
+	}
+	if !slices.Contains(m.Result.Versions, era.Revision()) {
+		return errors.New("server/discover: server does not speak " + era.Revision())
+	}
+	return nil
+}
