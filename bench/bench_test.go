@@ -93,3 +93,13 @@ func TestReportMarksCallsThatDoMore(t *testing.T) {
 		t.Errorf("report of %s:\n%s", w.name, got)
 	}
 }
+
+func TestSpreadServersHaveEveryCore(t *testing.T) {
+	p := pinning{measured: "3", rest: []string{"0", "1", "2"}}
+	if got := p.spreadArgv("server"); !slices.Equal(got, []string{"taskset", "-c", "0,1,2,3", "server"}) {
+		t.Errorf("command line = %q", got)
+	}
+	if got := (pinning{}).spreadArgv("server"); !slices.Equal(got, []string{"server"}) {
+		t.Errorf("command line without pinning = %q", got)
+	}
+}

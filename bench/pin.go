@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -63,6 +64,14 @@ func (p pinning) argv(command ...string) []string {
 		return command
 	}
 	return append([]string{"taskset", "-c", p.measured}, command...)
+}
+
+// spreadArgv prefixes the command line of what is measured on all cores.
+func (p pinning) spreadArgv(command ...string) []string {
+	if p.measured == "" {
+		return command
+	}
+	return append([]string{"taskset", "-c", strings.Join(append(slices.Clone(p.rest), p.measured), ",")}, command...)
 }
 
 // besideArgv prefixes the command line of what a measured program starts but

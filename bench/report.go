@@ -59,8 +59,8 @@ func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 			name,
 			fmt.Sprintf("%.0f", s.median(func(f figures) float64 { return f.rate })),
 			fmt.Sprintf("%.0f%%", s.median(func(f figures) float64 { return 100 * f.busy })),
-			fmt.Sprintf("%.1f", s.median(func(f figures) float64 { return f.cpu.Seconds() * 1e6 })),
-			formatKnown(s.median(func(f figures) float64 { return f.allocs }), s.slow),
+			fmt.Sprintf("%.1f", s.median(cpuMicros)),
+			formatKnown(s.median(allocations), s.slow),
 			formatKnown(s.median(func(f figures) float64 { return f.bytes }), s.slow),
 		}
 		for _, other := range against {
@@ -89,6 +89,10 @@ func formatRatio(r float64) string {
 	}
 	return strconv.FormatFloat(r, 'f', 2, 64)
 }
+
+func cpuMicros(f figures) float64 { return f.cpu.Seconds() * 1e6 }
+
+func allocations(f figures) float64 { return f.allocs }
 
 // median is the median of one figure over the rounds.
 func (s *subject) median(figure func(figures) float64) float64 {

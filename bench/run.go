@@ -53,7 +53,11 @@ type figures struct {
 
 // start runs the program of s for w.
 func (b *bench) start(ctx context.Context, s server, w workload) (*process, error) {
-	return start(ctx, s.name, b.pins.argv(b.command(s, w)...), w.stdio)
+	argv := b.pins.argv
+	if w.spread {
+		argv = b.pins.spreadArgv
+	}
+	return start(ctx, s.name, argv(b.command(s, w)...), w.stdio)
 }
 
 // command is the command line of s for w.

@@ -32,6 +32,9 @@ type bound struct {
 	of   string
 	cpu  float64 // per call, at most
 	rate float64 // calls per second of CPU, at least
+	// micros and allocs are not multiples: CPU time and allocations of a call
+	// of that program, at most.
+	micros, allocs float64
 }
 
 // holdBounds records the bounds of a workload, those of programs that took
@@ -53,6 +56,12 @@ func (b *bench) holdBounds(w workload, subjects []*subject) {
 		what := w.name + ": " + w.title
 		if bound.cpu > 0 {
 			b.hold(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, unit: "×"})
+		}
+		if bound.micros > 0 {
+			b.hold(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
+		}
+		if bound.allocs > 0 {
+			b.hold(target{what: what + ": allocations", got: other.median(allocations), most: bound.allocs, unit: "a call"})
 		}
 		if bound.rate > 0 {
 			b.hold(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other), least: bound.rate, unit: "×"})

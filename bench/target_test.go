@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTargetsOfAWorkloadAreHeld(t *testing.T) {
@@ -36,5 +37,14 @@ func TestNoTargetsNoTable(t *testing.T) {
 	writeTargets(&out, nil)
 	if out.Len() > 0 {
 		t.Errorf("wrote %q", out.String())
+	}
+}
+
+func TestBoundsOfOneProgramAlone(t *testing.T) {
+	w := workload{bounds: []bound{{of: ours, micros: 5, allocs: 25}}}
+	b := &bench{}
+	b.holdBounds(w, []*subject{{name: ours, rounds: []figures{{cpu: 4 * time.Microsecond, allocs: 26}}}})
+	if len(b.targets) != 2 || b.targets[0].got != 4 || !b.targets[0].kept() || b.targets[1].got != 26 || b.targets[1].kept() {
+		t.Errorf("targets = %+v", b.targets)
 	}
 }

@@ -30,6 +30,8 @@ type workload struct {
 	variant bool
 	// brisk workloads leave slow servers out.
 	brisk bool
+	// spread lets the servers use all cores, those of the load among them.
+	spread bool
 	// quick workloads are part of a quick run, and so are those with bounds.
 	quick bool
 
@@ -59,6 +61,7 @@ func catalogueWorkloads() []workload {
 	return slices.Concat(
 		catalogueHTTPWorkloads(),
 		catalogueStdioWorkloads(),
+		catalogueSpreadWorkloads(),
 		catalogueListWorkloads(),
 		catalogueLargeWorkloads(),
 		catalogueHoldWorkloads(),
@@ -126,6 +129,23 @@ func catalogueStdioWorkloads() []workload {
 			}
 			all = append(all, w)
 		}
+	}
+	return all
+}
+
+// catalogueSpreadWorkloads show what servers lose by waiting for themselves.
+func catalogueSpreadWorkloads() []workload {
+	const connections = 16
+	var all []workload
+	for _, era := range eras() {
+		all = append(all, workload{
+			name:   string(era) + "-spread-" + strconv.Itoa(connections),
+			title:  fmt.Sprintf("HTTP, %s era, JSON answers, %s, servers on all cores beside the load", era, count(connections, "connection")),
+			call:   load.Call{Era: era, Tool: echo.Tool},
+			width:  connections,
+			spread: true,
+			brisk:  true,
+		})
 	}
 	return all
 }
