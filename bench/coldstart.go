@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
@@ -32,12 +33,15 @@ func catalogueColdWorkloads() []workload {
 		all = append(all, workload{
 			name:     "cold-" + string(era),
 			title:    fmt.Sprintf("start of a server on stdio with one tool, until its first answer, %s era", era),
-			call:     load.Call{Era: era},
+			call:     load.Call{Era: era, Tool: echo.Tool},
+			stdio:    true,
 			programs: startingCold,
-			only:     append(listeners(), "limit-json"),
+			only:     append(listeners(), "limit-json", "ts-v2", "ts-v1"),
 			measure:  measureStarts,
-			takes:    func(quick bool) time.Duration { return time.Duration(startRounds(quick)) * 60 * time.Millisecond },
-			quick:    true,
+			takes: func(quick bool) time.Duration {
+				return 5*time.Second + time.Duration(startRounds(quick))*60*time.Millisecond
+			},
+			quick: true,
 		})
 	}
 	return all
@@ -52,10 +56,12 @@ func startRounds(quick bool) int {
 
 // A starter is a program that is started over and over.
 type starter struct {
-	name, path string
-	size       int64     // of the program, bytes
-	wall       []float64 // until the first answer, ms, by round
-	cpu        []float64 // until the end, ms, by round
+	name string
+	argv []string
+	slow bool
+	size int64     // of the program, bytes; zero for a script
+	wall []float64 // until the first answer, ms, by round
+	cpu  []float64 // until the end, ms, by round
 }
 
 // measureStarts starts each server in turn and waits for the answer to what a
@@ -66,12 +72,14 @@ func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) err
 		if !w.suits(s) {
 			continue
 		}
-		one := &starter{name: s.name, path: b.program(w.programsDir(), s.dir)}
-		info, err := os.Stat(one.path)
-		if err != nil {
-			return err
+		one := &starter{name: s.name, argv: b.command(s, w), slow: s.slow}
+		if s.script == "" {
+			info, err := os.Stat(one.argv[0])
+			if err != nil {
+				return err
+			}
+			one.size = info.Size()
 		}
-		one.size = info.Size()
 		if _, _, err := one.start(ctx, w); err != nil { // into the cache of files
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -80,6 +88,9 @@ func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) err
 	for round := range startRounds(b.quick) {
 		for i := range all {
 			one := all[(i+round)%len(all)]
+			if one.slow && round >= leastRounds {
+				continue
+			}
 			wall, cpu, err := one.start(ctx, w)
 			if err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
@@ -96,7 +107,7 @@ func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) err
 func (s *starter) start(ctx context.Context, w workload) (wall, cpu time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, coldTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.path)
+	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 0, 0, err
@@ -137,8 +148,11 @@ func (b *bench) writeStarts(out io.Writer, w workload, all []*starter) {
 	writeRow(out, columns)
 	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
 	for _, s := range all {
-		row := []string{s.name, fmt.Sprintf("%.2f", median(slices.Clone(s.wall))), fmt.Sprintf("%.2f", median(slices.Clone(s.cpu))),
-			fmt.Sprintf("%.1f", float64(s.size)/1e6)}
+		size := "–"
+		if s.size > 0 {
+			size = fmt.Sprintf("%.1f", float64(s.size)/1e6)
+		}
+		row := []string{s.name, fmt.Sprintf("%.2f", median(slices.Clone(s.wall))), fmt.Sprintf("%.2f", median(slices.Clone(s.cpu))), size}
 		if i >= 0 {
 			ratio := ratioByRound(s.wall, all[i].wall)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(s.cpu, all[i].cpu)))

@@ -27,7 +27,7 @@ func TestStartFindsWrongAnswers(t *testing.T) {
 		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		wall, _, err := (&starter{path: path}).start(context.Background(), w)
+		wall, _, err := (&starter{argv: []string{path}}).start(context.Background(), w)
 		switch {
 		case want == "" && (err != nil || wall <= 0):
 			t.Errorf("%s: %v, %v", script, wall, err)

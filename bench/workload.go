@@ -251,8 +251,8 @@ func (w workload) callOf(s server) load.Call {
 // suits reports whether s has a place in the table of w.
 func (w workload) suits(s server) bool {
 	switch {
-	case w.only != nil:
-		return slices.Contains(w.only, s.name)
+	case w.only != nil && !slices.Contains(w.only, s.name):
+		return false
 	case w.sessions > 0 && !s.keepsSessions:
 		return false
 	case s.sessionOnly && w.call.Era != echo.Session:
