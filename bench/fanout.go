@@ -16,7 +16,7 @@ const (
 	listenersOfChange = 1_000
 	// changesInSlice is how many changes are measured at a time, one after the
 	// other, so that there is enough CPU time to read.
-	changesInSlice = 10
+	changesInSlice = 5
 	// mostFanOut is the CPU time of a change as a multiple of bare net/http's.
 	mostFanOut = 1.3
 )
@@ -31,7 +31,7 @@ func catalogueChangeWorkloads() []workload {
 			programs: listening,
 			only:     listeners(),
 			measure:  measureChanges,
-			takes:    func(quick bool) time.Duration { return time.Duration(changeRounds(quick)+2) * 1500 * time.Millisecond },
+			takes:    func(quick bool) time.Duration { return 3*time.Second + time.Duration(changeRounds(quick))*time.Second },
 			quick:    true,
 		})
 	}
