@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -61,7 +62,7 @@ func (b *bench) holdBounds(w workload, subjects []*subject) {
 			b.hold(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
 		}
 		if bound.allocs > 0 {
-			b.hold(target{what: what + ": allocations", got: other.median(allocations), most: bound.allocs, unit: "a call"})
+			b.hold(target{what: what + ": allocations", got: math.Round(other.median(allocations)), most: bound.allocs, unit: "a call"})
 		}
 		if bound.rate > 0 {
 			b.hold(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other), least: bound.rate, unit: "×"})
