@@ -56,3 +56,21 @@ func BenchmarkGet(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkAppendQuote(b *testing.B) {
+	for name, text := range map[string]string{
+		"short":           "hello, how are you today",
+		"1 MiB ASCII":     strings.Repeat("lorem ipsum dolor ", 1<<20/18),
+		"1 MiB non-ASCII": strings.Repeat("東京と京都。", 1<<20/18),
+		"1 MiB of lines":  strings.Repeat("lorem \"ipsum\" dolor\n", 1<<20/20),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			var dst []byte
+			for b.Loop() {
+				dst = jsonscan.AppendQuote(dst[:0], text)
+			}
+		})
+	}
+}

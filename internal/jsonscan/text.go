@@ -2,9 +2,9 @@ package jsonscan
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"math/bits"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -16,9 +16,9 @@ const (
 
 // plain passes over bytes that mean themselves inside a string: all but the quote, the backslash and control
 // characters. high has one of highBits set when some of the bytes are not ASCII.
-func plain(data []byte, at int) (end int, high uint64) {
+func plain[T string | []byte](data T, at int) (end int, high uint64) {
 	for ; at+8 <= len(data); at += 8 {
-		x := binary.LittleEndian.Uint64(data[at:])
+		x := word(data[at : at+8])
 		// Each difference borrows into the high bit of exactly the bytes that end the run. A borrow can spoil only
 		// bytes after the first such one, and only the first is used.
 		control := x - ' '*lowBits
@@ -38,6 +38,13 @@ func plain(data []byte, at int) (end int, high uint64) {
 		high |= uint64(c)
 	}
 	return at, high & highBits
+}
+
+// word reads eight bytes at once, the first one lowest.
+func word[T string | []byte](b T) uint64 {
+	_ = b[7]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
 // text checks the string whose opening quote is at data[at].
@@ -178,34 +185,36 @@ const hexDigits = "0123456789abcdef"
 // and U+2028 and U+2029, which end a line for some readers.
 func AppendQuote(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	done := 0 // s[:done] is written
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
-				continue
-			}
-			dst = append(dst, s[done:i]...)
-			dst = appendEscape(dst, c)
-			i++
-			done = i
+	for at := 0; at < len(s); {
+		end, high := plain(s, at)
+		if run := s[at:end]; high == 0 || isSafe(run) {
+			dst = append(dst, run...)
+		} else {
+			dst = appendRunes(dst, run)
+		}
+		if at = end; at < len(s) {
+			dst = appendEscape(dst, s[at])
+			at++
+		}
+	}
+	return append(dst, '"')
+}
+
+// isSafe reports whether text without ASCII that has to be escaped can stand as it is.
+func isSafe(text string) bool {
+	return utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029")
+}
+
+// appendRunes appends text without ASCII that has to be escaped.
+func appendRunes(dst []byte, text string) []byte {
+	for _, r := range text {
+		if r == '\u2028' || r == '\u2029' {
+			dst = append(append(dst, `\u202`...), hexDigits[r&0xF])
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			dst = append(append(dst, s[done:i]...), "\uFFFD"...)
-			done = i + size
-		case r == '\u2028' || r == '\u2029':
-			dst = append(append(dst, s[done:i]...), `\u202`...)
-			dst = append(dst, hexDigits[r&0xF])
-			done = i + size
-		}
-		i += size
+		dst = utf8.AppendRune(dst, r) // U+FFFD for each byte that is not UTF-8
 	}
-	dst = append(dst, s[done:]...)
-	return append(dst, '"')
+	return dst
 }
 
 func appendEscape(dst []byte, c byte) []byte {
