@@ -110,7 +110,7 @@ const (
 	fieldParams
 	fieldResult
 	fieldError
-	fields
+	fields // how many there are
 )
 
 var fieldNames = [fields]string{"jsonrpc", "id", "method", "params", "result", "error"}
@@ -128,17 +128,34 @@ type envelope struct {
 
 // add takes one member of the message.
 func (e *envelope) add(key, value []byte) {
-	e.endsInID = string(key) == fieldNames[fieldID]
-	for f, name := range fieldNames {
-		if string(key) != name {
-			continue
-		}
-		e.twice[f] = e.seen[f]
-		e.seen[f] = true
-		e.values[f] = value
+	f := fieldOf(key)
+	e.endsInID = f == fieldID
+	if f == fields {
+		e.lookalike = e.lookalike || isLookalike(key)
 		return
 	}
-	e.lookalike = e.lookalike || isLookalike(key)
+	e.twice[f] = e.seen[f]
+	e.seen[f] = true
+	e.values[f] = value
+}
+
+// fieldOf gives the field of a key, fields when it is none.
+func fieldOf(key []byte) field {
+	switch string(key) {
+	case "jsonrpc":
+		return fieldVersion
+	case "id":
+		return fieldID
+	case "method":
+		return fieldMethod
+	case "params":
+		return fieldParams
+	case "result":
+		return fieldResult
+	case "error":
+		return fieldError
+	}
+	return fields
 }
 
 // isLookalike reports whether a reader less strict than this one would take key for a key of JSON-RPC. Folding is
