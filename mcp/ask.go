@@ -85,18 +85,31 @@ func AskAll(ctx context.Context, questions ...Question) error {
 	return c.ask(questions)
 }
 
-// input is what a call has asked of its client, and what the client has answered.
+// input is what a call can ask of its client.
 type input struct {
-	mu      sync.Mutex // guards the fields below
-	begun   bool       // a handler has run, or runs
-	open    bool       // questions may be asked: the method is one that may, and its handler runs
-	target  targetParams
+	mu     sync.Mutex // guards the fields below
+	begun  bool       // a handler has run, or runs
+	open   bool       // questions may be asked: the method is one that may, and its handler runs
+	target targetParams
+	talk   *talk // nil for none: most calls ask nothing
+}
+
+// A talk is what a call has asked of its client, and what the client has answered. The input's lock guards it.
+type talk struct {
 	resumed bool // state is the client's: answers are for the questions that it names
 	state   state
 	asked   map[string]InputRequest
 	keys    map[string]digest // the questions of this run
 	onces   map[string]bool   // the keys of Once in this run
 	failed  error             // what the call ends with, whatever the handler makes of it
+}
+
+// talking gives the talk of a call, a new one at need. The caller holds the lock.
+func (in *input) talking() *talk {
+	if in.talk == nil {
+		in.talk = &talk{}
+	}
+	return in.talk
 }
 
 // ask gives each question its answer, or records those that have none.
@@ -128,44 +141,45 @@ func (c *call) ask(questions []Question) error {
 
 // answer looks for the answer to one question. The caller holds the lock.
 func (c *call) answer(q Question) error {
-	in := &c.input
+	t := c.input.talking()
 	asked := q.request.digest()
-	if before, used := in.keys[q.key]; used && before != asked {
-		in.failed = fmt.Errorf("mcp: two questions of one handler have the key %q", q.key)
-		return in.failed
+	if before, used := t.keys[q.key]; used && before != asked {
+		t.failed = fmt.Errorf("mcp: two questions of one handler have the key %q", q.key)
+		return t.failed
 	}
-	put(&in.keys, q.key, asked)
-	raw, ok := in.find(q.key, asked)
+	put(&t.keys, q.key, asked)
+	raw, ok := c.input.find(q.key, asked)
 	if !ok {
-		if in.state.changed(q.key, asked) {
+		if t.state.changed(q.key, asked) {
 			c.server.log.WarnContext(c, "mcp: a question has changed since it was asked, and is asked anew", "key", q.key)
 		}
-		put(&in.asked, q.key, q.request)
+		put(&t.asked, q.key, q.request)
 		return errWaiting
 	}
 	err := q.take(raw)
 	if errors.Is(err, errWrongAnswer) {
-		put(&in.asked, q.key, q.request)
+		put(&t.asked, q.key, q.request)
 		return errWaiting
 	}
 	if malformed := asError(err); malformed != nil {
-		in.failed = malformed
+		t.failed = malformed
 		return malformed
 	}
-	put(&in.state.Answers, q.key, answered{Question: asked, Answer: raw})
+	put(&t.state.Answers, q.key, answered{Question: asked, Answer: raw})
 	return err
 }
 
 // find gives the answer to a question: from an earlier round, or from this one. Answers that come with no state were
 // volunteered, and nothing ties them to a question but the key.
 func (in *input) find(key string, asked digest) (stdjson.RawMessage, bool) {
-	if a, ok := in.state.Answers[key]; ok && a.Question == asked {
+	t := in.talking()
+	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
 		return a.Answer, true
 	}
-	if pending, ok := in.state.Asked[key]; in.resumed && (!ok || pending != asked) {
+	if pending, ok := t.state.Asked[key]; t.resumed && (!ok || pending != asked) {
 		return nil, false
 	}
-	if !in.resumed && len(in.onces) > 0 {
+	if !t.resumed && len(t.onces) > 0 {
 		return nil, false // what was done once is not what the client was asked about: it did not bring the state of that
 	}
 	return jsonscan.Get(in.target.inputResponses, key)

@@ -93,7 +93,7 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 	switch any(&out).(type) {
 	case *string:
 		return func(v Out) (*ToolResult, error) {
-			return &ToolResult{Content: []Content{Text(any(v).(string))}}, nil
+			return textResult(any(v).(string)), nil
 		}, nil
 	case *Content:
 		return contentResult[Out], nil
@@ -162,9 +162,7 @@ func structured(v any, derived *schema.Schema) (*ToolResult, error) {
 	if derived != nil {
 		raw = derived.DropNulls(raw)
 	}
-	return &ToolResult{
-		Content:           []Content{Text(string(raw))},
-		StructuredContent: stdjson.RawMessage(raw),
-		checked:           raw,
-	}, nil
+	res := textResult(string(raw))
+	res.StructuredContent, res.checked = stdjson.RawMessage(raw), raw
+	return res, nil
 }

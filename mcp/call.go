@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	stdjson "encoding/json"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -13,14 +14,22 @@ type call struct {
 	context.Context
 	server   *Server
 	req      *Request
+	taken    atomic.Bool // of the call that a request has room for
 	input    input
 	progress progress
 }
 
 type callKey struct{}
 
+// newCall begins a call of the request. The first one has its room beside the request. It is never used again: a context
+// may outlive its call, since handlers leave goroutines behind.
 func newCall(ctx context.Context, s *Server, req *Request) *call {
-	return &call{Context: ctx, server: s, req: req}
+	c := req.first
+	if c == nil || !c.taken.CompareAndSwap(false, true) {
+		c = &call{}
+	}
+	c.Context, c.server, c.req = ctx, s, req
+	return c
 }
 
 // Value gives the call itself to whoever asks for it.

@@ -94,7 +94,10 @@ func (d *Detached) takeOver(c *call) {
 	in := &c.input
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	target, before := in.target, in.state
+	target, before := in.target, state{}
+	if in.talk != nil {
+		before = in.talk.state
+	}
 	if !in.begun { // it is middleware that detaches, ahead of the handler
 		method, _ := wire.Latest().Method(c.req.Method)
 		if !method.MayAskInput {

@@ -54,12 +54,13 @@ func (in *input) claim(key string) (result stdjson.RawMessage, done bool, err er
 	if key == "" {
 		return nil, false, errors.New("mcp: once: the key is empty")
 	}
-	if in.onces[key] {
-		in.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
-		return nil, false, in.failed
+	t := in.talking()
+	if t.onces[key] {
+		t.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
+		return nil, false, t.failed
 	}
-	put(&in.onces, key, true)
-	result, done = in.state.Once[key]
+	put(&t.onces, key, true)
+	result, done = t.state.Once[key]
 	return result, done, nil
 }
 
@@ -67,12 +68,12 @@ func (in *input) claim(key string) (result stdjson.RawMessage, done bool, err er
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.onces, key)
+	delete(in.talking().onces, key)
 }
 
 // settle keeps the result of a function for later runs.
 func (in *input) settle(key string, result stdjson.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	put(&in.state.Once, key, result)
+	put(&in.talking().state.Once, key, result)
 }

@@ -21,9 +21,14 @@ type progress struct {
 	started  bool
 	finished bool
 	last     float64 // of the last note, told or held
-	budget   float64 // notes that may be sent now
-	filled   time.Time
-	held     []byte // a note that waits for budget; a newer one takes its place
+	pace     *pace   // nil before the first note that is sent: most calls send none
+}
+
+// pace is how fast notes are sent.
+type pace struct {
+	budget float64 // notes that may be sent now
+	filled time.Time
+	held   []byte // a note that waits for budget; a newer one takes its place
 }
 
 // Progress tells the client how far the call of ctx has come: done of total, in any unit, total 0 when unknown, and a
@@ -61,23 +66,22 @@ func (p *progress) tell(c *call, done, total float64, message string) {
 		return
 	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
-	if !p.allow(float64(c.server.opts.ProgressRate)) {
-		p.held = note
+	if p.pace == nil {
+		p.pace = &pace{budget: progressBurst, filled: time.Now()}
+	}
+	if !p.pace.allow(float64(c.server.opts.ProgressRate)) {
+		p.pace.held = note
 		return
 	}
-	p.held = nil
+	p.pace.held = nil
 	// A stream that is gone ends the call through its context; there is nobody else to tell.
 	_ = c.req.Notify(c, wire.NotificationProgress, note)
 }
 
 // allow takes one note from the budget, which refills by rate per second.
-func (p *progress) allow(rate float64) bool {
+func (p *pace) allow(rate float64) bool {
 	now := time.Now()
-	if p.filled.IsZero() {
-		p.budget = progressBurst
-	} else {
-		p.budget = min(progressBurst, p.budget+now.Sub(p.filled).Seconds()*rate)
-	}
+	p.budget = min(progressBurst, p.budget+now.Sub(p.filled).Seconds()*rate)
 	p.filled = now
 	if p.budget < 1 {
 		return false
@@ -91,9 +95,9 @@ func (p *progress) finish(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
-	if p.held != nil {
-		_ = c.req.Notify(c, wire.NotificationProgress, p.held)
-		p.held = nil
+	if p.pace != nil && p.pace.held != nil {
+		_ = c.req.Notify(c, wire.NotificationProgress, p.pace.held)
+		p.pace.held = nil
 	}
 }
 

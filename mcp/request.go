@@ -34,8 +34,8 @@ type Request struct {
 	Mirror []MirroredParam
 
 	env      wire.Envelope
-	frame    []byte            // what the server adds to the `_meta` of the result: members without braces
-	log      *slog.Logger      // of the server that answers; nil for the default one
+	server   *Server           // that answers; nil before one does
+	first    *call             // room for one call; nil for none
 	stop     func(stop func()) // set by Listen: takes the end of a subscription that nobody waits for
 	detached *Detached         // nil for a client's own request
 }
@@ -53,7 +53,12 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	if err := env.Complete(); err != nil {
 		return nil, err
 	}
-	return &Request{Method: msg.Method, ID: msg.ID, Params: msg.Params, env: env}, nil
+	r := &struct {
+		Request
+		call call
+	}{Request: Request{Method: msg.Method, ID: msg.ID, Params: msg.Params, env: env}}
+	r.first = &r.call
+	return &r.Request, nil
 }
 
 // Revision is the protocol revision that the request speaks, such as "2026-07-28".
@@ -90,15 +95,18 @@ func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 // AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
 // with what the server says of itself, and its result type.
 func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
-	return appendResult(dst, res, r.frame)
+	if r.server == nil {
+		return appendResult(dst, res, nil)
+	}
+	return appendResult(dst, res, r.server.frame)
 }
 
 // logger takes what goes wrong while the request is answered.
 func (r *Request) logger() *slog.Logger {
-	if r.log == nil {
+	if r.server == nil {
 		return slog.Default()
 	}
-	return r.log
+	return r.server.log
 }
 
 // has reports whether the request's revision has a feature.

@@ -188,7 +188,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 			return nil, errBusy
 		}
 	}
-	req.frame, req.log = s.frame, s.log
+	req.server = s
 	c := newCall(ctx, s, req)
 	res, err := contain(c, s.log, req, *s.handler.Load())
 	c.progress.finish(c)
@@ -257,7 +257,7 @@ func (s *Server) MirroredParams(ctx context.Context, req *Request, tool string) 
 	if !ok || len(e.extra.mirrored) == 0 {
 		return nil
 	}
-	c := newCall(ctx, s, req)
+	c := &call{Context: ctx, server: s, req: req}
 	var err error // of a panic in Visible: the call itself will tell the client
 	defer recovered(c, s.log, req.Method, &err)
 	if s.visible(c, toolFeature(e.value)) {

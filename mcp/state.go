@@ -78,7 +78,7 @@ func (c *call) resume(p targetParams) error {
 		return err
 	}
 	in.mu.Lock()
-	in.resumed, in.state = true, *before
+	in.talk = &talk{resumed: true, state: *before}
 	in.mu.Unlock()
 	if last := before.Progress; last != nil {
 		c.progress.mu.Lock()
@@ -118,16 +118,14 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 func (in *input) begin(p targetParams) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.begun, in.open, in.target = true, true, p
-	in.resumed, in.state = false, state{}
-	in.asked, in.keys, in.onces, in.failed = nil, nil, nil, nil
+	in.begun, in.open, in.target, in.talk = true, true, p, nil
 }
 
 // asked reports whether the handler has asked what is not answered yet.
 func (c *call) asked() bool {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
-	return len(c.input.asked) > 0
+	return c.input.talk != nil && len(c.input.talk.asked) > 0
 }
 
 // inputRequired gives the result that asks the client what the handler asked; nil if that is nothing. From then on
@@ -137,20 +135,23 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.open = false
-	if in.failed != nil {
-		return nil, in.failed
-	}
-	if len(in.asked) == 0 {
+	t := in.talk
+	switch {
+	case t == nil:
+		return nil, nil
+	case t.failed != nil:
+		return nil, t.failed
+	case len(t.asked) == 0:
 		return nil, nil
 	}
-	next := in.state
-	next.Asked = make(map[string]digest, len(in.asked))
-	for key, q := range in.asked {
+	next := t.state
+	next.Asked = make(map[string]digest, len(t.asked))
+	for key, q := range t.asked {
 		next.Asked[key] = q.digest()
 	}
 	next.Progress = c.progress.told()
 	if d := c.req.detached; d != nil {
-		return &InputRequired{InputRequests: in.asked}, d.keep(&next)
+		return &InputRequired{InputRequests: t.asked}, d.keep(&next)
 	}
 	expires := time.Now().Add(c.server.opts.StateTTL)
 	next.Expires = expires.UnixMilli()
@@ -162,7 +163,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &InputRequired{InputRequests: in.asked, RequestState: token}, nil
+	return &InputRequired{InputRequests: t.asked, RequestState: token}, nil
 }
 
 // told gives how far the progress has been told, nil if not at all.

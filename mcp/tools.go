@@ -72,6 +72,18 @@ type ToolResult struct {
 	checked stdjson.RawMessage
 }
 
+// textResult gives a result of one text, in one piece of memory: most tools give that.
+func textResult(text string) *ToolResult {
+	r := &struct {
+		ToolResult
+		content [1]Content
+		text    TextContent
+	}{text: TextContent{Text: text}}
+	r.content[0] = &r.text
+	r.Content = r.content[:]
+	return &r.ToolResult
+}
+
 // ResultType is "complete".
 func (*ToolResult) ResultType() string { return ResultComplete }
 

@@ -206,7 +206,9 @@ func toolFailure(c *call, err error) (Result, error) {
 }
 
 func failedTool(err error) *ToolResult {
-	return &ToolResult{Content: []Content{Text(err.Error())}, IsError: true}
+	res := textResult(err.Error())
+	res.IsError = true
+	return res
 }
 
 // checkStructured holds a tool to the output schema that it promised. What fails here is the server's mistake.
