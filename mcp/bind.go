@@ -30,9 +30,10 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
 		return nil, fmt.Errorf("output: %s is no structured content, which OutputSchema promises", reflect.TypeFor[Out]())
 	}
+	decoder := schema.NewDecoder(reflect.TypeFor[In]())
 	b.entry.call = func(ctx context.Context, args stdjson.RawMessage) (*ToolResult, error) {
 		var in In
-		if err := decodeArguments(args, &in); err != nil {
+		if err := decodeArguments(decoder, args, &in); err != nil {
 			return nil, &argumentError{err}
 		}
 		out, err := f(ctx, in)
@@ -63,12 +64,12 @@ func (e *outputError) Error() string { return e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
 // decodeArguments fills v, a pointer to what the function takes.
-func decodeArguments(args stdjson.RawMessage, v any) error {
+func decodeArguments(d *schema.Decoder, args stdjson.RawMessage, v any) error {
 	if raw, ok := v.(*stdjson.RawMessage); ok {
 		*raw = append(stdjson.RawMessage(nil), args...) // the request's bytes end with the call, the function's need not
 		return nil
 	}
-	return schema.Decode(args, v)
+	return d.Decode(args, v)
 }
 
 // inferInput derives the input schema from the type unless one was given by hand.

@@ -80,9 +80,10 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 	if err != nil {
 		return entry, fmt.Errorf("output: %w", err)
 	}
+	decoder := schema.NewDecoder(in)
 	entry.fill = func(ctx context.Context, args stdjson.RawMessage) (*PromptResult, error) {
 		var in In
-		if err := schema.Decode(args, &in); err != nil {
+		if err := decoder.Decode(args, &in); err != nil {
 			return nil, wrongArguments(err)
 		}
 		out, err := f(ctx, in)
