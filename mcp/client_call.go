@@ -125,9 +125,9 @@ func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (R
 	}
 	var box *inbox
 	var notify func(context.Context, string, stdjson.RawMessage) error
-	if k.notify != nil {
+	if take := k.notify; take != nil {
 		notify = func(_ context.Context, method string, params stdjson.RawMessage) error {
-			k.notify(method, params)
+			take(method, params)
 			return nil
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {

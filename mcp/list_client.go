@@ -170,14 +170,15 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, err
 //
 // Spec: server/prompts, Getting a Prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
-	members := jsonscan.AppendQuote([]byte(`,"name":`), name)
+	members := newMembers()
+	defer members.free()
+	members.putString("name", name)
 	if len(args) > 0 {
-		var err error
-		if members, err = appendArguments(append(members, `,"arguments":`...), args); err != nil {
+		if err := members.putArguments(args); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members})
+	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members.bytes()})
 	if err != nil {
 		return nil, err
 	}

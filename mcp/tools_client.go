@@ -156,17 +156,17 @@ func countSchema(raw []byte, nodes *int) error {
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
-	const room = 128 // for small arguments
-	members := jsonscan.AppendQuote(append(make([]byte, 0, room), `,"name":`...), name)
-	members, err := appendArguments(append(members, `,"arguments":`...), args)
-	if err != nil {
+	members := newMembers()
+	defer members.free()
+	members.putString("name", name)
+	if err := members.putArguments(args); err != nil {
 		return nil, err
 	}
 	known := c.knownTool(name)
-	raw, err := c.callTool(ctx, known, members)
+	raw, err := c.callTool(ctx, known, members.bytes())
 	if e := asError(err); e != nil && e.Code == CodeHeaderMismatch && e.Remote() {
 		if known, err2 := c.refresh(ctx, name); err2 == nil {
-			raw, err = c.callTool(ctx, known, members)
+			raw, err = c.callTool(ctx, known, members.bytes())
 		}
 	}
 	if err != nil {
@@ -205,37 +205,6 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 		}
 	}
 	return c.knownTool(name), nil
-}
-
-// appendArguments appends the JSON object of a tool's arguments.
-func appendArguments(dst []byte, args any) ([]byte, error) {
-	switch args := args.(type) {
-	case nil:
-		return append(dst, `{}`...), nil
-	case stdjson.RawMessage:
-		if len(args) == 0 {
-			return append(dst, `{}`...), nil
-		}
-		if err := jsonscan.Valid(args, jsonscan.Limits{}); err != nil || jsonscan.Kind(args) != '{' {
-			return nil, fmt.Errorf("mcp: the arguments are no JSON object: %.64q", []byte(args))
-		}
-		return append(dst, args...), nil
-	}
-	if m, ok := args.(map[string]any); ok {
-		var v any = m
-		args = &v // what is behind an interface is encoded without reflection
-	}
-	raw, err := json.Marshal(args, deterministic)
-	if err != nil {
-		return nil, fmt.Errorf("mcp: encode arguments: %w", err)
-	}
-	switch jsonscan.Kind(raw) {
-	case '{':
-		return append(dst, raw...), nil
-	case 'n':
-		return append(dst, `{}`...), nil
-	}
-	return nil, fmt.Errorf("mcp: the arguments encode to %.64q, want an object", raw)
 }
 
 // UnmarshalJSON decodes a result that came another way than as the answer to a call: a stored one, or that of a task. It is
@@ -349,6 +318,11 @@ func (e *ToolError) Error() string {
 
 // Text gives the text of the result; other content is left out.
 func (r *ToolResult) Text() string {
+	if len(r.Content) == 1 {
+		if text, ok := r.Content[0].(*TextContent); ok {
+			return text.Text
+		}
+	}
 	var b strings.Builder
 	for _, c := range r.Content {
 		if text, ok := c.(*TextContent); ok {
