@@ -1,0 +1,205 @@
+package mcp
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A watch ends a request whose server is silent for too long. It is the context of the request.
+type watch struct {
+	context.Context
+	client *Client
+	idle   time.Duration
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	begun  time.Time
+	heard  time.Time     // when the server was heard of last
+	end    time.Time     // of the request, however lively it is
+	pauses int           // how many wait for somebody else than the server
+	paused time.Time     // since when they do
+	asking time.Duration // by which end was put off already, because the server waited for answers
+	after  []func()      // what is left to do when the request is over
+	over   bool
+}
+
+type requestKey struct{}
+
+// newWatch starts the time of a request, which ends with the client too.
+func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch {
+	now := time.Now()
+	w := &watch{client: c, idle: idle, begun: now, heard: now, end: now.Add(most)}
+	w.Context, w.cancel = context.WithCancelCause(ctx)
+	c.watches.add(w)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(min(idle, most), w.fire)
+	return w
+}
+
+// EndRequest ends the request. A transport that is closed looks for this method, and where it finds it needs no context
+// of its own.
+func (w *watch) EndRequest(cause error) { w.cancel(cause) }
+
+// watches are the requests of a client that are in progress.
+type watches struct {
+	mu     sync.Mutex
+	all    map[*watch]struct{}
+	closed bool
+}
+
+func (s *watches) add(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		w.cancel(ErrClosed)
+	}
+	if s.all == nil {
+		s.all = map[*watch]struct{}{}
+	}
+	s.all[w] = struct{}{}
+}
+
+func (s *watches) remove(w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, w)
+}
+
+// answered says that the server has waited for an answer that long; for which request, nobody knows.
+func (s *watches) answered(waited time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.all {
+		w.answered(waited)
+	}
+}
+
+func (s *watches) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for w := range s.all {
+		w.cancel(ErrClosed)
+	}
+}
+
+// fire ends a request, unless it is the user who is waited for, or the server has just been heard of.
+func (w *watch) fire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pauses > 0 {
+		return
+	}
+	if left := time.Until(w.end.Add(w.patience())); left > 0 && w.client.isAsking() {
+		w.timer.Reset(min(w.idle, left))
+		return
+	}
+	if left := w.left(); left > 0 {
+		w.timer.Reset(left)
+		return
+	}
+	w.cancel(ErrTimeout)
+}
+
+// left is the time that is left if nothing more is heard of the server.
+func (w *watch) left() time.Duration {
+	now := time.Now()
+	return min(w.heard.Add(w.idle).Sub(now), w.end.Sub(now))
+}
+
+// patience is how much longer the server may wait for answers to questions that are requests of their own.
+func (w *watch) patience() time.Duration { return w.client.opts.InputTimeout - w.asking }
+
+// answered says that the server has waited for an answer that long. It is its turn again, and its time begins.
+func (w *watch) answered(waited time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+	waited = min(waited, w.heard.Sub(w.begun), w.patience())
+	w.asking += waited
+	w.end = w.end.Add(waited)
+}
+
+// touch says that the server has been heard of.
+func (w *watch) touch() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+}
+
+// pause stops the time while it is not the server that is waited for.
+func (w *watch) pause() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pauses++; w.pauses == 1 {
+		w.timer.Stop()
+		w.paused = time.Now()
+	}
+}
+
+func (w *watch) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pauses--; w.pauses > 0 {
+		return
+	}
+	w.heard = time.Now()
+	w.end = w.end.Add(w.heard.Sub(w.paused))
+	w.timer.Reset(w.left())
+}
+
+// Value gives the watch itself to AwaitUser and AfterRequest, and the client to ClientFrom.
+func (w *watch) Value(key any) any {
+	switch key {
+	case timeLimitKey{}, requestKey{}:
+		return w
+	case clientKey{}:
+		return w.client
+	}
+	return w.Context.Value(key)
+}
+
+func (w *watch) around() context.Context { return w.Context }
+
+// afterwards has f called when the request is over.
+func (w *watch) afterwards(f func()) {
+	w.mu.Lock()
+	over := w.over
+	if !over {
+		w.after = append(w.after, f)
+	}
+	w.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// finish calls what was left for the end of the request.
+func (w *watch) finish() {
+	for {
+		w.mu.Lock()
+		n := len(w.after)
+		if n == 0 {
+			w.over = true
+			w.mu.Unlock()
+			return
+		}
+		f := w.after[n-1]
+		w.after = w.after[:n-1]
+		w.mu.Unlock()
+		f()
+	}
+}
+
+func (w *watch) stop() {
+	w.finish()
+	w.client.watches.remove(w)
+	w.mu.Lock()
+	w.timer.Stop()
+	w.pauses++ // for a fire that waits for the lock, and a resume that comes late
+	w.mu.Unlock()
+	w.cancel(nil)
+}
