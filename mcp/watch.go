@@ -13,15 +13,17 @@ type watch struct {
 	idle   time.Duration
 	cancel context.CancelCauseFunc
 
+	before, after *watch // in the list of the client's; guarded by its lock
+
 	mu     sync.Mutex
-	timer  *time.Timer
+	alarm  *alarm
 	begun  time.Time
 	heard  time.Time     // when the server was heard of last
 	end    time.Time     // of the request, however lively it is
 	pauses int           // how many wait for somebody else than the server
 	paused time.Time     // since when they do
 	asking time.Duration // by which end was put off already, because the server waited for answers
-	after  []func()      // what is left to do when the request is over
+	rest   []func()      // what is left to do when the request is over
 	over   bool
 }
 
@@ -32,10 +34,8 @@ func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch 
 	now := time.Now()
 	w := &watch{client: c, idle: idle, begun: now, heard: now, end: now.Add(most)}
 	w.Context, w.cancel = context.WithCancelCause(ctx)
-	c.watches.add(w)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(min(idle, most), w.fire)
+	w.alarm = c.watches.add(w)
+	w.alarm.set(w, min(idle, most))
 	return w
 }
 
@@ -43,36 +43,81 @@ func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch 
 // of its own.
 func (w *watch) EndRequest(cause error) { w.cancel(cause) }
 
+// An alarm is the timer of one watch, and then of another.
+type alarm struct {
+	timer *time.Timer // nil before the first one
+	watch *watch
+}
+
+// set makes the alarm that of a watch.
+func (a *alarm) set(w *watch, after time.Duration) {
+	w.mu.Lock() // an alarm that goes off at once waits until all is set
+	defer w.mu.Unlock()
+	a.watch = w
+	if a.timer == nil {
+		a.timer = time.AfterFunc(after, a.fire)
+		return
+	}
+	a.timer.Reset(after)
+}
+
+func (a *alarm) fire() { a.watch.fire() }
+
+// maxSpareAlarms is how many alarms a client keeps: as many as a busy one has requests at a time.
+const maxSpareAlarms = 64
+
 // watches are the requests of a client that are in progress.
 type watches struct {
 	mu     sync.Mutex
-	all    map[*watch]struct{}
+	first  *watch   // of the list
+	spare  []*alarm // which will not go off
 	closed bool
 }
 
-func (s *watches) add(w *watch) {
+// add puts a watch into the list, and gives the alarm for it.
+func (s *watches) add(w *watch) *alarm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		w.cancel(ErrClosed)
 	}
-	if s.all == nil {
-		s.all = map[*watch]struct{}{}
+	if w.after = s.first; w.after != nil {
+		w.after.before = w
 	}
-	s.all[w] = struct{}{}
+	s.first = w
+	n := len(s.spare)
+	if n == 0 {
+		return &alarm{}
+	}
+	a := s.spare[n-1]
+	s.spare = s.spare[:n-1]
+	return a
 }
 
-func (s *watches) remove(w *watch) {
+// remove takes a watch out of the list, and its alarm unless that is nil, because it may still go off.
+func (s *watches) remove(w *watch, a *alarm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, w)
+	if w.before == nil {
+		s.first = w.after
+	} else {
+		w.before.after = w.after
+	}
+	if w.after != nil {
+		w.after.before = w.before
+	}
+	w.before, w.after = nil, nil // whoever keeps the context keeps no others
+	if a != nil && len(s.spare) < maxSpareAlarms {
+		a.watch = nil
+		s.spare = append(s.spare, a)
+	}
 }
 
 // answered says that the server has waited for an answer that long; for which request, nobody knows.
 func (s *watches) answered(waited time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for w := range s.all {
+	for w := s.first; w != nil; w = w.after {
 		w.answered(waited)
 	}
 }
@@ -81,7 +126,7 @@ func (s *watches) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for w := range s.all {
+	for w := s.first; w != nil; w = w.after {
 		w.cancel(ErrClosed)
 	}
 }
@@ -94,11 +139,11 @@ func (w *watch) fire() {
 		return
 	}
 	if left := time.Until(w.end.Add(w.patience())); left > 0 && w.client.isAsking() {
-		w.timer.Reset(min(w.idle, left))
+		w.alarm.timer.Reset(min(w.idle, left))
 		return
 	}
 	if left := w.left(); left > 0 {
-		w.timer.Reset(left)
+		w.alarm.timer.Reset(left)
 		return
 	}
 	w.cancel(ErrTimeout)
@@ -135,7 +180,7 @@ func (w *watch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pauses++; w.pauses == 1 {
-		w.timer.Stop()
+		w.alarm.timer.Stop()
 		w.paused = time.Now()
 	}
 }
@@ -148,7 +193,7 @@ func (w *watch) resume() {
 	}
 	w.heard = time.Now()
 	w.end = w.end.Add(w.heard.Sub(w.paused))
-	w.timer.Reset(w.left())
+	w.alarm.timer.Reset(w.left())
 }
 
 // Value gives the watch itself to AwaitUser and AfterRequest, and the client to ClientFrom.
@@ -169,7 +214,7 @@ func (w *watch) afterwards(f func()) {
 	w.mu.Lock()
 	over := w.over
 	if !over {
-		w.after = append(w.after, f)
+		w.rest = append(w.rest, f)
 	}
 	w.mu.Unlock()
 	if over {
@@ -181,14 +226,14 @@ func (w *watch) afterwards(f func()) {
 func (w *watch) finish() {
 	for {
 		w.mu.Lock()
-		n := len(w.after)
+		n := len(w.rest)
 		if n == 0 {
 			w.over = true
 			w.mu.Unlock()
 			return
 		}
-		f := w.after[n-1]
-		w.after = w.after[:n-1]
+		f := w.rest[n-1]
+		w.rest = w.rest[:n-1]
 		w.mu.Unlock()
 		f()
 	}
@@ -196,10 +241,13 @@ func (w *watch) finish() {
 
 func (w *watch) stop() {
 	w.finish()
-	w.client.watches.remove(w)
 	w.mu.Lock()
-	w.timer.Stop()
+	spare := w.alarm
+	if !spare.timer.Stop() || !w.paused.IsZero() {
+		spare = nil // it may have gone off, if only before it was set again
+	}
 	w.pauses++ // for a fire that waits for the lock, and a resume that comes late
 	w.mu.Unlock()
+	w.client.watches.remove(w, spare)
 	w.cancel(nil)
 }
