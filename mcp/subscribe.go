@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
 // coalesceDelay is how long a list may go on changing before clients are told once: registering a hundred tools is one
@@ -124,15 +125,25 @@ func (s *Server) ResourceUpdated(uri string) { s.hub.updated(uri) }
 
 // A subscription is one open subscriptions/listen.
 type subscription struct {
-	id    stdjson.RawMessage // of the listen request, as it was sent
-	lists listChange
-	uris  map[string]struct{}
-	wake  func() // called without the lock when there is something to send; must not block
+	id         stdjson.RawMessage // of the listen request, as it was sent
+	lists      listChange
+	listParams stdjson.RawMessage // of notifications of lists, which say nothing but the id
+	uris       map[string]struct{}
+	wake       func() // called without the lock when there is something to send; must not block
 
 	mu      sync.Mutex // guards the fields below
 	changed listChange
 	updated []string            // in the order they changed
 	noted   map[string]struct{} // the same, each once
+}
+
+func newSubscription(id jsonrpc.ID, f Filter) *subscription {
+	s := &subscription{id: stdjson.RawMessage(id.String()), lists: f.lists()}
+	s.listParams = s.params(nil)
+	for _, uri := range f.ResourceSubscriptions {
+		put(&s.uris, uri, struct{}{})
+	}
+	return s
 }
 
 func (s *subscription) wants(uri string) bool { _, ok := s.uris[uri]; return ok }
@@ -175,7 +186,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 		if changed&n.change == 0 {
 			continue
 		}
-		if err := req.Notify(ctx, n.method, s.params("")); err != nil {
+		if err := req.Notify(ctx, n.method, s.listParams); err != nil {
 			s.note(changed, updated...)
 			return err
 		}
@@ -183,7 +194,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 	}
 	for i, uri := range updated {
 		member := append(jsonscan.AppendQuote([]byte(`"uri":`), uri), ',')
-		if err := req.Notify(ctx, wire.NotificationResourcesUpdated, s.params(string(member))); err != nil {
+		if err := req.Notify(ctx, wire.NotificationResourcesUpdated, s.params(member)); err != nil {
 			s.note(0, updated[i:]...)
 			return err
 		}
@@ -192,11 +203,12 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 }
 
 // params gives the params of a notification: further members, each with a comma behind, and the subscription's id.
-func (s *subscription) params(members string) stdjson.RawMessage {
-	b := append([]byte{'{'}, members...)
-	b = append(b, `"_meta":{"`+wire.MetaSubscriptionID+`":`...)
-	b = append(b, s.id...)
-	return append(b, `}}`...)
+func (s *subscription) params(members []byte) stdjson.RawMessage {
+	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
+	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))
+	b = append(append(b, '{'), members...)
+	b = append(append(b, begin...), s.id...)
+	return append(b, end...)
 }
 
 // listen serves subscriptions/listen: it acknowledges, tells of changes until the client ends it, and gives a result
@@ -212,10 +224,7 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	sub := &subscription{id: stdjson.RawMessage(req.ID.String()), lists: f.lists(), uris: map[string]struct{}{}}
-	for _, uri := range f.ResourceSubscriptions {
-		sub.uris[uri] = struct{}{}
-	}
+	sub := newSubscription(req.ID, f)
 	if req.stop != nil {
 		return s.listenDetached(ctx, req, sub, f)
 	}
@@ -228,8 +237,8 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) 
 	if err != nil {
 		return err
 	}
-	params := s.params(`"notifications":` + string(agreed) + `,`)
-	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, params)
+	member := append(append([]byte(`"notifications":`), agreed...), ',')
+	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, s.params(member))
 }
 
 // listenAttached tells of changes from the goroutine of the request.
