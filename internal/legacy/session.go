@@ -13,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/peer"
@@ -39,7 +40,7 @@ type Core interface {
 // then is not at the screen. It is well within the time that the core keeps the state of a request that asks.
 const DefaultAnswerTimeout = 10 * time.Minute
 
-// A Config is what sessions have in common. It is not changed once it is in use.
+// A Config is what sessions have in common. It is neither changed nor copied once it is in use.
 type Config struct {
 	// Core answers the requests.
 	Core Core
@@ -57,6 +58,8 @@ type Config struct {
 	// Cancelled makes the cause of a context whose request the client has cancelled. Default: an error that gives the
 	// reason.
 	Cancelled func(reason string) error
+
+	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
 }
 
 func (c *Config) logger() *slog.Logger {

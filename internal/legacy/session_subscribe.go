@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"slices"
@@ -105,11 +106,38 @@ func (s *Session) push(ctx context.Context, m *jsonrpc.Message) error {
 	s.mu.Lock()
 	out := s.changes
 	s.mu.Unlock()
-	m = projectNotification(s.rev, m)
+	m = s.cfg.projectChange(s.rev, m)
 	if m == nil || out == nil {
 		return nil
 	}
 	return out(ctx, m)
+}
+
+// maxRemembered bounds the params of a change that is remembered, in bytes: there is no telling how long.
+const maxRemembered = 16 << 10
+
+// A projectedChange is the last change that sessions of one revision were told of. Most changes are told to many of them,
+// one after the other, and all get the same message.
+type projectedChange struct {
+	method    string
+	params    stdjson.RawMessage
+	projected *jsonrpc.Message // nil if the revision has no such notification
+}
+
+// projectChange is projectNotification, once for a change that is told to many. The message that it gives is not to be
+// changed.
+func (c *Config) projectChange(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
+	last := c.changes[rev].Load()
+	if last != nil && last.method == m.Method && bytes.Equal(last.params, m.Params) {
+		return last.projected
+	}
+	if len(m.Params) > maxRemembered {
+		return projectNotification(rev, m)
+	}
+	params := bytes.Clone(m.Params) // they are the handler's
+	projected := projectNotification(rev, jsonrpc.NewNotification(m.Method, params))
+	c.changes[rev].Store(&projectedChange{m.Method, params, projected})
+	return projected
 }
 
 // subscribe adds a resource to the subscription.

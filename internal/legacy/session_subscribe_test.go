@@ -1,8 +1,10 @@
 package legacy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +42,57 @@ func TestChangesArePushedInTheRevisionsForm(t *testing.T) {
 	c.want(c.out.take(),
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`,
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y","_meta":{"a":1}}}`)
+}
+
+// Sessions of one server share what they were told last. It has to be what their revision has, and nothing that the core
+// may change afterwards.
+func TestSessionsOfAllRevisionsAreToldTheSameChange(t *testing.T) {
+	core := &fakeCore{discovered: discovered}
+	shared := config(core)
+	versions := []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2025-03-26", "2024-11-05"}
+	clients := make([]*client, len(versions))
+	for i, version := range versions {
+		c := &client{T: t, core: core}
+		c.session, _ = legacy.Initialize(t.Context(), shared, initialize(version))
+		c.handle(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.session.Attach(c.out.write)
+		clients[i] = c
+	}
+	const updated = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"%s"}}`
+	const status = `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"uri":"x:1"}}`
+	params := []byte(`{"uri":"x:1","_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
+	for _, l := range core.open {
+		l.notify("notifications/resources/updated", params)
+		l.notify("notifications/tasks/status", params) // only 2025-11-25 has it
+	}
+	copy(params, `{"uri":"x:2"`)
+	for _, l := range core.open {
+		l.notify("notifications/resources/updated", params)
+	}
+	for i, c := range clients {
+		want := []string{fmt.Sprintf(updated, "x:1"), fmt.Sprintf(updated, "x:2")}
+		if versions[i] == "2025-11-25" {
+			want = slices.Insert(want, 1, status)
+		}
+		c.want(c.out.take(), want...)
+	}
+	big := []byte(`{"uri":"` + strings.Repeat("x", 1<<20) + `"}`)
+	for _, l := range core.open {
+		l.notify("notifications/resources/updated", big)
+	}
+	for _, c := range clients {
+		c.want(c.out.take(), fmt.Sprintf(updated, strings.Repeat("x", 1<<20)))
+	}
+}
+
+func TestAChangeThatManySessionsAreToldIsProjectedOnce(t *testing.T) {
+	c := connect(t, "2025-06-18", &fakeCore{})
+	c.session.Attach(func(context.Context, *jsonrpc.Message) error { return nil })
+	params := []byte(`{"uri":"x:1","_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
+	tell := func() { c.core.open[0].notify("notifications/resources/updated", params) }
+	if n := testing.AllocsPerRun(100, tell); n > 1 { // the message of the core
+		t.Errorf("%v allocations, want 1", n)
+	}
 }
 
 func TestSessionListensOnlyWhileAttached(t *testing.T) {

@@ -33,7 +33,7 @@ type fakeCore struct {
 
 type listening struct {
 	filter string
-	tell   func(method, params string)
+	notify func(method string, params []byte)
 }
 
 const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"ttlMs":0,"cacheScope":"private",
@@ -64,10 +64,8 @@ func (c *fakeCore) Listen(ctx context.Context, req *jsonrpc.Message, out legacy.
 		return nil, c.refusal
 	}
 	l := &listening{filter: member(req.Params, "notifications")}
-	l.tell = func(method, params string) {
-		_ = out(ctx, jsonrpc.NewNotification(method, stdjson.RawMessage(params)))
-	}
-	l.tell(wire.NotificationSubscriptionsAcknowledged, `{"notifications":{}}`)
+	l.notify = func(method string, params []byte) { _ = out(ctx, jsonrpc.NewNotification(method, params)) }
+	l.notify(wire.NotificationSubscriptionsAcknowledged, []byte(`{"notifications":{}}`))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = append(c.open, l)
@@ -98,7 +96,7 @@ func (c *fakeCore) tell(method, params string) {
 	open := slices.Clone(c.open)
 	c.mu.Unlock()
 	for _, l := range open {
-		l.tell(method, params)
+		l.notify(method, []byte(params))
 	}
 }
 
