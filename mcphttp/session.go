@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -80,6 +81,7 @@ type sessions struct {
 	opts   *Options
 	config legacy.Config
 	quota  *quota
+	change atomic.Pointer[encodedChange] // told last
 
 	mu      sync.Mutex // guards the fields below
 	byID    map[string]*session

@@ -90,7 +90,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	}
 	s.alone = a
 	s.mu.Unlock()
-	conv.Attach(a.box.sendNow) // before the client sees the stream: what it subscribes to then is told
+	conv.Attach(h.sessions.toldTo(a.box)) // before the client sees the stream: what it subscribes to then is told
 	a.stream.start(r.Context(), conn)
 	_ = conn.open() // if it fails the stream ends at once
 	h.runStandalone(r, s, a, conv, conn)
@@ -120,23 +120,23 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 // runStandalone writes what comes, until the connection or the session ends.
 func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
-	for {
+	ctx := context.WithoutCancel(r.Context())
+	over, gone := conn.over(), r.Context().Done()
+	var queue [][]byte
+	for more := true; more; {
 		select {
-		case <-conn.over():
+		case <-over:
 			return
-		case <-r.Context().Done():
+		case <-gone:
 			return
 		case <-a.box.ready:
 		}
-		queue, more := a.box.take()
+		queue, more = a.box.take(queue)
 		for _, data := range queue {
-			_ = a.stream.send(context.WithoutCancel(r.Context()), data) // kept for the client that comes back
-		}
-		if !more {
-			conv.Attach(nil)
-			return
+			_ = a.stream.send(ctx, data) // kept for the client that comes back
 		}
 	}
+	conv.Attach(nil)
 }
 
 // leaveStandalone ends the serving of one GET. Without a connection less may wait.

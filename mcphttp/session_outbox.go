@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -15,6 +16,9 @@ const (
 	// maxParked is for a client that is not connected and may never be again.
 	maxParked = 64 << 10
 )
+
+// maxSpare is how many messages an empty outbox keeps room for.
+const maxSpare = 8
 
 // An outbox is where messages wait for the one goroutine that writes them, so that whoever sends need not.
 type outbox struct {
@@ -65,9 +69,8 @@ func (o *outbox) tryPut(data []byte) (added bool, room <-chan struct{}, err erro
 }
 
 // sendNow adds a message without waiting, for whoever must not wait. A box that is full is closed and emptied: what
-// comes after a gap is of no use to anyone.
-func (o *outbox) sendNow(_ context.Context, m *jsonrpc.Message) error {
-	data := jsonrpc.Append(nil, m)
+// comes after a gap is of no use to anyone. The message does not change any more.
+func (o *outbox) sendNow(data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed && !o.fits(data) {
@@ -80,6 +83,33 @@ func (o *outbox) sendNow(_ context.Context, m *jsonrpc.Message) error {
 	}
 	o.add(data)
 	return nil
+}
+
+// maxRemembered bounds a change that is remembered, in bytes: there is no telling how long.
+const maxRemembered = 16 << 10
+
+// An encodedChange is the last change that sessions were told of, and its encoding.
+type encodedChange struct {
+	message *jsonrpc.Message
+	data    []byte
+}
+
+// toldTo gives changes a way into an outbox that never waits.
+func (t *sessions) toldTo(box *outbox) legacy.Stream {
+	return func(_ context.Context, m *jsonrpc.Message) error { return box.sendNow(t.encodeChange(m)) }
+}
+
+// encodeChange encodes a change once for all sessions that are told of it, one after the other. They are given the same
+// message, which does not change.
+func (t *sessions) encodeChange(m *jsonrpc.Message) []byte {
+	if last := t.change.Load(); last != nil && last.message == m {
+		return last.data
+	}
+	data := jsonrpc.Append(nil, m)
+	if len(data) <= maxRemembered {
+		t.change.Store(&encodedChange{m, data})
+	}
+	return data
 }
 
 // fits reports whether there is room. A message that is too large for any room goes alone.
@@ -98,12 +128,16 @@ func (o *outbox) signal() {
 	}
 }
 
-// take gives everything that waits, and whether more can come.
-func (o *outbox) take() (queue [][]byte, more bool) {
+// take gives everything that waits, and whether more can come. What was taken before is over with: its room is used again.
+func (o *outbox) take(before [][]byte) (queue [][]byte, more bool) {
+	clear(before)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	queue = o.queue
 	o.queue, o.size = nil, 0
+	if cap(before) <= maxSpare {
+		o.queue = before[:0]
+	}
 	o.wakeSenders()
 	return queue, !o.closed
 }

@@ -72,7 +72,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 
 // sendWaiting writes what waits in the box, and reports whether more can come.
 func sendWaiting(conn *eventStream, box *outbox) (more bool) {
-	queue, more := box.take()
+	queue, more := box.take(nil)
 	for _, data := range queue {
 		if conn.send(sse.Event{Type: sse.DefaultType, Data: data}) != nil {
 			return false
@@ -139,7 +139,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
 	answer := h.sessions.initialize(newSessionContext(r), s, msg)
 	if answer.Error == nil {
-		s.conversation().Attach(s.box.sendNow) // before the client sees the answer
+		s.conversation().Attach(h.sessions.toldTo(s.box)) // before the client sees the answer
 	}
 	_ = s.box.send(newSessionContext(r), answer) // if it fails the stream is over, and the session with it
 }

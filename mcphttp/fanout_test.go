@@ -1,0 +1,189 @@
+package mcphttp_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A listener is a client of a stream without a network.
+type listener struct {
+	mu       sync.Mutex
+	header   http.Header
+	events   int
+	blocked  bool      // it does not read
+	deadline time.Time // of writes
+}
+
+func (l *listener) Header() http.Header { return l.header }
+func (l *listener) WriteHeader(int)     {}
+func (l *listener) Flush()              {}
+
+func (l *listener) SetReadDeadline(time.Time) error { return nil }
+
+func (l *listener) SetWriteDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = t
+	return nil
+}
+
+// Write takes events. One that is not read blocks until the deadline.
+func (l *listener) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	blocked, deadline := l.blocked, l.deadline
+	l.mu.Unlock()
+	if blocked {
+		time.Sleep(time.Until(deadline))
+		return 0, http.ErrHandlerTimeout
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if bytes.Contains(p, []byte("list_changed")) {
+		l.events++
+	}
+	return len(p), nil
+}
+
+// told gives how many changes it was told of since the last time.
+func (l *listener) told() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.events
+	l.events = 0
+	return n
+}
+
+// A fanout is a server whose list changes, and those who listen to it.
+type fanout struct {
+	t         *testing.T
+	server    *mcp.Server
+	handler   *mcphttp.Handler
+	tool      *mcp.Registration[mcp.Tool]
+	listeners []*listener
+	serving   sync.WaitGroup
+	leave     context.CancelFunc
+	ctx       context.Context
+}
+
+func newFanout(t *testing.T) *fanout {
+	f := &fanout{t: t, server: mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})}
+	f.tool = mcp.AddTool(f.server, &mcp.Tool{Name: "tool"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: quiet, KeepAlive: time.Hour})
+	f.ctx, f.leave = context.WithCancel(t.Context())
+	return f
+}
+
+// close has all listeners leave.
+func (f *fanout) close() {
+	f.leave()
+	f.serving.Wait()
+}
+
+// request gives a request in memory.
+func (f *fanout) request(method, body string, headers ...string) *http.Request {
+	r := httptest.NewRequestWithContext(f.ctx, method, "http://localhost:8765/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	return r
+}
+
+// listen opens a stream of either era.
+func (f *fanout) listen(version string) *listener {
+	l := &listener{header: http.Header{}}
+	r := f.request(http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
+		`"io.modelcontextprotocol/clientCapabilities":{}}}}`, len(f.listeners)),
+		"Mcp-Protocol-Version: "+version, "Mcp-Method: subscriptions/listen")
+	if version != modern {
+		r = f.request(http.MethodGet, "", "Mcp-Session-Id: "+f.session(version), "Mcp-Protocol-Version: "+version)
+	}
+	f.serving.Go(func() { f.handler.ServeHTTP(l, r) })
+	f.listeners = append(f.listeners, l)
+	return l
+}
+
+// session opens a session.
+func (f *fanout) session(version string) (id string) {
+	w := httptest.NewRecorder()
+	f.handler.ServeHTTP(w, f.request(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+
+		`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+	id = w.Header().Get("Mcp-Session-Id")
+	f.handler.ServeHTTP(httptest.NewRecorder(), f.request(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id: "+id))
+	return id
+}
+
+// change changes the list, and waits until everybody knows who reads.
+func (f *fanout) change() {
+	f.tool.Update(func(t *mcp.Tool) { t.Description = "changed" })
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// A changed list costs a modern listener no allocation. It costs a session three: its notification, the event that is kept
+// for a client that comes back, and the event's id. The list of events that are kept grows now and then.
+func TestAChangeAllocatesLittlePerStream(t *testing.T) {
+	if raceDetector {
+		t.Skip("pools keep less under the race detector")
+	}
+	for version, want := range map[string]float64{modern: 0.1, november2025: 3.2} {
+		t.Run(version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFanout(t)
+				defer f.close()
+				cost := func() float64 {
+					for range 200 {
+						f.listen(version)
+					}
+					synctest.Wait()
+					return testing.AllocsPerRun(20, f.change)
+				}
+				before := cost()
+				if got := (cost() - before) / 200; got > want {
+					t.Errorf("%.2f allocations per listener, want at most %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// One who does not read holds nobody up: neither those who do, nor the server's other work, nor the one who makes the change.
+func TestAListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFanout(t)
+		defer f.close()
+		for i := range 100 {
+			l := f.listen([]string{modern, november2025}[i%2])
+			synctest.Wait()
+			l.mu.Lock()
+			l.blocked = i < 10
+			l.mu.Unlock()
+		}
+		for round := range 5 {
+			f.change()
+			for i, l := range f.listeners {
+				if got := l.told(); (got == 1) != (i >= 10) {
+					t.Errorf("change %d: listener %d was told %d times", round, i, got)
+				}
+			}
+			mcp.AddTool(f.server, &mcp.Tool{Name: fmt.Sprint("more", round)}, func(context.Context, struct{}) (string, error) { return "", nil })
+			f.listen(modern)
+			f.listen(november2025)
+			synctest.Wait()
+		}
+	})
+}
