@@ -8,17 +8,16 @@ const corsMaxAge = "600"
 
 // shareWithOrigin lets the page that asks read the answer, if its origin is an allowed one. The server's own pages need
 // no permission.
-func (g *guard) shareWithOrigin(w http.ResponseWriter, r *http.Request) {
+func (g *guard) shareWithOrigin(w http.ResponseWriter, origin field) {
 	if len(g.origins) == 0 && !g.anyOrigin {
 		return
 	}
 	head := w.Header()
 	head.Add("Vary", "Origin")
-	origin := r.Header["Origin"]
-	if len(origin) == 0 || !g.anyOrigin && !g.origins[origin[0]] {
+	if !origin.sent || !g.anyOrigin && !g.origins[origin.value] {
 		return
 	}
-	head.Set("Access-Control-Allow-Origin", origin[0])
+	head.Set("Access-Control-Allow-Origin", origin.value)
 	head.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, Retry-After, WWW-Authenticate")
 }
 

@@ -47,18 +47,19 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 // ServeHTTP serves one HTTP request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.boundBody(w, r)
-	if no := h.guard.check(r); no != nil {
+	head := readHead(r)
+	if no := h.guard.check(r, &head); no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}
-	h.guard.shareWithOrigin(w, r)
+	h.guard.shareWithOrigin(w, head.origin)
 	switch r.Method {
 	case http.MethodPost:
-		h.servePost(w, r)
+		h.servePost(w, r, &head)
 	case http.MethodGet:
-		h.serveGet(w, r)
+		h.serveGet(w, r, &head)
 	case http.MethodDelete:
-		h.serveDelete(w, r)
+		h.serveDelete(w, r, &head)
 	case http.MethodOptions:
 		h.serveOptions(w, r)
 	default:
@@ -72,27 +73,27 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 }
 
 // servePost reads one message and decides which era it belongs to. From here on the two eras share nothing.
-func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
 	defer h.calls.done()
-	msg, id, no := h.readMessage(w, r)
+	msg, id, no := h.readMessage(w, r, head)
 	switch {
 	case no != nil:
 		h.refuse(w, id, no)
-	case isModern(r.Header, msg):
-		h.serveModern(w, r, msg)
+	case isModern(head.version, msg):
+		h.serveModern(w, r, head, msg)
 	default:
 		h.serveSessionPost(w, r, msg)
 	}
 }
 
 // readMessage reads and decodes the body. With a refusal comes the id of the message, as far as it could be read.
-func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
-	if no := checkContent(r); no != nil {
+func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
+	if no := checkContent(head); no != nil {
 		return nil, jsonrpc.ID{}, no
 	}
 	if _, ok := endpointSession(r); !ok {
-		if no := checkAccept(r); no != nil {
+		if no := checkAccept(head.accept); no != nil {
 			return nil, jsonrpc.ID{}, no
 		}
 	}
@@ -120,9 +121,9 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request) (*jsonrpc.
 // rather one to come than one that was.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
-func isModern(header http.Header, msg *jsonrpc.Message) bool {
-	if version, ok := first(header, headerVersion); ok {
-		if rev, known := wire.ParseRevision(version); !known || rev.Modern() {
+func isModern(version field, msg *jsonrpc.Message) bool {
+	if version.sent {
+		if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
 			return true
 		}
 	}
@@ -135,45 +136,43 @@ func isModern(header http.Header, msg *jsonrpc.Message) bool {
 }
 
 // namesModern reports whether the version header names a revision that has neither GET nor DELETE.
-func namesModern(header http.Header) bool {
-	version, _ := first(header, headerVersion)
-	rev, _ := wire.ParseRevision(version)
+func namesModern(version field) bool {
+	rev, _ := wire.ParseRevision(version.value)
 	return rev.Modern()
 }
 
-func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request) {
-	if namesModern(r.Header) {
+func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
+	if namesModern(head.version) {
 		h.refuseMethod(w, "POST, OPTIONS")
 		return
 	}
 	h.streams.add()
 	defer h.streams.done()
-	if !accepts(r.Header["Accept"], typeEventStream) {
+	if !accepts(head.accept, typeEventStream) {
 		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusNotAcceptable, "Accept must list "+typeEventStream))
 		return
 	}
-	if no := h.serveGetStream(w, r); no != nil {
+	if no := h.serveGetStream(w, r, head); no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 	}
 }
 
 // serveGetStream serves the stream that a GET asks for. Clients of the oldest revision have nothing to say on it, every
 // other one names its session.
-func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request) *refusal {
+func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request, head *head) *refusal {
 	if !h.life.isOpen() {
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
 	_, hasSession := first(r.Header, headerSession)
-	_, hasVersion := first(r.Header, headerVersion)
 	_, resumes := first(r.Header, headerLastEvent)
-	if !hasSession && !hasVersion && !resumes {
+	if !hasSession && !head.version.sent && !resumes {
 		return h.serveEndpoint(w, r)
 	}
 	return h.serveSessionGet(w, r)
 }
 
-func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request) {
-	if namesModern(r.Header) {
+func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head) {
+	if namesModern(head.version) {
 		h.refuseMethod(w, "POST, OPTIONS")
 		return
 	}

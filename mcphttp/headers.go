@@ -31,22 +31,22 @@ var nameParams = map[string]string{
 // handlers act on the body, so the two must say the same.
 //
 // Spec: basic/transports/streamable-http#server-validation (2026-07-28)
-func checkMirrors(header http.Header, req *mcp.Request) *mcp.Error {
-	if version, ok := first(header, headerVersion); !ok {
+func checkMirrors(head *head, req *mcp.Request) *mcp.Error {
+	switch {
+	case !head.version.sent:
 		return mismatch("header " + headerVersion + " is missing")
-	} else if version != req.Revision() {
+	case head.version.value != req.Revision():
 		return mismatch("header " + headerVersion + " differs from the version in params._meta")
-	}
-	if method, ok := first(header, headerMethod); !ok {
+	case !head.method.sent:
 		return mismatch("header " + headerMethod + " is missing")
-	} else if method != req.Method {
+	case head.method.value != req.Method:
 		return mismatch("header " + headerMethod + " differs from the method in the body")
 	}
-	return checkName(header, req)
+	return checkName(head.name, req)
 }
 
 // checkName compares Mcp-Name with the subject of the request.
-func checkName(header http.Header, req *mcp.Request) *mcp.Error {
+func checkName(header field, req *mcp.Request) *mcp.Error {
 	method, _ := wire.Latest().Method(req.Method)
 	param := method.NameParam
 	if param == "" {
@@ -54,15 +54,14 @@ func checkName(header http.Header, req *mcp.Request) *mcp.Error {
 			return nil
 		}
 	}
-	text, sent := first(header, headerName)
 	name, named := jsonscan.Get(req.Params, param)
 	switch {
-	case !sent && named:
+	case !header.sent && named:
 		return mismatch("header " + headerName + " is missing")
-	case !sent:
+	case !header.sent:
 		return nil // what is missing in both places is for the method to refuse
 	}
-	value, err := decodeHeaderValue(text)
+	value, err := decodeHeaderValue(header.value)
 	if err != nil {
 		return mismatch("header " + headerName + ": " + err.Error())
 	}
@@ -75,16 +74,15 @@ func checkName(header http.Header, req *mcp.Request) *mcp.Error {
 // checkParams compares the Mcp-Param headers of a tools/call with the tool's arguments.
 //
 // Spec: basic/transports/streamable-http#server-behavior-for-custom-headers (2026-07-28)
-func checkParams(ctx context.Context, h mcp.Handler, header http.Header, req *mcp.Request) *mcp.Error {
+func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Request) *mcp.Error {
 	mirror, ok := h.(mcp.HeaderMirror)
 	if !ok || req.Method != wire.MethodToolsCall {
 		return nil
 	}
-	text, sent := first(header, headerName) // as in the body: that was compared before
-	if !sent {
+	if !head.name.sent {
 		return nil // no tool has no name
 	}
-	tool, err := decodeHeaderValue(text)
+	tool, err := decodeHeaderValue(head.name.value) // as in the body: that was compared before
 	if err != nil {
 		return nil
 	}
@@ -94,7 +92,7 @@ func checkParams(ctx context.Context, h mcp.Handler, header http.Header, req *mc
 	}
 	arguments, _ := jsonscan.Get(req.Params, "arguments")
 	for _, p := range mirrored {
-		if err := checkParam(header, p, arguments); err != nil {
+		if err := checkParam(req.Header, p, arguments); err != nil {
 			return err
 		}
 	}

@@ -14,14 +14,14 @@ import (
 )
 
 // serveModern serves a message that needs nothing but itself, on the goroutine that net/http gave it.
-func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
 	switch msg.Kind() {
 	case jsonrpc.Request:
-		if no := h.serveRequest(w, r, msg); no != nil {
+		if no := h.serveRequest(w, r, head, msg); no != nil {
 			h.refuse(w, msg.ID, no)
 		}
 	case jsonrpc.Notification:
-		if no := checkNotification(r.Header, msg); no != nil {
+		if no := checkNotification(head, msg); no != nil {
 			h.refuse(w, jsonrpc.ID{}, no)
 			return
 		}
@@ -35,13 +35,13 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, msg *jsonr
 // so nothing more comes of it.
 //
 // Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
-func checkNotification(header http.Header, msg *jsonrpc.Message) *refusal {
-	if version, ok := first(header, headerVersion); ok {
-		if rev, known := wire.ParseRevision(version); !known || !rev.Modern() {
-			return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version)}
+func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
+	if version := head.version; version.sent {
+		if rev, known := wire.ParseRevision(version.value); !known || !rev.Modern() {
+			return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version.value)}
 		}
 	}
-	if method, ok := first(header, headerMethod); ok && method != msg.Method {
+	if head.method.sent && head.method.value != msg.Method {
 		return &refusal{http.StatusBadRequest, mismatch("header " + headerMethod + " differs from the method in the body")}
 	}
 	return nil
@@ -49,7 +49,7 @@ func checkNotification(header http.Header, msg *jsonrpc.Message) *refusal {
 
 // openRequest makes a request of a message, or says what is wrong with it. The order is that of what has to be known:
 // what the request says of itself, whether the headers say the same, and whether that version is spoken here.
-func openRequest(header http.Header, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
+func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
 		var e *mcp.Error
@@ -58,7 +58,7 @@ func openRequest(header http.Header, msg *jsonrpc.Message) (*mcp.Request, *refus
 		}
 		return nil, &refusal{http.StatusBadRequest, e}
 	}
-	if err := checkMirrors(header, req); err != nil {
+	if err := checkMirrors(head, req); err != nil {
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
 	if rev, known := wire.ParseRevision(req.Revision()); !known || !rev.Modern() {
@@ -68,8 +68,8 @@ func openRequest(header http.Header, msg *jsonrpc.Message) (*mcp.Request, *refus
 }
 
 // serveRequest answers one request.
-func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
-	req, no := openRequest(r.Header, msg)
+func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
+	req, no := openRequest(head, msg)
 	if no != nil {
 		return no
 	}
@@ -94,7 +94,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, msg *json
 	}
 	x.stream.call = &x.ctx
 	defer x.ctx.end()
-	if err := checkParams(&x.ctx, h.core, r.Header, req); err != nil {
+	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}
 	x.serve(h, req)

@@ -17,11 +17,11 @@ const maxRanges = 32
 
 // checkContent gives the reason not to read the body: only plain JSON is read. Taking any other type would open the
 // endpoint to HTML forms, whose posts browsers send across sites without asking first.
-func checkContent(r *http.Request) *refusal {
-	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && encoding[0] != "" && !strings.EqualFold(encoding[0], "identity") {
+func checkContent(head *head) *refusal {
+	if encoding := head.encoding.value; encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, "compressed bodies are not read")
 	}
-	if values := r.Header["Content-Type"]; len(values) == 0 || !isJSON(values[0]) {
+	if !isJSON(head.contentType.value) {
 		return refuse(http.StatusUnsupportedMediaType, "Content-Type must be "+typeJSON)
 	}
 	return nil
@@ -43,9 +43,8 @@ func isJSON(contentType string) bool {
 // is made, so the client has to take both.
 //
 // Spec: basic/transports/streamable-http#sending-messages
-func checkAccept(r *http.Request) *refusal {
-	values := r.Header["Accept"]
-	if accepts(values, typeJSON) && accepts(values, typeEventStream) {
+func checkAccept(accept []string) *refusal {
+	if accepts(accept, typeJSON) && accepts(accept, typeEventStream) {
 		return nil
 	}
 	return refuse(http.StatusNotAcceptable, "Accept must list "+typeJSON+" and "+typeEventStream)
