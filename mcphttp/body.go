@@ -35,27 +35,32 @@ func (b *buffer) free() {
 	}
 }
 
-// boundBody sets the time in which the body of a request has to arrive, also if it is refused unread: net/http reads on
-// for its end then, to use the connection again, and would wait for ever.
+// past is a deadline that is over.
+var past = time.Unix(0, 0)
+
+// boundBody sets the time in which the body of a request has to arrive that is not read here: net/http reads on for its
+// end, to use the connection again, and would wait for ever.
 func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
 	}
 }
 
+// breakRead makes the read that is going on fail.
+func breakRead(w http.ResponseWriter) (again bool) {
+	_ = http.NewResponseController(w).SetReadDeadline(past)
+	return false
+}
+
 // readBody reads the body of a POST, within the limits of size and time.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	if r.ContentLength > h.opts.MaxBody {
+		h.boundBody(w, r)
 		return nil, tooLarge(w)
 	}
-	room := int64(firstRead)
-	if r.ContentLength >= 0 {
-		room = min(room, r.ContentLength+1) // the end is seen without growing
-	}
-	body, err := readAll(r.Body, make([]byte, 0, room), h.opts.MaxBody)
+	body, err := h.readInTime(w, r)
 	switch {
 	case err == nil:
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, nil
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge(w)
@@ -65,6 +70,25 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 	}
 	w.Header().Set("Connection", "close")
 	return nil, refuse(http.StatusBadRequest, "the body could not be read")
+}
+
+// readInTime reads a body to its end. What is left of it after an error has no more time than the whole had.
+func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+	reading := h.bodies.start(w)
+	until := reading.until
+	defer func() {
+		if h.bodies.stop(reading) {
+			err = os.ErrDeadlineExceeded // also if it came at the last moment: the connection is of no more use
+		}
+		if err != nil {
+			_ = http.NewResponseController(w).SetReadDeadline(until)
+		}
+	}()
+	room := int64(firstRead)
+	if r.ContentLength >= 0 {
+		room = min(room, r.ContentLength+1) // the end is seen without growing
+	}
+	return readAll(r.Body, make([]byte, 0, room), h.opts.MaxBody)
 }
 
 var errTooLarge = errors.New("body is too large")

@@ -26,6 +26,11 @@ type Handler struct {
 	life     lifecycle
 	calls    tally // messages being served
 	streams  tally // GET streams being served
+
+	bodies  *watch[http.ResponseWriter] // being read
+	answers *watch[http.ResponseWriter] // large ones, being written
+	events  *watch[*eventStream]        // on which something is being written
+	quiet   *watch[*eventStream]        // that are open
 }
 
 // NewHandler gives a handler that answers with h. The options may be nil. It panics if they cannot work.
@@ -41,14 +46,21 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions", handler.opts.MaxListens, handler.opts.MaxListensPerPrincipal)
 	handler.sessions = newSessions(h, &handler.opts)
+	handler.bodies = newWatch(handler.opts.BodyTimeout, breakRead)
+	handler.answers = newWatch(handler.opts.WriteTimeout, breakWrite)
+	handler.events = newWatch(handler.opts.WriteTimeout, (*eventStream).breakOff)
+	handler.quiet = newWatch(handler.opts.KeepAlive, (*eventStream).keepAlive)
 	return handler
 }
 
 // ServeHTTP serves one HTTP request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.boundBody(w, r)
 	head := readHead(r)
-	if no := h.guard.check(r, &head); no != nil {
+	no := h.guard.check(r, &head)
+	if no != nil || r.Method != http.MethodPost {
+		h.boundBody(w, r)
+	}
+	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}
@@ -89,13 +101,9 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 
 // readMessage reads and decodes the body. With a refusal comes the id of the message, as far as it could be read.
 func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
-	if no := checkContent(head); no != nil {
+	if no := checkPost(r, head); no != nil {
+		h.boundBody(w, r)
 		return nil, jsonrpc.ID{}, no
-	}
-	if _, ok := endpointSession(r); !ok {
-		if no := checkAccept(head.accept); no != nil {
-			return nil, jsonrpc.ID{}, no
-		}
 	}
 	body, no := h.readBody(w, r)
 	if no != nil {
@@ -114,6 +122,17 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 		return nil, jsonrpc.ID{}, no // its id is one of ours
 	}
 	return nil, refused.ID, no
+}
+
+// checkPost gives the reason not to read the body of a POST.
+func checkPost(r *http.Request, head *head) *refusal {
+	if no := checkContent(head); no != nil {
+		return no
+	}
+	if _, ok := endpointSession(r); ok {
+		return nil // it is answered elsewhere
+	}
+	return checkAccept(head.accept)
 }
 
 // isModern reports whether a message belongs to the modern era: its header or its envelope says so. Either is enough,

@@ -90,7 +90,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	x := &exchange{
 		core:   h.core,
 		ctx:    callContext{Context: r.Context(), life: &h.life, endsAt: endsAt},
-		stream: eventStream{w: w, opts: &h.opts},
+		stream: eventStream{w: w, handler: h},
 	}
 	x.stream.call = &x.ctx
 	defer x.ctx.end()

@@ -23,7 +23,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request) *refus
 		return no
 	}
 	defer h.sessions.release(s)
-	conn := newEventStream(w, &h.opts)
+	conn := newEventStream(w, h)
 	defer conn.close()
 	lastEvent, resumes := first(r.Header, headerLastEvent)
 	if !resumes {

@@ -208,7 +208,7 @@ func (p *sessionPost) send(ctx context.Context, m *jsonrpc.Message) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
-		p.first = newEventStream(p.w, &p.handler.opts)
+		p.first = newEventStream(p.w, p.handler)
 		p.stream.start(ctx, p.first)
 		if p.left {
 			p.leaveFirst()
@@ -229,7 +229,7 @@ func (p *sessionPost) finish() {
 		p.stream.close()
 	case p.answer == nil:
 		// A cancelled request has no answer, and a stream is the one way to say nothing.
-		empty := newEventStream(p.w, &p.handler.opts)
+		empty := newEventStream(p.w, p.handler)
 		_ = empty.open()
 		empty.close()
 	case p.refused != nil:

@@ -38,7 +38,7 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 //
 // Spec: basic/transports#http-with-sse (2024-11-05)
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
-	conn := newEventStream(w, &h.opts)
+	conn := newEventStream(w, h)
 	defer conn.close()
 	box := newOutbox(conn.interrupt)
 	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), box)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -97,6 +96,9 @@ func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
 	h.reply(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
 }
 
+// jsonContent is the value of Content-Type that all JSON answers share. Whoever adds to it gets a copy.
+var jsonContent = []string{typeJSON}[:1:1]
+
 // heldBack is how much of a response net/http keeps until its handler has returned.
 const heldBack = 2 << 10
 
@@ -104,7 +106,7 @@ const heldBack = 2 << 10
 // than the write timeout; that it is gone is no news to anyone, so errors end here.
 func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 	head := w.Header()
-	head["Content-Type"] = []string{typeJSON}
+	head["Content-Type"] = jsonContent
 	if len(body) <= heldBack {
 		// It is written when the handler is done, and so can hold nothing but its connection. net/http counts it then.
 		w.WriteHeader(status)
@@ -112,10 +114,14 @@ func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 		return
 	}
 	head["Content-Length"] = []string{strconv.Itoa(len(body))}
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(h.opts.WriteTimeout))
+	defer h.answers.stop(h.answers.start(w))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-	_ = control.Flush()
-	_ = control.SetWriteDeadline(time.Time{}) // the connection may go on to serve others
+	_ = http.NewResponseController(w).Flush()
+}
+
+// breakWrite makes the write that is going on fail.
+func breakWrite(w http.ResponseWriter) (again bool) {
+	_ = http.NewResponseController(w).SetWriteDeadline(past)
+	return false
 }

@@ -2,7 +2,6 @@ package mcphttp
 
 import (
 	"errors"
-	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -20,16 +19,16 @@ const unflushedMax = 32 << 10
 // stream open. It is safe for concurrent use, but only as long as the HTTP request is being served: whoever serves it
 // closes the stream at the end.
 type eventStream struct {
-	w    http.ResponseWriter
-	opts *Options
-	call *callContext // ends when the connection is found to be gone: there is nobody left to answer; nil for none
+	w       http.ResponseWriter
+	handler *Handler
+	call    *callContext // ends when the connection is found to be gone: there is nobody left to answer; nil for none
 
 	mu     sync.Mutex // guards the fields below, and is held while writing
 	state  streamState
 	opened bool
 	gone   chan struct{} // closed when an open stream is over; nil while nobody has asked for it
-	buf    *buffer       // what leaves with the next event
-	ticker *time.Timer
+	buf    *buffer       // what leaves with the next event; nil while there is nothing
+	alive  *waiting[*eventStream]
 	sent   int
 
 	deadline    sync.Mutex // held while the write deadline changes; guards the fields below
@@ -45,8 +44,8 @@ const (
 	streamOver
 )
 
-func newEventStream(w http.ResponseWriter, opts *Options) *eventStream {
-	return &eventStream{w: w, opts: opts}
+func newEventStream(w http.ResponseWriter, h *Handler) *eventStream {
+	return &eventStream{w: w, handler: h}
 }
 
 // open sends the headers of the response, if they were not sent with an event, so that the client knows it is
@@ -54,7 +53,7 @@ func newEventStream(w http.ResponseWriter, opts *Options) *eventStream {
 func (s *eventStream) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == streamOpen && len(s.buf.bytes) == 0 {
+	if s.state == streamOpen && s.buf == nil {
 		return nil
 	}
 	if err := s.begin(); err != nil {
@@ -71,17 +70,22 @@ func (s *eventStream) begin() error {
 	case streamOpen:
 		return nil
 	}
-	head, values := s.w.Header(), []string{typeEventStream, "no-store", "no"}
-	head["Content-Type"] = values[0:1:1]
-	head["Cache-Control"] = values[1:2:2]
-	head["X-Accel-Buffering"] = values[2:3:3] // Spec: basic/transports/streamable-http#receiving-messages
+	head := s.w.Header()
+	head["Content-Type"] = eventContent
+	head["Cache-Control"] = notStored
+	head["X-Accel-Buffering"] = notBuffered // Spec: basic/transports/streamable-http#receiving-messages
 	s.w.WriteHeader(http.StatusOK)
 	s.state, s.opened = streamOpen, true
-	s.buf = newBuffer()
-	s.ticker = time.AfterFunc(math.MaxInt64, s.tick) // not before it can be used
-	s.ticker.Reset(s.opts.KeepAlive)
+	s.alive = s.handler.quiet.start(s)
 	return nil
 }
+
+// Values of headers that all streams share. Whoever adds to them gets a copy.
+var (
+	eventContent = []string{typeEventStream}[:1:1]
+	notStored    = []string{"no-store"}[:1:1]
+	notBuffered  = []string{"no"}[:1:1]
+)
 
 // over gives the channel that closes when the stream is over; nil for a stream that was never opened.
 func (s *eventStream) over() <-chan struct{} {
@@ -96,20 +100,25 @@ func (s *eventStream) over() <-chan struct{} {
 	return s.gone
 }
 
-// tick sends the comment that keeps the connection from looking idle. While something else is being written, it is not.
-func (s *eventStream) tick() {
+// keepAlive has a comment sent, again and again for as long as the stream is open.
+func (s *eventStream) keepAlive() (again bool) {
+	go s.sendComment() // ends at the latest when the client has had its time to read it
+	return true
+}
+
+// sendComment sends the comment that keeps the connection from looking idle. While something else is being written, it
+// is not.
+func (s *eventStream) sendComment() {
 	if !s.mu.TryLock() {
-		s.ticker.Reset(s.opts.KeepAlive)
 		return
 	}
 	defer s.mu.Unlock()
 	if s.state != streamOpen {
 		return
 	}
-	s.buf.bytes = sse.AppendComment(s.buf.bytes, "")
-	if s.write() == nil {
-		s.ticker.Reset(s.opts.KeepAlive)
-	}
+	buf := s.unsent()
+	buf.bytes = sse.AppendComment(buf.bytes, "")
+	_ = s.write() // or the stream is over
 }
 
 // send writes an event, and opens the stream if need be.
@@ -132,19 +141,27 @@ func (s *eventStream) prepare(e sse.Event) error {
 
 // add puts an event into the buffer, and opens the stream if need be. The caller holds s.mu.
 func (s *eventStream) add(e sse.Event) (err error) {
-	if err = s.begin(); err == nil {
-		s.buf.bytes, err = sse.Append(s.buf.bytes, e)
+	if err = s.begin(); err != nil {
+		return err
 	}
+	buf := s.unsent()
+	buf.bytes, err = sse.Append(buf.bytes, e)
 	return err
 }
 
-// write writes the buffer and flushes. The caller holds s.mu.
+// unsent gives the buffer of what leaves next. The caller holds s.mu.
+func (s *eventStream) unsent() *buffer {
+	if s.buf == nil {
+		s.buf = newBuffer()
+	}
+	return s.buf
+}
+
+// write writes what is unsent and flushes. The caller holds s.mu.
 func (s *eventStream) write() error {
-	if s.writeUnflushed() {
-		err := http.NewResponseController(s.w).Flush()
-		if err == nil || errors.Is(err, errors.ErrUnsupported) {
-			return nil
-		}
+	defer s.handler.events.stop(s.handler.events.start(s))
+	if s.writeUnflushed() && s.flush() {
+		return nil
 	}
 	s.end()
 	if s.call != nil {
@@ -153,26 +170,38 @@ func (s *eventStream) write() error {
 	return mcp.ErrDisconnected
 }
 
-// writeUnflushed writes the buffer and empties it, and reports whether that went well. The caller holds s.mu.
+// writeUnflushed writes what is unsent and reports whether that went well. The caller holds s.mu.
 func (s *eventStream) writeUnflushed() bool {
-	if !s.beginWrite() {
+	if s.isInterrupted() {
 		return false
 	}
-	_, err := s.w.Write(s.buf.bytes)
-	s.sent += len(s.buf.bytes)
-	s.buf.bytes = s.buf.bytes[:0]
+	buf := s.buf
+	if buf == nil {
+		return true
+	}
+	s.buf = nil
+	defer buf.free()
+	_, err := s.w.Write(buf.bytes)
+	s.sent += len(buf.bytes)
 	return err == nil
 }
 
-// beginWrite gives the client until the write timeout to read what is written next. It reports whether it may be.
-func (s *eventStream) beginWrite() bool {
+// flush has what was written leave, and reports whether that went well.
+func (s *eventStream) flush() bool {
+	err := http.NewResponseController(s.w).Flush()
+	return err == nil || errors.Is(err, errors.ErrUnsupported)
+}
+
+func (s *eventStream) isInterrupted() bool {
 	s.deadline.Lock()
 	defer s.deadline.Unlock()
-	if s.interrupted {
-		return false
-	}
-	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
-	return true
+	return s.interrupted
+}
+
+// breakOff ends a write that takes too long.
+func (s *eventStream) breakOff() (again bool) {
+	s.interrupt()
+	return false
 }
 
 // interrupt makes the write that is going on fail now, and every later one. It waits for nothing.
@@ -181,7 +210,7 @@ func (s *eventStream) interrupt() {
 	defer s.deadline.Unlock()
 	s.interrupted = true
 	if !s.released {
-		_ = http.NewResponseController(s.w).SetWriteDeadline(time.Unix(0, 0))
+		_ = http.NewResponseController(s.w).SetWriteDeadline(past)
 	}
 }
 
@@ -189,14 +218,14 @@ func (s *eventStream) interrupt() {
 func (s *eventStream) finish(e sse.Event) (wasOpened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != streamOpen {
-		s.state = streamOver
+	defer s.end()
+	if s.state != streamOpen || s.add(e) != nil {
 		return s.opened
 	}
-	if s.add(e) == nil && s.writeUnflushed() && s.sent > unflushedMax {
-		_ = http.NewResponseController(s.w).Flush()
+	defer s.handler.events.stop(s.handler.events.start(s))
+	if s.writeUnflushed() && s.sent > unflushedMax {
+		s.flush()
 	}
-	s.end()
 	return true
 }
 
@@ -219,10 +248,10 @@ func (s *eventStream) hangUp() error {
 	conn, _, err := control.Hijack()
 	if err != nil {
 		// A stream of HTTP/2 is reset when its deadline has passed.
-		return control.SetWriteDeadline(time.Unix(0, 0))
+		return control.SetWriteDeadline(past)
 	}
 	defer conn.Close()
-	_ = conn.SetWriteDeadline(time.Now().Add(s.opts.WriteTimeout))
+	_ = conn.SetWriteDeadline(time.Now().Add(s.handler.opts.WriteTimeout))
 	_, err = conn.Write([]byte("0\r\n\r\n")) // the end of a chunked body; to HTTP/1.0 an unknown field of the stream
 	return err
 }
@@ -230,9 +259,11 @@ func (s *eventStream) hangUp() error {
 // end makes an open stream be over. The caller holds s.mu.
 func (s *eventStream) end() {
 	if s.state == streamOpen {
-		s.ticker.Stop()
-		s.buf.free()
-		s.buf = nil
+		s.handler.quiet.stop(s.alive)
+		if s.buf != nil {
+			s.buf.free()
+			s.buf = nil
+		}
 		if s.gone != nil {
 			close(s.gone)
 		}
@@ -240,8 +271,8 @@ func (s *eventStream) end() {
 	s.state = streamOver
 	s.deadline.Lock()
 	defer s.deadline.Unlock()
-	if !s.released {
-		s.released = true
+	if s.interrupted && !s.released {
 		_ = http.NewResponseController(s.w).SetWriteDeadline(time.Time{}) // the connection may go on to serve others
 	}
+	s.released = true
 }
