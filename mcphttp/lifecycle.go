@@ -4,45 +4,44 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A tally counts what is going on, so that one can wait until nothing is.
 type tally struct {
-	mu   sync.Mutex // guards the fields below
-	n    int
+	n atomic.Int64
+
+	mu   sync.Mutex    // guards the field below
 	zero chan struct{} // closed when n comes to zero; nil while nobody waits
 }
 
-func (t *tally) add() {
-	t.mu.Lock()
-	t.n++
-	t.mu.Unlock()
-}
+func (t *tally) add() { t.n.Add(1) }
 
 func (t *tally) done() {
+	if t.n.Add(-1) > 0 {
+		return
+	}
 	t.mu.Lock()
-	t.n--
-	if t.n == 0 && t.zero != nil {
+	defer t.mu.Unlock()
+	if t.zero != nil {
 		close(t.zero)
 		t.zero = nil
 	}
-	t.mu.Unlock()
 }
 
 // wait returns nil once nothing is going on, or the error of ctx.
 func (t *tally) wait(ctx context.Context) error {
 	t.mu.Lock()
-	if t.n == 0 {
-		t.mu.Unlock()
-		return nil
-	}
 	if t.zero == nil {
 		t.zero = make(chan struct{})
 	}
 	zero := t.zero
 	t.mu.Unlock()
+	if t.n.Load() == 0 { // looked at after zero is there, so that who is done later closes it
+		return nil
+	}
 	select {
 	case <-zero:
 		return nil
@@ -54,12 +53,13 @@ func (t *tally) wait(ctx context.Context) error {
 // A lifecycle is how far a handler is from its end: open, draining (no new work, subscriptions end, calls may finish),
 // or over (calls are told to end).
 type lifecycle struct {
-	mu       sync.Mutex // guards the fields below
-	stage    stage
-	contexts map[*callContext]struct{} // those that can be told to end
+	stage atomic.Int32 // changes under the lock
+
+	mu    sync.Mutex          // guards the field below
+	awake map[*awakened]stage // what can be told to end, and the stage at which it has to
 }
 
-type stage int
+type stage int32
 
 const (
 	open stage = iota
@@ -71,37 +71,35 @@ const (
 func (l *lifecycle) advance(to stage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stage = max(l.stage, to)
-	for c := range l.contexts {
-		if c.endsAt <= l.stage {
-			c.cancel(mcp.ErrShutdown)
+	l.stage.Store(max(l.stage.Load(), int32(to)))
+	for a, endsAt := range l.awake {
+		if l.reached(endsAt) {
+			a.cancel(mcp.ErrShutdown)
 		}
 	}
 }
 
-func (l *lifecycle) isOpen() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stage == open
-}
+func (l *lifecycle) isOpen() bool { return !l.reached(draining) }
 
-func (l *lifecycle) add(c *callContext) {
+func (l *lifecycle) reached(s stage) bool { return l.stage.Load() >= int32(s) }
+
+func (l *lifecycle) add(a *awakened, endsAt stage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.endsAt <= l.stage {
-		c.cancel(mcp.ErrShutdown)
+	if l.reached(endsAt) {
+		a.cancel(mcp.ErrShutdown)
 		return
 	}
-	if l.contexts == nil {
-		l.contexts = make(map[*callContext]struct{})
+	if l.awake == nil {
+		l.awake = make(map[*awakened]stage)
 	}
-	l.contexts[c] = struct{}{}
+	l.awake[a] = endsAt
 }
 
-func (l *lifecycle) remove(c *callContext) {
+func (l *lifecycle) remove(a *awakened) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.contexts, c)
+	delete(l.awake, a)
 }
 
 // A callContext is the context of one modern call: that of the HTTP request, except that its cause says in the terms of
@@ -109,29 +107,45 @@ func (l *lifecycle) remove(c *callContext) {
 // calls are over before anyone does.
 type callContext struct {
 	context.Context // of the HTTP request
-	life            *lifecycle
-	endsAt          stage // the stage of the handler at which the call has to end
+	handler         *Handler
+	awake           atomic.Pointer[awakened] // nil until someone waits; changes under the lock
 
-	mu      sync.Mutex // guards the fields below
-	awake   context.Context
+	mu     sync.Mutex // guards ended
+	ended  bool
+	endsAt stage // the stage of the handler at which the call has to end
+}
+
+// An awakened is a callContext that can be waited for.
+type awakened struct {
+	context.Context
 	cancel  context.CancelCauseFunc
 	release func() bool
 }
 
 // wake gives the context that can be waited for.
-func (c *callContext) wake() context.Context {
+func (c *callContext) wake() *awakened {
+	if a := c.awake.Load(); a != nil {
+		return a
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.awake != nil {
-		return c.awake
+	if a := c.awake.Load(); a != nil {
+		return a
 	}
-	c.awake, c.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
-	if c.Context.Err() != nil {
-		c.cancel(endOf(c.Context)) // at once, for the caller who is about to look
+	a := &awakened{}
+	a.Context, a.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+	switch {
+	case c.ended:
+		a.cancel(nil) // whoever waits now was left behind by the call
+	case c.Context.Err() != nil:
+		a.cancel(endOf(c.Context)) // at once, for the caller who is about to look
 	}
-	c.release = context.AfterFunc(c.Context, func() { c.cancel(endOf(c.Context)) })
-	c.life.add(c)
-	return c.awake
+	if !c.ended {
+		a.release = context.AfterFunc(c.Context, func() { a.cancel(endOf(c.Context)) })
+		c.handler.life.add(a, c.endsAt)
+	}
+	c.awake.Store(a)
+	return a
 }
 
 // endOf gives the reason why the context of an HTTP request ended. net/http ends it without one when the client goes.
@@ -144,13 +158,11 @@ func endOf(ctx context.Context) error {
 
 // current gives the context to ask: the one that can be waited for as soon as it makes a difference.
 func (c *callContext) current() context.Context {
+	if a := c.awake.Load(); a != nil {
+		return a
+	}
 	if c.Context.Err() != nil {
 		return c.wake()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.awake != nil {
-		return c.awake
 	}
 	return c.Context
 }
@@ -164,20 +176,24 @@ func (c *callContext) Err() error { return c.current().Err() }
 // Value gives the values of the HTTP request's context.
 func (c *callContext) Value(key any) any { return c.current().Value(key) }
 
-// fail ends the context for a reason.
-func (c *callContext) fail(cause error) {
-	c.wake()
-	c.cancel(cause)
+// isDisconnected reports whether the context has ended because there is nobody left to answer.
+func (c *callContext) isDisconnected() bool {
+	return c.Err() != nil && errors.Is(context.Cause(c), mcp.ErrDisconnected)
 }
+
+// fail ends the context for a reason.
+func (c *callContext) fail(cause error) { c.wake().cancel(cause) }
 
 // end frees what the context holds. The call is over.
 func (c *callContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.awake == nil {
+	c.ended = true
+	a := c.awake.Load()
+	if a == nil {
 		return
 	}
-	c.release()
-	c.cancel(nil)
-	c.life.remove(c)
+	a.release()
+	a.cancel(nil)
+	c.handler.life.remove(a)
 }

@@ -6,6 +6,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -87,73 +88,103 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		defer h.listens.give(principal)
 		endsAt = draining
 	}
-	x := &exchange{
-		core:   h.core,
-		ctx:    callContext{Context: r.Context(), life: &h.life, endsAt: endsAt},
-		stream: eventStream{w: w, handler: h},
-	}
-	x.stream.call = &x.ctx
+	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}
-	x.serve(h, req)
+	x.serve(req)
 	return nil
 }
 
 // An exchange is one modern request on its way to its answer. The answer is JSON, unless something is sent before it:
 // then it is the last event of a stream.
 type exchange struct {
-	core       mcp.Handler
+	w          http.ResponseWriter
 	ctx        callContext
-	stream     eventStream
 	challenged *challenge // what the answer says if it is an error; nil for nothing
+
+	mu       sync.Mutex   // guards the fields below
+	stream   *eventStream // nil until something is sent
+	answered bool         // nothing can be sent any more
 }
 
 // ServeMCP has the request answered, and notes what HTTP has to say about the error.
 func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	res, err := x.core.ServeMCP(ctx, req)
+	res, err := x.ctx.handler.core.ServeMCP(ctx, req)
 	if err != nil {
 		x.challenged = challengeOf(err)
 	}
 	return res, err
 }
 
-func (x *exchange) serve(h *Handler, req *mcp.Request) {
+func (x *exchange) serve(req *mcp.Request) {
 	req.Notify = x.notify
 	answer := newBuffer()
 	defer answer.free()
 	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
-	if errors.Is(context.Cause(&x.ctx), mcp.ErrDisconnected) {
-		x.stream.close() // nothing more is said about a cancelled request
-		return
+	body = oneLine(body)
+	stream := x.close()
+	switch h := x.ctx.handler; {
+	case x.ctx.isDisconnected(): // nothing more is said about a cancelled request
+		if stream != nil {
+			stream.close()
+		}
+	case stream != nil && stream.finish(sse.Event{Data: body}):
+	case err == nil:
+		h.reply(x.w, http.StatusOK, body)
+	case x.challenged != nil:
+		h.challenge(x.w, x.challenged, body)
+	default:
+		if after := retryAfter(err); after != "" {
+			x.w.Header().Set("Retry-After", after)
+		}
+		h.reply(x.w, statusOf(err), body)
 	}
-	if x.stream.finish(sse.Event{Data: oneLine(body)}) {
-		return
+}
+
+// open gives the stream of the answer, and makes the answer one if need be.
+func (x *exchange) open() (*eventStream, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.answered {
+		return nil, mcp.ErrDisconnected
 	}
-	if err != nil && x.challenged != nil {
-		h.challenge(x.stream.w, x.challenged, body)
-		return
+	if x.stream == nil {
+		x.stream = newEventStream(x.w, x.ctx.handler)
+		x.stream.call = &x.ctx
 	}
-	if after := retryAfter(err); after != "" {
-		x.stream.w.Header().Set("Retry-After", after)
-	}
-	h.reply(x.stream.w, statusOf(err), body)
+	return x.stream, nil
+}
+
+// close gives the stream of the answer, nil if it is none, and keeps it at that.
+func (x *exchange) close() *eventStream {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.answered = true
+	return x.stream
 }
 
 // notify sends a notification ahead of the answer. It is the Notify of the request.
 func (x *exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
 	for _, c := range [...]context.Context{ctx, &x.ctx} {
+		if c.Err() == nil {
+			continue
+		}
 		// At a shutdown the client is still there, and what is said last is still said.
-		if cause := context.Cause(c); cause != nil && !errors.Is(cause, mcp.ErrShutdown) {
+		if cause := context.Cause(c); !errors.Is(cause, mcp.ErrShutdown) {
 			return cause
 		}
+	}
+	stream, err := x.open()
+	if err != nil {
+		return err
 	}
 	buf := newBuffer()
 	defer buf.free()
 	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
-	return x.stream.send(sse.Event{Data: buf.bytes})
+	return stream.send(sse.Event{Data: buf.bytes})
 }
 
 // oneLine puts JSON on one line, in place: its line breaks are white space, and a carriage return cannot stand in an

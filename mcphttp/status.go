@@ -60,9 +60,6 @@ func (h *Handler) challenge(w http.ResponseWriter, c *challenge, body []byte) {
 //
 // Spec: basic/transports/streamable-http (2026-07-28)
 func statusOf(err *mcp.Error) int {
-	if err == nil {
-		return http.StatusOK
-	}
 	switch err.Code {
 	case mcp.CodeMethodNotFound:
 		return http.StatusNotFound
