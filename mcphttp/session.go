@@ -93,7 +93,7 @@ func newSessions(h mcp.Handler, opts *Options) *sessions {
 	return &sessions{
 		opts: opts,
 		config: legacy.Config{
-			Core:        sessionCore{h},
+			Core:        &sessionCore{h},
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },

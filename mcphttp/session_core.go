@@ -17,8 +17,8 @@ import (
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
-func (c sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, out legacy.Stream) ([]byte, *mcp.Error) {
-	req, err := newSessionRequest(ctx, msg, out)
+func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg jsonrpc.Message, notify legacy.Notify) ([]byte, *mcp.Error) {
+	req, err := newSessionRequest(ctx, &msg, notify)
 	if err != nil {
 		return nil, &mcp.Error{Code: mcp.CodeInvalidParams, Message: err.Error()}
 	}
@@ -26,7 +26,7 @@ func (c sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message
 }
 
 // ServeMCP has a request answered, and notes what HTTP has to say about the error.
-func (c sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	res, err := c.handler.ServeMCP(ctx, req)
 	if err != nil {
 		if message := sessionContextFrom(ctx); message != nil {
@@ -38,8 +38,10 @@ func (c sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.
-func (c sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
-	req, err := newSessionRequest(ctx, msg, out)
+func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
+	req, err := newSessionRequest(ctx, msg, func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		return out(ctx, jsonrpc.NewNotification(method, params))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +77,7 @@ func (c sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legac
 	return nil, err
 }
 
-func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (*mcp.Request, error) {
+func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, notify legacy.Notify) (*mcp.Request, error) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
 		return nil, err
@@ -85,9 +87,7 @@ func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, out legacy.Str
 	} else {
 		req.Principal = mcp.PrincipalFrom(ctx)
 	}
-	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		return out(ctx, jsonrpc.NewNotification(method, params))
-	}
+	req.Notify = notify
 	return req, nil
 }
 

@@ -110,24 +110,46 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	p := &sessionPost{
-		handler: h, session: s, rev: conv.Revision(), w: w, busy: http.StatusTooManyRequests,
-	}
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w}
 	p.ctx.begin(r)
 	p.ctx.post = p
+	if msg.Kind() == jsonrpc.Batch {
+		p.serveBatch(conv, msg)
+		return nil
+	}
 	if msg.Method == wire.MethodTasksResult {
 		defer p.leaveWith(r)()
 	}
+	p.serve(conv, msg)
+	return nil
+}
+
+// serve answers one request.
+func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
+	buf := newBuffer()
+	defer buf.free()
+	if reply := conv.Begin(&p.ctx, &p.call, msg, p.send); reply != nil {
+		buf.bytes = jsonrpc.Append(buf.bytes, reply)
+		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
+		return
+	}
+	var err *mcp.Error
+	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
+	p.finish(answer{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
+}
+
+// serveBatch answers the requests of a batch together.
+func (p *sessionPost) serveBatch(conv *legacy.Session, msg *jsonrpc.Message) {
 	reply, work := conv.Accept(&p.ctx, msg, p.send)
 	if work != nil {
-		p.busy = http.StatusServiceUnavailable // the client's share is not what it lacks
 		reply = work()
 	}
+	var a answer
 	if reply != nil {
-		_ = p.send(&p.ctx, reply) // it is kept, and cannot fail
+		// In a batch the one that is refused must not have the others sent again.
+		a.body = jsonrpc.Append(nil, reply)
 	}
-	p.finish()
-	return nil
+	p.finish(a)
 }
 
 func discard(context.Context, *jsonrpc.Message) error { return nil }
@@ -168,35 +190,28 @@ type sessionPost struct {
 	rev     wire.Revision
 	w       http.ResponseWriter
 	ctx     sessionContext
-	busy    int // the status of an answer that asks the client to come back
+	call    legacy.Exchange
 
 	mu       sync.Mutex // guards the fields below
 	stream   *sessionStream
 	first    *eventStream // the stream's first connection, that of the POST
 	left     bool         // that one is gone
-	answer   *buffer      // nil until there is one
-	retry    string       // Retry-After
-	refused  *challenge
 	finished bool
 }
 
-// send takes a message of the call. The answer comes last; it is kept until the call is over, for then it is known how
-// to send it.
+// An answer is what ends a POST.
+type answer struct {
+	body []byte     // empty for none
+	err  *mcp.Error // that it is; nil if it is a result or several answers
+	busy int        // the status if it asks the client to come back
+}
+
+// send sends a message of the call ahead of its answer.
 func (p *sessionPost) send(ctx context.Context, m *jsonrpc.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.finished || p.answer != nil {
+	if p.finished {
 		return mcp.ErrClosed
-	}
-	if kind := m.Kind(); kind == jsonrpc.Response || kind == jsonrpc.Batch {
-		p.answer = newBuffer()
-		p.answer.bytes = jsonrpc.Append(p.answer.bytes, m)
-		p.retry = retryAfter(m.Error)
-		if m.Error != nil {
-			// In a batch the one that is refused must not have the others sent again.
-			p.refused = p.ctx.challenged.Load()
-		}
-		return nil
 	}
 	buf := newBuffer()
 	defer buf.free()
@@ -218,34 +233,45 @@ func (p *sessionPost) open(ctx context.Context) *sessionStream {
 }
 
 // finish answers the client, now that the call is over.
-func (p *sessionPost) finish() {
+func (p *sessionPost) finish(a answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
 	switch {
-	case p.stream != nil && p.answer != nil:
-		p.stream.finish(&p.ctx, p.answer.bytes)
-	case p.stream != nil:
+	case p.stream == nil:
+		p.reply(a)
+		return
+	case len(a.body) > 0:
+		p.stream.finish(&p.ctx, a.body)
+	default:
 		p.stream.close()
-	case p.answer == nil:
+	}
+	p.session.dropStream(p.stream)
+}
+
+// reply answers a POST that did not become a stream.
+func (p *sessionPost) reply(a answer) {
+	if len(a.body) == 0 {
 		// A cancelled request has no answer, and a stream is the one way to say nothing.
 		empty := newEventStream(p.w, p.handler)
 		_ = empty.open()
 		empty.close()
-	case p.refused != nil:
-		p.handler.challenge(p.w, p.refused, p.answer.bytes)
-	case p.retry != "":
-		p.w.Header().Set("Retry-After", p.retry)
-		p.handler.reply(p.w, p.busy, p.answer.bytes)
-	default:
-		p.handler.reply(p.w, http.StatusOK, p.answer.bytes)
+		return
 	}
-	if p.stream != nil {
-		p.session.dropStream(p.stream)
+	if a.err == nil {
+		p.handler.reply(p.w, http.StatusOK, a.body)
+		return
 	}
-	if p.answer != nil {
-		p.answer.free()
+	if c := p.ctx.challenged.Load(); c != nil {
+		p.handler.challenge(p.w, c, a.body)
+		return
 	}
+	status := http.StatusOK
+	if after := retryAfter(a.err); after != "" {
+		p.w.Header().Set("Retry-After", after)
+		status = a.busy
+	}
+	p.handler.reply(p.w, status, a.body)
 }
 
 // CloseStream closes the connection on which the client waits for the answer of the call that ctx belongs to. The call
@@ -262,7 +288,7 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 	p := c.post
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.finished || p.answer != nil {
+	if p.finished {
 		return mcp.ErrClosed
 	}
 	return p.open(ctx).hangUp(retry)

@@ -4,7 +4,6 @@ import (
 	stdjson "encoding/json"
 	"sync"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -101,7 +100,7 @@ var inputFields = []field{
 	{key: "requestState", needs: wire.InputRequired},
 }
 
-// resultShapes are the results by method, apart from what [projectResults] adds to all.
+// resultShapes are the results by method, apart from what [resultShape] adds to all.
 var resultShapes = map[string][]field{
 	wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
 	wire.MethodToolsCall:              toolOutput,
@@ -117,8 +116,8 @@ var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.Pro
 
 // A revisionProjection is everything that is compiled for one revision.
 type revisionProjection struct {
-	results        map[string]*projection // by method
-	anyResult      *projection            // of a method that is not in results
+	methods        map[string]*method
+	anyResult      *projection // of a method that is not in methods
 	progress       *projection
 	metaOnly       *projection // of messages that differ in nothing else
 	implementation *projection
@@ -143,7 +142,7 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 		return &revisionProjection{}
 	}
 	return &revisionProjection{
-		results:        projectResults(rev),
+		methods:        projectMethods(rev),
 		anyResult:      project(rev, &shape{fields: resultFields}),
 		progress:       project(rev, &progressShape),
 		metaOnly:       project(rev, &shape{fields: []field{meta}}),
@@ -152,22 +151,6 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 		elicitation:    project(rev, &formElicitShape),
 		sampling:       project(rev, &samplingShape),
 	}
-}
-
-func projectResults(rev wire.Revision) map[string]*projection {
-	results := map[string]*projection{}
-	for method, fields := range resultShapes {
-		m, _ := wire.Latest().Method(method)
-		s := shape{fields: append(fields[:len(fields):len(fields)], resultFields...)}
-		if m.Cacheable {
-			s.fields = append(s.fields, cacheFields...)
-		}
-		if mayAskInput(method) {
-			s.fields = append(s.fields, inputFields...)
-		}
-		results[method] = project(rev, &s)
-	}
-	return results
 }
 
 func projectionOf(rev wire.Revision) *revisionProjection {
@@ -179,15 +162,7 @@ func projectionOf(rev wire.Revision) *revisionProjection {
 
 // appendResult appends what a client of rev gets as the result of method. The result is checked JSON; it is not changed.
 func appendResult(dst []byte, rev wire.Revision, method string, result []byte) []byte {
-	of := projectionOf(rev)
-	p, ok := of.results[method]
-	if !ok {
-		p = of.anyResult
-	}
-	if p == nil || jsonscan.Kind(result) != '{' {
-		return append(dst, result...)
-	}
-	return p.appendObject(dst, result)
+	return methodOf(rev, method).result.replace(append(dst, result...), len(dst))
 }
 
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such

@@ -3,6 +3,7 @@ package legacy
 import (
 	"bytes"
 	"iter"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -98,12 +99,78 @@ func (p *projection) find(key []byte) *projectedField {
 
 // concerns reports whether an object has something that the projection may change.
 func (p *projection) concerns(obj []byte) bool {
-	for key := range jsonscan.Members(obj) {
-		if p.find(key) != nil {
+	if p == nil || jsonscan.Kind(obj) != '{' {
+		return false
+	}
+	if p.variant(obj) != nil {
+		return true
+	}
+	for key, value := range jsonscan.Members(obj) {
+		if f := p.find(key); f != nil && f.concerns(value) {
 			return true
 		}
 	}
-	return jsonscan.Kind(obj) == '{' && len(p.variants) > 0
+	return false
+}
+
+func (f *projectedField) concerns(value []byte) bool {
+	switch {
+	case f.nested == nil, f.omitEmpty && isEmptyObject(value):
+		return true
+	case f.byName && jsonscan.Kind(value) == '{':
+		for _, v := range jsonscan.Members(value) {
+			if f.nested.concernsAny(v) {
+				return true
+			}
+		}
+		return false
+	}
+	return f.nested.concernsAny(value)
+}
+
+func isEmptyObject(value []byte) bool {
+	for range jsonscan.Members(value) {
+		return false
+	}
+	return jsonscan.Kind(value) == '{'
+}
+
+// concernsAny is concerns for an object, or for the objects in an array.
+func (p *projection) concernsAny(value []byte) bool {
+	for obj := range objects(value) {
+		if p.concerns(obj) {
+			return true
+		}
+	}
+	return false
+}
+
+// replace puts the projection of the object that dst holds from the offset on in place of the object. Anything else than an
+// object stays as it is, and so does one that nothing changes in.
+func (p *projection) replace(dst []byte, from int) []byte {
+	if p == nil || !p.concerns(dst[from:]) {
+		return dst
+	}
+	r := rooms.Get().(*room)
+	r.original = append(r.original[:0], dst[from:]...)
+	dst = p.appendObject(dst[:from], r.original)
+	r.free()
+	return dst
+}
+
+// A room holds what is projected, which nobody but this package sees. It is used again for other messages.
+type room struct{ original []byte }
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// maxRoom is the largest room that is kept: most messages are far smaller, and a few large ones must not pin their size.
+const maxRoom = 64 << 10
+
+// free gives the room back. Nothing may alias it any more.
+func (r *room) free() {
+	if cap(r.original) <= maxRoom {
+		rooms.Put(r)
+	}
 }
 
 // apply returns the projection of an object in memory of its own. Anything else than an object is returned as it is.

@@ -10,6 +10,7 @@ package legacy
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -25,12 +26,15 @@ import (
 // called from several goroutines.
 type Stream func(ctx context.Context, m *jsonrpc.Message) error
 
+// A Notify writes one notification of a request. It blocks and fails as a [Stream] does.
+type Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error
+
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.
 type Core interface {
-	// Serve answers one request; the notifications that belong to it go to out before Serve returns. It appends the
+	// Serve answers one request; the notifications that belong to it go to notify before Serve returns. It appends the
 	// result to dst, or gives the error, which may alias the request; else nothing of the request is kept.
-	Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, out Stream) ([]byte, *jsonrpc.Error)
+	Serve(ctx context.Context, dst []byte, req jsonrpc.Message, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to out until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
 	Listen(ctx context.Context, req *jsonrpc.Message, out Stream) (stop func(), err error)
@@ -154,45 +158,30 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (r
 }
 
 func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
-	switch {
-	case m.Method == wire.MethodPing:
-		return jsonrpc.NewResponse(m.ID, emptyResult), nil
-	case m.Method == wire.MethodInitialize:
-		return refuse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already"), nil
-	case !s.serves(m.Method):
-		return refuse(m.ID, jsonrpc.CodeMethodNotFound, "method not found"), nil
+	x := new(Exchange)
+	if reply := s.Begin(ctx, x, m, out); reply != nil {
+		return reply, nil
 	}
-	call, err := s.calls.Begin(ctx, m.ID)
-	if err != nil {
-		return jsonrpc.NewErrorResponse(m.ID, err), nil
-	}
-	x := &exchange{session: s, call: call, request: m, out: out}
 	return nil, x.serve
 }
 
-// serves reports whether clients of this revision may send the method as a request. Methods that no revision knows belong
-// to extensions: they are the core's to judge, as are those of tasks. Other methods that only older revisions know are
-// answered here or not at all.
-func (s *Session) serves(name string) bool {
-	switch name {
-	case wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
-		return true
+// Begin is [Session.Accept] for a request whose response its caller writes as bytes. It returns the reply, if there is
+// nothing to do for it, or nil: then x serves the request, on any goroutine, by [Exchange.AppendAnswer].
+func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, out Stream) (reply *jsonrpc.Message) {
+	method := methodOf(s.rev, m.Method)
+	switch {
+	case m.Method == wire.MethodPing:
+		return jsonrpc.NewResponse(m.ID, emptyResult)
+	case m.Method == wire.MethodInitialize:
+		return refuse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already")
+	case !method.served:
+		return refuse(m.ID, jsonrpc.CodeMethodNotFound, "method not found")
 	}
-	if m, ok := s.rev.Method(name); ok {
-		_, inCore := wire.Latest().Method(name)
-		return inCore && !m.Notification && m.Direction == wire.ClientToServer || isTaskMethod(name)
+	if err := s.calls.Enter(ctx, &x.call, m.ID); err != nil {
+		return jsonrpc.NewErrorResponse(m.ID, err)
 	}
-	return !inAnyRevision(name)
-}
-
-// inAnyRevision reports whether any revision has the method.
-func inAnyRevision(method string) bool {
-	for _, rev := range wire.Revisions() {
-		if _, ok := rev.Method(method); ok {
-			return true
-		}
-	}
-	return false
+	x.session, x.request, x.method, x.out = s, m, method, out
+	return nil
 }
 
 // acceptNotification lets a notification take effect. Of the others there are progress, which nobody waits for, and

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -20,83 +21,119 @@ const maxRounds = 32
 // errInternal is what a client sees of a mistake on this side; the log says more.
 var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
-// An exchange is one request of the client on its way to its response. It is a [Stream] for the notifications of the
-// request: [exchange.notify].
-type exchange struct {
+// An Exchange is one request of the client on its way to its response, for whoever writes the response as bytes. It begins
+// with [Session.Begin], which is called once: an Exchange is not used again, for a goroutine that a handler has left behind
+// may still look at it.
+type Exchange struct {
 	session *Session
-	call    *peer.Call
+	call    peer.Call
 	request *jsonrpc.Message // as the client sent it
+	method  *method
 	out     Stream
 	told    progress
 	task    *taskToken // whose progress is told, in place of the request's own; nil for that
+}
 
-	asked    jsonrpc.Message // the request as the core gets it
-	response jsonrpc.Message
+// AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request.
+// The error is the one within the response.
+func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
+	mark := len(dst)
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = x.request.ID.Append(dst)
+	dst = append(dst, `,"result":`...)
+	from := len(dst)
+	answer, err := x.respond(dst)
+	switch {
+	case !x.call.End():
+		return dst[:mark], nil
+	case err != nil:
+		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
+	}
+	joinLines(answer[from:])
+	return append(answer, '}'), nil
+}
+
+// joinLines puts JSON on one line: the line breaks in it are white space.
+func joinLines(text []byte) {
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
+		return
+	}
+	for i, c := range text {
+		if c == '\n' || c == '\r' {
+			text[i] = ' '
+		}
+	}
 }
 
 // serve gives the response, or nil for none.
-func (x *exchange) serve() *jsonrpc.Message {
-	result, err := x.respond()
+func (x *Exchange) serve() *jsonrpc.Message {
+	result, err := x.respond(nil)
 	if !x.call.End() {
 		return nil
 	}
-	x.response = jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
-	return &x.response
+	return &jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
 }
 
-func (x *exchange) respond() (stdjson.RawMessage, *jsonrpc.Error) {
+// respond appends the result to dst, or gives the error.
+func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
+	var result stdjson.RawMessage
+	var err *jsonrpc.Error
 	ctx, params := x.call.Context(), x.request.Params
 	switch x.request.Method {
 	case wire.MethodLoggingSetLevel:
-		return x.session.setLevel(ctx, params)
+		result, err = x.session.setLevel(ctx, params)
 	case wire.MethodResourcesSubscribe:
-		return x.session.subscribe(ctx, params)
+		result, err = x.session.subscribe(ctx, params)
 	case wire.MethodResourcesUnsubscribe:
-		return x.session.unsubscribe(ctx, params)
+		result, err = x.session.unsubscribe(ctx, params)
 	case wire.MethodTasksResult:
-		return x.relayTask(ctx)
+		return x.relayTask(ctx, dst)
+	default:
+		return x.relay(ctx, dst)
 	}
-	return x.relay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, result...), nil
 }
 
-// relay has the core answer the request, as often as it needs answers from the client.
-func (x *exchange) relay(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Error) {
-	s, method := x.session, x.request.Method
+// relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
+func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
+	s := x.session
 	var answers []byte // members that the retried request has in addition, each with a comma behind
+	notify := x.notify
 	for range maxRounds {
-		room := rooms.Get().(*room) // stays with errors and questions, which may alias it
 		params, err := s.modernParams(x.request.Params, answers)
 		if err != nil {
 			return nil, err
 		}
-		x.asked = jsonrpc.Message{ID: x.request.ID, Method: method, Params: params}
-		result, err := s.cfg.Core.Serve(ctx, room.result[:0], &x.asked, x.notify)
+		asked := jsonrpc.Message{ID: x.request.ID, Method: x.request.Method, Params: params}
+		answer, err := s.cfg.Core.Serve(ctx, dst, asked, notify)
 		if err != nil {
-			return nil, projectError(s.rev, method, err)
+			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		room.result = result
-		if !asksForInput(result) {
-			if isTask(result) {
-				if !fitsTask(s.rev, result) {
-					s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", method)
-					return nil, errInternal
-				}
-				x.keepToken(result)
+		result := answer[len(dst):]
+		switch typ, _ := jsonscan.Get(result, "resultType"); {
+		case isString(typ, "input_required"):
+			if answers, err = s.ask(ctx, bytes.Clone(result), x.out); err != nil {
+				return nil, err
 			}
-			projected := appendResult(make([]byte, 0, len(result)), s.rev, method, result)
-			room.free()
-			return projected, nil
+			continue
+		case isString(typ, "task"):
+			if !fitsTask(s.rev, result) {
+				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+				return nil, errInternal
+			}
+			x.keepToken(result)
 		}
-		if answers, err = s.ask(ctx, result, x.out); err != nil {
-			return nil, err
-		}
+		return x.method.result.replace(answer, len(dst)), nil
 	}
-	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", method, "rounds", maxRounds)
+	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
 }
 
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.
-func (x *exchange) notify(ctx context.Context, m *jsonrpc.Message) error {
+func (x *Exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
@@ -104,44 +141,19 @@ func (x *exchange) notify(ctx context.Context, m *jsonrpc.Message) error {
 	if x.task != nil {
 		told = &x.task.told
 	}
-	if m.Method == wire.NotificationProgress && x.mayAskInput() && !told.rises(m) {
+	if method == wire.NotificationProgress && x.method.mayAskInput && !told.rises(params) {
 		return nil
 	}
-	projected := projectNotification(x.session.rev, m)
+	projected := projectNotification(x.session.rev, jsonrpc.NewNotification(method, params))
 	if projected == nil {
 		return nil
 	}
 	return x.out(ctx, projected)
 }
 
-// mayAskInput reports whether the core may be asked more than once.
-func (x *exchange) mayAskInput() bool { return mayAskInput(x.request.Method) }
-
-// mayAskInput reports whether the modern form of a method's result may be that it asks for input.
-func mayAskInput(method string) bool {
-	m, _ := wire.Latest().Method(method)
-	return m.MayAskInput || method == wire.MethodTasksResult
-}
-
 func asksForInput(result []byte) bool {
 	typ, ok := jsonscan.Get(result, "resultType")
 	return ok && isString(typ, "input_required")
-}
-
-// A room holds what the answer is in the modern form, which nobody but this package sees. It is used again for other
-// requests. The params are not: a goroutine that a handler has left behind may still read them.
-type room struct{ result []byte }
-
-var rooms = sync.Pool{New: func() any { return new(room) }}
-
-// maxRoom is the largest room that is kept: most requests are far smaller, and a few large ones must not pin their size.
-const maxRoom = 64 << 10
-
-// free gives the room back. Nothing may alias it any more.
-func (r *room) free() {
-	if cap(r.result) <= maxRoom {
-		rooms.Put(r)
-	}
 }
 
 // modernParams gives the params of a client's request with the envelope of the session, and with further members,
@@ -192,8 +204,8 @@ type progress struct {
 	last float64
 }
 
-func (p *progress) rises(m *jsonrpc.Message) bool {
-	raw, _ := jsonscan.Get(m.Params, "progress")
+func (p *progress) rises(params []byte) bool {
+	raw, _ := jsonscan.Get(params, "progress")
 	value, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
 		return true // not ours to judge

@@ -136,7 +136,7 @@ func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, err)
 	}
-	discovered, err := s.cfg.Core.Serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, params), discard)
+	discovered, err := s.cfg.Core.Serve(ctx, nil, jsonrpc.Message{ID: id, Method: wire.MethodDiscover, Params: params}, discard)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
@@ -194,8 +194,8 @@ func (s *Session) offered(ctx context.Context) (offers, error) {
 	}
 }
 
-// discard is a stream to nowhere.
-func discard(context.Context, *jsonrpc.Message) error { return nil }
+// discard tells nobody.
+func discard(context.Context, string, stdjson.RawMessage) error { return nil }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

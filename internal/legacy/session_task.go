@@ -51,7 +51,7 @@ func fitsTask(rev wire.Revision, result []byte) bool {
 // is no bound on either: the wait is over when the task is, and every question waits for a person. It ends with the
 // request and leaves the task alone.
 type taskWait struct {
-	*exchange
+	*Exchange
 	params   []byte                   // of the request, with the token of the task's call
 	open     map[string]*taskQuestion // that the client was asked, by key
 	answered chan *taskQuestion       // those that are no longer waited for
@@ -75,11 +75,11 @@ type outcome struct {
 }
 
 // relayTask has the core answer a tasks/result request, and puts to the client what the task asks meanwhile. Each answer
-// is handed on as it comes.
+// is handed on as it comes. It appends the result to dst.
 //
 // Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
-func (x *exchange) relayTask(ctx context.Context) (stdjson.RawMessage, *jsonrpc.Error) {
-	w := &taskWait{exchange: x, params: x.request.Params, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
+func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
+	w := &taskWait{Exchange: x, params: x.request.Params, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
 	if x.task = x.session.tokenOf(x.request.Params); x.task != nil {
 		w.params = withProgressToken(w.params, x.task.token)
 	}
@@ -106,7 +106,7 @@ func (x *exchange) relayTask(ctx context.Context) (stdjson.RawMessage, *jsonrpc.
 	if x.task != nil {
 		s.forget(x.task)
 	}
-	return appendResult(make([]byte, 0, len(now.result)), s.rev, x.request.Method, now.result), nil
+	return x.method.result.replace(append(dst, now.result...), len(dst)), nil
 }
 
 // serveCore puts the request to the core, with further members.
@@ -116,7 +116,7 @@ func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	asked := &jsonrpc.Message{ID: w.request.ID, Method: w.request.Method, Params: params}
+	asked := jsonrpc.Message{ID: w.request.ID, Method: w.request.Method, Params: params}
 	result, err := s.cfg.Core.Serve(ctx, nil, asked, w.notify)
 	return outcome{result, err}
 }

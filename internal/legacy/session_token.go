@@ -24,7 +24,7 @@ type taskToken struct {
 }
 
 // keepToken remembers the token of a call, if it has one, for the task that the call has become.
-func (x *exchange) keepToken(result []byte) {
+func (x *Exchange) keepToken(result []byte) {
 	meta, _ := jsonscan.Get(x.request.Params, "_meta")
 	token, ok := jsonscan.Get(meta, "progressToken")
 	if !ok || len(token) > maxTaskToken {

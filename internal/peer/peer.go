@@ -49,7 +49,7 @@ type Table struct {
 	hungUp    error         // why no question may be asked
 }
 
-// A Call is a request of the other side, from [Table.Begin] to [Call.End].
+// A Call is a request of the other side, from [Table.Begin] or [Table.Enter] to [Call.End].
 type Call struct {
 	table     *Table
 	id        jsonrpc.ID
@@ -61,23 +61,32 @@ type Call struct {
 // Begin enters a call under its id. The error is one to answer with: the id is in use already, too many calls are
 // running, or the table is closed. Whoever begins a call ends it.
 func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error) {
+	c := new(Call)
+	if err := t.Enter(ctx, c, id); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Enter is [Table.Begin] for a zero Call that is part of something else, to which it belongs for good.
+func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed != nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
 	case t.calls[id] != nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
 	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
-		return nil, &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
+		return &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
 	}
-	c := &Call{table: t, id: id, ctx: callContext{Context: ctx}}
+	c.table, c.id, c.ctx.Context = t, id, ctx
 	if t.calls == nil {
 		t.calls = map[jsonrpc.ID]*Call{}
 	}
 	t.calls[id] = c
 	t.running++
-	return c, nil
+	return nil
 }
 
 // Context is what the call is served under. It ends when the call is cancelled, with the cause given there, and when it
