@@ -63,34 +63,27 @@ type targetParams struct {
 	requestState   stdjson.RawMessage // a JSON string, nil when absent
 }
 
-func parseTarget(params stdjson.RawMessage, key string) (p targetParams, err error) {
-	found := false
-	for k, v := range jsonscan.Members(params) {
-		switch string(k) {
-		case key:
-			if p.target, err = jsonscan.Unquote(v); err != nil {
-				return p, Errorf(CodeInvalidParams, "params.%s: want a string", key)
-			}
-			found = true
-		case "arguments":
-			if jsonscan.Kind(v) != '{' {
-				return p, Errorf(CodeInvalidParams, "params.arguments: want an object")
-			}
-			p.arguments = v
-		case "inputResponses":
-			if jsonscan.Kind(v) != '{' {
-				return p, Errorf(CodeInvalidParams, "params.inputResponses: want an object")
-			}
-			p.inputResponses = v
-		case "requestState":
-			if jsonscan.Kind(v) != '"' {
-				return p, Errorf(CodeInvalidParams, "params.requestState: want a string")
-			}
-			p.requestState = v
-		}
+// parseTarget reads the params of such a method; key is the member that names the feature, "name" or "uri".
+func parseTarget(r *Request, key string) (p targetParams, err error) {
+	s := r.env.Subject(r.Params)
+	name := s.Name
+	if key == "uri" {
+		name = s.URI
 	}
-	if !found {
+	if name == nil {
 		return p, Errorf(CodeInvalidParams, "params.%s is missing", key)
 	}
+	if p.target, err = jsonscan.Unquote(name); err != nil {
+		return p, Errorf(CodeInvalidParams, "params.%s: want a string", key)
+	}
+	switch {
+	case s.Arguments != nil && jsonscan.Kind(s.Arguments) != '{':
+		return p, Errorf(CodeInvalidParams, "params.arguments: want an object")
+	case s.InputResponses != nil && jsonscan.Kind(s.InputResponses) != '{':
+		return p, Errorf(CodeInvalidParams, "params.inputResponses: want an object")
+	case s.RequestState != nil && jsonscan.Kind(s.RequestState) != '"':
+		return p, Errorf(CodeInvalidParams, "params.requestState: want a string")
+	}
+	p.arguments, p.inputResponses, p.requestState = s.Arguments, s.InputResponses, s.RequestState
 	return p, nil
 }

@@ -52,10 +52,7 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if d == nil {
 		d = &Detached{}
 	}
-	env := r.env
-	env.ClientInfo, env.Capabilities = bytes.Clone(env.ClientInfo), bytes.Clone(env.Capabilities)
-	env.ProgressToken, env.Meta = bytes.Clone(env.ProgressToken), bytes.Clone(env.Meta)
-	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal, env: env, detached: d}
+	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal, env: r.env.Clone(), detached: d}
 	if c := callFrom(ctx); c != nil && c.isOf(r) && d.State == nil {
 		d.takeOver(c)
 	}
@@ -104,7 +101,7 @@ func (d *Detached) takeOver(c *call) {
 			return
 		}
 		var opened *state
-		if target, d.err = parseTarget(c.req.Params, method.NameParam); d.err == nil {
+		if target, d.err = parseTarget(c.req, method.NameParam); d.err == nil {
 			opened, d.err = c.stateBefore(target)
 		}
 		if opened != nil {

@@ -59,7 +59,7 @@ func coreMethod(method string) bool {
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
 	serve func(context.Context, *call, targetParams) (Result, error)) (Result, error) {
-	p, err := parseTarget(c.req.Params, key)
+	p, err := parseTarget(c.req, key)
 	if err != nil {
 		return nil, err
 	}

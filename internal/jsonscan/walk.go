@@ -39,6 +39,43 @@ func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// A Member is a member of an object, or of an object in it.
+type Member struct {
+	Key   []byte // decoded
+	Value []byte // raw
+	At    int    // where the value begins in the object that is walked over; 0 for an inner member
+	Inner bool   // it stands in the object under the key that was named
+}
+
+// MembersAndInner is [Members] that also gives, in the same pass, the members of the object that stands under one key.
+// They come before that object itself.
+func MembersAndInner(obj []byte, key string) iter.Seq[Member] {
+	return func(yield func(Member) bool) {
+		c := open(obj, '{')
+		for {
+			name, ok := c.name()
+			if !ok {
+				return
+			}
+			m := Member{Key: decodeKey(name), At: c.at}
+			if string(m.Key) == key && c.at < len(c.data) && c.data[c.at] == '{' {
+				in := cursor{data: c.data, at: c.at + 1}
+				for name, value, ok := in.member(); ok; name, value, ok = in.member() {
+					if !yield(Member{Key: decodeKey(name), Value: value, Inner: true}) {
+						return
+					}
+				}
+				m.Value, ok = c.container(in.end, '}')
+			} else {
+				m.Value, ok = c.element()
+			}
+			if !ok || !yield(m) {
+				return
+			}
+		}
+	}
+}
+
 // Elements iterates over the raw elements of an array that was checked. They alias arr. A value that is not an array
 // has no elements.
 func Elements(arr []byte) iter.Seq[[]byte] {
@@ -79,6 +116,7 @@ func decodeKey(raw []byte) []byte {
 type cursor struct {
 	data []byte
 	at   int
+	end  int // where it came to its end
 }
 
 // open puts a cursor behind the bracket of a container.
@@ -93,11 +131,9 @@ func (c *cursor) enter(want byte) bool {
 	if c.at < 0 {
 		return false
 	}
-	for c.at < len(c.data) && isSpace(c.data[c.at]) {
-		c.at++
-	}
+	c.space()
 	if c.at >= len(c.data) || c.data[c.at] != want {
-		c.at = -1
+		c.at, c.end = -1, c.at
 		return false
 	}
 	c.at++
@@ -106,38 +142,63 @@ func (c *cursor) enter(want byte) bool {
 
 // member returns the key as it is written, without its quotes.
 func (c *cursor) member() (key, value []byte, ok bool) {
-	if !c.enter('"') {
+	if key, ok = c.name(); !ok {
 		return nil, nil, false
+	}
+	value, ok = c.element()
+	return key, value, ok
+}
+
+// name passes over a key, which it returns as member does, up to the value.
+func (c *cursor) name() (key []byte, ok bool) {
+	if !c.enter('"') {
+		return nil, false
 	}
 	start := c.at
 	end := skipString(c.data, start)
 	if end < 0 {
-		return nil, nil, false
+		return nil, false
 	}
 	c.at = end
 	if !c.enter(':') {
-		return nil, nil, false
+		return nil, false
 	}
-	value, ok = c.element()
-	return c.data[start : end-1], value, ok
+	c.space()
+	return c.data[start : end-1], true
 }
 
 func (c *cursor) element() (value []byte, ok bool) {
 	if c.at < 0 {
 		return nil, false
 	}
-	for c.at < len(c.data) && isSpace(c.data[c.at]) {
-		c.at++
+	c.space()
+	return c.take(skip(c.data, c.at))
+}
+
+// container takes a container whose last byte is at an offset.
+func (c *cursor) container(last int, bracket byte) (value []byte, ok bool) {
+	if last >= len(c.data) || c.data[last] != bracket {
+		return c.take(-1)
 	}
-	start := c.at
-	end := skip(c.data, start)
+	return c.take(last + 1)
+}
+
+// take takes the value that goes up to an offset, which is negative when it does not end.
+func (c *cursor) take(end int) (value []byte, ok bool) {
 	if end < 0 {
 		c.at = -1
 		return nil, false
 	}
+	start := c.at
 	c.at = end
 	c.enter(',')
 	return c.data[start:end:end], true
+}
+
+func (c *cursor) space() {
+	for c.at < len(c.data) && isSpace(c.data[c.at]) {
+		c.at++
+	}
 }
 
 // skip returns the offset past the value at data[at], or -1 when no value begins there or it does not end. It follows

@@ -133,3 +133,34 @@ func TestAppendQuote(t *testing.T) {
 		t.Error("AppendQuote changed plain text")
 	}
 }
+
+func TestMembersAndInner(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{}`: nil,
+		` { "a" : 1 , "in" : { "x" : [ 1 ] , "in":{"y":2} } , "b":2 } `: {`a=1`, `.x=[ 1 ]`, `.in={"y":2}`, `in={ "x" : [ 1 ] , "in":{"y":2} }`, `b=2`},
+		`{"in":{}}`:              {`in={}`},
+		`{"in":[1],"a":{"b":1}}`: {`in=[1]`, `a={"b":1}`},
+		`{"i\u006e":{"a":"}"}}`:  {`.a="}"`, `in={"a":"}"}`},
+		`{"in":{"a":1]}`:         {`.a=1`},
+		`{"in":{"a"`:             nil,
+		`{"in":{`:                nil,
+		`{"in":`:                 nil,
+	} {
+		var got []string
+		for m := range jsonscan.MembersAndInner([]byte(text), "in") {
+			name := string(m.Key)
+			if m.Inner {
+				name = "." + name
+			} else if !strings.HasPrefix(text[m.At:], string(m.Value)) {
+				t.Errorf("%s: %s is not at %d", text, m.Value, m.At)
+			}
+			got = append(got, name+"="+string(m.Value))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("MembersAndInner(%s): -want +got\n%s", text, diff)
+		}
+	}
+	for range jsonscan.MembersAndInner([]byte(`{"in":{"a":1,"b":2},"c":3}`), "in") {
+		break
+	}
+}

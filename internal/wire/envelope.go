@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"strings"
 
@@ -34,6 +35,8 @@ type Envelope struct {
 	ProgressToken stdjson.RawMessage
 	// Meta is the whole `_meta` object.
 	Meta stdjson.RawMessage
+
+	subject subjectIndex
 }
 
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
@@ -47,22 +50,32 @@ func Open(params stdjson.RawMessage) (Envelope, *jsonrpc.Error) {
 	if jsonscan.Kind(params) != '{' {
 		return e, invalidParams("params must be an object")
 	}
-	for key, value := range jsonscan.Members(params) {
-		if string(key) != "_meta" {
-			continue
-		}
-		if jsonscan.Kind(value) != '{' {
-			return e, invalidParams("params._meta must be an object")
-		}
-		e.Meta = value
-		for key, value := range jsonscan.Members(value) {
-			if err := e.take(key, value); err != nil {
+	subject := newSubjectIndex(params)
+	for m := range jsonscan.MembersAndInner(params, "_meta") {
+		switch {
+		case m.Inner:
+			if err := e.take(m.Key, m.Value); err != nil {
 				return e, err
 			}
+		case string(m.Key) != "_meta":
+			subject.add(m)
+		case jsonscan.Kind(m.Value) != '{':
+			return e, invalidParams("params._meta must be an object")
+		default:
+			e.Meta = m.Value
 		}
-		break
 	}
+	e.subject = subject
 	return e, nil
+}
+
+// Clone gives a copy that shares no memory with params.
+func (e *Envelope) Clone() Envelope {
+	c := *e
+	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
+	c.ProgressToken, c.Meta = bytes.Clone(e.ProgressToken), bytes.Clone(e.Meta)
+	c.subject = subjectIndex{}
+	return c
 }
 
 // take reads one member of `_meta`.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -34,11 +35,44 @@ func TestOpen(t *testing.T) {
 		ProgressToken: stdjson.RawMessage("7"),
 		Meta:          meta,
 	}
-	if diff := cmp.Diff(want, e); diff != "" {
+	if diff := cmp.Diff(want, e, cmpopts.IgnoreUnexported(wire.Envelope{})); diff != "" {
 		t.Error(diff)
 	}
 	if err := e.Complete(); err != nil {
 		t.Errorf("Complete: %v", err)
+	}
+}
+
+// TestSubject finds the same in the params that were opened as in others.
+func TestSubject(t *testing.T) {
+	for _, text := range []string{
+		fullParams, ``, `{}`, `{"_meta":{}}`, `{ "_meta" : { "name" : 1 } , "n\u0061me" : "x" , "uri":"u","cursor":"c" }`,
+		`{"inputResponses":{"a":{}},"requestState":"s","_meta":{"a":{"b":[1]},"c":2},"arguments":{}}`, `{"_meta":{ },"name":"last"}`,
+	} {
+		params := stdjson.RawMessage(text)
+		e, err := wire.Open(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want wire.Subject
+		want.Name, _ = jsonscan.Get(params, "name")
+		want.URI, _ = jsonscan.Get(params, "uri")
+		want.Arguments, _ = jsonscan.Get(params, "arguments")
+		want.InputResponses, _ = jsonscan.Get(params, "inputResponses")
+		want.RequestState, _ = jsonscan.Get(params, "requestState")
+		if diff := cmp.Diff(want, e.Subject(params)); diff != "" {
+			t.Errorf("of %s: %s", text, diff)
+		}
+		if diff := cmp.Diff(want, e.Subject(append(stdjson.RawMessage(nil), params...))); diff != "" {
+			t.Errorf("of a copy of %s: %s", text, diff)
+		}
+		clone := e.Clone()
+		if diff := cmp.Diff(want, clone.Subject(params)); diff != "" {
+			t.Errorf("of a clone of %s: %s", text, diff)
+		}
+		if other := e.Subject(stdjson.RawMessage(`{"name":"other"}`)); string(other.Name) != `"other"` {
+			t.Errorf("other params: got %s", other.Name)
+		}
 	}
 }
 

@@ -1,0 +1,82 @@
+package wire
+
+import (
+	stdjson "encoding/json"
+	"math"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// A Subject is what the params of a request say about the one thing that it uses, and how. The values alias the params
+// and are not judged; nil when absent.
+type Subject struct {
+	Name           stdjson.RawMessage
+	URI            stdjson.RawMessage
+	Arguments      stdjson.RawMessage
+	InputResponses stdjson.RawMessage
+	RequestState   stdjson.RawMessage
+}
+
+const subjectKeys = 5
+
+// subjectKey gives the place of a key among those of a subject, in the order of its fields.
+func subjectKey(key []byte) (place int, ok bool) {
+	switch string(key) {
+	case "name":
+		return 0, true
+	case "uri":
+		return 1, true
+	case "arguments":
+		return 2, true
+	case "inputResponses":
+		return 3, true
+	case "requestState":
+		return 4, true
+	}
+	return 0, false
+}
+
+// Subject gives the subject of a request's params, which have to be checked JSON or nil. For the params that the
+// envelope was opened from it has been found already.
+func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
+	var found [subjectKeys]stdjson.RawMessage
+	if e.subject.isOf(params) {
+		for i, s := range e.subject.spans {
+			if s.end > 0 {
+				found[i] = params[s.at:s.end:s.end]
+			}
+		}
+	} else {
+		for key, value := range jsonscan.Members(params) {
+			if i, ok := subjectKey(key); ok {
+				found[i] = value
+			}
+		}
+	}
+	return Subject{found[0], found[1], found[2], found[3], found[4]}
+}
+
+// A subjectIndex tells where in params the subject stands.
+type subjectIndex struct {
+	first *byte // of the params; nil for none
+	size  uint32
+	spans [subjectKeys]struct{ at, end uint32 }
+}
+
+func newSubjectIndex(params []byte) (x subjectIndex) {
+	if len(params) > 0 && len(params) <= math.MaxUint32 {
+		x.first, x.size = &params[0], uint32(len(params))
+	}
+	return x
+}
+
+func (x *subjectIndex) isOf(params []byte) bool {
+	return x.first != nil && len(params) == int(x.size) && &params[0] == x.first
+}
+
+// add takes note of a member of the params.
+func (x *subjectIndex) add(m jsonscan.Member) {
+	if i, ok := subjectKey(m.Key); ok {
+		x.spans[i].at, x.spans[i].end = uint32(m.At), uint32(m.At+len(m.Value))
+	}
+}
