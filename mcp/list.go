@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -21,8 +23,31 @@ func encodeFeature[V any](v *V) (*encodedFeature[V], error) {
 	return &encodedFeature[V]{of: v, json: raw}, nil
 }
 
-// appendPage appends the items of a list, its cursor and its caching hints.
-func appendPage[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature[V], next string, cache Cache) ([]byte, error) {
+// An encodedPage is the JSON of a page of a list, made once for all callers. It counts only for those very items, in
+// their order.
+type encodedPage[V any] struct {
+	items []*V
+	json  []byte
+}
+
+// appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be.
+func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string, cache Cache) ([]byte, error) {
+	if known != nil && slices.Equal(known.items, items) {
+		dst = append(dst, known.json...)
+	} else {
+		var err error
+		if dst, err = appendItems(dst, items, encoded); err != nil {
+			return nil, err
+		}
+	}
+	if next != "" {
+		dst = append(dst, `,"nextCursor":`...)
+		dst = jsonscan.AppendQuote(dst, next)
+	}
+	return appendMembers(append(dst, ','), cache)
+}
+
+func appendItems[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature[V]) ([]byte, error) {
 	dst = append(dst, '[')
 	for i, v := range items {
 		if i > 0 {
@@ -37,10 +62,5 @@ func appendPage[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature[
 			return nil, err
 		}
 	}
-	dst = append(dst, ']')
-	if next != "" {
-		dst = append(dst, `,"nextCursor":`...)
-		dst = jsonscan.AppendQuote(dst, next)
-	}
-	return appendMembers(append(dst, ','), cache)
+	return append(dst, ']'), nil
 }

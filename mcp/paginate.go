@@ -14,7 +14,8 @@ const maxCursor = maxURI + maxURI/2
 // A page is one answer's share of a list.
 type page[V any] struct {
 	items []*V
-	next  string // cursor of the next page, empty at the end
+	known *encodedPage[V] // the JSON of the items; nil where it is not known
+	next  string          // cursor of the next page, empty at the end
 }
 
 // paginate gives the page of a list that params ask for, of the features that the caller may see. A cursor names the
@@ -29,6 +30,21 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 	if err != nil {
 		return p, err
 	}
+	next := func(last string) string {
+		return s.sealer.seal([]byte(last), "cursor", set.kind, req.Principal.Key())
+	}
+	if after == "" && visible == nil {
+		known, last, more, err := set.firstPage(s.opts.PageSize)
+		if err != nil {
+			return p, err
+		}
+		p.known = known
+		p.items = append(p.items, known.items...) // middleware may change the list
+		if more {
+			p.next = next(last)
+		}
+		return p, nil
+	}
 	entries := set.list()
 	start := sort.Search(len(entries), func(i int) bool { return entries[i].name > after })
 	last := ""
@@ -37,7 +53,7 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 			continue
 		}
 		if len(p.items) == s.opts.PageSize {
-			p.next = s.sealer.seal([]byte(last), "cursor", set.kind, req.Principal.Key())
+			p.next = next(last)
 			break
 		}
 		p.items = append(p.items, e.value)

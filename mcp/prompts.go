@@ -147,6 +147,8 @@ type ListPromptsResult struct {
 	NextCursor string    `json:"nextCursor,omitzero"`
 	Cache
 	Meta Meta `json:"-"`
+
+	known *encodedPage[Prompt]
 }
 
 // ResultType is "complete".
@@ -155,8 +157,9 @@ func (*ListPromptsResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *ListPromptsResult) ResultMeta() Meta { return r.Meta }
 
+func encodedPrompt(v *Prompt) *encodedFeature[Prompt] { return v.encoded }
+
 func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"prompts":`...)
-	encoded := func(v *Prompt) *encodedFeature[Prompt] { return v.encoded }
-	return appendPage(dst, r.Prompts, encoded, r.NextCursor, r.Cache)
+	return appendPage(dst, r.Prompts, r.known, encodedPrompt, r.NextCursor, r.Cache)
 }

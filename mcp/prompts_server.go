@@ -210,7 +210,7 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &ListPromptsResult{Prompts: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+	return &ListPromptsResult{Prompts: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
 }
 
 // getPrompt serves prompts/get.

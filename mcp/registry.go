@@ -15,7 +15,8 @@ import (
 // V is the feature as clients see it, E what the server keeps beside it.
 type featureSet[V, E any] struct {
 	kind    string
-	changed func() // called after each change, without the lock
+	changed func()                      // called after each change, without the lock
+	encoded func(*V) *encodedFeature[V] // the JSON that a feature was registered with
 	snap    atomic.Pointer[featureSnapshot[V, E]]
 	ever    atomic.Bool // something was registered at some time
 
@@ -27,6 +28,7 @@ type featureSet[V, E any] struct {
 type featureSnapshot[V, E any] struct {
 	byName map[string]*featureEntry[V, E]
 	sorted []*featureEntry[V, E]
+	first  atomic.Pointer[encodedPage[V]] // of a list that leaves nothing out; made when it is first asked for
 }
 
 // A featureEntry is one registered feature.
@@ -38,8 +40,8 @@ type featureEntry[V, E any] struct {
 	owner    *Registration[V]
 }
 
-func (s *featureSet[V, E]) init(kind string, changed func()) {
-	s.kind, s.changed = kind, changed
+func (s *featureSet[V, E]) init(kind string, encoded func(*V) *encodedFeature[V], changed func()) {
+	s.kind, s.encoded, s.changed = kind, encoded, changed
 	s.all = map[string]*featureEntry[V, E]{}
 }
 
@@ -51,6 +53,26 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 
 // list gives the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
+
+// firstPage gives the beginning of the list that shows everything, of at most so many features.
+func (s *featureSet[V, E]) firstPage(size int) (p *encodedPage[V], last string, more bool, err error) {
+	snap := s.snapshot()
+	entries := snap.sorted[:min(size, len(snap.sorted))]
+	if len(entries) > 0 {
+		last = entries[len(entries)-1].name
+	}
+	if p = snap.first.Load(); p == nil {
+		p = &encodedPage[V]{items: make([]*V, len(entries))}
+		for i, e := range entries {
+			p.items[i] = e.value
+		}
+		if p.json, err = appendItems(nil, p.items, s.encoded); err != nil {
+			return nil, "", false, err
+		}
+		snap.first.Store(p)
+	}
+	return p, last, len(entries) < len(snap.sorted), nil
+}
 
 func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
 	if snap := s.snap.Load(); snap != nil {

@@ -306,3 +306,59 @@ func wantRefusedCursor(t *testing.T, cursor string, err *mcp.Error) {
 		t.Errorf("cursor %q: got %v, want %q", cursor, err, text)
 	}
 }
+
+// TestListsAreKeptEncodedButNeverStale lists often, so that what was kept from one list would show in the next.
+func TestListsAreKeptEncodedButNeverStale(t *testing.T) {
+	drop := false
+	middleware := func(h mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			res, err := h.ServeMCP(ctx, req)
+			if list, ok := res.(*mcp.ListToolsResult); ok && drop {
+				changed := *list.Tools[1]
+				changed.Title = "changed"
+				list.Tools[0], list.Tools = &changed, list.Tools[:1]
+			}
+			return res, err
+		})
+	}
+	s := mcp.NewServer("server", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{middleware}, PageSize: 2})
+	p := &peer{TB: t, handler: s, revision: "2026-07-28"}
+	want := func(what string, titles ...string) {
+		t.Helper()
+		for range 2 {
+			var r struct {
+				Tools      []struct{ Name, Title string }
+				NextCursor string
+			}
+			if err := json.Unmarshal([]byte(p.raw("tools/list")), &r); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, tool := range r.Tools {
+				got = append(got, cmp.Or(tool.Title, tool.Name))
+			}
+			if strings.Join(got, " ") != strings.Join(titles, " ") || (r.NextCursor != "") != (what == "more") {
+				t.Errorf("%s: got %q and cursor %q, want %q", what, got, r.NextCursor, titles)
+			}
+		}
+	}
+	nothing := func(context.Context, struct{}) (string, error) { return "", nil }
+	b := mcp.AddTool(s, &mcp.Tool{Name: "b"}, nothing)
+	want("one", "b")
+	a := mcp.AddTool(s, &mcp.Tool{Name: "a"}, nothing)
+	want("two", "a", "b")
+	b.Update(func(tool *mcp.Tool) { tool.Title = "B" })
+	want("updated", "a", "B")
+	drop = true
+	want("changed by middleware", "changed")
+	drop = false
+	want("and not", "a", "B")
+	c := mcp.AddTool(s, &mcp.Tool{Name: "c"}, nothing)
+	want("more", "a", "B")
+	a.Disable()
+	want("disabled", "B", "c")
+	c.Remove()
+	want("removed", "B")
+	b.Remove()
+	want("none")
+}

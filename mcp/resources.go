@@ -156,6 +156,8 @@ type ListResourcesResult struct {
 	NextCursor string      `json:"nextCursor,omitzero"`
 	Cache
 	Meta Meta `json:"-"`
+
+	known *encodedPage[Resource]
 }
 
 // ResultType is "complete".
@@ -164,10 +166,11 @@ func (*ListResourcesResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
 
+func encodedResource(v *Resource) *encodedFeature[Resource] { return v.encoded }
+
 func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"resources":`...)
-	encoded := func(v *Resource) *encodedFeature[Resource] { return v.encoded }
-	return appendPage(dst, r.Resources, encoded, r.NextCursor, r.Cache)
+	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache)
 }
 
 // A ListResourceTemplatesResult is one page of a server's resource templates.
@@ -178,6 +181,8 @@ type ListResourceTemplatesResult struct {
 	NextCursor        string              `json:"nextCursor,omitzero"`
 	Cache
 	Meta Meta `json:"-"`
+
+	known *encodedPage[ResourceTemplate]
 }
 
 // ResultType is "complete".
@@ -186,8 +191,9 @@ func (*ListResourceTemplatesResult) ResultType() string { return ResultComplete 
 // ResultMeta is r.Meta.
 func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
 
+func encodedResourceTemplate(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
+
 func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"resourceTemplates":`...)
-	encoded := func(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
-	return appendPage(dst, r.ResourceTemplates, encoded, r.NextCursor, r.Cache)
+	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache)
 }

@@ -199,7 +199,7 @@ func (s *Server) listResources(ctx context.Context, req *Request) (Result, error
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+	return &ListResourcesResult{Resources: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
@@ -214,7 +214,7 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourceTemplatesResult{ResourceTemplates: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+	return &ListResourceTemplatesResult{ResourceTemplates: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
 }
 
 // readResource serves resources/read.

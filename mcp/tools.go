@@ -131,6 +131,8 @@ type ListToolsResult struct {
 	NextCursor string  `json:"nextCursor,omitzero"`
 	Cache
 	Meta Meta `json:"-"`
+
+	known *encodedPage[Tool]
 }
 
 // ResultType is "complete".
@@ -139,9 +141,10 @@ func (*ListToolsResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *ListToolsResult) ResultMeta() Meta { return r.Meta }
 
+func encodedTool(v *Tool) *encodedFeature[Tool] { return v.encoded }
+
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
-	encoded := func(t *Tool) *encodedFeature[Tool] { return t.encoded }
-	return appendPage(append(dst, `"tools":`...), r.Tools, encoded, r.NextCursor, r.Cache)
+	return appendPage(append(dst, `"tools":`...), r.Tools, r.known, encodedTool, r.NextCursor, r.Cache)
 }
 
 // appendValue appends the JSON of v on one line.

@@ -138,7 +138,7 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if !req.has(wire.ToolExecution) {
 		leaveOutExecution(p.items)
 	}
-	return &ListToolsResult{Tools: p.items, NextCursor: p.next, Cache: s.listCache()}, nil
+	return &ListToolsResult{Tools: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
 }
 
 // leaveOutExecution takes away what the revision of a list does not have.
