@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,13 +17,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A listener is a client of a stream without a network.
+// A listener is a client of a stream. There is no network but for one that does not read.
 type listener struct {
-	mu       sync.Mutex
-	header   http.Header
-	events   int
-	blocked  bool      // it does not read
-	deadline time.Time // of writes
+	header http.Header
+
+	mu     sync.Mutex // guards the fields below
+	events int
+	conn   net.Conn // one end of a pipe with nobody at the other; nil for a client that reads
 }
 
 func (l *listener) Header() http.Header { return l.header }
@@ -32,20 +33,29 @@ func (l *listener) Flush()              {}
 func (l *listener) SetReadDeadline(time.Time) error { return nil }
 
 func (l *listener) SetWriteDeadline(t time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deadline = t
+	if conn := l.unread(); conn != nil {
+		return conn.SetWriteDeadline(t)
+	}
 	return nil
 }
 
-// Write takes events. One that is not read blocks until the deadline.
-func (l *listener) Write(p []byte) (int, error) {
+func (l *listener) unread() net.Conn {
 	l.mu.Lock()
-	blocked, deadline := l.blocked, l.deadline
-	l.mu.Unlock()
-	if blocked {
-		time.Sleep(time.Until(deadline))
-		return 0, http.ErrHandlerTimeout
+	defer l.mu.Unlock()
+	return l.conn
+}
+
+// stopReading has every later write block until its deadline.
+func (l *listener) stopReading() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn, _ = net.Pipe()
+}
+
+// Write takes events.
+func (l *listener) Write(p []byte) (int, error) {
+	if conn := l.unread(); conn != nil {
+		return conn.Write(p)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,9 +179,9 @@ func TestAListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 		for i := range 100 {
 			l := f.listen([]string{modern, november2025}[i%2])
 			synctest.Wait()
-			l.mu.Lock()
-			l.blocked = i < 10
-			l.mu.Unlock()
+			if i < 10 {
+				l.stopReading()
+			}
 		}
 		for round := range 5 {
 			f.change()

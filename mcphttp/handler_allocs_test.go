@@ -1,0 +1,45 @@
+package mcphttp_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// Cores that cost nothing themselves. The second one says something before it answers.
+var (
+	cannedResult mcp.Result = mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"hello"}]}`)
+	cannedNote              = []byte(`{"level":"info","data":"hello"}`)
+
+	freeCore = mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return cannedResult, nil })
+
+	notifyingCore = mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		return cannedResult, req.Notify(ctx, "notifications/message", cannedNote)
+	})
+)
+
+// What a call costs the garbage collector on its way from net/http to the server and back, the server's own work left
+// out.
+func TestAllocationsOfACall(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	for _, test := range []struct {
+		name   string
+		core   mcp.Handler
+		budget float64
+	}{
+		// The body, its message, the message's id and method, the request, the exchange, and its Notify.
+		{"JSON", freeCore, 6},
+		// Beside them the stream.
+		{"event stream", notifyingCore, 7},
+	} {
+		x := newRerun(mcphttp.NewHandler(test.core, nil), modernBody, modernHeader())
+		if got := testing.AllocsPerRun(1000, x.run); got > test.budget {
+			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.budget)
+		}
+		x.check(t, "hello")
+	}
+}

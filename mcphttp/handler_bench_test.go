@@ -1,0 +1,135 @@
+package mcphttp_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A still is a response without a connection. It keeps what was written last.
+type still struct {
+	header http.Header
+	status int
+	last   []byte
+}
+
+func (w *still) Header() http.Header              { return w.header }
+func (w *still) WriteHeader(status int)           { w.status = status }
+func (w *still) SetReadDeadline(time.Time) error  { return nil }
+func (w *still) SetWriteDeadline(time.Time) error { return nil }
+func (w *still) Flush()                           {}
+
+func (w *still) Write(p []byte) (int, error) {
+	w.last = append(w.last[:0], p...)
+	return len(p), nil
+}
+
+// A rerun gives one request to a handler again and again, without net/http and the system below it.
+type rerun struct {
+	handler http.Handler
+	request *http.Request
+	body    *bytes.Reader
+	writer  *still
+}
+
+func newRerun(h http.Handler, body string, header http.Header) *rerun {
+	x := &rerun{handler: h, body: bytes.NewReader([]byte(body)), writer: &still{header: http.Header{}}}
+	x.request = httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8765}
+	x.request = x.request.WithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, local))
+	x.request.Host, x.request.Header, x.request.ContentLength = "127.0.0.1:8765", header, int64(len(body))
+	x.request.Body = io.NopCloser(x.body)
+	return x
+}
+
+func (x *rerun) run() {
+	_, _ = x.body.Seek(0, io.SeekStart)
+	clear(x.writer.header)
+	x.handler.ServeHTTP(x.writer, x.request)
+}
+
+// answers says what is wrong with the last answer.
+func (x *rerun) check(tb testing.TB, want string) {
+	if x.writer.status != http.StatusOK || !strings.Contains(string(x.writer.last), want) {
+		tb.Fatalf("got %d %.300s, want %q", x.writer.status, x.writer.last, want)
+	}
+}
+
+func (x *rerun) bench(b *testing.B, want string) {
+	b.ReportAllocs()
+	for b.Loop() {
+		x.run()
+	}
+	x.check(b, want)
+}
+
+func modernHeader() http.Header {
+	return http.Header{
+		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Content-Length": {"300"},
+		"Mcp-Protocol-Version": {modern}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"echo"},
+	}
+}
+
+// progressBody is a call that asks for progress.
+var progressBody = strings.Replace(modernBody, `"_meta":{`, `"_meta":{"progressToken":1,`, 1)
+
+// sessionHeader opens a session and gives the header of its requests.
+func sessionHeader(tb testing.TB, h http.Handler) http.Header {
+	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	x := newRerun(h, initializeBody(november2025), header)
+	x.run()
+	x.check(tb, "serverInfo")
+	header["Mcp-Session-Id"] = x.writer.header["Mcp-Session-Id"]
+	header["Mcp-Protocol-Version"] = []string{november2025}
+	newRerun(h, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header).run()
+	return header
+}
+
+// echoServer has one tool, which reports progress as often as it is told to.
+func echoServer(notes int) *mcp.Server {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet, ProgressRate: 1 << 30})
+	type in struct {
+		Message string `json:"message"`
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in in) (string, error) {
+		for i := range notes {
+			mcp.Progress(ctx, float64(i+1), float64(notes), "")
+		}
+		return in.Message, nil
+	})
+	return s
+}
+
+// One call, from the request that net/http has read to the answer.
+func BenchmarkHandler(b *testing.B) {
+	h := mcphttp.NewHandler(echoServer(0), nil)
+	b.Run("modern", func(b *testing.B) { newRerun(h, modernBody, modernHeader()).bench(b, "hello") })
+	b.Run("session", func(b *testing.B) { newRerun(h, sessionBody, sessionHeader(b, h)).bench(b, "hello") })
+	one := mcphttp.NewHandler(echoServer(1), nil)
+	b.Run("modern/progress", func(b *testing.B) { newRerun(one, progressBody, modernHeader()).bench(b, "hello") })
+	many := mcphttp.NewHandler(echoServer(1000), nil)
+	b.Run("modern/progress1000", func(b *testing.B) { newRerun(many, progressBody, modernHeader()).bench(b, "hello") })
+	canned := mcphttp.NewHandler(cannedCore, nil)
+	b.Run("canned", func(b *testing.B) { newRerun(canned, modernBody, modernHeader()).bench(b, "hello") })
+}
+
+// The same from several goroutines: what all requests share must not make them wait for each other.
+func BenchmarkHandlerParallel(b *testing.B) {
+	h := mcphttp.NewHandler(cannedCore, nil)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		x := newRerun(h, modernBody, modernHeader())
+		for pb.Next() {
+			x.run()
+		}
+	})
+}
