@@ -16,6 +16,8 @@ var (
 	ErrBadRetry = errors.New("reconnection time is negative")
 )
 
+var lineBreak = []byte{'\n'}
+
 // Append appends the bytes of e to dst, the blank line at its end included. It refuses what would come back as
 // something else: a NUL or line break in the id or type, a carriage return in the data, a negative retry. dst is
 // returned as it was then.
@@ -41,7 +43,9 @@ func Append(dst []byte, e Event) ([]byte, error) {
 		dst = append(strconv.AppendInt(dst, int64(e.Retry/time.Millisecond), 10), '\n')
 	}
 	if e.Data != nil {
-		for line := range bytes.SplitSeq(e.Data, []byte{'\n'}) {
+		for rest, more := e.Data, true; more; {
+			var line []byte
+			line, rest, more = bytes.Cut(rest, lineBreak)
 			dst = append(append(append(dst, "data: "...), line...), '\n')
 		}
 	}
