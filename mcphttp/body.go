@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -84,11 +85,7 @@ func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byt
 			_ = http.NewResponseController(w).SetReadDeadline(until)
 		}
 	}()
-	room := int64(firstRead)
-	if r.ContentLength >= 0 {
-		room = min(room, r.ContentLength+1) // the end is seen without growing
-	}
-	return readAll(r.Body, make([]byte, 0, room), h.opts.MaxBody)
+	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody)
 }
 
 var errTooLarge = errors.New("body is too large")
@@ -98,11 +95,22 @@ func tooLarge(w http.ResponseWriter) *refusal {
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
+// readClaimed reads r, which is said to have claim bytes or an unknown number if negative, to its end: at most limit.
+func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
+	room := int64(firstRead)
+	if claim >= 0 {
+		room = min(room-1, claim) + 1 // the end is seen without growing
+	}
+	return readOn(r, make([]byte, 0, room), claim, limit)
+}
+
 // readAll appends r to b, up to its end, at most limit bytes in all.
-func readAll(r io.Reader, b []byte, limit int64) ([]byte, error) {
+func readAll(r io.Reader, b []byte, limit int64) ([]byte, error) { return readOn(r, b, -1, limit) }
+
+func readOn(r io.Reader, b []byte, claim, limit int64) ([]byte, error) {
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			b = slices.Grow(b, roomFor(int64(len(b)), claim))
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -115,4 +123,16 @@ func readAll(r io.Reader, b []byte, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// roomFor gives how much room to add for a body of which some has arrived. Each growth is a copy, so it is all that the
+// body claims, if a fifth of that is there: a claim that is not kept still costs little then.
+func roomFor(arrived, claim int64) int {
+	switch left := claim + 1 - arrived; {
+	case left <= 0:
+		return int(arrived)
+	case left <= 4*arrived:
+		return int(left)
+	}
+	return int(3 * arrived)
 }

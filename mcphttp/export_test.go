@@ -9,6 +9,7 @@ var (
 	ParseEventID      = parseEventID
 	IsJSON            = isJSON
 	Accepts           = accepts
+	ReadClaimed       = readClaimed
 	IsSameOrigin      = isSameOrigin
 	SplitHost         = splitHost
 	IsLoopbackName    = isLoopbackName
