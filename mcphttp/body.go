@@ -6,35 +6,12 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"time"
 )
 
-const (
-	// firstRead is how much room a body gets at first, if it does not say that it is smaller. What it claims to be costs
-	// nothing until it arrives.
-	firstRead = 4 << 10
-	// maxPooled is the largest buffer that is kept for later requests: most messages are far smaller, and a few large
-	// ones must not pin their size for good.
-	maxPooled = 64 << 10
-)
-
-// buffers holds byte slices between requests, for what is written. What was read is never among them: a goroutine that a
-// handler has left behind may look at the params of its request for ever, and must not see another caller's.
-var buffers = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, firstRead)} }}
-
-// A buffer is a byte slice that is used again for other requests, and so must not outlive its own.
-type buffer struct{ bytes []byte }
-
-func newBuffer() *buffer { return buffers.Get().(*buffer) }
-
-// free gives the buffer back. Nothing may alias it any more.
-func (b *buffer) free() {
-	if cap(b.bytes) <= maxPooled {
-		b.bytes = b.bytes[:0]
-		buffers.Put(b)
-	}
-}
+// firstRead is how much room a body gets at first, if it does not say that it is smaller. What it claims to be costs
+// nothing until it arrives.
+const firstRead = 4 << 10
 
 // past is a deadline that is over.
 var past = time.Unix(0, 0)

@@ -24,8 +24,9 @@ type Handler struct {
 	listens  *quota
 	sessions *sessions
 	life     lifecycle
-	calls    tally // messages being served
-	streams  tally // GET streams being served
+	calls    tally     // messages being served
+	streams  tally     // GET streams being served
+	sizes    foresight // of answers
 
 	bodies  *watch[http.ResponseWriter] // being read
 	answers *watch[http.ResponseWriter] // large ones, being written

@@ -2,6 +2,8 @@ package mcphttp_test
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -41,5 +43,34 @@ func TestAllocationsOfACall(t *testing.T) {
 			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.budget)
 		}
 		x.check(t, "hello")
+	}
+}
+
+// Large answers that come one after the other do not each take memory of their size.
+func TestLargeAnswersShareTheirRoom(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector drops what pools hold")
+	}
+	const size, runs = 1 << 20, 100
+	large := mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`)
+	for name, x := range map[string]*rerun{
+		"JSON": newRerun(mcphttp.NewHandler(mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			return large, nil
+		}), nil), modernBody, modernHeader()),
+		"event stream": newRerun(mcphttp.NewHandler(mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			return large, req.Notify(ctx, "notifications/message", cannedNote)
+		}), nil), modernBody, modernHeader()),
+	} {
+		x.run()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range runs {
+			x.run()
+		}
+		runtime.ReadMemStats(&after)
+		x.check(t, "xxx")
+		if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > size/4 {
+			t.Errorf("%s: %d bytes for each answer of %d", name, each, size)
+		}
 	}
 }

@@ -120,10 +120,12 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 
 func (x *exchange) serve(req *mcp.Request) {
 	req.Notify = x.notify
-	answer := newBuffer()
+	sizes := &x.ctx.handler.sizes
+	answer := sizes.newBuffer()
 	defer answer.free()
 	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
+	sizes.learn(len(body))
 	body = oneLine(body)
 	stream := x.close()
 	switch h := x.ctx.handler; {

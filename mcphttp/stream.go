@@ -152,7 +152,7 @@ func (s *eventStream) add(e sse.Event) (err error) {
 // unsent gives the buffer of what leaves next. The caller holds s.mu.
 func (s *eventStream) unsent() *buffer {
 	if s.buf == nil {
-		s.buf = newBuffer()
+		s.buf = s.handler.sizes.newBuffer()
 	}
 	return s.buf
 }
