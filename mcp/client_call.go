@@ -208,7 +208,10 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
 		ClientInfo: c.info, Capabilities: c.declared, LogLevel: level,
 	}
-	const room = 128
+	room := len(`}}`)
+	if level != "" || o.Progress != nil || len(o.Meta) > 0 {
+		room = 128 // for small ones
+	}
 	b := make([]byte, 0, len(conn.prefix)+len(k.members)+len(k.input)+room)
 	b = append(b, conn.prefix...)
 	if level != "" {

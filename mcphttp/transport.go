@@ -287,9 +287,9 @@ type lifetime struct {
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
-	ended   bool               // nothing is begun in the background
-	over    bool               // ctx has ended
-	lent    map[*trip]struct{} // trips with the contexts of their callers
+	ended   bool  // nothing is begun in the background
+	over    bool  // ctx has ended
+	lent    *trip // the first of those with the contexts of their callers
 }
 
 func (l *lifetime) begin(parent context.Context) {
@@ -337,7 +337,7 @@ func (l *lifetime) end(grace time.Duration) {
 	l.cancel(mcp.ErrClosed)
 	l.mu.Lock()
 	l.over = true
-	for x := range l.lent {
+	for x := l.lent; x != nil; x = x.after {
 		x.lender.EndRequest(mcp.ErrClosed)
 	}
 	l.mu.Unlock()
@@ -351,17 +351,25 @@ func (l *lifetime) lend(x *trip) bool {
 	if l.over {
 		return false
 	}
-	if l.lent == nil {
-		l.lent = map[*trip]struct{}{}
+	if x.after = l.lent; x.after != nil {
+		x.after.before = x
 	}
-	l.lent[x] = struct{}{}
+	l.lent = x
 	return true
 }
 
 func (l *lifetime) giveBack(x *trip) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.lent, x)
+	if x.before == nil {
+		l.lent = x.after
+	} else {
+		x.before.after = x.after
+	}
+	if x.after != nil {
+		x.after.before = x.before
+	}
+	x.before, x.after = nil, nil
 }
 
 func waitFor(done <-chan struct{}, patience time.Duration) {

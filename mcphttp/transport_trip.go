@@ -30,13 +30,16 @@ type trip struct {
 	cancel context.CancelCauseFunc // of its own context
 	stop   func() bool             // looking at the caller
 
+	before, after *trip // among those of life whose contexts are lent; guarded by its lock
+
 	t       *Transport
 	life    *lifetime                     // of what the trip belongs to
 	method  string                        // of the message, for errors
 	batches bool                          // the revision has them
 	others  func(m *jsonrpc.Message) bool // takes responses to other requests, if they belong here
 
-	sent     http.Header // of the request
+	sent     http.Header  // of the request
+	posted   bytes.Reader // its body
 	res      *http.Response
 	atEnd    bool // the body was read to its end
 	taken    int  // messages
@@ -152,18 +155,22 @@ func (x *trip) refusedBy(err *StatusError) error {
 func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
 	const room = 128 // for what is around the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
-	reader := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	first, _ := reader()
+	x.posted.Reset(body)
 	return x.do(&http.Request{
-		Method: http.MethodPost, URL: target, Header: header,
-		Body: first, GetBody: reader, ContentLength: int64(len(body)),
+		Method: http.MethodPost, URL: target, Header: header, ContentLength: int64(len(body)),
+		Body:    io.NopCloser(&x.posted), // net/http knows both, and sends header and body in one piece
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	})
 }
 
 // do sends an HTTP request and waits for the header of the response.
 func (x *trip) do(req *http.Request) error {
 	x.sent = req.Header
-	res, err := x.t.send(req.WithContext(x)) //nolint:bodyclose // whoever ends the trip closes it
+	var ctx context.Context = x
+	if x.lender != nil {
+		ctx = x.lender // all of the trip's context, which would only be a longer way to it
+	}
+	res, err := x.t.send(req.WithContext(ctx)) //nolint:bodyclose // whoever ends the trip closes it
 	switch {
 	case err == nil:
 		x.res = res
