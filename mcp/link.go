@@ -278,11 +278,12 @@ func (l *link) read() {
 	defer close(l.done)
 	for {
 		m, err := l.conn.Read(l.ctx)
-		var refused *jsonrpc.DecodeError
-		switch {
-		case err == nil:
+		if err == nil {
 			l.take(m)
 			continue
+		}
+		var refused *jsonrpc.DecodeError
+		switch {
 		case errors.As(err, &refused):
 			l.refuse(refused, errors.Is(err, errLineTooLong))
 			continue
