@@ -90,12 +90,11 @@ func (c *Config) cancelled(reason string) error {
 // A Session is one client of the session era, from its initialize request on. While nothing happens it costs its memory
 // and nothing else. It is safe for concurrent use.
 type Session struct {
-	cfg      *Config
-	rev      wire.Revision
-	envelope []byte          // the members of every request's `_meta`, the log level aside
-	calls    *peer.Table     // what is in flight, both ways
-	ctx      context.Context // of subscriptions: ends with the session
-	cancel   context.CancelCauseFunc
+	cfg    *Config
+	rev    wire.Revision
+	calls  *peer.Table     // what is in flight, both ways
+	ctx    context.Context // of subscriptions: ends with the session
+	cancel context.CancelCauseFunc
 
 	described chan struct{} // closed once offers is known
 	offers    offers
@@ -106,8 +105,9 @@ type Session struct {
 	heardURIs []string
 	uris      []string // resources that the client subscribed to
 
-	mu          sync.Mutex // guards the fields below
-	logLevel    string
+	mu          sync.Mutex   // guards the fields below
+	envelope    []byte       // the `_meta` of every request; its bytes are never changed
+	declared    int          // how much of the envelope is there for good: all but the log level
 	initialized bool         // the client is ready for what it did not ask for
 	changes     Stream       // where changes go; nil for nowhere
 	tokens      []*taskToken // the oldest first

@@ -163,27 +163,29 @@ func (s *Session) modernParams(params, further []byte) ([]byte, *jsonrpc.Error) 
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
-	s.mu.Lock()
-	logLevel := s.logLevel
-	s.mu.Unlock()
-
-	meta, _ := jsonscan.Get(params, "_meta")
-	if meta != nil && jsonscan.Kind(meta) != '{' {
-		return nil, invalidParams("params._meta: want an object")
-	}
-	const brackets = 128 // for the log level too
-	dst := make([]byte, 0, len(params)+len(further)+len(s.envelope)+brackets)
-	dst = append(append(dst, `{"_meta":{`...), s.envelope...)
-	dst = append(dst, `,"`+wire.MetaLogLevel+`":`...)
-	dst = jsonscan.AppendQuote(dst, logLevel)
-	for key, value := range jsonscan.Members(meta) {
+	var meta []byte
+	members, plain := 0, further == nil // plain ones are taken as they are
+	for key, value := range jsonscan.Members(params) {
+		members++
 		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
-			dst = appendMember(append(dst, ','), key, value)
+		case "_meta":
+			if meta = value; jsonscan.Kind(meta) != '{' {
+				return nil, invalidParams("params._meta: want an object")
+			}
+			plain = false
+		case "inputResponses", "requestState":
+			plain = false
 		}
 	}
-	dst = append(dst, "},"...)
+	s.mu.Lock()
+	envelope := s.envelope
+	s.mu.Unlock()
+	dst := make([]byte, 0, len(`{"_meta":,`)+len(envelope)+len(params)+len(further))
+	dst = appendMeta(append(dst, `{"_meta":`...), envelope, meta)
+	dst = append(dst, ',')
+	if plain && members > 0 {
+		return append(dst, params[1:]...), nil
+	}
 	for key, value := range jsonscan.Members(params) {
 		switch string(key) {
 		case "_meta", "inputResponses", "requestState":
@@ -192,6 +194,22 @@ func (s *Session) modernParams(params, further []byte) ([]byte, *jsonrpc.Error) 
 		}
 	}
 	return closeWith(append(dst, further...), '}'), nil
+}
+
+// appendMeta appends the session's envelope together with what a request has in its own `_meta`.
+func appendMeta(dst, envelope, meta []byte) []byte {
+	if meta == nil {
+		return append(dst, envelope...)
+	}
+	dst = append(append(dst, envelope[:len(envelope)-1]...), ',')
+	for key, value := range jsonscan.Members(meta) {
+		switch string(key) {
+		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
+		default:
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	return closeWith(dst, '}')
 }
 
 // progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are
@@ -239,7 +257,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.logLevel = level
+	s.envelope = appendLogLevel(s.envelope[:s.declared:s.declared], level)
 	return emptyResult, nil
 }
 

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
@@ -59,10 +60,10 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if !known || rev.Modern() {
 		rev = wire.LatestLegacy()
 	}
+	declared := appendEnvelope(nil, rev, p.clientInfo, clientCapabilities(rev, p.capabilities))
 	s := &Session{
-		cfg: cfg, rev: rev, calls: cfg.Calls, logLevel: logLevelUnlessSet,
-		envelope:  appendEnvelope(nil, rev, p.clientInfo, clientCapabilities(rev, p.capabilities)),
-		described: make(chan struct{}),
+		cfg: cfg, rev: rev, calls: cfg.Calls, described: make(chan struct{}),
+		envelope: bytes.Clone(appendLogLevel(declared, logLevelUnlessSet)), declared: len(declared),
 	}
 	if s.calls == nil {
 		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
@@ -71,12 +72,18 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
+// appendEnvelope appends an envelope up to its last member, which is the log level.
 func appendEnvelope(dst []byte, rev wire.Revision, clientInfo, capabilities []byte) []byte {
-	dst = appendMember(dst, []byte(wire.MetaProtocolVersion), jsonscan.AppendQuote(nil, rev.String()))
+	dst = appendMember(append(dst, '{'), []byte(wire.MetaProtocolVersion), jsonscan.AppendQuote(nil, rev.String()))
 	dst = append(dst, ',')
 	dst = appendMember(dst, []byte(wire.MetaClientInfo), clientInfo)
 	dst = append(dst, ',')
 	return appendMember(dst, []byte(wire.MetaClientCapabilities), capabilities)
+}
+
+func appendLogLevel(dst []byte, level string) []byte {
+	dst = append(dst, `,"`+wire.MetaLogLevel+`":`...)
+	return append(jsonscan.AppendQuote(dst, level), '}')
 }
 
 // initializeParams are the params of initialize. The spans alias the request.

@@ -302,6 +302,27 @@ func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
 	}
 }
 
+func TestParamsOfEveryFormCarryTheEnvelope(t *testing.T) {
+	const envelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}`
+	for _, form := range []struct{ params, want string }{
+		{``, `{` + envelope + `}`},
+		{`,"params":{}`, `{` + envelope + `}`},
+		{`,"params":{ }`, `{` + envelope + `}`},
+		{`,"params":{"_meta":{ }}`, `{` + envelope + `}`},
+		{`,"params":{"requestState":"forged"}`, `{` + envelope + `}`},
+		{`,"params":{"request\u0053tate":"forged","name":"t"}`, `{` + envelope + `,"name":"t"}`},
+		{`,"params":{ "n\u0061me" : "t" }`, `{` + envelope + `, "n\u0061me" : "t" }`},
+		{`,"params":{"_m\u0065ta":{"a":1},"name":"t"}`, `{` + envelope[:len(envelope)-1] + `,"a":1},"name":"t"}`},
+	} {
+		core := &fakeCore{}
+		connect(t, "2025-06-18", core).handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call"` + form.params + `}`)
+		if diff := cmp.Diff(form.want, string(core.last().Params)); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", form.params, diff)
+		}
+	}
+}
+
 func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 	cases := []struct {
 		version, method string

@@ -1,0 +1,72 @@
+package legacy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// cannedCore gives every request the same result.
+type cannedCore struct {
+	fakeCore
+	result string
+}
+
+func (c *cannedCore) Serve(_ context.Context, dst []byte, _ jsonrpc.Message, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
+	return append(dst, c.result...), nil
+}
+
+const cannedResult = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"content":[{"type":"text","text":"hello"}]}`
+
+// What the translator adds to a call, for each revision: the exchange, the params in the modern form and the function that
+// notifies.
+func TestAllocationsOfACall(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
+		session, _ := legacy.Initialize(t.Context(), config(core), initialize(version))
+		core.result = cannedResult
+		request := message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}`)
+		var answer []byte
+		call := func() {
+			x := new(legacy.Exchange)
+			if reply := session.Begin(t.Context(), x, request, nil); reply != nil {
+				t.Fatal(reply.Error)
+			}
+			answer, _ = x.AppendAnswer(answer[:0])
+		}
+		if n := testing.AllocsPerRun(100, call); n != 3 {
+			t.Errorf("%s: %v allocations, want 3", version, n)
+		}
+		if want := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}]}}`; string(answer) != want {
+			t.Errorf("%s: answered %s", version, answer)
+		}
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	for _, version := range []string{"2024-11-05", "2025-11-25"} {
+		b.Run(version, func(b *testing.B) {
+			core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
+			session, answer := legacy.Initialize(b.Context(), config(core), initialize(version))
+			if session == nil {
+				b.Fatal(answer.Error)
+			}
+			core.result = cannedResult
+			request := message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}`)
+			var room []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				x := new(legacy.Exchange)
+				if reply := session.Begin(b.Context(), x, request, nil); reply != nil {
+					b.Fatal(reply.Error)
+				}
+				room, _ = x.AppendAnswer(room[:0])
+			}
+		})
+	}
+}
