@@ -40,9 +40,10 @@ type Table struct {
 	MaxCalls     int // zero means DefaultMaxCalls
 	MaxQuestions int // zero means DefaultMaxQuestions
 
-	mu        sync.Mutex // guards the fields below
-	calls     map[jsonrpc.ID]*Call
-	running   int // calls that have not ended: those in the map and the cancelled ones
+	mu        sync.Mutex           // guards the fields below
+	single    *Call                // one of the calls that can be found; most sessions never have two
+	calls     map[jsonrpc.ID]*Call // the others
+	running   int                  // calls that have not ended: those that can be found and the cancelled ones
 	questions map[jsonrpc.ID]*Question
 	freed     chan struct{} // closed when a question goes; nil while nobody waits for that
 	closed    error         // why no call may begin
@@ -75,18 +76,42 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 	switch {
 	case t.closed != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
-	case t.calls[id] != nil:
+	case t.find(id) != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
 	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
 		return &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
 	}
 	c.table, c.id, c.ctx.Context = t, id, ctx
+	t.add(c)
+	t.running++
+	return nil
+}
+
+// find gives the call with that id, or nil. The caller holds the lock, as for add and remove.
+func (t *Table) find(id jsonrpc.ID) *Call {
+	if t.single != nil && t.single.id == id {
+		return t.single
+	}
+	return t.calls[id]
+}
+
+func (t *Table) add(c *Call) {
+	if t.single == nil {
+		t.single = c
+		return
+	}
 	if t.calls == nil {
 		t.calls = map[jsonrpc.ID]*Call{}
 	}
-	t.calls[id] = c
-	t.running++
-	return nil
+	t.calls[c.id] = c
+}
+
+func (t *Table) remove(c *Call) {
+	if t.single == c {
+		t.single = nil
+		return
+	}
+	delete(t.calls, c.id)
 }
 
 // Context is what the call is served under. It ends when the call is cancelled, with the cause given there, and when it
@@ -110,7 +135,7 @@ func (c *Call) End() (answer bool) {
 	c.ended = true
 	answer = !c.cancelled
 	if answer {
-		delete(t.calls, c.id)
+		t.remove(c)
 	}
 	t.mu.Unlock()
 	c.ctx.end(nil)
@@ -121,10 +146,10 @@ func (c *Call) End() (answer bool) {
 // a call. A cancelled call no longer uses up its id, but counts until it ends.
 func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	t.mu.Lock()
-	c := t.calls[id]
+	c := t.find(id)
 	if c != nil {
 		c.cancelled = true
-		delete(t.calls, id)
+		t.remove(c)
 	}
 	t.mu.Unlock()
 	if c == nil {
@@ -143,6 +168,9 @@ func (t *Table) Close(cause error) {
 		return
 	}
 	t.closed = cause
+	if t.single != nil {
+		t.single.ctx.end(cause)
+	}
 	for _, c := range t.calls {
 		c.ctx.end(cause)
 	}
