@@ -96,21 +96,21 @@ type Session struct {
 	ctx    context.Context // of subscriptions: ends with the session
 	cancel context.CancelCauseFunc
 
-	described chan struct{} // closed once offers is known
-	offers    offers
-
 	changing  sync.Mutex // held while the subscription changes; guards the fields below
 	stop      func()     // ends the subscription; nil when there is none
 	heard     offers     // what it is to
 	heardURIs []string
 	uris      []string // resources that the client subscribed to
 
-	mu          sync.Mutex   // guards the fields below
-	envelope    []byte       // the `_meta` of every request; its bytes are never changed
-	declared    int          // how much of the envelope is there for good: all but the log level
-	initialized bool         // the client is ready for what it did not ask for
-	changes     Stream       // where changes go; nil for nowhere
-	tokens      []*taskToken // the oldest first
+	mu          sync.Mutex    // guards the fields below
+	envelope    string        // the `_meta` of every request
+	declared    int           // how much of the envelope is there for good: all but the log level
+	welcomed    bool          // offers is known
+	offers      offers        // not changed once it is known
+	described   chan struct{} // closed when offers is known; nil while nobody waits for that
+	initialized bool          // the client is ready for what it did not ask for
+	changes     Stream        // where changes go; nil for nowhere
+	tokens      []*taskToken  // the oldest first
 }
 
 // Revision is the revision that the session has settled on.

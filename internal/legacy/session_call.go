@@ -197,7 +197,7 @@ func (s *Session) modernParams(params, further []byte) ([]byte, *jsonrpc.Error) 
 }
 
 // appendMeta appends the session's envelope together with what a request has in its own `_meta`.
-func appendMeta(dst, envelope, meta []byte) []byte {
+func appendMeta(dst []byte, envelope string, meta []byte) []byte {
 	if meta == nil {
 		return append(dst, envelope...)
 	}
@@ -257,7 +257,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.envelope = appendLogLevel(s.envelope[:s.declared:s.declared], level)
+	s.envelope = withLogLevel(s.envelope[:s.declared], level)
 	return emptyResult, nil
 }
 

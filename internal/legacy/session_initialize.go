@@ -1,10 +1,10 @@
 package legacy
 
 import (
-	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
+	"unique"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
@@ -60,10 +60,10 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if !known || rev.Modern() {
 		rev = wire.LatestLegacy()
 	}
-	declared := appendEnvelope(nil, rev, p.clientInfo, clientCapabilities(rev, p.capabilities))
+	declared := string(appendEnvelope(nil, rev, p.clientInfo, clientCapabilities(rev, p.capabilities)))
 	s := &Session{
-		cfg: cfg, rev: rev, calls: cfg.Calls, described: make(chan struct{}),
-		envelope: bytes.Clone(appendLogLevel(declared, logLevelUnlessSet)), declared: len(declared),
+		cfg: cfg, rev: rev, calls: cfg.Calls,
+		envelope: withLogLevel(declared, logLevelUnlessSet), declared: len(declared),
 	}
 	if s.calls == nil {
 		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
@@ -81,9 +81,10 @@ func appendEnvelope(dst []byte, rev wire.Revision, clientInfo, capabilities []by
 	return appendMember(dst, []byte(wire.MetaClientCapabilities), capabilities)
 }
 
-func appendLogLevel(dst []byte, level string) []byte {
-	dst = append(dst, `,"`+wire.MetaLogLevel+`":`...)
-	return append(jsonscan.AppendQuote(dst, level), '}')
+// withLogLevel gives a whole envelope. Sessions whose envelopes are equal share one: many clients are the same program.
+func withLogLevel(declared, level string) string {
+	envelope := declared + `,"` + wire.MetaLogLevel + `":"` + level + `"}`
+	return unique.Make(envelope).Value()
 }
 
 // initializeParams are the params of initialize. The spans alias the request.
@@ -138,7 +139,8 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 //
 // Spec: basic/lifecycle#initialization
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
-	defer close(s.described)
+	var found offers
+	defer func() { s.describe(found) }()
 	params, err := s.modernParams(nil, nil)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, err)
@@ -149,7 +151,7 @@ func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	}
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
-	s.offers = parseOffers(capabilities)
+	found = parseOffers(capabilities)
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
 	result = appendMember(append(result, ','), []byte("capabilities"), capabilities)
@@ -191,10 +193,31 @@ func declares(capabilities []byte, name, flag string) bool {
 	return jsonscan.Kind(value) == 't'
 }
 
+// describe makes known what the server offers.
+func (s *Session) describe(found offers) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offers, s.welcomed = found, true
+	if s.described != nil {
+		close(s.described)
+		s.described = nil
+	}
+}
+
 // offered waits for what the server offers. It fails when ctx ends first.
 func (s *Session) offered(ctx context.Context) (offers, error) {
+	s.mu.Lock()
+	if s.welcomed {
+		defer s.mu.Unlock()
+		return s.offers, nil
+	}
+	if s.described == nil {
+		s.described = make(chan struct{})
+	}
+	described := s.described
+	s.mu.Unlock()
 	select {
-	case <-s.described:
+	case <-described:
 		return s.offers, nil
 	case <-ctx.Done():
 		return offers{}, context.Cause(ctx)
