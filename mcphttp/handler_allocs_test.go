@@ -48,7 +48,7 @@ func TestAllocationsOfACall(t *testing.T) {
 
 // Large answers that come one after the other do not each take memory of their size.
 func TestLargeAnswersShareTheirRoom(t *testing.T) {
-	if raceEnabled {
+	if raceDetector {
 		t.Skip("the race detector drops what pools hold")
 	}
 	const size, runs = 1 << 20, 100

@@ -1,14 +1,11 @@
 package mcphttp
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -64,10 +61,10 @@ type session struct {
 	principal string  // Principal.Key of the owner
 	box       *outbox // of the one stream that a session of HTTP+SSE has; nil on Streamable HTTP
 
-	// The table's lock guards these.
-	users   int       // HTTP requests that are being served for it
-	used    bool      // it was spoken to after it was opened
-	touched time.Time // when it was last let go of
+	// The lock of its part of the table guards these.
+	users   int32         // HTTP requests that are being served for it
+	used    bool          // it was spoken to after it was opened
+	touched time.Duration // when it was last let go of, since the table was made
 
 	mu      sync.Mutex // guards the fields below
 	conv    *legacy.Session
@@ -75,145 +72,6 @@ type session struct {
 	alone   *standalone               // the GET stream; nil until there is one
 	ended   bool
 }
-
-// sessions is the table of all sessions of a handler.
-type sessions struct {
-	opts   *Options
-	config legacy.Config
-	quota  *quota
-	change atomic.Pointer[encodedChange] // told last
-
-	mu      sync.Mutex // guards the fields below
-	byID    map[string]*session
-	sweeper *time.Timer // runs while there are sessions
-	closed  bool
-}
-
-func newSessions(h mcp.Handler, opts *Options) *sessions {
-	return &sessions{
-		opts: opts,
-		config: legacy.Config{
-			Core:        &sessionCore{h},
-			Logger:      opts.Logger,
-			MaxInFlight: opts.Sessions.MaxInFlight,
-			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
-		},
-		quota: newQuota("sessions", opts.Sessions.Max, opts.Sessions.MaxPerPrincipal),
-		byID:  make(map[string]*session),
-	}
-}
-
-// open makes a session; box is its stream if it is one of HTTP+SSE. It is in use until it is released.
-func (t *sessions) open(principal string, box *outbox) (*session, *refusal) {
-	if no := t.quota.take(principal); no != nil {
-		return nil, no
-	}
-	s := &session{id: rand.Text(), principal: principal, box: box, users: 1}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		t.quota.give(principal)
-		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
-	}
-	t.byID[s.id] = s
-	if t.sweeper == nil {
-		t.sweeper = time.AfterFunc(t.sweepInterval(), t.sweep)
-	}
-	return s, nil
-}
-
-// acquire gives the session with that id, if it is the principal's. It is in use until it is released.
-func (t *sessions) acquire(id, principal string) *session {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.byID[id]
-	if s == nil || s.principal != principal {
-		return nil
-	}
-	s.users++
-	s.used = true
-	return s
-}
-
-func (t *sessions) release(s *session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s.users--
-	s.touched = time.Now()
-}
-
-// isCrowded reports whether so much goes on in a session that its client must have stopped to read answers. Beside the
-// calls that may be in flight, as many requests may wait to be told that they are too many.
-func (t *sessions) isCrowded(s *session) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return s.users > 2*t.opts.Sessions.MaxInFlight
-}
-
-// end takes a session out of the table and ends what goes on in it.
-func (t *sessions) end(s *session, cause error) {
-	t.mu.Lock()
-	known := t.byID[s.id] == s
-	delete(t.byID, s.id)
-	t.mu.Unlock()
-	if known {
-		t.finish(s, cause)
-	}
-}
-
-// finish ends a session that is no longer in the table.
-func (t *sessions) finish(s *session, cause error) {
-	t.quota.give(s.principal)
-	s.close(cause)
-	if err := t.opts.Sessions.Events.EndSession(s.id, digest(s.principal)); err != nil {
-		t.opts.Logger.Error("mcphttp: events of a session not forgotten", "error", err)
-	}
-}
-
-func (t *sessions) endAll(cause error) {
-	t.mu.Lock()
-	t.closed = true
-	all := t.byID
-	t.byID = make(map[string]*session)
-	t.mu.Unlock()
-	for _, s := range all {
-		t.finish(s, cause)
-	}
-}
-
-// sweepInterval is how often sessions are looked through for those that are idle: often enough for the shortest timeout
-// to mean what it says.
-func (t *sessions) sweepInterval() time.Duration {
-	return min(t.opts.Sessions.IdleTimeout, t.opts.Sessions.InitTimeout)/4 + 1
-}
-
-// sweep ends idle sessions. One timer serves them all.
-func (t *sessions) sweep() {
-	var idle []*session
-	t.mu.Lock()
-	now := time.Now()
-	for id, s := range t.byID {
-		timeout := t.opts.Sessions.IdleTimeout
-		if !s.used {
-			timeout = t.opts.Sessions.InitTimeout
-		}
-		if s.users == 0 && now.Sub(s.touched) >= timeout {
-			delete(t.byID, id)
-			idle = append(idle, s)
-		}
-	}
-	if len(t.byID) > 0 {
-		t.sweeper.Reset(t.sweepInterval())
-	} else {
-		t.sweeper = nil
-	}
-	t.mu.Unlock()
-	for _, s := range idle {
-		t.finish(s, errSessionIdle)
-	}
-}
-
-var errSessionIdle = fmt.Errorf("%w: session was idle", mcp.ErrClosed)
 
 // close ends everything that goes on in the session.
 func (s *session) close(cause error) {
