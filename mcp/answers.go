@@ -1,71 +1,103 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// patience is how long an answer waits for the answers to requests that came in together with it.
-const patience = 500 * time.Microsecond
+const (
+	// patience is how long an answer waits for the answers to requests that came in together with it.
+	patience = 500 * time.Microsecond
+	// ownLine is the length from which a line is not copied to be written together with others.
+	ownLine = 16 << 10
+)
 
 // answers are the responses of a stream that wait for their turn to be written. All that wait are written at once: to a
-// small request the write is half of what it costs. Whoever finds none waiting writes, and all others go on to the next
-// request. A response that is alone waits for nothing.
+// small request the write is half of what it costs. They wait while requests that are here already are served, but no
+// longer: when one of these takes its time, the goroutine that is called to read on writes them.
 type answers struct {
-	starting atomic.Int64 // requests that were handed to a goroutine which does not run yet
-
 	mu      sync.Mutex // guards the fields below
 	waiting *batch     // nil for none
 	spare   *batch     // empty
 }
 
-// An answer is the response to a call.
+// An answer is the response to a call, as a line or, for a Conn that wants one, a message.
 type answer struct {
+	call    *peer.Call // ends when the answer is written, and decides whether it is; nil for none
+	size    int        // of its line among the lines of the batch
+	line    []byte     // in place of that, if it is long
 	message *jsonrpc.Message
-	call    *peer.Call // ends when the answer is written, and decides whether it is; nil if it has ended
 }
 
 // A batch is answers that are written at once.
 type batch struct {
-	answers  []answer
-	since    time.Time          // when the first of them came
-	messages []*jsonrpc.Message // room for those of them that are wanted
+	answers []answer
+	lines   []byte
+	since   time.Time // when the first of them came
+	replies int       // answers without a call
+	claimed bool      // a goroutine is about to write them
 }
 
-// add reports whether the caller has to write what waits.
-func (a *answers) add(new answer) (write bool) {
-	now := time.Now()
+// add takes an answer. It gives back the memory of its line, or nil if the line stays there.
+func (a *answers) add(new answer) []byte {
 	a.mu.Lock()
-	first := a.waiting == nil
-	if first {
+	defer a.mu.Unlock()
+	if a.waiting == nil {
 		a.waiting, a.spare = a.spare, nil
 		if a.waiting == nil {
 			a.waiting = &batch{}
 		}
-		a.waiting.since = now
+		a.waiting.since = time.Now()
 	}
-	a.waiting.answers = append(a.waiting.answers, new)
-	overdue := now.Sub(a.waiting.since) > patience // whoever was first is held up by other work
-	a.mu.Unlock()
-	if first && a.starting.Load() > 0 {
-		runtime.Gosched() // to requests that came with this one, and so to their answers
+	b, room := a.waiting, new.line
+	if len(room) < ownLine {
+		b.lines = append(b.lines, new.line...)
+		new.size, new.line = len(new.line), nil
+	} else {
+		room = nil
 	}
-	return first || overdue
+	if new.call == nil {
+		b.replies++
+	}
+	b.answers = append(b.answers, new)
+	return room
 }
 
-func (a *answers) len() int {
+// unclaimed reports whether answers wait that nobody is about to write, and whether they should wait no longer.
+func (a *answers) unclaimed() (wait, overdue bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.waiting
+	if b == nil || b.claimed {
+		return false, false
+	}
+	return true, len(b.lines) >= keptBuffer || time.Since(b.since) > patience
+}
+
+// replies is the number of answers that wait and have no call.
+func (a *answers) replies() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting == nil {
 		return 0
 	}
-	return len(a.waiting.answers)
+	return a.waiting.replies
+}
+
+// claim reports whether the caller has to write what waits.
+func (a *answers) claim() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil || a.waiting.claimed {
+		return false
+	}
+	a.waiting.claimed = true
+	return true
 }
 
 // take gives what waits, nil for nothing. The caller gives it back.
@@ -80,16 +112,49 @@ func (a *answers) take() *batch {
 // giveBack lets the room of a batch be used again.
 func (a *answers) giveBack(b *batch) {
 	clear(b.answers)
-	clear(b.messages)
-	b.answers, b.messages = b.answers[:0], b.messages[:0]
+	*b = batch{answers: b.answers[:0], lines: b.lines[:0]}
+	if cap(b.lines) > keptBuffer {
+		b.lines = nil
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.spare = b
 }
 
-// answer has a response written, by whoever writes next.
-func (s *stream) answer(a answer) {
-	if s.answers.add(a) {
+// answer adds the response to a call, nil for none. It gives back room, which is for the line.
+func (s *stream) answer(call *peer.Call, response *jsonrpc.Message, room []byte) []byte {
+	switch {
+	case response == nil:
+		return room
+	case s.lines == nil:
+		s.answers.add(answer{call: call, message: response})
+		return room
+	}
+	return s.answers.add(answer{call: call, line: append(jsonrpc.Append(room[:0], response), '\n')})
+}
+
+// reply adds a response without a job, nil for none.
+func (s *stream) reply(response *jsonrpc.Message) { s.answer(nil, response, nil) }
+
+// asLine ends the text of a message. Line breaks within it, which stand between tokens of what users give as raw JSON,
+// become spaces.
+func asLine(text []byte) []byte {
+	for _, c := range []byte("\n\r") {
+		for rest := text; ; {
+			i := bytes.IndexByte(rest, c)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
+		}
+	}
+	return append(text, '\n')
+}
+
+// flush writes the answers that wait, unless another goroutine is about to.
+func (s *stream) flush() {
+	if s.answers.claim() {
 		s.writeAnswers(s.ctx)
 	}
 }
@@ -106,13 +171,23 @@ func (s *stream) writeAnswers(ctx context.Context) {
 	if b == nil {
 		return
 	}
+	defer s.answers.giveBack(b)
+	next, end, sent := 0, 0, 0 // in the lines: what is looked at, and what is wanted, which moves up to what is not
 	for _, a := range b.answers {
-		if a.call == nil || a.call.End() {
-			b.messages = append(b.messages, a.message)
+		wanted := a.call == nil || a.call.End()
+		line := b.lines[next : next+a.size]
+		next += a.size
+		switch {
+		case !wanted:
+		case a.message != nil:
+			_ = s.send(a.message) // not, if the stream has ended
+		case a.line != nil:
+			s.sendLines(b.lines[sent:end])
+			s.sendLines(a.line)
+			sent = end
+		default:
+			end += copy(b.lines[end:], line)
 		}
 	}
-	if len(b.messages) > 0 {
-		_ = s.send(b.messages...) // not, if the stream has ended
-	}
-	s.answers.giveBack(b)
+	s.sendLines(b.lines[sent:end])
 }

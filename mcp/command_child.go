@@ -161,15 +161,10 @@ func (c *child) Read(ctx context.Context) (*jsonrpc.Message, error) {
 
 // Write sends a message to the server.
 func (c *child) Write(ctx context.Context, m *jsonrpc.Message) error {
-	return c.writeAll(ctx, []*jsonrpc.Message{m})
-}
-
-// writeAll is Write for several messages.
-func (c *child) writeAll(ctx context.Context, messages []*jsonrpc.Message) error {
 	if isClosed(c.exited) && !isClosed(c.stream.closed) {
 		return &unsentError{c.lost(ctx, "input")}
 	}
-	err := c.stream.writeAll(ctx, messages)
+	err := c.stream.Write(ctx, m)
 	if !errors.Is(err, ErrDisconnected) {
 		return err
 	}

@@ -65,6 +65,18 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// hasNext reports whether next gives a line, or refuses one, without asking the source.
+func (l *lineReader) hasNext() bool {
+	for !l.skip && len(l.long) == 0 {
+		line, rest, ended := bytes.Cut(l.rest, []byte{'\n'})
+		if !ended || len(line) > l.limit || !blank(line) {
+			return ended
+		}
+		l.rest = rest
+	}
+	return false
+}
+
 // keep adds a part to the beginning of a long line, which grows by doubling but never over the limit.
 func (l *lineReader) keep(part []byte) {
 	if need := len(l.long) + len(part); need > cap(l.long) {

@@ -26,9 +26,6 @@ const (
 	// maxReplies is the number of replies without a handler, such as refusals, that wait for the peer to read. Past
 	// it nothing more is read.
 	maxReplies = 256
-	// maxParked is the number of goroutines that wait for the next request instead of ending: their stacks have grown
-	// already, which costs a quarter of a small request.
-	maxParked = 16
 )
 
 // ServeOptions configures [Serve]. The zero value is right for most uses.
@@ -57,9 +54,11 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/versioning (2026-07-28).
 func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
 	s := newStream(ctx, h, conn, opts)
-	s.work.Go(s.reply)
-	err := s.read(ctx)
+	defer context.AfterFunc(s.ctx, stop)()
+	err := s.read(reading)
 	s.drain(err)
 	return err
 }
@@ -79,20 +78,26 @@ type stream struct {
 	calls   peer.Table
 	config  legacy.Config
 	session atomic.Pointer[legacy.Session] // of the client that opened with initialize; nil for none
-	replies chan *jsonrpc.Message          // to what had no handler
+	crew    crew
+	work    sync.WaitGroup // of the crew, and of what else runs
 	answers answers
 	writing chan struct{} // holds a token while messages are written
-	work    sync.WaitGroup
-	jobs    chan func()   // to goroutines that are parked
-	parked  chan struct{} // holds a token for each of them
+	lines   lineConn      // the conn, if it is one
+}
+
+// A lineConn is a Conn of lines of text: those that are encoded already can be written together, at the price of one.
+type lineConn interface {
+	writeLines(ctx context.Context, lines []byte) error
+	// hasLine reports whether a line that can be read is here already. It is not called while Read is.
+	hasLine() bool
 }
 
 func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *stream {
 	s := &stream{
 		handler: h, conn: conn, log: slog.Default(), timeout: defaultDrain,
-		replies: make(chan *jsonrpc.Message, maxReplies), writing: make(chan struct{}, 1),
-		jobs: make(chan func()), parked: make(chan struct{}, maxParked),
+		writing: make(chan struct{}, 1),
 	}
+	s.lines, _ = conn.(lineConn)
 	if opts != nil && opts.Logger != nil {
 		s.log = opts.Logger
 	}
@@ -108,86 +113,137 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 	return s
 }
 
-// read takes messages until the stream or ctx ends. It waits for nothing else, so that a cancellation is always heard,
-// unless the peer leaves too many replies unread.
+// read serves what comes until the stream or ctx ends.
 func (s *stream) read(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	ended := make(chan error, 1)
+	s.crew.start = func() {
+		s.work.Go(func() { s.attend(ctx, ended) })
+	}
+	s.crew.open()
+	if err := <-ended; !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// A job is what is left of a message to do without the turn. The zero job is none.
+type job struct {
+	request *streamRequest
+	work    func() *jsonrpc.Message // of a session: gives the reply, nil for none
+}
+
+func (j job) none() bool { return j.request == nil && j.work == nil }
+
+// attend is what each goroutine of the crew does: with the turn it reads; without, it serves what it has read and writes.
+// Answers that nobody is about to write are looked at by each who gets the turn.
+func (s *stream) attend(ctx context.Context, ended chan<- error) {
+	var room []byte // for the lines of its answers
+	for turn := s.crew.join(); turn; turn = s.crew.take() {
+		for turn {
+			j, err := s.next(ctx)
+			if err != nil {
+				s.crew.close()
+				ended <- err
+				break
+			}
+			s.crew.leave(s.readsAtOnce())
+			if j.none() {
+				break
+			}
+			room = s.serve(j, room)
+			turn = s.crew.takeAgain()
+		}
+		s.flush()
+	}
+}
+
+// next reads messages up to one that is a job, or until the answers that wait should not wait for more: then it gives
+// none. It waits for nothing else, so that a cancellation is always heard, unless the peer leaves too many replies unread.
+// The error is io.EOF when the stream or ctx has ended.
+func (s *stream) next(ctx context.Context) (job, error) {
 	for {
+		if wait, overdue := s.answers.unclaimed(); overdue || wait && !s.readsAtOnce() {
+			return job{}, nil
+		}
 		m, err := s.conn.Read(ctx)
 		var refused *jsonrpc.DecodeError
 		switch {
 		case err == nil:
-			s.take(ctx, m)
+			if j := s.take(m); !j.none() {
+				return j, nil
+			}
 		case errors.As(err, &refused):
 			s.log.DebugContext(ctx, "mcp: message refused", "error", err)
-			s.post(ctx, refused.Response())
+			s.reply(refused.Response())
 		case s.ctx.Err() != nil:
-			return context.Cause(s.ctx)
+			return job{}, context.Cause(s.ctx)
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
-			return nil
+			return job{}, io.EOF
 		default:
-			return disconnected(err)
+			return job{}, disconnected(err)
+		}
+		if s.answers.replies() >= maxReplies {
+			s.writeAnswers(ctx) // or wait until the peer reads
 		}
 	}
 }
+
+// readsAtOnce reports whether the next message is known to be here already.
+func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.hasLine() }
 
 // take decides which era a message belongs to. It is the only place that does.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
-func (s *stream) take(ctx context.Context, m *jsonrpc.Message) {
+func (s *stream) take(m *jsonrpc.Message) job {
 	session := s.session.Load()
 	switch m.Kind() {
 	case jsonrpc.Request:
-		s.takeRequest(ctx, m, session)
+		return s.takeRequest(m, session)
 	case jsonrpc.Notification:
 		if m.Method == wire.NotificationCancelled {
 			s.cancel(m)
 		} else if session != nil {
-			s.accept(ctx, session, m)
+			return s.accept(session, m)
 		}
 	case jsonrpc.Batch:
 		if session == nil {
-			s.refuse(ctx, jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches need an initialized session"))
-			return
+			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches need an initialized session"))
 		}
-		s.accept(ctx, session, m)
+		return s.accept(session, m)
 	case jsonrpc.Response:
 		if session != nil {
-			s.accept(ctx, session, m)
+			return s.accept(session, m)
 		}
 	}
+	return job{}
 }
 
-func (s *stream) takeRequest(ctx context.Context, m *jsonrpc.Message, session *legacy.Session) {
+func (s *stream) takeRequest(m *jsonrpc.Message, session *legacy.Session) job {
 	env, err := wire.Open(m.Params)
 	switch {
 	case err != nil:
-		s.refuse(ctx, m.ID, err)
+		return s.refuse(m.ID, err)
 	case env.HasVersion:
-		s.takeModern(ctx, m, env)
+		return s.takeModern(m, env)
 	case session != nil:
-		s.accept(ctx, session, m)
+		return s.accept(session, m)
 	case m.Method == wire.MethodInitialize:
-		s.initialize(ctx, m)
+		return s.initialize(m)
 	case m.Method == wire.MethodPing:
-		s.post(ctx, jsonrpc.NewResponse(m.ID, nil))
-	default:
-		s.refuse(ctx, m.ID, Errorf(CodeInvalidParams,
-			"missing required field params._meta[%q]: send it with every request, or send initialize first", wire.MetaProtocolVersion))
+		s.reply(jsonrpc.NewResponse(m.ID, nil))
+		return job{}
 	}
+	return s.refuse(m.ID, Errorf(CodeInvalidParams,
+		"missing required field params._meta[%q]: send it with every request, or send initialize first", wire.MetaProtocolVersion))
 }
 
 // takeModern begins a request that carries its envelope.
-func (s *stream) takeModern(ctx context.Context, m *jsonrpc.Message, env wire.Envelope) {
+func (s *stream) takeModern(m *jsonrpc.Message, env wire.Envelope) job {
 	if err := env.Complete(); err != nil {
-		s.refuse(ctx, m.ID, err)
-		return
+		return s.refuse(m.ID, err)
 	}
 	if !env.Revision.Modern() {
-		s.refuse(ctx, m.ID, wire.UnsupportedVersion(env.VersionText))
-		return
+		return s.refuse(m.ID, wire.UnsupportedVersion(env.VersionText))
 	}
 	base := s.ctx
 	if m.Method == wire.MethodSubscriptionsListen {
@@ -195,32 +251,53 @@ func (s *stream) takeModern(ctx context.Context, m *jsonrpc.Message, env wire.En
 	}
 	call, err := s.calls.Begin(base, m.ID)
 	if err != nil {
-		s.refuse(ctx, m.ID, err)
-		return
+		return s.refuse(m.ID, err)
 	}
-	req := &Request{Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), env: env}
-	s.start(func() { s.serve(call, req) })
+	r := &streamRequest{stream: s, call: call}
+	r.Request = Request{Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), Notify: r.notify, env: env}
+	return job{request: r}
 }
 
-// serve answers a modern request. Nothing is said of it once the client has cancelled it, and nothing after its answer,
-// whatever a goroutine that the handler has left behind may want to say.
-func (s *stream) serve(call *peer.Call, req *Request) {
-	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		if err := s.lock(ctx); err != nil {
-			return err
-		}
-		defer s.unlock()
-		if call.Over() {
-			return context.Cause(call.Context())
-		}
-		return s.send(jsonrpc.NewNotification(method, params))
+// A streamRequest is a modern request that came on a stream. Nothing is said of it once the client has cancelled it, and
+// nothing after its answer, whatever a goroutine that the handler has left behind may want to say.
+type streamRequest struct {
+	Request
+	stream *stream
+	call   *peer.Call
+}
+
+func (r *streamRequest) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+	s := r.stream
+	if err := s.lock(ctx); err != nil {
+		return err
 	}
-	response := Answer(call.Context(), s.handler, req)
-	if req.Method == wire.MethodSubscriptionsListen && response.Error == nil {
-		s.endSubscription(call, response)
-		return
+	defer s.unlock()
+	if r.call.Over() {
+		return context.Cause(r.call.Context())
 	}
-	s.answer(answer{response, call})
+	return s.send(jsonrpc.NewNotification(method, params))
+}
+
+// serve does a job and adds its answer to those that wait. It gives back room, which is for the answer's line.
+func (s *stream) serve(j job, room []byte) []byte {
+	if j.work != nil {
+		return s.answer(nil, j.work(), room)
+	}
+	r := j.request
+	ctx := r.call.Context()
+	switch {
+	case r.Method == wire.MethodSubscriptionsListen:
+		response := Answer(ctx, s.handler, &r.Request)
+		if response.Error == nil {
+			s.endSubscription(r.call, response)
+			return room
+		}
+		return s.answer(r.call, response, room)
+	case s.lines == nil:
+		return s.answer(r.call, Answer(ctx, s.handler, &r.Request), room)
+	}
+	line, _ := AppendAnswer(room[:0], ctx, s.handler, &r.Request) // an error is in the line
+	return s.answers.add(answer{call: r.call, line: asLine(line)})
 }
 
 // endSubscription writes the result that ends a subscription, unless it was cancelled. On streams the rules want the end
@@ -255,89 +332,33 @@ func cancelledBecause(reason string) error {
 }
 
 // initialize opens the stream's one session. Messages that do not wait for its answer belong to it already.
-func (s *stream) initialize(ctx context.Context, m *jsonrpc.Message) {
+func (s *stream) initialize(m *jsonrpc.Message) job {
 	session, err := legacy.Open(s.ctx, &s.config, m)
 	if err != nil {
-		s.refuse(ctx, m.ID, err)
-		return
+		return s.refuse(m.ID, err)
 	}
 	session.Attach(s.write)
 	s.session.Store(session)
-	s.work.Go(func() {
+	return job{work: func() *jsonrpc.Message {
 		welcome := session.Welcome(s.ctx, m.ID)
 		if welcome.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
 		}
-		_ = s.write(s.ctx, welcome)
-	})
+		return welcome
+	}}
 }
 
 // accept hands a message to the session.
-func (s *stream) accept(ctx context.Context, session *legacy.Session, m *jsonrpc.Message) {
+func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
 	reply, work := session.Accept(s.ctx, m, s.write)
-	s.post(ctx, reply)
-	if work == nil {
-		return
-	}
-	s.start(func() {
-		if reply := work(); reply != nil {
-			s.answer(answer{message: reply})
-		}
-	})
-	if s.answers.len() >= maxReplies {
-		s.writeAnswers(ctx) // or wait until the peer reads
-	}
+	s.reply(reply)
+	return job{work: work}
 }
 
-// start runs f on a goroutine. It is the reader's.
-func (s *stream) start(f func()) {
-	s.answers.starting.Add(1)
-	select {
-	case s.jobs <- f:
-	default:
-		s.work.Go(func() { s.run(f) })
-	}
-}
-
-// run runs f and what comes after it, until reading has ended or enough others are parked.
-func (s *stream) run(f func()) {
-	for f != nil {
-		s.answers.starting.Add(-1)
-		f()
-		select {
-		case s.parked <- struct{}{}:
-		default:
-			return
-		}
-		select {
-		case f = <-s.jobs:
-		case <-s.listening.Done():
-			f = nil
-		}
-		<-s.parked
-	}
-}
-
-func (s *stream) refuse(ctx context.Context, id jsonrpc.ID, err *Error) {
-	s.post(ctx, jsonrpc.NewErrorResponse(id, err))
-}
-
-// post leaves a reply to be written, so that the reader does not wait for the peer to read. Nil is none.
-func (s *stream) post(ctx context.Context, reply *jsonrpc.Message) {
-	if reply == nil {
-		return
-	}
-	select {
-	case s.replies <- reply:
-	case <-ctx.Done():
-	}
-}
-
-// reply writes what was posted, until reading has ended.
-func (s *stream) reply() {
-	for m := range s.replies {
-		_ = s.write(s.ctx, m)
-	}
+// refuse answers a request with an error, which leaves no job.
+func (s *stream) refuse(id jsonrpc.ID, err *Error) job {
+	s.reply(jsonrpc.NewErrorResponse(id, err))
+	return job{}
 }
 
 // write sends one message that nobody can cancel, or only through ctx.
@@ -372,27 +393,33 @@ func (s *stream) lock(ctx context.Context) error {
 
 func (s *stream) unlock() { <-s.writing }
 
-// A batchWriter is a Conn that writes several messages at the price of one.
-type batchWriter interface {
-	writeAll(ctx context.Context, messages []*jsonrpc.Message) error
-}
-
-// send writes messages, with the lock held. A failure is the end of the stream for everyone.
-func (s *stream) send(messages ...*jsonrpc.Message) (err error) {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
-	}
-	if conn, ok := s.conn.(batchWriter); ok {
-		err = conn.writeAll(s.ctx, messages)
-	} else {
-		for i := 0; i < len(messages) && err == nil; i++ {
-			err = s.conn.Write(s.ctx, messages[i])
+// send writes messages, with the lock held.
+func (s *stream) send(messages ...*jsonrpc.Message) error {
+	for _, m := range messages {
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		if err := s.conn.Write(s.ctx, m); err != nil {
+			return s.fail(err)
 		}
 	}
-	if err != nil {
-		err = disconnected(err)
-		s.gone(err)
+	return nil
+}
+
+// sendLines writes whole lines, if there are any, with the lock held.
+func (s *stream) sendLines(lines []byte) {
+	if len(lines) == 0 || s.ctx.Err() != nil {
+		return
 	}
+	if err := s.lines.writeLines(s.ctx, lines); err != nil {
+		_ = s.fail(err)
+	}
+}
+
+// fail ends the stream for everyone, because a message could not be written.
+func (s *stream) fail(err error) error {
+	err = disconnected(err)
+	s.gone(err)
 	return err
 }
 
@@ -409,7 +436,6 @@ func disconnected(err error) error {
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
 func (s *stream) drain(broken error) {
-	close(s.replies)
 	s.calls.Hangup(ErrDisconnected) // answers are not read any more
 	if broken != nil {
 		s.gone(broken) // there is nobody to answer

@@ -16,8 +16,7 @@ const (
 	// defaultMaxMessage is room for the largest content that is sensible within JSON, several times over. A larger one
 	// costs its receiver more memory than a peer may ask for unasked.
 	defaultMaxMessage = 32 << 20
-	// keptBuffer is how much memory a stream keeps for the messages that it writes next, and how much it gathers of them
-	// before it writes.
+	// keptBuffer is how much memory a stream keeps for what it writes next, and how much it gathers before it writes.
 	keptBuffer = 64 << 10
 )
 
@@ -102,12 +101,33 @@ func (c *streamConn) readLine(ctx context.Context) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
 }
 
+// hasLine reports whether Read gives a message or refuses one without waiting.
+func (c *streamConn) hasLine() bool { return c.lines.hasNext() }
+
 func (c *streamConn) Write(ctx context.Context, m *jsonrpc.Message) error {
-	return c.writeAll(ctx, []*jsonrpc.Message{m})
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	c.buf = append(jsonrpc.Append(c.buf[:0], m), '\n')
+	err := c.writeLocked(ctx, c.buf)
+	if cap(c.buf) > keptBuffer {
+		c.buf = nil
+	}
+	return err
 }
 
-// writeAll is Write for several messages, which leave together as long as they are small.
-func (c *streamConn) writeAll(ctx context.Context, messages []*jsonrpc.Message) error {
+// writeLines is Write for messages that are lines already.
+func (c *streamConn) writeLines(ctx context.Context, lines []byte) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	return c.writeLocked(ctx, lines)
+}
+
+// lock waits until nothing else is written.
+func (c *streamConn) lock(ctx context.Context) (err error) {
 	select {
 	case c.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -115,39 +135,30 @@ func (c *streamConn) writeAll(ctx context.Context, messages []*jsonrpc.Message) 
 	case <-c.closed:
 		return ErrClosed
 	}
-	defer func() { <-c.writing }()
 	switch {
 	case isClosed(c.closed):
-		return ErrClosed
+		err = ErrClosed
 	case c.broken != nil:
-		return c.broken
+		err = c.broken
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	for i, m := range messages {
-		c.buf = append(jsonrpc.Append(c.buf, m), '\n')
-		if last := i == len(messages)-1; !last && len(c.buf) < keptBuffer {
-			continue
-		}
-		if err := c.flush(ctx); err != nil {
-			return err
-		}
+	if err != nil {
+		c.unlock()
 	}
-	return nil
+	return err
 }
+
+func (c *streamConn) unlock() { <-c.writing }
 
 // isBound reports whether a write that waits ends with its context.
 func (c *streamConn) isBound() bool { return c.setDeadline != nil }
 
-// flush writes the buffer and empties it.
-func (c *streamConn) flush(ctx context.Context) error {
+// writeLocked writes lines, with the lock held.
+func (c *streamConn) writeLocked(ctx context.Context, lines []byte) error {
 	end := endWith(ctx, c.setDeadline)
-	n, err := c.w.Write(c.buf)
+	n, err := c.w.Write(lines)
 	end()
-	c.buf = c.buf[:0]
-	if cap(c.buf) > keptBuffer {
-		c.buf = nil
-	}
 	if err == nil {
 		return nil
 	}
