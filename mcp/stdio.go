@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Stdio gives the Conn to the client that started this process: messages on standard input and output. It is for
@@ -27,6 +28,13 @@ func Stdio() Conn {
 	context.AfterFunc(signalled, release)
 	c := newStreamConn(nil, out, 0) // standard input is not closed: on some systems that waits for a read to end
 	c.lines.source = newPump(in, c.closed, signalled.Done())
+	if polled := openPolled(in); polled != nil {
+		c.r = polled
+		c.lines.source = &deadlineSource{
+			r: polled, setDeadline: polled.SetReadDeadline, stopped: signalled.Done(), buf: make([]byte, chunkSize),
+		}
+		context.AfterFunc(signalled, func() { _ = polled.SetReadDeadline(time.Unix(1, 0)) }) // long past
+	}
 	return &stdioConn{streamConn: c, release: release}
 }
 

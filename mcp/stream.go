@@ -226,15 +226,23 @@ func endWith(ctx context.Context, setDeadline func(time.Time) error) (stop func(
 type deadlineSource struct {
 	r           io.Reader
 	setDeadline func(time.Time) error
+	stopped     <-chan struct{} // ends reading before the reader does, by a deadline that passes then; nil for never
 	buf         []byte
 }
 
 func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case isClosed(s.stopped):
+		return nil, errStopped
 	}
 	defer endWith(ctx, s.setDeadline)()
-	return readSome(s.r, s.buf)
+	b, err := readSome(s.r, s.buf)
+	if err != nil && isClosed(s.stopped) {
+		return nil, errStopped
+	}
+	return b, err
 }
 
 // readSome reads at least one byte, or gives the error.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -406,6 +407,35 @@ func TestStdio(t *testing.T) {
 		finish(t, cmd, stderr)
 		conn.Close()
 	})
+}
+
+// TestStdioReadsWhatItsInputHolds has nobody left who writes when the server starts.
+func TestStdioReadsWhatItsInputHolds(t *testing.T) {
+	text := plainLine(`1`, "ping", `{}`) + "\n" + plainLine(`2`, "ping", `{}`) + "\n"
+	pipe, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(w, text)
+	w.Close()
+	name := filepath.Join(t.TempDir(), "input")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, stdin := range map[string]*os.File{"a pipe": pipe, "a file": file} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStdio$")
+		cmd.Env = append(os.Environ(), "PATCHBAY_TEST_STDIO=1")
+		cmd.Stdin = stdin
+		got, err := cmd.Output()
+		stdin.Close()
+		if want := resultLine(`1`, `{}`) + "\n" + resultLine(`2`, `{}`) + "\n"; err != nil || string(got) != want {
+			t.Errorf("%s: wrote %q and ended with %v, want %q", name, got, err, want)
+		}
+	}
 }
 
 func stdioChild() {
