@@ -166,26 +166,33 @@ func (s *stream) next(ctx context.Context) (job, error) {
 			return job{}, nil
 		}
 		m, err := s.conn.Read(ctx)
-		var refused *jsonrpc.DecodeError
-		switch {
-		case err == nil:
+		if err == nil {
 			if j := s.take(m); !j.none() {
 				return j, nil
 			}
-		case errors.As(err, &refused):
-			s.log.DebugContext(ctx, "mcp: message refused", "error", err)
-			s.reply(refused.Response())
-		case s.ctx.Err() != nil:
-			return job{}, context.Cause(s.ctx)
-		case errors.Is(err, io.EOF), ctx.Err() != nil:
-			return job{}, io.EOF
-		default:
-			return job{}, disconnected(err)
+		} else if err := s.unread(ctx, err); err != nil {
+			return job{}, err
 		}
 		if s.answers.replies() >= maxReplies {
 			s.writeAnswers(ctx) // or wait until the peer reads
 		}
 	}
+}
+
+// unread replies to a message that is refused, or says why there is nothing more to read.
+func (s *stream) unread(ctx context.Context, err error) error {
+	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
+	switch {
+	case ok:
+		s.log.DebugContext(ctx, "mcp: message refused", "error", err)
+		s.reply(refused.Response())
+		return nil
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case errors.Is(err, io.EOF), ctx.Err() != nil:
+		return io.EOF
+	}
+	return disconnected(err)
 }
 
 // readsAtOnce reports whether the next message is known to be here already.
