@@ -81,10 +81,10 @@ func TestACallCostsFewAllocations(t *testing.T) {
 		msg  []byte
 		want float64
 	}{
-		// The message and its id, the request with its call, the tool's name, the input and its text, and the result.
-		{"a text", benchCall("echo", `{"message":"hello, how are you today"}`), 7},
+		// The message and its id, the request with its call, the input and its text, and the result.
+		{"a text", benchCall("echo", `{"message":"hello, how are you today"}`), 6},
 		// As before, and two more texts, a list with two texts that grows once, and a number behind a pointer.
-		{"arguments of many types", benchCall("mixed", benchArguments), 13},
+		{"arguments of many types", benchCall("mixed", benchArguments), 12},
 		// The message and its id, the request with its call, the list and its items, and two for the caching hints.
 		{"a list", benchList, 8},
 	} {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A call is one request while a server works on it. It is a context, so that handing it to a handler costs nothing
@@ -55,6 +56,17 @@ func RequestFrom(ctx context.Context) *Request {
 	return nil
 }
 
+// knownTool gives the name of the tool that a call names in JSON, without making a string of it; "" for any other.
+func (r *Request) knownTool(name []byte) string {
+	if r.Method != wire.MethodToolsCall || r.server == nil || len(name) < 2 || name[0] != '"' {
+		return ""
+	}
+	if e, ok := r.server.tools.snapshot().byName[string(name[1:len(name)-1])]; ok {
+		return e.name
+	}
+	return ""
+}
+
 // targetParams are the params of the methods that use one feature. All spans alias the request.
 type targetParams struct {
 	target         string             // the feature's name or uri
@@ -73,8 +85,10 @@ func parseTarget(r *Request, key string) (p targetParams, err error) {
 	if name == nil {
 		return p, Errorf(CodeInvalidParams, "params.%s is missing", key)
 	}
-	if p.target, err = jsonscan.Unquote(name); err != nil {
-		return p, Errorf(CodeInvalidParams, "params.%s: want a string", key)
+	if p.target = r.knownTool(name); p.target == "" {
+		if p.target, err = jsonscan.Unquote(name); err != nil {
+			return p, Errorf(CodeInvalidParams, "params.%s: want a string", key)
+		}
 	}
 	switch {
 	case s.Arguments != nil && jsonscan.Kind(s.Arguments) != '{':
