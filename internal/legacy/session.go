@@ -64,6 +64,7 @@ type Config struct {
 	Cancelled func(reason string) error
 
 	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
+	pages   pages
 }
 
 func (c *Config) logger() *slog.Logger {

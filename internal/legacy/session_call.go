@@ -126,7 +126,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 			}
 			x.keepToken(result)
 		}
-		return x.method.result.replace(answer, len(dst)), nil
+		return s.cfg.pages.replace(x.method.result, s.rev, x.request.Method, answer, len(dst)), nil
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
