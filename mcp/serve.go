@@ -82,6 +82,7 @@ type stream struct {
 	work    sync.WaitGroup // of the crew, and of what else runs
 	answers answers
 	writing chan struct{} // holds a token while messages are written
+	out     legacy.Stream // write
 	lines   lineConn      // the conn, if it is one
 }
 
@@ -98,6 +99,7 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 		writing: make(chan struct{}, 1),
 	}
 	s.lines, _ = conn.(lineConn)
+	s.out = s.write
 	if opts != nil && opts.Logger != nil {
 		s.log = opts.Logger
 	}
@@ -128,11 +130,12 @@ func (s *stream) read(ctx context.Context) error {
 
 // A job is what is left of a message to do without the turn. The zero job is none.
 type job struct {
-	request *streamRequest
-	work    func() *jsonrpc.Message // of a session: gives the reply, nil for none
+	request  *streamRequest
+	exchange *legacy.Exchange        // a request of a session
+	work     func() *jsonrpc.Message // of a session, anything else: gives the reply, nil for none
 }
 
-func (j job) none() bool { return j.request == nil && j.work == nil }
+func (j job) none() bool { return j.request == nil && j.exchange == nil && j.work == nil }
 
 // attend is what each goroutine of the crew does: with the turn it reads; without, it serves what it has read and writes.
 // Answers that nobody is about to write are looked at by each who gets the turn.
@@ -256,11 +259,10 @@ func (s *stream) takeModern(m *jsonrpc.Message, env wire.Envelope) job {
 	if m.Method == wire.MethodSubscriptionsListen {
 		base = s.listening
 	}
-	call, err := s.calls.Begin(base, m.ID)
-	if err != nil {
+	r := &streamRequest{stream: s}
+	if err := s.calls.Enter(base, &r.call, m.ID); err != nil {
 		return s.refuse(m.ID, err)
 	}
-	r := &streamRequest{stream: s, call: call}
 	r.Request = Request{Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), Notify: r.notify, env: env}
 	return job{request: r}
 }
@@ -270,7 +272,7 @@ func (s *stream) takeModern(m *jsonrpc.Message, env wire.Envelope) job {
 type streamRequest struct {
 	Request
 	stream *stream
-	call   *peer.Call
+	call   peer.Call
 }
 
 func (r *streamRequest) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
@@ -287,24 +289,34 @@ func (r *streamRequest) notify(ctx context.Context, method string, params stdjso
 
 // serve does a job and adds its answer to those that wait. It gives back room, which is for the answer's line.
 func (s *stream) serve(j job, room []byte) []byte {
-	if j.work != nil {
+	switch {
+	case j.request != nil:
+		return s.serveRequest(j.request, room)
+	case j.work != nil:
 		return s.answer(nil, j.work(), room)
 	}
-	r := j.request
+	line, _ := j.exchange.AppendAnswer(room[:0]) // an error is in the line
+	if len(line) == 0 {
+		return line // cancelled
+	}
+	return s.answers.add(answer{line: append(line, '\n')})
+}
+
+func (s *stream) serveRequest(r *streamRequest, room []byte) []byte {
 	ctx := r.call.Context()
 	switch {
 	case r.Method == wire.MethodSubscriptionsListen:
 		response := Answer(ctx, s.handler, &r.Request)
 		if response.Error == nil {
-			s.endSubscription(r.call, response)
+			s.endSubscription(&r.call, response)
 			return room
 		}
-		return s.answer(r.call, response, room)
+		return s.answer(&r.call, response, room)
 	case s.lines == nil:
-		return s.answer(r.call, Answer(ctx, s.handler, &r.Request), room)
+		return s.answer(&r.call, Answer(ctx, s.handler, &r.Request), room)
 	}
 	line, _ := AppendAnswer(room[:0], ctx, s.handler, &r.Request) // an error is in the line
-	return s.answers.add(answer{call: r.call, line: asLine(line)})
+	return s.answers.add(answer{call: &r.call, line: asLine(line)})
 }
 
 // endSubscription writes the result that ends a subscription, unless it was cancelled. On streams the rules want the end
@@ -344,7 +356,7 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	if err != nil {
 		return s.refuse(m.ID, err)
 	}
-	session.Attach(s.write)
+	session.Attach(s.out)
 	s.session.Store(session)
 	return job{work: func() *jsonrpc.Message {
 		welcome := session.Welcome(s.ctx, m.ID)
@@ -357,7 +369,15 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 
 // accept hands a message to the session.
 func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
-	reply, work := session.Accept(s.ctx, m, s.write)
+	if m.Kind() == jsonrpc.Request && s.lines != nil {
+		x := new(legacy.Exchange)
+		if reply := session.Begin(s.ctx, x, m, s.out); reply != nil {
+			s.reply(reply)
+			return job{}
+		}
+		return job{exchange: x}
+	}
+	reply, work := session.Accept(s.ctx, m, s.out)
 	s.reply(reply)
 	return job{work: work}
 }
