@@ -4,14 +4,15 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 )
 
 // A watch ends a request whose server is silent for too long. It is the context of the request.
 type watch struct {
-	context.Context
+	peer.CallContext
 	client *Client
 	idle   time.Duration
-	cancel context.CancelCauseFunc
 
 	before, after *watch // in the list of the client's; guarded by its lock
 
@@ -32,8 +33,7 @@ type requestKey struct{}
 // newWatch starts the time of a request, which ends with the client too.
 func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch {
 	now := time.Now()
-	w := &watch{client: c, idle: idle, begun: now, heard: now, end: now.Add(most)}
-	w.Context, w.cancel = context.WithCancelCause(ctx)
+	w := &watch{CallContext: peer.CallContext{Context: ctx}, client: c, idle: idle, begun: now, heard: now, end: now.Add(most)}
 	w.alarm = c.watches.add(w)
 	w.alarm.set(w, min(idle, most))
 	return w
@@ -41,7 +41,7 @@ func (c *Client) newWatch(ctx context.Context, idle, most time.Duration) *watch 
 
 // EndRequest ends the request. A transport that is closed looks for this method, and where it finds it needs no context
 // of its own.
-func (w *watch) EndRequest(cause error) { w.cancel(cause) }
+func (w *watch) EndRequest(cause error) { w.End(cause) }
 
 // An alarm is the timer of one watch, and then of another.
 type alarm struct {
@@ -79,7 +79,7 @@ func (s *watches) add(w *watch) *alarm {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		w.cancel(ErrClosed)
+		w.End(ErrClosed)
 	}
 	if w.after = s.first; w.after != nil {
 		w.after.before = w
@@ -127,7 +127,7 @@ func (s *watches) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	for w := s.first; w != nil; w = w.after {
-		w.cancel(ErrClosed)
+		w.End(ErrClosed)
 	}
 }
 
@@ -146,7 +146,7 @@ func (w *watch) fire() {
 		w.alarm.timer.Reset(left)
 		return
 	}
-	w.cancel(ErrTimeout)
+	w.End(ErrTimeout)
 }
 
 // left is the time that is left if nothing more is heard of the server.
@@ -204,7 +204,7 @@ func (w *watch) Value(key any) any {
 	case clientKey{}:
 		return w.client
 	}
-	return w.Context.Value(key)
+	return w.CallContext.Value(key)
 }
 
 func (w *watch) around() context.Context { return w.Context }
@@ -249,5 +249,5 @@ func (w *watch) stop() {
 	w.pauses++ // for a fire that waits for the lock, and a resume that comes late
 	w.mu.Unlock()
 	w.client.watches.remove(w, spare)
-	w.cancel(nil)
+	w.End(nil)
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A callContext is the context of one call: that of what carries the call, except that the call's end ends it too. It
+// A CallContext is the context of one call: that of what carries the call, except that the call's end ends it too. It
 // costs nothing until someone waits for it, and most calls are over before anyone does.
-type callContext struct {
+type CallContext struct {
 	context.Context // of what carries the call
 
 	mu    sync.Mutex // guards the fields below
@@ -18,7 +18,7 @@ type callContext struct {
 }
 
 // wake gives the context that can be waited for.
-func (c *callContext) wake() context.Context {
+func (c *CallContext) wake() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.awake == nil {
@@ -31,7 +31,7 @@ func (c *callContext) wake() context.Context {
 }
 
 // current gives the context to ask: the one that can be waited for as soon as it makes a difference.
-func (c *callContext) current() context.Context {
+func (c *CallContext) current() context.Context {
 	c.mu.Lock()
 	asleep := c.awake == nil && !c.ended
 	c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *callContext) current() context.Context {
 	return c.wake()
 }
 
-// end ends the context, unless it has ended. A nil cause is [context.Canceled].
-func (c *callContext) end(cause error) {
+// End ends the context, unless it has ended. A nil cause is [context.Canceled].
+func (c *CallContext) End(cause error) {
 	c.mu.Lock()
 	if !c.ended {
 		c.ended, c.cause = true, cause
@@ -54,11 +54,11 @@ func (c *callContext) end(cause error) {
 	}
 }
 
-// Done ends with what carries the call, or by end.
-func (c *callContext) Done() <-chan struct{} { return c.wake().Done() }
+// Done ends with what carries the call, or by End.
+func (c *CallContext) Done() <-chan struct{} { return c.wake().Done() }
 
 // Err is the error of the context.
-func (c *callContext) Err() error { return c.current().Err() }
+func (c *CallContext) Err() error { return c.current().Err() }
 
 // Value gives the values of the context of what carries the call.
-func (c *callContext) Value(key any) any { return c.current().Value(key) }
+func (c *CallContext) Value(key any) any { return c.current().Value(key) }

@@ -54,7 +54,7 @@ type Table struct {
 type Call struct {
 	table     *Table
 	id        jsonrpc.ID
-	ctx       callContext
+	ctx       CallContext
 	cancelled bool // by its id; guarded by table.mu
 	ended     bool // guarded by table.mu
 }
@@ -138,7 +138,7 @@ func (c *Call) End() (answer bool) {
 		t.remove(c)
 	}
 	t.mu.Unlock()
-	c.ctx.end(nil)
+	c.ctx.End(nil)
 	return answer
 }
 
@@ -155,7 +155,7 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	if c == nil {
 		return false
 	}
-	c.ctx.end(cause)
+	c.ctx.End(cause)
 	return true
 }
 
@@ -169,9 +169,9 @@ func (t *Table) Close(cause error) {
 	}
 	t.closed = cause
 	if t.single != nil {
-		t.single.ctx.end(cause)
+		t.single.ctx.End(cause)
 	}
 	for _, c := range t.calls {
-		c.ctx.end(cause)
+		c.ctx.End(cause)
 	}
 }
