@@ -266,13 +266,15 @@ func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscrip
 		}
 		return topics.send(ctx)
 	}
-	for ctx.Err() == nil {
+	ended := ctx.Done()
+	for listening := true; listening; {
 		select {
 		case <-woken:
 			if err := tell(ctx); err != nil && ctx.Err() == nil {
 				return nil, err
 			}
-		case <-ctx.Done():
+		case <-ended:
+			listening = false
 		}
 	}
 	// What changed before the end is still told. Where nothing may be said any more, Notify refuses it.
