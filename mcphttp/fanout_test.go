@@ -23,6 +23,7 @@ type listener struct {
 
 	mu     sync.Mutex // guards the fields below
 	events int
+	done   bool     // it is not served any more
 	conn   net.Conn // one end of a pipe with nobody at the other; nil for a client that reads
 }
 
@@ -74,6 +75,12 @@ func (l *listener) told() int {
 	return n
 }
 
+func (l *listener) isDone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.done
+}
+
 // A fanout is a server whose list changes, and those who listen to it.
 type fanout struct {
 	t         *testing.T
@@ -122,7 +129,12 @@ func (f *fanout) listen(version string) *listener {
 	if version != modern {
 		r = f.request(http.MethodGet, "", "Mcp-Session-Id: "+f.session(version), "Mcp-Protocol-Version: "+version)
 	}
-	f.serving.Go(func() { f.handler.ServeHTTP(l, r) })
+	f.serving.Go(func() {
+		f.handler.ServeHTTP(l, r)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.done = true
+	})
 	f.listeners = append(f.listeners, l)
 	return l
 }
