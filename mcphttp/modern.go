@@ -80,7 +80,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header
 	endsAt := over
-	if req.Method == wire.MethodSubscriptionsListen {
+	if isListen(req) {
 		principal := req.Principal.Key()
 		if no := h.listens.take(principal); no != nil {
 			return no
@@ -96,6 +96,8 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	x.serve(req)
 	return nil
 }
+
+func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscriptionsListen }
 
 // An exchange is one modern request on its way to its answer. The answer is JSON, unless something is sent before it:
 // then it is the last event of a stream.
@@ -121,7 +123,12 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 func (x *exchange) serve(req *mcp.Request) {
 	req.Notify = x.notify
 	sizes := &x.ctx.handler.sizes
-	answer := sizes.newBuffer()
+	var answer *buffer
+	if isListen(req) { // one that waits for hours must not keep a buffer for its last word
+		answer = new(buffer)
+	} else {
+		answer = sizes.newBuffer()
+	}
 	defer answer.free()
 	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
