@@ -72,7 +72,7 @@ func answer(tb testing.TB, dst []byte, s *mcp.Server, msg []byte) []byte {
 }
 
 func TestACallCostsFewAllocations(t *testing.T) {
-	if raceEnabled {
+	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
 	s := benchServer(50)

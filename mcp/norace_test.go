@@ -2,4 +2,4 @@
 
 package mcp_test
 
-const raceEnabled = false
+const raceDetector = false

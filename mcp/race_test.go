@@ -2,5 +2,5 @@
 
 package mcp_test
 
-// raceEnabled: the race detector allocates for itself, and drops what pools hold.
-const raceEnabled = true
+// raceDetector: the race detector allocates for itself, and drops what pools hold.
+const raceDetector = true
