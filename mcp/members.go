@@ -36,6 +36,7 @@ func (b *memberBuffer) bytes() []byte { return b.text.Bytes() }
 
 // putString adds a member that is a string.
 func (b *memberBuffer) putString(name, value string) {
+	b.text.Grow(len(`,"":""`) + len(name) + len(value))
 	dst := append(jsonscan.AppendQuote(append(b.text.AvailableBuffer(), ','), name), ':')
 	b.text.Write(jsonscan.AppendQuote(dst, value))
 }
