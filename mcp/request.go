@@ -92,6 +92,11 @@ func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 	return v, ok
 }
 
+// Param gives the raw JSON of one member of the request's params, such as "name".
+func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
+	return r.env.Member(r.Params, key)
+}
+
 // AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
 // with what the server says of itself, and its result type.
 func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {

@@ -54,7 +54,7 @@ func checkName(header field, req *mcp.Request) *mcp.Error {
 			return nil
 		}
 	}
-	name, named := jsonscan.Get(req.Params, param)
+	name, named := req.Param(param)
 	switch {
 	case !header.sent && named:
 		return mismatch("header " + headerName + " is missing")
@@ -90,7 +90,7 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 	if len(mirrored) == 0 {
 		return nil
 	}
-	arguments, _ := jsonscan.Get(req.Params, "arguments")
+	arguments, _ := req.Param("arguments")
 	for _, p := range mirrored {
 		if err := checkParam(req.Header, p, arguments); err != nil {
 			return err

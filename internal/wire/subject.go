@@ -56,6 +56,16 @@ func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 	return Subject{found[0], found[1], found[2], found[3], found[4]}
 }
 
+// Member gives one member of a request's params, as [Envelope.Subject] gives several.
+func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMessage, bool) {
+	i, ok := subjectKey([]byte(key))
+	if !ok || !e.subject.isOf(params) {
+		return jsonscan.Get(params, key)
+	}
+	s := e.subject.spans[i]
+	return params[s.at:s.end:s.end], s.end > 0
+}
+
 // A subjectIndex tells where in params the subject stands.
 type subjectIndex struct {
 	first *byte // of the params; nil for none
