@@ -65,6 +65,7 @@ type Config struct {
 
 	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
 	pages   pages
+	frame   frame
 }
 
 func (c *Config) logger() *slog.Logger {

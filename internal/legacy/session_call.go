@@ -112,6 +112,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
+		answer = s.cfg.frame.takeOff(answer, len(dst))
 		result := answer[len(dst):]
 		switch typ, _ := jsonscan.Get(result, "resultType"); {
 		case isString(typ, "input_required"):

@@ -149,6 +149,7 @@ func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
+	s.cfg.frame.learn(discovered)
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
 	found = parseOffers(capabilities)

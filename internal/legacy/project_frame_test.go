@@ -1,0 +1,38 @@
+package legacy_test
+
+import (
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+)
+
+// What every result of a server begins with is taken off by its bytes; what only looks like it is read.
+func TestSessionsGetNoFrame(t *testing.T) {
+	const (
+		described = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"capabilities":{"tools":{}}}`
+		frame     = `"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}`
+		content   = `"content":[{"type":"text","text":"a"}]`
+	)
+	core := &cannedCore{fakeCore: fakeCore{discovered: described}, result: described}
+	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))
+	for given, want := range map[string]string{
+		`{` + frame + `,` + content + `}`:                             `{` + content + `}`,
+		`{` + frame + `}`:                                             `{}`,
+		`{` + frame + `,"_more":1,` + content + `}`:                   `{"_more":1,` + content + `}`,
+		`{"resultType":"complete",` + content + `}`:                   `{` + content + `}`,
+		`{"resultType":"complete","_meta":{"a/b":1},` + content + `}`: `{"_meta":{"a/b":1},` + content + `}`,
+		`{` + frame[:len(frame)-1] + `,"a/b":1},` + content + `}`:     `{"_meta":{"a/b":1},` + content + `}`,
+		`{` + content + `,` + frame + `}`:                             `{` + content + `}`,
+		`{"resultType":"complete","_meta":` + `{"io.modelcontextprotocol/serverInfo":{"name":"other"}},` + content + `}`: `{` + content + `}`,
+	} {
+		core.result = given
+		x := new(legacy.Exchange)
+		if reply := session.Begin(t.Context(), x, message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), nil); reply != nil {
+			t.Fatal(reply.Error)
+		}
+		got, _ := x.AppendAnswer(nil)
+		if want = `{"jsonrpc":"2.0","id":1,"result":` + want + `}`; string(got) != want {
+			t.Errorf("%s\ngot  %s\nwant %s", given, got, want)
+		}
+	}
+}
