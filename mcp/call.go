@@ -98,6 +98,11 @@ func parseTarget(r *Request, key string) (p targetParams, err error) {
 	case s.RequestState != nil && jsonscan.Kind(s.RequestState) != '"':
 		return p, Errorf(CodeInvalidParams, "params.requestState: want a string")
 	}
+	if s.Arguments != nil && !r.env.IsOf(r.Params) { // they were made in this process
+		if err := jsonscan.Valid(s.Arguments, jsonscan.Limits{}); err != nil {
+			return p, Errorf(CodeInvalidParams, "params.arguments: %v", err)
+		}
+	}
 	p.arguments, p.inputResponses, p.requestState = s.Arguments, s.InputResponses, s.RequestState
 	return p, nil
 }

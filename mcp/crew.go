@@ -37,12 +37,11 @@ func (c *crew) leave(more bool) {
 	if alone && call {
 		c.parked++
 	}
-	c.mu.Unlock()
-	if !call {
-		return
+	if call {
+		c.calls <- struct{}{} // has room, since the call before was heard; under the lock, for whoever takes the turn may close it
 	}
-	c.calls <- struct{}{}
-	if alone {
+	c.mu.Unlock()
+	if call && alone {
 		c.start()
 	}
 }

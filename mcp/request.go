@@ -20,7 +20,8 @@ type Request struct {
 	Method string
 	// ID is the request's id, exactly as it was sent.
 	ID jsonrpc.ID
-	// Params is the JSON object of the request's params, `_meta` included.
+	// Params is the JSON object of the request's params, `_meta` included. Middleware may put another object in its place,
+	// but does not write into it.
 	Params stdjson.RawMessage
 	// Principal is the authenticated caller, nil when the transport authenticates nobody.
 	Principal *Principal

@@ -153,7 +153,9 @@ func (s *stream) attend(ctx context.Context, ended chan<- error) {
 			if j.none() {
 				break
 			}
-			room = s.serve(j, room)
+			if room = s.serve(j, room); cap(room) > keptBuffer {
+				room = nil
+			}
 			turn = s.crew.takeAgain()
 		}
 		s.flush()
@@ -168,6 +170,9 @@ func (s *stream) next(ctx context.Context) (job, error) {
 		if wait, overdue := s.answers.unclaimed(); overdue || wait && !s.readsAtOnce() {
 			return job{}, nil
 		}
+		if s.answers.replies() >= maxReplies {
+			s.writeAnswers(ctx) // or wait until the peer reads
+		}
 		m, err := s.conn.Read(ctx)
 		if err == nil {
 			if j := s.take(m); !j.none() {
@@ -175,9 +180,6 @@ func (s *stream) next(ctx context.Context) (job, error) {
 			}
 		} else if err := s.unread(ctx, err); err != nil {
 			return job{}, err
-		}
-		if s.answers.replies() >= maxReplies {
-			s.writeAnswers(ctx) // or wait until the peer reads
 		}
 	}
 }

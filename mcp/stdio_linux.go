@@ -20,6 +20,10 @@ func openPolled(f *os.File) *os.File {
 	}
 	var polled *os.File
 	if raw.Control(func(fd uintptr) {
+		if flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0); errno != 0 || flags&syscall.O_ACCMODE == syscall.O_WRONLY {
+			err = syscall.EBADF // it is not ours to read
+			return
+		}
 		// Without O_NONBLOCK it waits for a writer, and there may be none any more.
 		polled, err = os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(fd)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	}) != nil || err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -111,10 +112,16 @@ func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 		return
 	}
 	head["Content-Length"] = []string{strconv.Itoa(len(body))}
+	ownTime(w)
 	defer h.answers.stop(h.answers.start(w))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_ = http.NewResponseController(w).Flush()
+}
+
+// ownTime takes the time off that the http.Server gives a whole request: what is written from here on has a time of its own.
+func ownTime(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
 // breakWrite makes the write that is going on fail.

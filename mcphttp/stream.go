@@ -75,6 +75,7 @@ func (s *eventStream) begin() error {
 	head["Cache-Control"] = notStored
 	head["X-Accel-Buffering"] = notBuffered // Spec: basic/transports/streamable-http#receiving-messages
 	s.w.WriteHeader(http.StatusOK)
+	ownTime(s.w)
 	s.state, s.opened = streamOpen, true
 	s.alive = s.handler.quiet.start(s)
 	return nil

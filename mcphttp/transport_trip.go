@@ -155,10 +155,14 @@ func (x *trip) refusedBy(err *StatusError) error {
 func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
 	const room = 128 // for what is around the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
-	x.posted.Reset(body)
+	posted := &x.posted
+	if posted.Size() > 0 {
+		posted = new(bytes.Reader) // net/http may read the one before still, though it was refused
+	}
+	posted.Reset(body)
 	return x.do(&http.Request{
 		Method: http.MethodPost, URL: target, Header: header, ContentLength: int64(len(body)),
-		Body:    io.NopCloser(&x.posted), // net/http knows both, and sends header and body in one piece
+		Body:    io.NopCloser(posted), // net/http knows both, and sends header and body in one piece
 		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	})
 }

@@ -203,6 +203,9 @@ func fillStruct(t reflect.Type, around []reflect.Type) filler {
 		i := skipSpace(doc, at+1)
 		for n := 0; i < len(doc) && doc[i] == '"'; n++ {
 			nameEnd, valueAt := member(doc, i)
+			if valueAt > len(doc) {
+				return valueAt, false
+			}
 			end, filled := 0, true
 			if f := findField(fields, unquote(doc[i:nameEnd]), n); f != nil {
 				end, filled = f.fill(v.Field(f.index), doc, valueAt)

@@ -107,6 +107,7 @@ func compareDecoders(t *testing.T, text []byte) {
 }
 
 var decoderSeeds = []string{
+	`{"text{`,
 	`{"text":"a","Untagged":"b","word":"c","yes":true,"int":-5,"level":127,"int64":9007199254740993,"uint8":255,"uint":7,"float":1.5e3,` +
 		`"float32":0.1,"pointer":"p","number":12,"texts":["x","y"],"pointers":[1,null,-128],"nested":{"A":1,"B":2},` +
 		`"objects":[{"name":"n","sizes":[1,2.5]},{}],"empty":{"more":[1,{}]},"Left":"l","-":"m","private":1,"unknown":{"a":["b"]}}`,

@@ -66,6 +66,10 @@ func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMes
 	return params[s.at:s.end:s.end], s.end > 0
 }
 
+// IsOf reports whether the envelope was opened from just these params, which were checked before. In others there may be
+// anything.
+func (e *Envelope) IsOf(params stdjson.RawMessage) bool { return e.subject.isOf(params) }
+
 // A subjectIndex tells where in params the subject stands.
 type subjectIndex struct {
 	first *byte // of the params; nil for none
