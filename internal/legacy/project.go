@@ -160,11 +160,6 @@ func projectionOf(rev wire.Revision) *revisionProjection {
 	return projections[rev]()
 }
 
-// appendResult appends what a client of rev gets as the result of method. The result is checked JSON; it is not changed.
-func appendResult(dst []byte, rev wire.Revision, method string, result []byte) []byte {
-	return methodOf(rev, method).result.replace(append(dst, result...), len(dst))
-}
-
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
 // notification. Notifications that no revision knows belong to extensions, and pass. The message m is not changed.
 func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {

@@ -204,3 +204,8 @@ func BenchmarkProjectResult(b *testing.B) {
 		})
 	}
 }
+
+// appendResult appends what a client of rev gets as the result of method. The result is checked JSON; it is not changed.
+func appendResult(dst []byte, rev wire.Revision, method string, result []byte) []byte {
+	return methodOf(rev, method).result.replace(append(dst, result...), len(dst))
+}

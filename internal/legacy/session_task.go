@@ -34,12 +34,6 @@ func isTaskMethod(method string) bool {
 	return false
 }
 
-// isTask reports whether a result is a task that was made of a call.
-func isTask(result []byte) bool {
-	typ, ok := jsonscan.Get(result, "resultType")
-	return ok && isString(typ, "task")
-}
-
 // fitsTask reports whether the task that a result is can be told to a client of rev. That of the extension has another
 // form, and no session has that extension.
 func fitsTask(rev wire.Revision, result []byte) bool {
