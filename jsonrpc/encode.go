@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -64,18 +63,10 @@ func appendError(dst []byte, err *Error) []byte {
 	return append(dst, '}')
 }
 
-// appendLine appends JSON text as one line. Inside strings line breaks are always escaped, so those that are found
-// are white space.
+// appendLine appends JSON text as one line.
 func appendLine(dst, raw []byte) []byte {
 	start := len(dst)
 	dst = append(dst, raw...)
-	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
-		return dst
-	}
-	for i := start; i < len(dst); i++ {
-		if dst[i] == '\n' || dst[i] == '\r' {
-			dst[i] = ' '
-		}
-	}
+	jsonscan.OneLine(dst[start:])
 	return dst
 }

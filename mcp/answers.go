@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -135,22 +134,6 @@ func (s *stream) answer(call *peer.Call, response *jsonrpc.Message, room []byte)
 
 // reply adds a response without a job, nil for none.
 func (s *stream) reply(response *jsonrpc.Message) { s.answer(nil, response, nil) }
-
-// asLine ends the text of a message. Line breaks within it, which stand between tokens of what users give as raw JSON,
-// become spaces.
-func asLine(text []byte) []byte {
-	for _, c := range []byte("\n\r") {
-		for rest := text; ; {
-			i := bytes.IndexByte(rest, c)
-			if i < 0 {
-				break
-			}
-			rest[i] = ' '
-			rest = rest[i+1:]
-		}
-	}
-	return append(text, '\n')
-}
 
 // flush writes the answers that wait, unless another goroutine is about to.
 func (s *stream) flush() {

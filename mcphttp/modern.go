@@ -1,13 +1,13 @@
 package mcphttp
 
 import (
-	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"errors"
 	"net/http"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -133,7 +133,7 @@ func (x *exchange) serve(req *mcp.Request) {
 	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	sizes.learn(len(body))
-	body = oneLine(body)
+	jsonscan.OneLine(body) // a carriage return cannot stand in an event
 	stream := x.close()
 	switch h := x.ctx.handler; {
 	case x.ctx.isDisconnected(): // nothing more is said about a cancelled request
@@ -194,18 +194,4 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	defer buf.free()
 	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
 	return stream.send(sse.Event{Data: buf.bytes})
-}
-
-// oneLine puts JSON on one line, in place: its line breaks are white space, and a carriage return cannot stand in an
-// event.
-func oneLine(body []byte) []byte {
-	if bytes.IndexByte(body, '\n') < 0 && bytes.IndexByte(body, '\r') < 0 {
-		return body
-	}
-	for i, c := range body {
-		if c == '\n' || c == '\r' {
-			body[i] = ' '
-		}
-	}
-	return body
 }

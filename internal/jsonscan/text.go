@@ -200,6 +200,20 @@ func AppendQuote(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// OneLine puts checked JSON on one line, in place: strings hold no line breaks, so those that are found are white space.
+func OneLine(text []byte) {
+	for _, c := range []byte("\n\r") {
+		for rest := text; ; {
+			i := bytes.IndexByte(rest, c)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
+		}
+	}
+}
+
 // isSafe reports whether text without ASCII that has to be escaped can stand as it is.
 func isSafe(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029")

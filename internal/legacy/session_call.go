@@ -49,20 +49,8 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	case err != nil:
 		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
 	}
-	joinLines(answer[from:])
+	jsonscan.OneLine(answer[from:])
 	return append(answer, '}'), nil
-}
-
-// joinLines puts JSON on one line: the line breaks in it are white space.
-func joinLines(text []byte) {
-	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
-		return
-	}
-	for i, c := range text {
-		if c == '\n' || c == '\r' {
-			text[i] = ' '
-		}
-	}
 }
 
 // serve gives the response, or nil for none.
