@@ -3,7 +3,6 @@ package legacy
 import (
 	"bytes"
 	"iter"
-	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -151,26 +150,9 @@ func (p *projection) replace(dst []byte, from int) []byte {
 	if p == nil || !p.concerns(dst[from:]) {
 		return dst
 	}
-	r := rooms.Get().(*room)
-	r.original = append(r.original[:0], dst[from:]...)
-	dst = p.appendObject(dst[:from], r.original)
-	r.free()
-	return dst
-}
-
-// A room holds what is projected, which nobody but this package sees. It is used again for other messages.
-type room struct{ original []byte }
-
-var rooms = sync.Pool{New: func() any { return new(room) }}
-
-// maxRoom is the largest room that is kept: most messages are far smaller, and a few large ones must not pin their size.
-const maxRoom = 64 << 10
-
-// free gives the room back. Nothing may alias it any more.
-func (r *room) free() {
-	if cap(r.original) <= maxRoom {
-		rooms.Put(r)
-	}
+	end := len(dst)
+	dst = p.appendObject(dst, dst[from:end]) // behind the object, which stays as it is until then
+	return append(dst[:from], dst[end:]...)
 }
 
 // apply returns the projection of an object in memory of its own. Anything else than an object is returned as it is.
