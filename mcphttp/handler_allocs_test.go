@@ -51,8 +51,15 @@ func TestLargeAnswersShareTheirRoom(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector drops what pools hold")
 	}
-	const size, runs = 1 << 20, 100
+	const size, runs = 1 << 19, 100
 	large := mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`)
+	session := mcphttp.NewHandler(mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method == "server/discover" {
+			return mcp.RawResult(`{"resultType":"complete","supportedVersions":["` + modern + `"],"capabilities":{"tools":{}},` +
+				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`), nil
+		}
+		return large, nil
+	}), nil)
 	for name, x := range map[string]*rerun{
 		"JSON": newRerun(mcphttp.NewHandler(mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return large, nil
@@ -60,6 +67,7 @@ func TestLargeAnswersShareTheirRoom(t *testing.T) {
 		"event stream": newRerun(mcphttp.NewHandler(mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			return large, req.Notify(ctx, "notifications/message", cannedNote)
 		}), nil), modernBody, modernHeader()),
+		"session": newRerun(session, sessionBody, sessionHeader(t, session)),
 	} {
 		x.run()
 		var before, after runtime.MemStats

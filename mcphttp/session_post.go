@@ -126,7 +126,10 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 
 // serve answers one request.
 func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
-	buf := newBuffer()
+	buf := p.handler.sizes.newBuffer()
+	if msg.Method == wire.MethodTasksResult { // as long as the task, which may wait for a person
+		buf = new(buffer)
+	}
 	defer buf.free()
 	if reply := conv.Begin(&p.ctx, &p.call, msg, p.send); reply != nil {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
@@ -135,6 +138,7 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 	}
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
+	p.handler.sizes.learn(len(buf.bytes))
 	p.finish(answer{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
 }
 
