@@ -155,7 +155,7 @@ func (b *bench) holdSessions(ctx context.Context, s server, w workload) (holding
 }
 
 // mostResident is how much memory the whole process may take with mostSessions.
-const mostResident = 400 << 20
+const mostResident = 400e6
 
 // measureProcess has a server hold sessions and looks at its process as the
 // system sees it, without asking for a collection: garbage counts.
@@ -193,7 +193,7 @@ func (b *bench) holdProcess(ctx context.Context, s server, w workload, out io.Wr
 	if err != nil {
 		return err
 	}
-	const mega = 1 << 20
+	const mega = 1e6
 	memory := "unknown"
 	if bytes, ok := residentBytes(proc.cmd.Process.Pid); ok {
 		memory = fmt.Sprintf("%.0f", bytes/mega)
