@@ -109,10 +109,10 @@ type callContext struct {
 	context.Context // of the HTTP request
 	handler         *Handler
 	awake           atomic.Pointer[awakened] // nil until someone waits; changes under the lock
+	endsAt          stage                    // the stage of the handler at which the call has to end
 
-	mu     sync.Mutex // guards ended
-	ended  bool
-	endsAt stage // the stage of the handler at which the call has to end
+	mu    sync.Mutex // guards the field below
+	ended bool
 }
 
 // An awakened is a callContext that can be waited for.

@@ -69,7 +69,7 @@ func (o *outbox) tryPut(data []byte) (added bool, room <-chan struct{}, err erro
 }
 
 // sendNow adds a message without waiting, for whoever must not wait. A box that is full is closed and emptied: what
-// comes after a gap is of no use to anyone. The message does not change any more.
+// comes after a gap is of no use to anyone. The data is not changed any more.
 func (o *outbox) sendNow(data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,7 @@ const (
 )
 
 // pages keeps the projections of lists, which are long and seldom change: the last one of each method and revision. A list
-// that differs by caller is projected each time, as if there were none. The zero pages is empty and ready.
+// that differs by caller is projected each time, and takes the place of the one that is kept. The zero pages is empty and ready.
 type pages struct {
 	mu   sync.Mutex // guards the field below
 	last map[pageKey]page
