@@ -41,7 +41,7 @@ func isList(method string) bool {
 // replace is [projection.replace], for a result of the given method.
 func (c *pages) replace(p *projection, rev wire.Revision, method string, dst []byte, from int) []byte {
 	size := len(dst) - from
-	if size < minPage || size > maxPage || !isList(method) || !p.concerns(dst[from:]) {
+	if size < minPage || size > maxPage || !isList(method) {
 		return p.replace(dst, from)
 	}
 	key := pageKey{rev, method}
@@ -52,7 +52,10 @@ func (c *pages) replace(p *projection, rev wire.Revision, method string, dst []b
 		return append(dst[:from], kept.projected...)
 	}
 	kept.modern = bytes.Clone(dst[from:])
-	kept.projected = p.apply(kept.modern)
+	kept.projected = kept.modern
+	if p.concerns(kept.modern) { // which is not asked each time: it takes reading the whole list
+		kept.projected = p.apply(kept.modern)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
