@@ -206,7 +206,8 @@ func fillStruct(t reflect.Type, around []reflect.Type) filler {
 			if valueAt > len(doc) {
 				return valueAt, false
 			}
-			end, filled := 0, true
+			var end int
+			filled := true
 			if f := findField(fields, unquote(doc[i:nameEnd]), n); f != nil {
 				end, filled = f.fill(v.Field(f.index), doc, valueAt)
 			} else {
