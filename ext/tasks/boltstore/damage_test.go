@@ -145,9 +145,9 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// endedByMemory is how the runtime ends a process that finds its heap damaged, or an address where nothing is.
-var endedByMemory = regexp.MustCompile(`(?m)^fatal error: (found bad pointer|found pointer to free object|.*zombie|` +
-	`sweep increased allocation count|fault$|unexpected signal during runtime execution|.*checkptr|.*span)|^runtime: .*zombie`)
+// endedByMemory is how the runtime was seen to end a process in which bbolt has made pointers of what damaged pages say. The
+// last is said by builds with the race detector, of package unsafe, which this project does not use.
+var endedByMemory = regexp.MustCompile(`(?m)^fatal error: (found bad pointer in Go heap|found pointer to free object|checkptr: )|zombie`)
 
 func damagePages(t *testing.T) {
 	file, page := wholeFile(t), os.Getpagesize()
