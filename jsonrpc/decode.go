@@ -23,53 +23,62 @@ const maxBatch = 100
 //
 // The message aliases data, which must not change afterwards.
 func Decode(data []byte) (*Message, error) {
-	decode := decodeOne
-	if jsonscan.Kind(data) == '[' {
-		decode = decodeBatch
-	}
-	m, refused := decode(data)
-	if refused != nil {
-		return nil, refused
+	// All the work is elsewhere, so that this is inlined: a caller that does not keep the message has it on its stack.
+	m := new(Message)
+	if err := m.decode(data); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
 
-func decodeBatch(data []byte) (*Message, *DecodeError) {
+// decode fills a message that is empty.
+func (m *Message) decode(data []byte) error {
+	var refused *DecodeError
+	if jsonscan.Kind(data) == '[' {
+		refused = m.decodeBatch(data)
+	} else {
+		refused = m.decodeOne(data)
+	}
+	if refused == nil {
+		return nil // and not a nil *DecodeError
+	}
+	return refused
+}
+
+func (m *Message) decodeBatch(data []byte) *DecodeError {
 	// One level more than a message may have, for the array. Faults that leave the text JSON belong to one element,
 	// and are found again in it.
 	err := jsonscan.Valid(data, jsonscan.Limits{Depth: jsonscan.DefaultDepth + 1})
 	if err != nil && !isJSON(err) {
-		return nil, &DecodeError{Err: syntaxError(err)}
+		return &DecodeError{Err: syntaxError(err)}
 	}
-	batch := &Message{}
 	for raw := range jsonscan.Elements(data) {
-		if len(batch.Batch) == maxBatch {
-			return nil, &DecodeError{Kind: Batch, Err: invalid("batch of more than 100 messages")}
+		if len(m.Batch) == maxBatch {
+			return &DecodeError{Kind: Batch, Err: invalid("batch of more than 100 messages")}
 		}
-		m, refused := decodeOne(raw)
-		if refused != nil {
-			m = &Message{Refused: refused}
+		element := new(Message)
+		if refused := element.decodeOne(raw); refused != nil {
+			element = &Message{Refused: refused}
 		}
-		batch.Batch = append(batch.Batch, m)
+		m.Batch = append(m.Batch, element)
 	}
-	if len(batch.Batch) == 0 {
-		return nil, &DecodeError{Kind: Batch, Err: invalid("empty batch")}
+	if len(m.Batch) == 0 {
+		return &DecodeError{Kind: Batch, Err: invalid("empty batch")}
 	}
-	return batch, nil
+	return nil
 }
 
-func decodeOne(data []byte) (*Message, *DecodeError) {
+func (m *Message) decodeOne(data []byte) *DecodeError {
 	var e envelope
 	if err := jsonscan.Visit(data, jsonscan.Limits{}, e.add); err != nil {
 		e.broken = !isJSON(err)
 		e.cutNumber = breaksNumber(data, err)
-		return nil, e.refusal(syntaxError(err))
+		return e.refusal(syntaxError(err))
 	}
-	m, fault := e.message(jsonscan.Kind(data))
-	if fault != "" {
-		return nil, e.refusal(invalid(fault))
+	if fault := e.fill(m, jsonscan.Kind(data)); fault != "" {
+		return e.refusal(invalid(fault))
 	}
-	return m, nil
+	return nil
 }
 
 // syntaxError says what is wrong with text. The scanner's own words hold an offset and nothing of the text.
@@ -212,47 +221,47 @@ func (e *envelope) isVersion2() bool {
 	return err == nil && version == "2.0"
 }
 
-// message makes the message of an envelope whose text was checked, or says what is wrong with it.
-func (e *envelope) message(kind byte) (m *Message, fault string) {
+// fill fills the message of an envelope whose text was checked, or says what is wrong with it.
+func (e *envelope) fill(m *Message, kind byte) (fault string) {
 	switch {
 	case kind != '{':
-		return nil, "not an object"
+		return "not an object"
 	case e.lookalike:
-		return nil, "key that differs from one of JSON-RPC's in case or by a NUL"
+		return "key that differs from one of JSON-RPC's in case or by a NUL"
 	case !e.isVersion2():
-		return nil, `"jsonrpc" is not "2.0"`
+		return `"jsonrpc" is not "2.0"`
 	case e.seen[fieldMethod] && (e.seen[fieldResult] || e.seen[fieldError]):
-		return nil, "both a call and a response"
+		return "both a call and a response"
 	case e.seen[fieldMethod]:
-		return e.call()
+		return e.fillCall(m)
 	case e.seen[fieldResult] && e.seen[fieldError]:
-		return nil, `both "result" and "error"`
+		return `both "result" and "error"`
 	case e.seen[fieldParams]:
-		return nil, `"params" without "method"`
+		return `"params" without "method"`
 	case e.seen[fieldResult], e.seen[fieldError]:
-		return e.response()
+		return e.fillResponse(m)
 	}
-	return nil, `none of "method", "result" and "error"`
+	return `none of "method", "result" and "error"`
 }
 
 const badID = `"id" is not a string of at most 256 bytes or an integer of at most 20 digits`
 
-func (e *envelope) call() (m *Message, fault string) {
+func (e *envelope) fillCall(m *Message) (fault string) {
 	if e.seen[fieldID] && !isID(e.values[fieldID]) {
-		return nil, badID
+		return badID
 	}
 	method := e.values[fieldMethod]
 	if jsonscan.Kind(method) != '"' || len(method) == len(`""`) {
-		return nil, `"method" is not a string, or is empty`
+		return `"method" is not a string, or is empty`
 	}
 	if e.seen[fieldParams] {
 		if k := jsonscan.Kind(e.values[fieldParams]); k != '{' && k != '[' {
-			return nil, `"params" is not an object or array`
+			return `"params" is not an object or array`
 		}
 	}
-	m = &Message{Params: e.values[fieldParams]}
+	m.Params = e.values[fieldParams]
 	m.ID, m.Method = idAndMethod(e.values[fieldID], method)
-	return m, ""
+	return ""
 }
 
 // idAndMethod makes both strings in one allocation.
@@ -267,11 +276,11 @@ func idAndMethod(id, method []byte) (ID, string) {
 	return ID{text[:len(id)]}, text[len(id):]
 }
 
-func (e *envelope) response() (m *Message, fault string) {
-	m = &Message{Result: e.values[fieldResult]}
+func (e *envelope) fillResponse(m *Message) (fault string) {
+	m.Result = e.values[fieldResult]
 	if e.seen[fieldError] {
 		if m.Error, fault = decodeError(e.values[fieldError]); fault != "" {
-			return nil, fault
+			return fault
 		}
 	}
 	switch id := e.values[fieldID]; {
@@ -280,11 +289,11 @@ func (e *envelope) response() (m *Message, fault string) {
 	case e.seen[fieldError] && (id == nil || string(id) == "null"):
 		// Spec: schema#jsonrpcerrorresponse. The request's id could not be read; older peers say so with null.
 	case id == nil:
-		return nil, `"result" without "id"`
+		return `"result" without "id"`
 	default:
-		return nil, badID
+		return badID
 	}
-	return m, ""
+	return ""
 }
 
 // decodeError takes a value of any kind: what is not an object has no members, and so no code.

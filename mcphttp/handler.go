@@ -89,40 +89,43 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
 	defer h.calls.done()
-	msg, id, no := h.readMessage(w, r, head)
+	body, no := h.readMessage(w, r, head)
+	if no != nil {
+		h.refuse(w, jsonrpc.ID{}, no)
+		return
+	}
+	msg, err := jsonrpc.Decode(body)
 	switch {
-	case no != nil:
-		h.refuse(w, id, no)
+	case err != nil:
+		h.refuseMessage(w, err)
 	case isModern(head.version, msg):
 		h.serveModern(w, r, head, msg)
 	default:
-		h.serveSessionPost(w, r, msg)
+		kept := *msg // a session may keep it; one of the modern era ends with its call, and stays on the stack
+		h.serveSessionPost(w, r, &kept)
 	}
 }
 
-// readMessage reads and decodes the body. With a refusal comes the id of the message, as far as it could be read.
-func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) (*jsonrpc.Message, jsonrpc.ID, *refusal) {
+// readMessage reads the body of a POST that is fit to hold a message.
+func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	if no := checkPost(r, head); no != nil {
 		h.boundBody(w, r)
-		return nil, jsonrpc.ID{}, no
+		return nil, no
 	}
-	body, no := h.readBody(w, r)
-	if no != nil {
-		return nil, jsonrpc.ID{}, no
+	return h.readBody(w, r)
+}
+
+// refuseMessage answers a body that is no message, with its id as far as that could be read.
+func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {
+	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
+	switch {
+	case !ok:
+		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body is not a message"))
+	case refused.Kind == jsonrpc.Response: // its id is one of ours
+		h.refuse(w, jsonrpc.ID{}, &refusal{http.StatusBadRequest, refused.Err})
+	default:
+		h.refuse(w, refused.ID, &refusal{http.StatusBadRequest, refused.Err})
 	}
-	msg, err := jsonrpc.Decode(body)
-	if err == nil {
-		return msg, msg.ID, nil
-	}
-	var refused *jsonrpc.DecodeError
-	if !errors.As(err, &refused) {
-		return nil, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body is not a message")
-	}
-	no = &refusal{http.StatusBadRequest, refused.Err}
-	if refused.Kind == jsonrpc.Response {
-		return nil, jsonrpc.ID{}, no // its id is one of ours
-	}
-	return nil, refused.ID, no
 }
 
 // checkPost gives the reason not to read the body of a POST.

@@ -33,10 +33,10 @@ func TestAllocationsOfACall(t *testing.T) {
 		core   mcp.Handler
 		budget float64
 	}{
-		// The body, its message, the message's id and method, the request, the exchange, and its Notify.
-		{"JSON", freeCore, 6},
+		// The body, the message's id and method, the request, the exchange, and its Notify.
+		{"JSON", freeCore, 5},
 		// Beside them the stream.
-		{"event stream", notifyingCore, 7},
+		{"event stream", notifyingCore, 6},
 	} {
 		x := newRerun(mcphttp.NewHandler(test.core, nil), modernBody, modernHeader())
 		if got := testing.AllocsPerRun(1000, x.run); got > test.budget {
