@@ -47,18 +47,17 @@ type Request struct {
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
-	env, err := wire.Open(msg.Params)
-	if err != nil {
-		return nil, err
-	}
-	if err := env.Complete(); err != nil {
-		return nil, err
-	}
 	r := &struct {
 		Request
 		call call
-	}{Request: Request{Method: msg.Method, ID: msg.ID, Params: msg.Params, env: env}}
-	r.first = &r.call
+	}{}
+	if err := r.env.Open(msg.Params); err != nil {
+		return nil, err
+	}
+	if err := r.env.Complete(); err != nil {
+		return nil, err
+	}
+	r.Method, r.ID, r.Params, r.first = msg.Method, msg.ID, msg.Params, &r.call
 	return &r.Request, nil
 }
 

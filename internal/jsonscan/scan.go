@@ -67,15 +67,10 @@ func (s *scanner) note(at int, reason Reason) {
 	}
 }
 
-func (s *scanner) space(at int) int {
-	for at < len(s.data) && isSpace(s.data[at]) {
-		at++
-	}
-	return at
-}
+func (s *scanner) space(at int) int { return skipSpace(s.data, at) }
 
 func isSpace(c byte) bool {
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r'
+	return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r') // nearly always told by the first
 }
 
 // peek returns the byte at an offset, and 0, which begins no token, past the end.

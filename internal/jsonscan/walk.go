@@ -8,10 +8,7 @@ import (
 // Kind tells the type of a JSON value by its first byte, white space aside: '{', '[', '"', '0' for a number, 't', 'f',
 // 'n', or 0 when raw begins no value.
 func Kind(raw []byte) byte {
-	at := 0
-	for at < len(raw) && isSpace(raw[at]) {
-		at++
-	}
+	at := skipSpace(raw, 0)
 	if at == len(raw) {
 		return 0
 	}
@@ -29,47 +26,10 @@ func Kind(raw []byte) byte {
 // were not checked end the iteration early, and do no other harm.
 func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
-		c := open(obj, '{')
-		for {
-			key, value, ok := c.member()
-			if !ok || !yield(decodeKey(key), value) {
-				return
-			}
-		}
-	}
-}
-
-// A Member is a member of an object, or of an object in it.
-type Member struct {
-	Key   []byte // decoded
-	Value []byte // raw
-	At    int    // where the value begins in the object that is walked over; 0 for an inner member
-	Inner bool   // it stands in the object under the key that was named
-}
-
-// MembersAndInner is [Members] that also gives, in the same pass, the members of the object that stands under one key.
-// They come before that object itself.
-func MembersAndInner(obj []byte, key string) iter.Seq[Member] {
-	return func(yield func(Member) bool) {
-		c := open(obj, '{')
-		for {
-			name, ok := c.name()
-			if !ok {
-				return
-			}
-			m := Member{Key: decodeKey(name), At: c.at}
-			if string(m.Key) == key && c.at < len(c.data) && c.data[c.at] == '{' {
-				in := cursor{data: c.data, at: c.at + 1}
-				for name, value, ok := in.member(); ok; name, value, ok = in.member() {
-					if !yield(Member{Key: decodeKey(name), Value: value, Inner: true}) {
-						return
-					}
-				}
-				m.Value, ok = c.container(in.end, '}')
-			} else {
-				m.Value, ok = c.element()
-			}
-			if !ok || !yield(m) {
+		c := Open(obj)
+		for key, ok := c.Next(); ok; key, ok = c.Next() {
+			value, whole := c.Value()
+			if !whole || !yield(key, value) {
 				return
 			}
 		}
@@ -82,7 +42,7 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		c := open(arr, '[')
 		for {
-			value, ok := c.element()
+			value, ok := c.Value()
 			if !ok || !yield(value) {
 				return
 			}
@@ -92,113 +52,118 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 
 // Get returns the raw value of one member of an object that was checked, and whether it is there.
 func Get(obj []byte, key string) ([]byte, bool) {
-	c := open(obj, '{')
+	c := Open(obj)
 	for {
-		k, value, ok := c.member()
+		name, ok := c.Next()
 		if !ok {
 			return nil, false
 		}
-		// An escape never makes a key shorter than what it stands for.
-		if len(k) >= len(key) && string(decodeKey(k)) == key {
-			return value, true
+		value, ok := c.Value()
+		if string(name) == key {
+			return value, ok
 		}
 	}
 }
 
-func decodeKey(raw []byte) []byte {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw
-	}
-	return unescape(raw)
-}
-
-// cursor stands before a member or element of one container; at is negative at its end.
-type cursor struct {
+// A Cursor walks over the members of an object that was checked, as [Members] does, and into the objects in it. After
+// each Next the value is taken once, by Value or by Leave.
+type Cursor struct {
 	data []byte
-	at   int
-	end  int // where it came to its end
+	at   int // of a value whose key was passed, else of what comes next
 }
 
-// open puts a cursor behind the bracket of a container.
-func open(data []byte, bracket byte) cursor {
-	c := cursor{data: data}
-	c.enter(bracket)
-	return c
+// Open gives a cursor before the first member of an object.
+func Open(obj []byte) Cursor { return open(obj, '{') }
+
+// open puts a cursor behind the bracket of a container. In anything else it finds nothing.
+func open(data []byte, bracket byte) Cursor {
+	at := skipSpace(data, 0)
+	if at == len(data) || data[at] != bracket {
+		return Cursor{}
+	}
+	return Cursor{data, at + 1}
 }
 
-// enter passes over white space and the byte that has to follow it.
-func (c *cursor) enter(want byte) bool {
-	if c.at < 0 {
+// Next passes to the next member and returns its decoded key.
+func (c *Cursor) Next() (key []byte, ok bool) {
+	at := skipSpace(c.data, c.at)
+	if at == len(c.data) || c.data[at] != '"' {
+		c.at = at
+		return nil, false
+	}
+	start := at + 1
+	at, _ = plain(c.data, start)
+	if at == len(c.data) || c.data[at] != '"' {
+		return c.nextEscaped(start)
+	}
+	return c.data[start:at], c.colon(at + 1)
+}
+
+// nextEscaped is Next for a key that holds more than plain text.
+func (c *Cursor) nextEscaped(start int) (key []byte, ok bool) {
+	end := skipString(c.data, start)
+	if end < 0 {
+		c.at = len(c.data)
+		return nil, false
+	}
+	return unescape(c.data[start : end-1]), c.colon(end)
+}
+
+// colon passes over what stands between a key and its value.
+func (c *Cursor) colon(at int) bool {
+	at = skipSpace(c.data, at)
+	if at == len(c.data) || c.data[at] != ':' {
+		c.at = len(c.data)
 		return false
 	}
-	c.space()
-	if c.at >= len(c.data) || c.data[c.at] != want {
-		c.at, c.end = -1, c.at
-		return false
-	}
-	c.at++
+	c.at = skipSpace(c.data, at+1)
 	return true
 }
 
-// member returns the key as it is written, without its quotes.
-func (c *cursor) member() (key, value []byte, ok bool) {
-	if key, ok = c.name(); !ok {
-		return nil, nil, false
-	}
-	value, ok = c.element()
-	return key, value, ok
-}
+// Offset is where the value of the member begins, in the object that was opened.
+func (c *Cursor) Offset() int { return c.at }
 
-// name passes over a key, which it returns as member does, up to the value.
-func (c *cursor) name() (key []byte, ok bool) {
-	if !c.enter('"') {
-		return nil, false
-	}
-	start := c.at
-	end := skipString(c.data, start)
-	if end < 0 {
-		return nil, false
-	}
-	c.at = end
-	if !c.enter(':') {
-		return nil, false
-	}
-	c.space()
-	return c.data[start : end-1], true
-}
-
-func (c *cursor) element() (value []byte, ok bool) {
-	if c.at < 0 {
-		return nil, false
-	}
-	c.space()
+// Value takes the value of the member.
+func (c *Cursor) Value() (value []byte, ok bool) {
+	c.at = skipSpace(c.data, c.at)
 	return c.take(skip(c.data, c.at))
 }
 
-// container takes a container whose last byte is at an offset.
-func (c *cursor) container(last int, bracket byte) (value []byte, ok bool) {
-	if last >= len(c.data) || c.data[last] != bracket {
+// Enter gives a cursor before the first member of the value of the member, if that is an object.
+func (c *Cursor) Enter() (inner Cursor, ok bool) {
+	if c.at == len(c.data) || c.data[c.at] != '{' {
+		return Cursor{}, false
+	}
+	return Cursor{c.data, c.at + 1}, true
+}
+
+// Leave takes the value over whose members inner has walked to the end.
+func (c *Cursor) Leave(inner *Cursor) (value []byte, ok bool) {
+	if inner.at == len(c.data) || c.data[inner.at] != '}' {
 		return c.take(-1)
 	}
-	return c.take(last + 1)
+	return c.take(inner.at + 1)
 }
 
 // take takes the value that goes up to an offset, which is negative when it does not end.
-func (c *cursor) take(end int) (value []byte, ok bool) {
+func (c *Cursor) take(end int) (value []byte, ok bool) {
+	start := c.at
 	if end < 0 {
-		c.at = -1
+		c.at = len(c.data)
 		return nil, false
 	}
-	start := c.at
-	c.at = end
-	c.enter(',')
+	c.at = skipSpace(c.data, end)
+	if c.at < len(c.data) && c.data[c.at] == ',' {
+		c.at++
+	}
 	return c.data[start:end:end], true
 }
 
-func (c *cursor) space() {
-	for c.at < len(c.data) && isSpace(c.data[c.at]) {
-		c.at++
+func skipSpace(data []byte, at int) int {
+	for at < len(data) && isSpace(data[at]) {
+		at++
 	}
+	return at
 }
 
 // skip returns the offset past the value at data[at], or -1 when no value begins there or it does not end. It follows

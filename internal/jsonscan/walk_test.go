@@ -134,7 +134,8 @@ func TestAppendQuote(t *testing.T) {
 	}
 }
 
-func TestMembersAndInner(t *testing.T) {
+// TestCursorEnters walks over an object and over the objects that are members of it under one key.
+func TestCursorEnters(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{}`: nil,
 		` { "a" : 1 , "in" : { "x" : [ 1 ] , "in":{"y":2} } , "b":2 } `: {`a=1`, `.x=[ 1 ]`, `.in={"y":2}`, `in={ "x" : [ 1 ] , "in":{"y":2} }`, `b=2`},
@@ -145,22 +146,35 @@ func TestMembersAndInner(t *testing.T) {
 		`{"in":{"a"`:             nil,
 		`{"in":{`:                nil,
 		`{"in":`:                 nil,
+		`[1]`:                    nil,
+		``:                       nil,
 	} {
 		var got []string
-		for m := range jsonscan.MembersAndInner([]byte(text), "in") {
-			name := string(m.Key)
-			if m.Inner {
-				name = "." + name
-			} else if !strings.HasPrefix(text[m.At:], string(m.Value)) {
-				t.Errorf("%s: %s is not at %d", text, m.Value, m.At)
+		c := jsonscan.Open([]byte(text))
+		for key, ok := c.Next(); ok; key, ok = c.Next() {
+			at := c.Offset()
+			in, entered := c.Enter()
+			var value []byte
+			if entered && string(key) == "in" {
+				for key, ok := in.Next(); ok; key, ok = in.Next() {
+					if value, ok := in.Value(); ok {
+						got = append(got, "."+string(key)+"="+string(value))
+					}
+				}
+				value, ok = c.Leave(&in)
+			} else {
+				value, ok = c.Value()
 			}
-			got = append(got, name+"="+string(m.Value))
+			if !ok {
+				break
+			}
+			if !strings.HasPrefix(text[at:], string(value)) {
+				t.Errorf("%s: %s is not at %d", text, value, at)
+			}
+			got = append(got, string(key)+"="+string(value))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("MembersAndInner(%s): -want +got\n%s", text, diff)
+			t.Errorf("a walk over %s: -want +got\n%s", text, diff)
 		}
-	}
-	for range jsonscan.MembersAndInner([]byte(`{"in":{"a":1,"b":2},"c":3}`), "in") {
-		break
 	}
 }

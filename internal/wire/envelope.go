@@ -42,31 +42,53 @@ type Envelope struct {
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
 // of a wrong JSON type, an unknown log level or an oversized value is [jsonrpc.CodeInvalidParams]. What is missing is
 // left to [Envelope.Complete]; an unknown version is left to the caller.
-func Open(params stdjson.RawMessage) (Envelope, *jsonrpc.Error) {
-	var e Envelope
+func Open(params stdjson.RawMessage) (e Envelope, err *jsonrpc.Error) {
+	err = e.Open(params)
+	return e, err
+}
+
+// Open is the function Open for an envelope that is empty.
+func (e *Envelope) Open(params stdjson.RawMessage) *jsonrpc.Error {
 	if len(params) == 0 {
-		return e, nil
+		return nil
 	}
 	if jsonscan.Kind(params) != '{' {
-		return e, invalidParams("params must be an object")
+		return invalidParams("params must be an object")
 	}
-	subject := newSubjectIndex(params)
-	for m := range jsonscan.MembersAndInner(params, "_meta") {
-		switch {
-		case m.Inner:
-			if err := e.take(m.Key, m.Value); err != nil {
-				return e, err
+	c := jsonscan.Open(params)
+	for key, ok := c.Next(); ok; key, ok = c.Next() {
+		if string(key) == "_meta" {
+			if err := e.openMeta(&c); err != nil {
+				return err
 			}
-		case string(m.Key) != "_meta":
-			subject.add(m)
-		case jsonscan.Kind(m.Value) != '{':
-			return e, invalidParams("params._meta must be an object")
-		default:
-			e.Meta = m.Value
+			continue
+		}
+		at := c.Offset()
+		if value, ok := c.Value(); ok {
+			e.subject.add(key, at, len(value))
 		}
 	}
-	e.subject = subject
-	return e, nil
+	e.subject.bind(params)
+	return nil
+}
+
+// openMeta reads `_meta`, before whose value the cursor stands.
+func (e *Envelope) openMeta(c *jsonscan.Cursor) *jsonrpc.Error {
+	meta, ok := c.Enter()
+	if !ok {
+		return invalidParams("params._meta must be an object")
+	}
+	for key, ok := meta.Next(); ok; key, ok = meta.Next() {
+		value, ok := meta.Value()
+		if !ok {
+			break
+		}
+		if err := e.take(key, value); err != nil {
+			return err
+		}
+	}
+	e.Meta, _ = c.Leave(&meta)
+	return nil
 }
 
 // Clone gives a copy that shares no memory with params.

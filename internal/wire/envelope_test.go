@@ -197,13 +197,21 @@ func TestOpenDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// callParams are those of a call that says no more than it has to.
+const callParams = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
+	`{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"message":"hello world"}}`
+
 func BenchmarkOpen(b *testing.B) {
-	params := stdjson.RawMessage(fullParams)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := wire.Open(params); err != nil {
-			b.Fatal(err)
-		}
+	for name, text := range map[string]string{"full": fullParams, "call": callParams} {
+		b.Run(name, func(b *testing.B) {
+			params := stdjson.RawMessage(text)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := wire.Open(params); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -39,18 +39,13 @@ func subjectKey(key []byte) (place int, ok bool) {
 // Subject gives the subject of a request's params, which have to be checked JSON or nil. For the params that the
 // envelope was opened from it has been found already.
 func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
+	if x := &e.subject; x.isOf(params) {
+		return Subject{x.in(params, 0), x.in(params, 1), x.in(params, 2), x.in(params, 3), x.in(params, 4)}
+	}
 	var found [subjectKeys]stdjson.RawMessage
-	if e.subject.isOf(params) {
-		for i, s := range e.subject.spans {
-			if s.end > 0 {
-				found[i] = params[s.at:s.end:s.end]
-			}
-		}
-	} else {
-		for key, value := range jsonscan.Members(params) {
-			if i, ok := subjectKey(key); ok {
-				found[i] = value
-			}
+	for key, value := range jsonscan.Members(params) {
+		if i, ok := subjectKey(key); ok {
+			found[i] = value
 		}
 	}
 	return Subject{found[0], found[1], found[2], found[3], found[4]}
@@ -62,8 +57,8 @@ func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMes
 	if !ok || !e.subject.isOf(params) {
 		return jsonscan.Get(params, key)
 	}
-	s := e.subject.spans[i]
-	return params[s.at:s.end:s.end], s.end > 0
+	value := e.subject.in(params, i)
+	return value, value != nil
 }
 
 // IsOf reports whether the envelope was opened from just these params, which were checked before. In others there may be
@@ -77,20 +72,29 @@ type subjectIndex struct {
 	spans [subjectKeys]struct{ at, end uint32 }
 }
 
-func newSubjectIndex(params []byte) (x subjectIndex) {
-	if len(params) > 0 && len(params) <= math.MaxUint32 {
+// bind says of which params the index is; before that it is of none.
+func (x *subjectIndex) bind(params []byte) {
+	if len(params) <= math.MaxUint32 {
 		x.first, x.size = &params[0], uint32(len(params))
 	}
-	return x
 }
 
 func (x *subjectIndex) isOf(params []byte) bool {
 	return x.first != nil && len(params) == int(x.size) && &params[0] == x.first
 }
 
-// add takes note of a member of the params.
-func (x *subjectIndex) add(m jsonscan.Member) {
-	if i, ok := subjectKey(m.Key); ok {
-		x.spans[i].at, x.spans[i].end = uint32(m.At), uint32(m.At+len(m.Value))
+// add takes note of a member of the params, whose value has a size.
+func (x *subjectIndex) add(key []byte, at, size int) {
+	if i, ok := subjectKey(key); ok {
+		x.spans[i].at, x.spans[i].end = uint32(at), uint32(at+size)
 	}
+}
+
+// in gives the value at a place, out of the params that the index is of; nil for none.
+func (x *subjectIndex) in(params []byte, place int) stdjson.RawMessage {
+	s := x.spans[place]
+	if s.end == 0 {
+		return nil
+	}
+	return params[s.at:s.end:s.end]
 }
