@@ -69,10 +69,29 @@ func (r *Request) knownTool(name []byte) string {
 
 // targetParams are the params of the methods that use one feature. All spans alias the request.
 type targetParams struct {
-	target         string             // the feature's name or uri
-	arguments      stdjson.RawMessage // nil when absent
-	inputResponses stdjson.RawMessage
+	target    string             // the feature's name or uri
+	arguments stdjson.RawMessage // nil when absent
+	brought   *brought           // nil for nothing: most requests are sent once
+}
+
+// brought is what a client adds to a request that it sends again. Its methods take nil.
+type brought struct {
+	inputResponses stdjson.RawMessage // nil when absent
 	requestState   stdjson.RawMessage // a JSON string, nil when absent
+}
+
+func (b *brought) responses() stdjson.RawMessage {
+	if b == nil {
+		return nil
+	}
+	return b.inputResponses
+}
+
+func (b *brought) state() stdjson.RawMessage {
+	if b == nil {
+		return nil
+	}
+	return b.requestState
 }
 
 // parseTarget reads the params of such a method; key is the member that names the feature, "name" or "uri".
@@ -103,6 +122,9 @@ func parseTarget(r *Request, key string) (p targetParams, err error) {
 			return p, Errorf(CodeInvalidParams, "params.arguments: %v", err)
 		}
 	}
-	p.arguments, p.inputResponses, p.requestState = s.Arguments, s.InputResponses, s.RequestState
+	p.arguments = s.Arguments
+	if s.InputResponses != nil || s.RequestState != nil {
+		p.brought = &brought{s.InputResponses, s.RequestState}
+	}
 	return p, nil
 }

@@ -115,7 +115,7 @@ func (d *Detached) takeOver(c *call) {
 		d.err = d.keep(&before)
 	}
 	if d.Responses == nil {
-		for key, answer := range jsonscan.Members(target.inputResponses) {
+		for key, answer := range jsonscan.Members(target.brought.responses()) {
 			put(&d.Responses, string(key), stdjson.RawMessage(bytes.Clone(answer)))
 		}
 	}

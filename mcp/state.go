@@ -67,10 +67,11 @@ func (s *state) changed(key string, asked digest) bool {
 func (c *call) resume(p targetParams) error {
 	in := &c.input
 	if d := c.req.detached; d != nil {
-		var err error
-		if p.inputResponses, err = d.responses(); err != nil {
+		responses, err := d.responses()
+		if err != nil {
 			return err
 		}
+		p.brought = &brought{responses, p.brought.state()}
 	}
 	in.begin(p)
 	before, err := c.stateBefore(p)
@@ -93,10 +94,11 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	if d := c.req.detached; d != nil {
 		return d.state()
 	}
-	if p.requestState == nil {
+	sealed := p.brought.state()
+	if sealed == nil {
 		return nil, nil
 	}
-	token, err := unquoteAtMost(p.requestState, maxRequestState)
+	token, err := unquoteAtMost(sealed, maxRequestState)
 	if err != nil {
 		return nil, errState
 	}
