@@ -47,18 +47,32 @@ type Request struct {
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
-	r := &struct {
-		Request
-		call call
-	}{}
+	r := newRequest(msg)
 	if err := r.env.Open(msg.Params); err != nil {
 		return nil, err
 	}
 	if err := r.env.Complete(); err != nil {
 		return nil, err
 	}
-	r.Method, r.ID, r.Params, r.first = msg.Method, msg.ID, msg.Params, &r.call
-	return &r.Request, nil
+	return r, nil
+}
+
+// OpenedRequest is [NewRequest] for the transports of this module that know the envelope already: env is what opening
+// the params of msg would give, complete.
+func OpenedRequest(msg *jsonrpc.Message, env *wire.Envelope) *Request {
+	r := newRequest(msg)
+	r.env = *env
+	return r
+}
+
+// newRequest makes a request together with its call.
+func newRequest(msg *jsonrpc.Message) *Request {
+	r := &struct {
+		Request
+		call call
+	}{Request: Request{Method: msg.Method, ID: msg.ID, Params: msg.Params}}
+	r.first = &r.call
+	return &r.Request
 }
 
 // Revision is the protocol revision that the request speaks, such as "2026-07-28".

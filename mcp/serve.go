@@ -504,21 +504,9 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // A core is the modern side of a session.
 type core struct{ s *stream }
 
-// open makes a request of a message whose envelope is the session's.
-func (c core) open(m *jsonrpc.Message, notify legacy.Notify) (*Request, error) {
-	req, err := NewRequest(m)
-	if err != nil {
-		return nil, err
-	}
+func (c core) Serve(ctx context.Context, dst []byte, m jsonrpc.Message, env wire.Envelope, notify legacy.Notify) ([]byte, *Error) {
+	req := OpenedRequest(&m, &env)
 	req.Principal, req.Notify = PrincipalFrom(c.s.ctx), notify
-	return req, nil
-}
-
-func (c core) Serve(ctx context.Context, dst []byte, m jsonrpc.Message, notify legacy.Notify) ([]byte, *Error) {
-	req, err := c.open(&m, notify)
-	if err != nil {
-		return nil, asError(err)
-	}
 	return AppendResult(dst, ctx, c.s.handler, req)
 }
 
@@ -528,13 +516,15 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, out legacy.Stream)
 	ctx, cancel := context.WithCancelCause(ctx)
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
 	first := sync.OnceFunc(func() { close(opened) })
-	req, err := c.open(m, func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		first() // whatever it is: the acknowledgement, by the rules
-		return out(ctx, jsonrpc.NewNotification(method, params))
-	})
+	req, err := NewRequest(m)
 	if err != nil {
 		cancel(err)
 		return nil, err
+	}
+	req.Principal = PrincipalFrom(c.s.ctx)
+	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		first() // whatever it is: the acknowledgement, by the rules
+		return out(ctx, jsonrpc.NewNotification(method, params))
 	}
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
 	c.s.work.Go(func() {

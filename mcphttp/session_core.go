@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -17,11 +18,10 @@ import (
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
-func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg jsonrpc.Message, notify legacy.Notify) ([]byte, *mcp.Error) {
-	req, err := newSessionRequest(ctx, &msg, notify)
-	if err != nil {
-		return nil, &mcp.Error{Code: mcp.CodeInvalidParams, Message: err.Error()}
-	}
+func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg jsonrpc.Message, env wire.Envelope, notify legacy.Notify) ([]byte, *mcp.Error) {
+	req := mcp.OpenedRequest(&msg, &env)
+	attribute(ctx, req)
+	req.Notify = notify
 	return mcp.AppendResult(dst, ctx, c, req)
 }
 
@@ -39,11 +39,13 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.
 func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
-	req, err := newSessionRequest(ctx, msg, func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		return out(ctx, jsonrpc.NewNotification(method, params))
-	})
+	req, err := mcp.NewRequest(msg)
 	if err != nil {
 		return nil, err
+	}
+	attribute(ctx, req)
+	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		return out(ctx, jsonrpc.NewNotification(method, params))
 	}
 	if l, ok := c.handler.(mcp.Listener); ok {
 		return l.Listen(ctx, req)
@@ -77,18 +79,13 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out lega
 	return nil, err
 }
 
-func newSessionRequest(ctx context.Context, msg *jsonrpc.Message, notify legacy.Notify) (*mcp.Request, error) {
-	req, err := mcp.NewRequest(msg)
-	if err != nil {
-		return nil, err
-	}
+// attribute says of a request who sent it.
+func attribute(ctx context.Context, req *mcp.Request) {
 	if c := sessionContextFrom(ctx); c != nil {
 		req.Principal, req.Header = c.principal, c.header
 	} else {
 		req.Principal = mcp.PrincipalFrom(ctx)
 	}
-	req.Notify = notify
-	return req, nil
 }
 
 // A sessionContext is the context of a message of a session. It has the values of the HTTP request's context and does

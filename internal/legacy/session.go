@@ -32,9 +32,10 @@ type Notify = func(ctx context.Context, method string, params stdjson.RawMessage
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.
 type Core interface {
-	// Serve answers one request; the notifications that belong to it go to notify before Serve returns. It appends the
-	// result to dst, or gives the error, which may alias the request; else nothing of the request is kept.
-	Serve(ctx context.Context, dst []byte, req jsonrpc.Message, notify Notify) ([]byte, *jsonrpc.Error)
+	// Serve answers one request, whose envelope is known already; the notifications that belong to it go to notify before
+	// Serve returns. It appends the result to dst, or gives the error, which may alias the request; else nothing of the
+	// request is kept.
+	Serve(ctx context.Context, dst []byte, req jsonrpc.Message, env wire.Envelope, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to out until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
 	Listen(ctx context.Context, req *jsonrpc.Message, out Stream) (stop func(), err error)
@@ -105,8 +106,7 @@ type Session struct {
 	uris      []string // resources that the client subscribed to
 
 	mu          sync.Mutex    // guards the fields below
-	envelope    string        // the `_meta` of every request
-	declared    int           // how much of the envelope is there for good: all but the log level
+	envelope    envelope      // of every request
 	welcomed    bool          // offers is known
 	offers      offers        // not changed once it is known
 	described   chan struct{} // closed when offers is known; nil while nobody waits for that

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -14,7 +15,7 @@ type cannedCore struct {
 	result string
 }
 
-func (c *cannedCore) Serve(_ context.Context, dst []byte, _ jsonrpc.Message, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
+func (c *cannedCore) Serve(_ context.Context, dst []byte, _ jsonrpc.Message, _ wire.Envelope, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
 	return append(dst, c.result...), nil
 }
 

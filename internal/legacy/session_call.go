@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"unique"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
@@ -91,12 +92,12 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	var answers []byte // members that the retried request has in addition, each with a comma behind
 	notify := x.notify
 	for range maxRounds {
-		params, err := s.modernParams(x.request.Params, answers)
+		params, env, err := s.modernParams(x.request.Params, answers)
 		if err != nil {
 			return nil, err
 		}
 		asked := jsonrpc.Message{ID: x.request.ID, Method: x.request.Method, Params: params}
-		answer, err := s.cfg.Core.Serve(ctx, dst, asked, notify)
+		answer, err := s.cfg.Core.Serve(ctx, dst, asked, env, notify)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
@@ -148,33 +149,35 @@ func asksForInput(result []byte) bool {
 // modernParams gives the params of a client's request with the envelope of the session, and with further members,
 // each with a comma behind. What a client of a session cannot know of is left out: it would be taken for the session's
 // own. The envelope comes first, for it is what is looked for first.
-func (s *Session) modernParams(params, further []byte) ([]byte, *jsonrpc.Error) {
+func (s *Session) modernParams(params, further []byte) (stdjson.RawMessage, wire.Envelope, *jsonrpc.Error) {
+	s.mu.Lock()
+	envelope := s.envelope.Value()
+	s.mu.Unlock()
+	if further == nil {
+		if joined, env, ok := envelope.Join(params); ok {
+			return joined, env, nil
+		}
+	}
+	rewritten, err := rewriteParams(envelope.Meta(), params, further)
+	if err != nil {
+		return nil, wire.Envelope{}, err
+	}
+	env, err := wire.Open(rewritten)
+	return rewritten, env, err
+}
+
+// rewriteParams gives such params member by member.
+func rewriteParams(envelope string, params, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
-	var meta []byte
-	members, plain := 0, further == nil // plain ones are taken as they are
-	for key, value := range jsonscan.Members(params) {
-		members++
-		switch string(key) {
-		case "_meta":
-			if meta = value; jsonscan.Kind(meta) != '{' {
-				return nil, invalidParams("params._meta: want an object")
-			}
-			plain = false
-		case "inputResponses", "requestState":
-			plain = false
-		}
+	meta, has := jsonscan.Get(params, "_meta")
+	if has && jsonscan.Kind(meta) != '{' {
+		return nil, invalidParams("params._meta: want an object")
 	}
-	s.mu.Lock()
-	envelope := s.envelope
-	s.mu.Unlock()
 	dst := make([]byte, 0, len(`{"_meta":,`)+len(envelope)+len(params)+len(further))
 	dst = appendMeta(append(dst, `{"_meta":`...), envelope, meta)
 	dst = append(dst, ',')
-	if plain && members > 0 {
-		return append(dst, params[1:]...), nil
-	}
 	for key, value := range jsonscan.Members(params) {
 		switch string(key) {
 		case "_meta", "inputResponses", "requestState":
@@ -246,7 +249,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.envelope = withLogLevel(s.envelope[:s.declared], level)
+	s.envelope = unique.Make(s.envelope.Value().WithLogLevel(level))
 	return emptyResult, nil
 }
 

@@ -60,11 +60,8 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if !known || rev.Modern() {
 		rev = wire.LatestLegacy()
 	}
-	declared := string(appendEnvelope(nil, rev, p.clientInfo, clientCapabilities(rev, p.capabilities)))
-	s := &Session{
-		cfg: cfg, rev: rev, calls: cfg.Calls,
-		envelope: withLogLevel(declared, logLevelUnlessSet), declared: len(declared),
-	}
+	declared := wire.NewStanding(rev, p.clientInfo, clientCapabilities(rev, p.capabilities), logLevelUnlessSet)
+	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls, envelope: unique.Make(declared)}
 	if s.calls == nil {
 		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
 	}
@@ -72,20 +69,9 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
-// appendEnvelope appends an envelope up to its last member, which is the log level.
-func appendEnvelope(dst []byte, rev wire.Revision, clientInfo, capabilities []byte) []byte {
-	dst = appendMember(append(dst, '{'), []byte(wire.MetaProtocolVersion), jsonscan.AppendQuote(nil, rev.String()))
-	dst = append(dst, ',')
-	dst = appendMember(dst, []byte(wire.MetaClientInfo), clientInfo)
-	dst = append(dst, ',')
-	return appendMember(dst, []byte(wire.MetaClientCapabilities), capabilities)
-}
-
-// withLogLevel gives a whole envelope. Sessions whose envelopes are equal share one: many clients are the same program.
-func withLogLevel(declared, level string) string {
-	envelope := declared + `,"` + wire.MetaLogLevel + `":"` + level + `"}`
-	return unique.Make(envelope).Value()
-}
+// An envelope is what a session puts before the params of its requests. Sessions that have the same share it: many clients
+// are the same program.
+type envelope = unique.Handle[wire.Standing]
 
 // initializeParams are the params of initialize. The spans alias the request.
 type initializeParams struct {
@@ -141,11 +127,11 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	var found offers
 	defer func() { s.describe(found) }()
-	params, err := s.modernParams(nil, nil)
+	params, env, err := s.modernParams(nil, nil)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, err)
 	}
-	discovered, err := s.cfg.Core.Serve(ctx, nil, jsonrpc.Message{ID: id, Method: wire.MethodDiscover, Params: params}, discard)
+	discovered, err := s.cfg.Core.Serve(ctx, nil, jsonrpc.Message{ID: id, Method: wire.MethodDiscover, Params: params}, env, discard)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}

@@ -106,12 +106,12 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 // serveCore puts the request to the core, with further members.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	s := w.session
-	params, err := s.modernParams(w.params, further)
+	params, env, err := s.modernParams(w.params, further)
 	if err != nil {
 		return outcome{err: err}
 	}
 	asked := jsonrpc.Message{ID: w.request.ID, Method: w.request.Method, Params: params}
-	result, err := s.cfg.Core.Serve(ctx, nil, asked, w.notify)
+	result, err := s.cfg.Core.Serve(ctx, nil, asked, env, w.notify)
 	return outcome{result, err}
 }
 

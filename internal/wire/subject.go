@@ -17,21 +17,29 @@ type Subject struct {
 	RequestState   stdjson.RawMessage
 }
 
-const subjectKeys = 5
+// The places of the keys of a subject, in the order of its fields.
+const (
+	subjectName = iota
+	subjectURI
+	subjectArguments
+	subjectResponses
+	subjectState
+	subjectKeys // how many there are
+)
 
-// subjectKey gives the place of a key among those of a subject, in the order of its fields.
+// subjectKey gives the place of a key among those of a subject.
 func subjectKey(key []byte) (place int, ok bool) {
 	switch string(key) {
 	case "name":
-		return 0, true
+		return subjectName, true
 	case "uri":
-		return 1, true
+		return subjectURI, true
 	case "arguments":
-		return 2, true
+		return subjectArguments, true
 	case "inputResponses":
-		return 3, true
+		return subjectResponses, true
 	case "requestState":
-		return 4, true
+		return subjectState, true
 	}
 	return 0, false
 }
@@ -40,7 +48,10 @@ func subjectKey(key []byte) (place int, ok bool) {
 // envelope was opened from it has been found already.
 func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 	if x := &e.subject; x.isOf(params) {
-		return Subject{x.in(params, 0), x.in(params, 1), x.in(params, 2), x.in(params, 3), x.in(params, 4)}
+		return Subject{
+			x.in(params, subjectName), x.in(params, subjectURI), x.in(params, subjectArguments),
+			x.in(params, subjectResponses), x.in(params, subjectState),
+		}
 	}
 	var found [subjectKeys]stdjson.RawMessage
 	for key, value := range jsonscan.Members(params) {
@@ -48,7 +59,7 @@ func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 			found[i] = value
 		}
 	}
-	return Subject{found[0], found[1], found[2], found[3], found[4]}
+	return Subject{found[subjectName], found[subjectURI], found[subjectArguments], found[subjectResponses], found[subjectState]}
 }
 
 // Member gives one member of a request's params, as [Envelope.Subject] gives several.
@@ -69,7 +80,7 @@ func (e *Envelope) IsOf(params stdjson.RawMessage) bool { return e.subject.isOf(
 type subjectIndex struct {
 	first *byte // of the params; nil for none
 	size  uint32
-	spans [subjectKeys]struct{ at, end uint32 }
+	spans [subjectKeys]span
 }
 
 // bind says of which params the index is; before that it is of none.
@@ -86,7 +97,7 @@ func (x *subjectIndex) isOf(params []byte) bool {
 // add takes note of a member of the params, whose value has a size.
 func (x *subjectIndex) add(key []byte, at, size int) {
 	if i, ok := subjectKey(key); ok {
-		x.spans[i].at, x.spans[i].end = uint32(at), uint32(at+size)
+		x.spans[i] = span{uint32(at), uint32(at + size)}
 	}
 }
 
@@ -96,5 +107,21 @@ func (x *subjectIndex) in(params []byte, place int) stdjson.RawMessage {
 	if s.end == 0 {
 		return nil
 	}
-	return params[s.at:s.end:s.end]
+	return s.in(params)
+}
+
+// moved gives the index of params that hold the same members further behind.
+func (x *subjectIndex) moved(params []byte, by int) (to subjectIndex) {
+	to.bind(params)
+	for i, s := range x.spans {
+		if s.end > 0 {
+			to.spans[i] = s.behind(by)
+		}
+	}
+	return to
+}
+
+// hasAnswers reports whether the params have what only a request that is sent again has.
+func (x *subjectIndex) hasAnswers() bool {
+	return x.spans[subjectResponses].end > 0 || x.spans[subjectState].end > 0
 }

@@ -1,0 +1,71 @@
+package wire
+
+import (
+	stdjson "encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+// A Standing is an envelope that holds for many requests whose params bring none. It is read once, and put before the
+// params of each. Standings that are equal have equal texts.
+type Standing struct {
+	text                     string // a whole `_meta` object
+	revision                 Revision
+	logLevel                 string
+	clientInfo, capabilities span // within text
+}
+
+// A span is where a value stands in a text.
+type span struct{ at, end uint32 }
+
+func (s span) in(text []byte) []byte { return text[s.at:s.end:s.end] }
+
+func (s span) behind(n int) span { return span{s.at + uint32(n), s.end + uint32(n)} }
+
+// NewStanding gives the envelope of a client that speaks a revision, with two JSON objects that it declared, together
+// shorter than 4 GiB.
+func NewStanding(rev Revision, clientInfo, capabilities []byte, logLevel string) Standing {
+	s := Standing{revision: rev, logLevel: logLevel}
+	b := append(jsonscan.AppendQuote([]byte(`{"`+MetaProtocolVersion+`":`), rev.String()), `,"`+MetaClientInfo+`":`...)
+	b, s.clientInfo = appendSpan(b, clientInfo)
+	b, s.capabilities = appendSpan(append(b, `,"`+MetaClientCapabilities+`":`...), capabilities)
+	b = jsonscan.AppendQuote(append(b, `,"`+MetaLogLevel+`":`...), logLevel)
+	s.text = string(append(b, '}'))
+	return s
+}
+
+func appendSpan(dst, value []byte) ([]byte, span) {
+	at := len(dst)
+	dst = append(dst, value...)
+	return dst, span{uint32(at), uint32(len(dst))}
+}
+
+// WithLogLevel gives the same envelope with another log level.
+func (s Standing) WithLogLevel(level string) Standing {
+	text := []byte(s.text)
+	return NewStanding(s.revision, s.clientInfo.in(text), s.capabilities.in(text), level)
+}
+
+// Meta is the `_meta` object.
+func (s Standing) Meta() string { return s.text }
+
+// Join puts the envelope before the params of a request, in memory of their own, and gives what [Open] says of them. It
+// reports false for params that have to be rewritten: which are no object, are empty, or have members that an
+// envelope brings or a session does not have.
+func (s Standing) Join(params stdjson.RawMessage) (stdjson.RawMessage, Envelope, bool) {
+	const before, between = `{"_meta":`, `,`
+	own, err := Open(params)
+	if err != nil || own.Meta != nil || own.subject.hasAnswers() || len(params) == 0 || jsonscan.Kind(params[1:]) != '"' {
+		return nil, Envelope{}, false
+	}
+	joined := make(stdjson.RawMessage, 0, len(before)+len(s.text)+len(between)+len(params)-1)
+	joined = append(append(joined, before...), s.text...)
+	meta := joined[len(before):len(joined):len(joined)]
+	joined = append(append(joined, between...), params[1:]...)
+	return joined, Envelope{
+		VersionText: s.revision.String(), HasVersion: true, Revision: s.revision,
+		ClientInfo: s.clientInfo.in(meta), Capabilities: s.capabilities.in(meta),
+		LogLevel: s.logLevel, Meta: meta,
+		subject: own.subject.moved(joined, len(joined)-len(params)),
+	}, true
+}

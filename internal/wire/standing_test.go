@@ -1,0 +1,81 @@
+package wire_test
+
+import (
+	stdjson "encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+var standing = wire.NewStanding(wire.June2025, []byte(`{"name":"c"}`), []byte(`{"roots":{}}`), "info")
+
+const standingMeta = `{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/logLevel":"info"}`
+
+func TestStandingEnvelope(t *testing.T) {
+	if got := standing.Meta(); got != standingMeta {
+		t.Errorf("got %s, want %s", got, standingMeta)
+	}
+	debug := standing.WithLogLevel("debug")
+	if want := strings.Replace(standingMeta, `"info"`, `"debug"`, 1); debug.Meta() != want {
+		t.Errorf("got %s, want %s", debug.Meta(), want)
+	}
+	if debug.WithLogLevel("info") != standing {
+		t.Error("the same envelope does not compare equal")
+	}
+}
+
+// The params that Join makes, and what it says of them without reading them, are what Open finds.
+func TestJoin(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"name":"t","arguments":{"a":1}}`: `{"_meta":` + standingMeta + `,"name":"t","arguments":{"a":1}}`,
+		`{ "uri" : "x:y" , "k" : [ ] }`:    `{"_meta":` + standingMeta + `, "uri" : "x:y" , "k" : [ ] }`,
+		`{"n\u0061me":"t","_Meta":{}}`:     `{"_meta":` + standingMeta + `,"n\u0061me":"t","_Meta":{}}`,
+		``:                                 "",
+		`{}`:                               "",
+		`{ }`:                              "",
+		`[1]`:                              "",
+		`{"_meta":{}}`:                     "",
+		`{"_m\u0065ta":[]}`:                "",
+		`{"name":"t","requestState":"s"}`:  "",
+		`{"inputResponses":{},"name":"t"}`: "",
+	} {
+		joined, _, ok := standing.Join(stdjson.RawMessage(params))
+		if ok != (want != "") || string(joined) != want {
+			t.Errorf("%s: got %v, %s, want %s", params, ok, joined, want)
+		}
+		checkJoin(t, stdjson.RawMessage(params))
+	}
+}
+
+func checkJoin(t *testing.T, params stdjson.RawMessage) {
+	t.Helper()
+	joined, env, ok := standing.Join(params)
+	if !ok {
+		return
+	}
+	opened, err := wire.Open(joined)
+	if err != nil || !reflect.DeepEqual(env, opened) {
+		t.Errorf("%s: joined as %+v, opened as %+v, %v", params, env, opened, err)
+	}
+	if err := jsonscan.Valid(joined, jsonscan.Limits{}); err != nil {
+		t.Errorf("%s: joined as %s: %v", params, joined, err)
+	}
+	if err := env.Complete(); err != nil || !env.IsOf(joined) {
+		t.Errorf("%s: the envelope is not that of %s: %v", params, joined, err)
+	}
+}
+
+func FuzzJoin(f *testing.F) {
+	for _, params := range []string{`{"name":"t","arguments":{"a":1}}`, `{ "uri" : "x" }`, `{"_meta":{}}`, `{"n\u0061me":1,"a":{"_meta":2}}`} {
+		f.Add([]byte(params))
+	}
+	f.Fuzz(func(t *testing.T, params []byte) {
+		if jsonscan.Valid(params, jsonscan.Limits{Keys: 1000}) == nil && jsonscan.Kind(params) == '{' && params[0] == '{' {
+			checkJoin(t, params)
+		}
+	})
+}
