@@ -239,7 +239,7 @@ func (s *stream) takeRequest(m *jsonrpc.Message, session *legacy.Session) job {
 	case env.HasVersion:
 		return s.takeModern(m, env)
 	case session != nil:
-		return s.accept(session, m)
+		return s.acceptRequest(session, m, env.Index())
 	case m.Method == wire.MethodInitialize:
 		return s.initialize(m)
 	case m.Method == wire.MethodPing:
@@ -371,16 +371,21 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	}}
 }
 
-// accept hands a message to the session.
-func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
-	if m.Kind() == jsonrpc.Request && s.lines != nil {
-		x := new(legacy.Exchange)
+// acceptRequest hands a request to the session. The index is that of its params.
+func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message, index wire.Index) job {
+	if s.lines != nil {
+		x := &legacy.Exchange{Index: index}
 		if reply := session.Begin(s.ctx, x, m, s.out); reply != nil {
 			s.reply(reply)
 			return job{}
 		}
 		return job{exchange: x}
 	}
+	return s.accept(session, m)
+}
+
+// accept hands a message to the session.
+func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
 	reply, work := session.Accept(s.ctx, m, s.out)
 	s.reply(reply)
 	return job{work: work}

@@ -95,14 +95,15 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		return
 	}
 	msg, err := jsonrpc.Decode(body)
-	switch {
-	case err != nil:
+	if err != nil {
 		h.refuseMessage(w, err)
-	case isModern(head.version, msg):
+		return
+	}
+	if modern, index := isModern(head.version, msg); modern {
 		h.serveModern(w, r, head, msg)
-	default:
+	} else {
 		kept := *msg // a session may keep it; one of the modern era ends with its call, and stays on the stack
-		h.serveSessionPost(w, r, &kept)
+		h.serveSessionPost(w, r, &kept, index)
 	}
 }
 
@@ -141,21 +142,22 @@ func checkPost(r *http.Request, head *head) *refusal {
 
 // isModern reports whether a message belongs to the modern era: its header or its envelope says so. Either is enough,
 // so that no reader of only one of the two can be misled about what is served here. A version that nobody knows is
-// rather one to come than one that was.
+// rather one to come than one that was. If it does not, the index is that of its params.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
-func isModern(version field, msg *jsonrpc.Message) bool {
+func isModern(version field, msg *jsonrpc.Message) (bool, wire.Index) {
 	if version.sent {
 		if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
-			return true
+			return true, wire.Index{}
 		}
 	}
-	meta, ok := jsonscan.Get(msg.Params, "_meta")
-	if !ok {
-		return false
+	env, err := wire.Open(msg.Params)
+	if err == nil {
+		return env.HasVersion, env.Index()
 	}
-	_, ok = jsonscan.Get(meta, wire.MetaProtocolVersion)
-	return ok
+	meta, _ := jsonscan.Get(msg.Params, "_meta") // what is wrong with it, either era says in its own way
+	_, ok := jsonscan.Get(meta, wire.MetaProtocolVersion)
+	return ok, wire.Index{}
 }
 
 // namesModern reports whether the version header names a revision that has neither GET nor DELETE.

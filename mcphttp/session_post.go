@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serveSessionPost serves a POST of the era that has sessions.
-func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) {
+// serveSessionPost serves a POST of the era that has sessions. The index is that of its params.
+func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index wire.Index) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
@@ -23,7 +23,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
 		no = h.serveInitialize(w, r, msg)
 	default:
-		no = h.serveSessionMessage(w, r, msg)
+		no = h.serveSessionMessage(w, r, msg, index)
 	}
 	if no != nil {
 		h.refuse(w, requestID(msg), no)
@@ -92,7 +92,7 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 }
 
 // serveSessionMessage serves any message but the first of a session.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
+func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index wire.Index) *refusal {
 	s, no := h.find(r)
 	if no != nil {
 		return no
@@ -113,6 +113,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w}
 	p.ctx.begin(r)
 	p.ctx.post = p
+	p.call.Index = index
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv, msg)
 		return nil

@@ -33,6 +33,9 @@ type Exchange struct {
 	out     Stream
 	told    progress
 	task    *taskToken // whose progress is told, in place of the request's own; nil for that
+
+	// Index is that of the request's params, where it is known already: then they are not looked through once more.
+	Index wire.Index
 }
 
 // AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request.
@@ -92,7 +95,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	var answers []byte // members that the retried request has in addition, each with a comma behind
 	notify := x.notify
 	for range maxRounds {
-		params, env, err := s.modernParams(x.request.Params, answers)
+		params, env, err := s.modernParams(x.request.Params, x.Index, answers)
 		if err != nil {
 			return nil, err
 		}
@@ -146,15 +149,15 @@ func asksForInput(result []byte) bool {
 	return ok && isString(typ, "input_required")
 }
 
-// modernParams gives the params of a client's request with the envelope of the session, and with further members,
-// each with a comma behind. What a client of a session cannot know of is left out: it would be taken for the session's
-// own. The envelope comes first, for it is what is looked for first.
-func (s *Session) modernParams(params, further []byte) (stdjson.RawMessage, wire.Envelope, *jsonrpc.Error) {
+// modernParams gives the params of a client's request, whose own index may be known, with the envelope of the session and
+// with further members, each with a comma behind. What a client of a session cannot know of is left out: it would be taken
+// for the session's own. The envelope comes first, for it is what is looked for first.
+func (s *Session) modernParams(params []byte, own wire.Index, further []byte) (stdjson.RawMessage, wire.Envelope, *jsonrpc.Error) {
 	s.mu.Lock()
 	envelope := s.envelope.Value()
 	s.mu.Unlock()
 	if further == nil {
-		if joined, env, ok := envelope.Join(params); ok {
+		if joined, env, ok := envelope.Join(params, own); ok {
 			return joined, env, nil
 		}
 	}

@@ -127,7 +127,7 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	var found offers
 	defer func() { s.describe(found) }()
-	params, env, err := s.modernParams(nil, nil)
+	params, env, err := s.modernParams(nil, wire.Index{}, nil)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, err)
 	}

@@ -106,7 +106,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 // serveCore puts the request to the core, with further members.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	s := w.session
-	params, env, err := s.modernParams(w.params, further)
+	params, env, err := s.modernParams(w.params, wire.Index{}, further)
 	if err != nil {
 		return outcome{err: err}
 	}

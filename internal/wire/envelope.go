@@ -36,7 +36,7 @@ type Envelope struct {
 	// Meta is the whole `_meta` object.
 	Meta stdjson.RawMessage
 
-	subject subjectIndex
+	subject Index
 }
 
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
@@ -69,6 +69,7 @@ func (e *Envelope) Open(params stdjson.RawMessage) *jsonrpc.Error {
 		}
 	}
 	e.subject.bind(params)
+	e.subject.meta = e.Meta != nil
 	return nil
 }
 
@@ -96,7 +97,7 @@ func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
 	c.ProgressToken, c.Meta = bytes.Clone(e.ProgressToken), bytes.Clone(e.Meta)
-	c.subject = subjectIndex{}
+	c.subject = Index{}
 	return c
 }
 

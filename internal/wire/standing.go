@@ -49,13 +49,19 @@ func (s Standing) WithLogLevel(level string) Standing {
 // Meta is the `_meta` object.
 func (s Standing) Meta() string { return s.text }
 
-// Join puts the envelope before the params of a request, in memory of their own, and gives what [Open] says of them. It
-// reports false for params that have to be rewritten: which are no object, are empty, or have members that an
-// envelope brings or a session does not have.
-func (s Standing) Join(params stdjson.RawMessage) (stdjson.RawMessage, Envelope, bool) {
+// Join puts the envelope before the params of a request, in memory of their own, and gives what [Open] says of them. Own is
+// the index of the params as they are; that of others is no help. It reports false for params that have to be rewritten:
+// which are no object, are empty, or have members that an envelope brings or a session does not have.
+func (s Standing) Join(params stdjson.RawMessage, own Index) (stdjson.RawMessage, Envelope, bool) {
 	const before, between = `{"_meta":`, `,`
-	own, err := Open(params)
-	if err != nil || own.Meta != nil || own.subject.hasAnswers() || len(params) == 0 || jsonscan.Kind(params[1:]) != '"' {
+	if !own.isOf(params) {
+		opened, err := Open(params)
+		if err != nil {
+			return nil, Envelope{}, false
+		}
+		own = opened.subject
+	}
+	if !own.isBare() || len(params) == 0 || jsonscan.Kind(params[1:]) != '"' {
 		return nil, Envelope{}, false
 	}
 	joined := make(stdjson.RawMessage, 0, len(before)+len(s.text)+len(between)+len(params)-1)
@@ -66,6 +72,6 @@ func (s Standing) Join(params stdjson.RawMessage) (stdjson.RawMessage, Envelope,
 		VersionText: s.revision.String(), HasVersion: true, Revision: s.revision,
 		ClientInfo: s.clientInfo.in(meta), Capabilities: s.capabilities.in(meta),
 		LogLevel: s.logLevel, Meta: meta,
-		subject: own.subject.moved(joined, len(joined)-len(params)),
+		subject: own.moved(joined, len(joined)-len(params)),
 	}, true
 }

@@ -43,7 +43,7 @@ func TestJoin(t *testing.T) {
 		`{"name":"t","requestState":"s"}`:  "",
 		`{"inputResponses":{},"name":"t"}`: "",
 	} {
-		joined, _, ok := standing.Join(stdjson.RawMessage(params))
+		joined, _, ok := standing.Join(stdjson.RawMessage(params), wire.Index{})
 		if ok != (want != "") || string(joined) != want {
 			t.Errorf("%s: got %v, %s, want %s", params, ok, joined, want)
 		}
@@ -53,7 +53,14 @@ func TestJoin(t *testing.T) {
 
 func checkJoin(t *testing.T, params stdjson.RawMessage) {
 	t.Helper()
-	joined, env, ok := standing.Join(params)
+	joined, env, ok := standing.Join(params, wire.Index{})
+	own, err := wire.Open(params)
+	if err == nil {
+		again, same, alsoOK := standing.Join(params, own.Index())
+		if string(again) != string(joined) || alsoOK != ok || ok && !same.IsOf(again) {
+			t.Errorf("%s: with its index joined as %v, %s", params, alsoOK, again)
+		}
+	}
 	if !ok {
 		return
 	}

@@ -72,37 +72,41 @@ func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMes
 	return value, value != nil
 }
 
+// Index tells where the subject stands in the params that the envelope was opened from.
+func (e *Envelope) Index() Index { return e.subject }
+
 // IsOf reports whether the envelope was opened from just these params, which were checked before. In others there may be
 // anything.
 func (e *Envelope) IsOf(params stdjson.RawMessage) bool { return e.subject.isOf(params) }
 
-// A subjectIndex tells where in params the subject stands.
-type subjectIndex struct {
+// An Index tells where in params the subject stands. The zero Index is that of no params.
+type Index struct {
 	first *byte // of the params; nil for none
 	size  uint32
+	meta  bool // there is a `_meta` beside it
 	spans [subjectKeys]span
 }
 
 // bind says of which params the index is; before that it is of none.
-func (x *subjectIndex) bind(params []byte) {
+func (x *Index) bind(params []byte) {
 	if len(params) <= math.MaxUint32 {
 		x.first, x.size = &params[0], uint32(len(params))
 	}
 }
 
-func (x *subjectIndex) isOf(params []byte) bool {
+func (x *Index) isOf(params []byte) bool {
 	return x.first != nil && len(params) == int(x.size) && &params[0] == x.first
 }
 
 // add takes note of a member of the params, whose value has a size.
-func (x *subjectIndex) add(key []byte, at, size int) {
+func (x *Index) add(key []byte, at, size int) {
 	if i, ok := subjectKey(key); ok {
 		x.spans[i] = span{uint32(at), uint32(at + size)}
 	}
 }
 
 // in gives the value at a place, out of the params that the index is of; nil for none.
-func (x *subjectIndex) in(params []byte, place int) stdjson.RawMessage {
+func (x *Index) in(params []byte, place int) stdjson.RawMessage {
 	s := x.spans[place]
 	if s.end == 0 {
 		return nil
@@ -110,18 +114,19 @@ func (x *subjectIndex) in(params []byte, place int) stdjson.RawMessage {
 	return s.in(params)
 }
 
-// moved gives the index of params that hold the same members further behind.
-func (x *subjectIndex) moved(params []byte, by int) (to subjectIndex) {
+// isBare reports whether the params have nothing that a session puts there.
+func (x *Index) isBare() bool {
+	return !x.meta && x.spans[subjectResponses].end == 0 && x.spans[subjectState].end == 0
+}
+
+// moved gives the index of params that hold the same members further behind, after a `_meta`.
+func (x *Index) moved(params []byte, by int) (to Index) {
 	to.bind(params)
+	to.meta = true
 	for i, s := range x.spans {
 		if s.end > 0 {
 			to.spans[i] = s.behind(by)
 		}
 	}
 	return to
-}
-
-// hasAnswers reports whether the params have what only a request that is sent again has.
-func (x *subjectIndex) hasAnswers() bool {
-	return x.spans[subjectResponses].end > 0 || x.spans[subjectState].end > 0
 }
