@@ -34,12 +34,12 @@ func (f *frame) learn(discovered []byte) {
 	}
 }
 
-// takeOff takes the frame off the result that dst holds from the offset on, if the result begins with it.
-func (f *frame) takeOff(dst []byte, from int) []byte {
+// takeOff takes the frame off the result that dst holds from the offset on, and reports whether the result begins with it.
+func (f *frame) takeOff(dst []byte, from int) ([]byte, bool) {
 	known := f.known.Load()
 	if known == nil || !bytes.HasPrefix(dst[from:], *known) {
-		return dst
+		return dst, false
 	}
 	dst[from] = '{'
-	return append(dst[:from+1], dst[from+len(*known):]...)
+	return append(dst[:from+1], dst[from+len(*known):]...), true
 }

@@ -104,7 +104,10 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		answer = s.cfg.frame.takeOff(answer, len(dst))
+		answer, complete := s.cfg.frame.takeOff(answer, len(dst))
+		if complete { // as most are: then nothing is read
+			return s.cfg.pages.replace(x.method.result, s.rev, x.request.Method, answer, len(dst)), nil
+		}
 		result := answer[len(dst):]
 		switch typ, _ := jsonscan.Get(result, "resultType"); {
 		case isString(typ, "input_required"):
