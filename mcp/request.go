@@ -112,7 +112,7 @@ func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
 }
 
 // AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
-// with what the server says of itself, and its result type.
+// with what the server says of itself, and its result type. It is one line.
 func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
 	if r.server == nil {
 		return appendResult(dst, res, nil)

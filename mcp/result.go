@@ -65,7 +65,7 @@ func (EmptyResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r EmptyResult) ResultMeta() Meta { return r.Meta }
 
-// fieldAppender is a Result that writes its own members, without braces.
+// fieldAppender is a Result that writes its own members, without braces and on one line.
 type fieldAppender interface {
 	appendFields(dst []byte) ([]byte, error)
 }
@@ -73,13 +73,17 @@ type fieldAppender interface {
 // deterministic makes two encodings of one value equal, which clients' caches rely on.
 var deterministic = json.Deterministic(true)
 
-// appendResult writes the members that every result has in front, so that a reader knows early what it reads.
+// appendResult writes the members that every result has in front, so that a reader knows early what it reads. What is
+// written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
 func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))
 		}
-		return appendRaw(dst, raw), nil
+		from := len(dst)
+		dst = appendRaw(dst, raw)
+		jsonscan.OneLine(dst[from:])
+		return dst, nil
 	}
 	dst = append(dst, `{"resultType":`...)
 	dst = jsonscan.AppendQuote(dst, res.ResultType())

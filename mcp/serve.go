@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -319,7 +318,6 @@ func (s *stream) serveRequest(r *streamRequest, room []byte) []byte {
 		return s.answer(&r.call, Answer(ctx, s.handler, &r.Request), room)
 	}
 	line, _ := AppendAnswer(room[:0], ctx, s.handler, &r.Request) // an error is in the line
-	jsonscan.OneLine(line)                                        // users give raw JSON
 	return s.answers.add(answer{call: &r.call, line: append(line, '\n')})
 }
 

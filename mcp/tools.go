@@ -4,6 +4,8 @@ import (
 	stdjson "encoding/json"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // A Tool describes a function that a model can call.
@@ -118,7 +120,10 @@ func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
 func (r *ToolResult) appendStructured(dst []byte) ([]byte, error) {
 	raw, ok := r.StructuredContent.(stdjson.RawMessage)
 	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
-		return append(dst, raw...), nil
+		from := len(dst)
+		dst = append(dst, raw...)
+		jsonscan.OneLine(dst[from:]) // middleware may have written into it
+		return dst, nil
 	}
 	return appendValue(dst, r.StructuredContent)
 }

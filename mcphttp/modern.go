@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -133,7 +132,6 @@ func (x *exchange) serve(req *mcp.Request) {
 	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	sizes.learn(len(body))
-	jsonscan.OneLine(body) // a carriage return cannot stand in an event
 	stream := x.close()
 	switch h := x.ctx.handler; {
 	case x.ctx.isDisconnected(): // nothing more is said about a cancelled request

@@ -45,7 +45,6 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = x.request.ID.Append(dst)
 	dst = append(dst, `,"result":`...)
-	from := len(dst)
 	answer, err := x.respond(dst)
 	switch {
 	case !x.call.End():
@@ -53,7 +52,6 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	case err != nil:
 		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
 	}
-	jsonscan.OneLine(answer[from:])
 	return append(answer, '}'), nil
 }
 

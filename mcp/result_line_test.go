@@ -1,0 +1,100 @@
+package mcp_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// spread is JSON over several lines, as users may give it.
+const spread = "{\r\n\t\"type\": \"object\",\n\"a\":\r[\n1]}"
+
+// Transports write results as they are, and a line break in one would end a line of stdio or of an event.
+func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
+	raw := stdjson.RawMessage(spread)
+	meta := mcp.Meta{"com.example/a": raw}
+	text := &mcp.TextContent{Text: "a\r\nb", Meta: meta}
+	for name, result := range map[string]mcp.Result{
+		"raw":                    mcp.RawResult(spread),
+		"raw with a result type": mcp.RawResult("{\n\"resultType\":\r\"complete\"}"),
+		"empty":                  mcp.EmptyResult{Meta: meta},
+		"tool":                   &mcp.ToolResult{Content: []mcp.Content{text}, StructuredContent: raw, Meta: meta},
+		"prompt":                 &mcp.PromptResult{Description: "a\nb", Messages: []mcp.PromptMessage{{Content: text}}, Meta: meta},
+		"resource":               &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "a:\n", Text: "\r", Meta: meta}}, Meta: meta},
+		"question":               &mcp.InputRequired{InputRequests: map[string]mcp.InputRequest{"\n": {Method: "\n", Params: raw}}, Meta: meta},
+		"tools":                  &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "a", InputSchema: raw, Meta: meta}}, NextCursor: "\n", Meta: meta},
+		"prompts":                &mcp.ListPromptsResult{Prompts: []*mcp.Prompt{{Name: "\n", Meta: meta}}, Meta: meta},
+		"resources":              &mcp.ListResourcesResult{Resources: []*mcp.Resource{{URI: "a:", Name: "\n", Meta: meta}}, Meta: meta},
+		"another type":           ownResult{Raw: raw, Own: ownForm{}},
+	} {
+		req := lineRequest(t, "tools/list")
+		line, err := mcp.AppendAnswer(nil, t.Context(), mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return result, nil }), req)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		checkLine(t, name, line)
+	}
+}
+
+// The server's own lists and structured results go by ways of their own.
+func TestSTDIO02_ResultsOfServersAreOneLine(t *testing.T) {
+	scribble := func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			res, err := next.ServeMCP(ctx, req)
+			if r, ok := res.(*mcp.ToolResult); ok {
+				content := r.StructuredContent.(stdjson.RawMessage)
+				copy(content, strings.Replace(string(content), " ", "\n", 1))
+			}
+			return res, err
+		})
+	}
+	s := mcp.NewServer("\n", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{scribble}})
+	mcp.AddTool(s, &mcp.Tool{Name: "a", Description: "\n", InputSchema: stdjson.RawMessage(spread)},
+		func(context.Context, stdjson.RawMessage) (map[string]string, error) {
+			return map[string]string{"a": "b c"}, nil
+		})
+	for _, method := range []string{"tools/list", "tools/call", "server/discover"} {
+		line, err := mcp.AppendAnswer(nil, t.Context(), s, lineRequest(t, method))
+		if err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+		checkLine(t, method, line)
+	}
+}
+
+func lineRequest(t *testing.T, method string) *mcp.Request {
+	t.Helper()
+	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, []byte(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"a"}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+func checkLine(t *testing.T, name string, line []byte) {
+	t.Helper()
+	if strings.ContainsAny(string(line), "\r\n") {
+		t.Errorf("%s: the answer has line breaks: %q", name, line)
+	}
+	if _, err := jsonrpc.Decode(line); err != nil {
+		t.Errorf("%s: the answer is no message: %v: %q", name, err, line)
+	}
+}
+
+// An ownResult is encoded by the methods of its author.
+type ownResult struct {
+	Raw stdjson.RawMessage `json:"raw"`
+	Own ownForm            `json:"own"`
+}
+
+func (ownResult) ResultType() string   { return mcp.ResultComplete }
+func (ownResult) ResultMeta() mcp.Meta { return nil }
+
+type ownForm struct{}
+
+func (ownForm) MarshalJSON() ([]byte, error) { return []byte(spread), nil }
