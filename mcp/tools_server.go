@@ -165,9 +165,8 @@ func (s *Server) callTool(ctx context.Context, c *call, p targetParams) (Result,
 	if args == nil {
 		args = stdjson.RawMessage("{}")
 	}
-	// Models say null for what they leave out.
-	args = e.extra.input.ApplyDefaults(e.extra.input.DropNulls(args))
-	if err := e.extra.input.Validate(args); err != nil {
+	args, err := settleArguments(e.extra.input, args)
+	if err != nil {
 		return badArguments(c, err)
 	}
 	res, err := e.extra.call(ctx, args)
@@ -178,6 +177,22 @@ func (s *Server) callTool(ctx context.Context, c *call, p targetParams) (Result,
 		return s.checkStructured(c, e, res)
 	}
 	return res, nil
+}
+
+// settleArguments gives arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
+// can be dropped are those that the schema refuses, so they are looked for only when it has refused something.
+func settleArguments(s *schema.Schema, args stdjson.RawMessage) (stdjson.RawMessage, error) {
+	settled := s.ApplyDefaults(args)
+	err := s.Validate(settled)
+	if err == nil {
+		return settled, nil
+	}
+	given := s.DropNulls(args)
+	if len(given) == len(args) {
+		return settled, err
+	}
+	settled = s.ApplyDefaults(given)
+	return settled, s.Validate(settled)
 }
 
 // badArguments answers a call whose arguments the schema refuses: in the revisions that let the model mend them as a
