@@ -152,8 +152,7 @@ func (c contents) MarshalJSON() ([]byte, error) {
 }
 
 // decodeText reads the content that nearly all is, without reflection.
-func decodeText(raw stdjson.RawMessage) (Content, error) {
-	c := &TextContent{}
+func decodeText(c *TextContent, raw stdjson.RawMessage) (Content, error) {
 	for key, value := range jsonscan.Members(raw) {
 		var err error
 		switch string(key) {
@@ -171,11 +170,14 @@ func decodeText(raw stdjson.RawMessage) (Content, error) {
 	return c, nil
 }
 
-// decodeContent reads one piece of content that a peer sent.
-func decodeContent(raw stdjson.RawMessage) (Content, error) {
+// decodeContent reads one piece of content that a peer sent. There may be room for a text.
+func decodeContent(raw stdjson.RawMessage, text *TextContent) (Content, error) {
 	kind, _ := jsonscan.Get(raw, "type")
 	if string(kind) == `"text"` {
-		return decodeText(raw)
+		if text == nil {
+			text = &TextContent{}
+		}
+		return decodeText(text, raw)
 	}
 	name, err := jsonscan.Unquote(kind)
 	if err != nil {

@@ -32,7 +32,9 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	served := &Request{Method: req.Method, ID: memoryID, Params: req.Params, Principal: PrincipalFrom(ctx), Notify: req.Notify}
+	served := newServed()
+	served.Method, served.ID, served.Params = req.Method, memoryID, req.Params
+	served.Principal, served.Notify = PrincipalFrom(ctx), req.Notify
 	if req.isAsMade() {
 		served.env = req.env
 	} else if err := served.open(); err != nil {

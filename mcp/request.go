@@ -47,30 +47,31 @@ type Request struct {
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
-	r := newRequest(msg)
+	r := newServed()
 	if err := r.env.Open(msg.Params); err != nil {
 		return nil, err
 	}
 	if err := r.env.Complete(); err != nil {
 		return nil, err
 	}
+	r.Method, r.ID, r.Params = msg.Method, msg.ID, msg.Params
 	return r, nil
 }
 
 // OpenedRequest is [NewRequest] for the transports of this module that know the envelope already: env is what opening
 // the params of msg would give, complete.
 func OpenedRequest(msg *jsonrpc.Message, env *wire.Envelope) *Request {
-	r := newRequest(msg)
-	r.env = *env
+	r := newServed()
+	r.Method, r.ID, r.Params, r.env = msg.Method, msg.ID, msg.Params, *env
 	return r
 }
 
-// newRequest makes a request together with its call.
-func newRequest(msg *jsonrpc.Message) *Request {
+// newServed gives an empty request for a server, with room for the call that it becomes there.
+func newServed() *Request {
 	r := &struct {
 		Request
 		call call
-	}{Request: Request{Method: msg.Method, ID: msg.ID, Params: msg.Params}}
+	}{}
 	r.first = &r.call
 	return &r.Request
 }

@@ -221,14 +221,20 @@ func (r *ToolResult) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// decodeToolResult reads a result. Revisions and servers differ in what they leave out.
+// decodeToolResult reads a result, one of a single text in one piece of memory: most are that. Revisions and servers differ
+// in what they leave out.
 func decodeToolResult(raw RawResult) (*ToolResult, error) {
-	r := &ToolResult{Content: []Content{}}
+	r := &struct {
+		ToolResult
+		list [1]Content
+		text TextContent
+	}{}
+	r.Content = r.list[:0]
 	for key, value := range jsonscan.Members(raw) {
 		var err error
 		switch string(key) {
 		case "content":
-			r.Content, err = decodeContents(value)
+			r.Content, err = decodeContents(r.list[:0], &r.text, value)
 		case "structuredContent":
 			r.StructuredContent = stdjson.RawMessage(value)
 		case "isError":
@@ -240,7 +246,7 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	return r, nil
+	return &r.ToolResult, nil
 }
 
 // decodeMeta reads the `_meta` of a result, without what the server says of itself: that is the client's to tell.
@@ -265,15 +271,18 @@ func decodeMeta(raw []byte) (Meta, error) {
 	return meta, nil
 }
 
-func decodeContents(raw []byte) ([]Content, error) {
+// decodeContents appends what a list holds. There is room for its first text.
+func decodeContents(list []Content, first *TextContent, raw []byte) ([]Content, error) {
 	if jsonscan.Kind(raw) != '[' {
 		return nil, errors.New("want an array")
 	}
-	list := make([]Content, 0, 1)
 	for value := range jsonscan.Elements(raw) {
-		piece, err := decodeContent(value)
+		piece, err := decodeContent(value, first)
 		if err != nil {
 			return nil, err
+		}
+		if piece == Content(first) {
+			first = nil
 		}
 		list = append(list, piece)
 	}
@@ -355,19 +364,31 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 		*p = r.Content
 		return out, nil
 	case *string:
-		if r.StructuredContent == nil || json.Unmarshal(r.StructuredContent.(stdjson.RawMessage), p) != nil {
-			*p = r.Text()
+		if r.StructuredContent != nil {
+			if text, err := decodeOutput[string](r); err == nil {
+				*p = text
+				return out, nil
+			}
 		}
+		*p = r.Text()
 		return out, nil
 	}
+	out, err = decodeOutput[Out](r)
+	if err != nil {
+		return out, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: the result does not decode into %T: %w", tool, out, err))
+	}
+	return out, nil
+}
+
+// decodeOutput decodes the structured content of a result, or the text if there is none.
+func decodeOutput[Out any](r *ToolResult) (Out, error) {
+	var out Out
 	raw, ok := r.StructuredContent.(stdjson.RawMessage)
 	if !ok {
 		raw = stdjson.RawMessage(r.Text())
 	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: the result does not decode into %T: %w", tool, out, err))
-	}
-	return out, nil
+	err := json.Unmarshal(raw, &out)
+	return out, err
 }
 
 // shorten cuts a stranger's text for a log.
