@@ -151,34 +151,65 @@ func (c contents) MarshalJSON() ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// decodeText reads the content that nearly all is, without reflection.
-func decodeText(c *TextContent, raw stdjson.RawMessage) (Content, error) {
-	for key, value := range jsonscan.Members(raw) {
+// decodeContent reads one piece of content that a peer sent.
+func decodeContent(raw stdjson.RawMessage) (Content, error) {
+	d := jsonscan.Descend(raw)
+	return nextContent(&d, nil)
+}
+
+// nextContent reads the piece of content ahead, without reflection if it is what nearly all is, a text. There may be room
+// for one.
+func nextContent(d *jsonscan.Descent, room *TextContent) (Content, error) {
+	var kind, text, annotations, meta []byte
+	at := d.At()
+	if d.Into('{') {
+		for key, ok := d.Key(); ok; key, ok = d.Key() {
+			switch value := d.Value(); string(key) {
+			case "type":
+				kind = value
+			case "text":
+				text = value
+			case "annotations":
+				annotations = value
+			case "_meta":
+				meta = value
+			}
+		}
+	} else {
+		d.Value()
+	}
+	if string(kind) != `"text"` {
+		return decodeOther(kind, d.Since(at))
+	}
+	c := room
+	if c == nil {
+		c = &TextContent{}
+	}
+	if text != nil {
 		var err error
-		switch string(key) {
-		case "text":
-			c.Text, err = jsonscan.Unquote(value)
-		case "annotations":
-			err = json.Unmarshal(value, &c.Annotations)
-		case "_meta":
-			err = json.Unmarshal(value, &c.Meta)
+		if c.Text, err = jsonscan.Unquote(text); err != nil {
+			return nil, fmt.Errorf("text content: text: %w", err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("text content: %s: %w", key, err)
-		}
+	}
+	if err := decodeMember(annotations, &c.Annotations); err != nil {
+		return nil, fmt.Errorf("text content: annotations: %w", err)
+	}
+	if err := decodeMember(meta, &c.Meta); err != nil {
+		return nil, fmt.Errorf("text content: _meta: %w", err)
 	}
 	return c, nil
 }
 
-// decodeContent reads one piece of content that a peer sent. There may be room for a text.
-func decodeContent(raw stdjson.RawMessage, text *TextContent) (Content, error) {
-	kind, _ := jsonscan.Get(raw, "type")
-	if string(kind) == `"text"` {
-		if text == nil {
-			text = &TextContent{}
-		}
-		return decodeText(text, raw)
+// decodeMember decodes a member that may be absent.
+func decodeMember(raw []byte, v any) error {
+	if raw == nil {
+		return nil
 	}
+	return json.Unmarshal(raw, v)
+}
+
+// decodeOther reads a piece of content of any kind.
+func decodeOther(kind, raw []byte) (Content, error) {
 	name, err := jsonscan.Unquote(kind)
 	if err != nil {
 		return nil, fmt.Errorf("content has no type")

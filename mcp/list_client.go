@@ -256,7 +256,8 @@ func (c *Client) decode(method string, raw RawResult, member string, v any, meta
 	}
 	if value, ok := jsonscan.Get(raw, "_meta"); ok {
 		var err error
-		if *meta, err = decodeMeta(value); err != nil {
+		d := jsonscan.Descend(value)
+		if *meta, err = decodeMeta(&d); err != nil {
 			return c.invalid(method, fmt.Errorf("_meta: %w", err))
 		}
 	}

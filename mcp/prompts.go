@@ -52,7 +52,7 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	if !ok {
 		return fmt.Errorf("prompt message has no content")
 	}
-	c, err := decodeContent(content, nil)
+	c, err := decodeContent(content)
 	if err != nil {
 		return fmt.Errorf("prompt message: %w", err)
 	}

@@ -259,12 +259,12 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 	*b = blocks{}
 	switch jsonscan.Kind(raw) {
 	case '{':
-		c, err := decodeContent(raw, nil)
+		c, err := decodeContent(raw)
 		*b = blocks{c}
 		return err
 	case '[':
 		for piece := range jsonscan.Elements(raw) {
-			c, err := decodeContent(piece, nil)
+			c, err := decodeContent(piece)
 			if err != nil {
 				return fmt.Errorf("content %d: %w", len(*b), err)
 			}

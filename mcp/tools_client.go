@@ -230,17 +230,21 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 		text TextContent
 	}{}
 	r.Content = r.list[:0]
-	for key, value := range jsonscan.Members(raw) {
+	d := jsonscan.Descend(raw)
+	d.Into('{')
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		var err error
 		switch string(key) {
 		case "content":
-			r.Content, err = decodeContents(r.list[:0], &r.text, value)
+			r.Content, err = decodeContents(r.list[:0], &r.text, &d)
 		case "structuredContent":
-			r.StructuredContent = stdjson.RawMessage(value)
+			r.StructuredContent = stdjson.RawMessage(d.Value())
 		case "isError":
-			err = json.Unmarshal(value, &r.IsError)
+			err = json.Unmarshal(d.Value(), &r.IsError)
 		case "_meta":
-			r.Meta, err = decodeMeta(value)
+			r.Meta, err = decodeMeta(&d)
+		default:
+			d.Value()
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
@@ -250,12 +254,13 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 }
 
 // decodeMeta reads the `_meta` of a result, without what the server says of itself: that is the client's to tell.
-func decodeMeta(raw []byte) (Meta, error) {
-	if jsonscan.Kind(raw) != '{' {
+func decodeMeta(d *jsonscan.Descent) (Meta, error) {
+	if !d.Into('{') {
 		return nil, errors.New("want an object")
 	}
 	var meta Meta
-	for key, value := range jsonscan.Members(raw) {
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		value := d.Value()
 		if string(key) == wire.MetaServerInfo {
 			continue
 		}
@@ -272,12 +277,12 @@ func decodeMeta(raw []byte) (Meta, error) {
 }
 
 // decodeContents appends what a list holds. There is room for its first text.
-func decodeContents(list []Content, first *TextContent, raw []byte) ([]Content, error) {
-	if jsonscan.Kind(raw) != '[' {
+func decodeContents(list []Content, first *TextContent, d *jsonscan.Descent) ([]Content, error) {
+	if !d.Into('[') {
 		return nil, errors.New("want an array")
 	}
-	for value := range jsonscan.Elements(raw) {
-		piece, err := decodeContent(value, first)
+	for d.More() {
+		piece, err := nextContent(d, first)
 		if err != nil {
 			return nil, err
 		}
