@@ -12,10 +12,10 @@ import (
 )
 
 // What one call costs a client and a server together, both in this process. A call in memory: 3 are the arguments of the
-// test, 5 the server's, and of the client's 6 each is something that its caller, a middleware or a handler may keep: the
+// test, 5 the server's, and of the client's 5 each is something that its caller, a middleware or a handler may keep: the
 // context, the request and its params, the answer, the result and what it is made of.
 func TestAllocationsOfACall(t *testing.T) {
-	const memory = 14
+	const memory = 13
 	call := echoCaller(t, func(s *mcp.Server) mcp.Transport { return mcp.InMemory(s) })
 	if got := testing.AllocsPerRun(500, call); got > memory {
 		t.Errorf("a call in memory costs %v allocations, want at most %d", got, memory)
@@ -23,9 +23,9 @@ func TestAllocationsOfACall(t *testing.T) {
 }
 
 // What a call costs a client on a stream, whose Conn costs nothing here: 4 are the test's arguments and its answer, 8 the
-// id, the message and the waiting for its answer, the other 5 the context, the request and its params, and the result.
+// id, the message and the waiting for its answer, the other 4 the context, the request and its params, and the result.
 func TestAllocationsOfAClientsCallOnAStream(t *testing.T) {
-	const stream = 17
+	const stream = 16
 	call := echoCaller(t, func(*mcp.Server) mcp.Transport { return mcp.OverConn(cannedConn{make(chan *jsonrpc.Message, 1)}) })
 	if got := testing.AllocsPerRun(500, call); got > stream {
 		t.Errorf("a call on a stream costs %v allocations, want at most %d", got, stream)

@@ -172,13 +172,13 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, err
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
 	members := newMembers()
 	defer members.free()
-	members.putString("name", name)
+	members.putName(name)
 	if len(args) > 0 {
 		if err := members.putArguments(args); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members.bytes()})
+	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members.bytes(), made: members})
 	if err != nil {
 		return nil, err
 	}

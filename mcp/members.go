@@ -4,17 +4,25 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A memberBuffer is where members of params are put together, each behind a comma. They are copied into the request.
 type memberBuffer struct {
 	text bytes.Buffer
 	any  any // what is encoded: a map behind a pointer to an interface is encoded without reflection
+
+	name, arguments wire.Span // where they stand
+	unchecked       bool      // it may hold more than a reader takes: objects that are too deep or too large
 }
 
 var memberBuffers = sync.Pool{New: func() any { return new(memberBuffer) }}
@@ -29,21 +37,29 @@ func (b *memberBuffer) free() {
 		return
 	}
 	b.text.Reset()
+	b.name, b.arguments, b.unchecked = wire.Span{}, wire.Span{}, false
 	memberBuffers.Put(b)
 }
 
 func (b *memberBuffer) bytes() []byte { return b.text.Bytes() }
 
-// putString adds a member that is a string.
-func (b *memberBuffer) putString(name, value string) {
-	b.text.Grow(len(`,"":""`) + len(name) + len(value))
-	dst := append(jsonscan.AppendQuote(append(b.text.AvailableBuffer(), ','), name), ':')
-	b.text.Write(jsonscan.AppendQuote(dst, value))
+// putName adds the name of a tool or prompt.
+func (b *memberBuffer) putName(name string) {
+	b.text.WriteString(`,"name":`)
+	defer b.mark(&b.name, b.text.Len())
+	b.text.Grow(len(`""`) + len(name))
+	b.text.Write(jsonscan.AppendQuote(b.text.AvailableBuffer(), name))
 }
 
-// putArguments adds the member that holds the arguments of a tool or prompt.
+// mark notes a value that has begun at an offset and is at its end.
+func (b *memberBuffer) mark(s *wire.Span, at int) {
+	*s = wire.Span{At: uint32(at), End: uint32(b.text.Len())}
+}
+
+// putArguments adds the arguments of a tool or prompt.
 func (b *memberBuffer) putArguments(args any) error {
 	b.text.WriteString(`,"arguments":`)
+	defer b.mark(&b.arguments, b.text.Len())
 	switch args := args.(type) {
 	case nil:
 		b.text.WriteString(`{}`)
@@ -77,9 +93,81 @@ func (b *memberBuffer) putArguments(args any) error {
 // encode appends the JSON of a value.
 func (b *memberBuffer) encode(v any) error {
 	if m, ok := v.(map[string]any); ok {
+		if plain, ok := appendPlain(b.text.AvailableBuffer(), m, 1); ok {
+			b.text.Write(plain)
+			return nil
+		}
 		b.any = m
 		v = &b.any
 		defer func() { b.any = nil }()
 	}
+	b.unchecked = true
 	return json.MarshalWrite(&b.text, v, deterministic)
+}
+
+const (
+	plainDepth = 16 // well below what every reader takes
+	plainKeys  = 16
+)
+
+// appendPlain appends what a model's arguments mostly are, without reflection and as the JSON package would, but that ends
+// of lines outside ASCII are escaped. It reports false for everything else, which is left to that.
+func appendPlain(dst []byte, v any, depth int) (out []byte, ok bool) {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...), true
+	case bool:
+		return strconv.AppendBool(dst, v), true
+	case string:
+		return jsonscan.AppendQuote(dst, v), utf8.ValidString(v)
+	case int:
+		return strconv.AppendInt(dst, int64(v), 10), true
+	case float64:
+		abs := math.Abs(v)
+		return strconv.AppendFloat(dst, v, 'f', -1, 64), abs == 0 || 1e-6 <= abs && abs < 1e21
+	case map[string]any:
+		return appendPlainObject(dst, v, depth)
+	case []any:
+		return appendPlainArray(dst, v, depth)
+	}
+	return nil, false
+}
+
+func appendPlainObject(dst []byte, object map[string]any, depth int) (out []byte, ok bool) {
+	if depth > plainDepth || len(object) > plainKeys {
+		return nil, false
+	}
+	var room [plainKeys]string
+	keys := room[:0]
+	for key := range object {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	dst = append(dst, '{')
+	for i, key := range keys {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(jsonscan.AppendQuote(dst, key), ':')
+		if dst, ok = appendPlain(dst, object[key], depth+1); !ok || !utf8.ValidString(key) {
+			return nil, false
+		}
+	}
+	return append(dst, '}'), true
+}
+
+func appendPlainArray(dst []byte, array []any, depth int) (out []byte, ok bool) {
+	if depth > plainDepth {
+		return nil, false
+	}
+	dst = append(dst, '[')
+	for i, value := range array {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, ok = appendPlain(dst, value, depth+1); !ok {
+			return nil, false
+		}
+	}
+	return append(dst, ']'), true
 }

@@ -158,15 +158,15 @@ func countSchema(raw []byte, nodes *int) error {
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
 	members := newMembers()
 	defer members.free()
-	members.putString("name", name)
+	members.putName(name)
 	if err := members.putArguments(args); err != nil {
 		return nil, err
 	}
 	known := c.knownTool(name)
-	raw, err := c.callTool(ctx, known, members.bytes())
+	raw, err := c.callTool(ctx, known, members)
 	if e := asError(err); e != nil && e.Code == CodeHeaderMismatch && e.Remote() {
 		if known, err2 := c.refresh(ctx, name); err2 == nil {
-			raw, err = c.callTool(ctx, known, members.bytes())
+			raw, err = c.callTool(ctx, known, members)
 		}
 	}
 	if err != nil {
@@ -182,8 +182,8 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResu
 	return res, nil
 }
 
-func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte) (RawResult, error) {
-	k := &ask{method: wire.MethodToolsCall, members: members}
+func (c *Client) callTool(ctx context.Context, known *knownTool, members *memberBuffer) (RawResult, error) {
+	k := &ask{method: wire.MethodToolsCall, members: members.bytes(), made: members}
 	if known != nil {
 		k.mirror = known.mirror
 	}

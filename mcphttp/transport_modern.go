@@ -95,7 +95,7 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 	}
 	if req.Method == wire.MethodToolsCall && len(req.Mirror) > 0 {
 		header = maps.Clone(header)
-		arguments, _ := jsonscan.Get(req.Params, "arguments")
+		arguments, _ := req.Param("arguments")
 		for _, p := range req.Mirror {
 			if err := mirror(header, p, arguments); err != nil {
 				return nil, err
@@ -164,7 +164,7 @@ func subject(req *mcp.Request) []byte {
 			return nil
 		}
 	}
-	raw, _ := jsonscan.Get(req.Params, param)
+	raw, _ := req.Param(param)
 	return raw
 }
 

@@ -12,15 +12,8 @@ type Standing struct {
 	text                     string // a whole `_meta` object
 	revision                 Revision
 	logLevel                 string
-	clientInfo, capabilities span // within text
+	clientInfo, capabilities Span // within text
 }
-
-// A span is where a value stands in a text.
-type span struct{ at, end uint32 }
-
-func (s span) in(text []byte) []byte { return text[s.at:s.end:s.end] }
-
-func (s span) behind(n int) span { return span{s.at + uint32(n), s.end + uint32(n)} }
 
 // NewStanding gives the envelope of a client that speaks a revision, with two JSON objects that it declared, together
 // shorter than 4 GiB.
@@ -34,10 +27,10 @@ func NewStanding(rev Revision, clientInfo, capabilities []byte, logLevel string)
 	return s
 }
 
-func appendSpan(dst, value []byte) ([]byte, span) {
+func appendSpan(dst, value []byte) ([]byte, Span) {
 	at := len(dst)
 	dst = append(dst, value...)
-	return dst, span{uint32(at), uint32(len(dst))}
+	return dst, Span{uint32(at), uint32(len(dst))}
 }
 
 // WithLogLevel gives the same envelope with another log level.

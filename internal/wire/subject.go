@@ -17,13 +17,13 @@ type Subject struct {
 	RequestState   stdjson.RawMessage
 }
 
-// The places of the keys of a subject, in the order of its fields.
+// The places of the members of a subject, in the order of its fields.
 const (
 	subjectName = iota
 	subjectURI
 	subjectArguments
-	subjectResponses
-	subjectState
+	subjectInputResponses
+	subjectRequestState
 	subjectKeys // how many there are
 )
 
@@ -37,9 +37,9 @@ func subjectKey(key []byte) (place int, ok bool) {
 	case "arguments":
 		return subjectArguments, true
 	case "inputResponses":
-		return subjectResponses, true
+		return subjectInputResponses, true
 	case "requestState":
-		return subjectState, true
+		return subjectRequestState, true
 	}
 	return 0, false
 }
@@ -50,7 +50,7 @@ func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 	if x := &e.subject; x.isOf(params) {
 		return Subject{
 			x.in(params, subjectName), x.in(params, subjectURI), x.in(params, subjectArguments),
-			x.in(params, subjectResponses), x.in(params, subjectState),
+			x.in(params, subjectInputResponses), x.in(params, subjectRequestState),
 		}
 	}
 	var found [subjectKeys]stdjson.RawMessage
@@ -59,7 +59,7 @@ func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 			found[i] = value
 		}
 	}
-	return Subject{found[subjectName], found[subjectURI], found[subjectArguments], found[subjectResponses], found[subjectState]}
+	return Subject{found[subjectName], found[subjectURI], found[subjectArguments], found[subjectInputResponses], found[subjectRequestState]}
 }
 
 // Member gives one member of a request's params, as [Envelope.Subject] gives several.
@@ -70,6 +70,14 @@ func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMes
 	}
 	value := e.subject.in(params, i)
 	return value, value != nil
+}
+
+// Made says that this process has made just these params, around the envelope and of strict JSON, and where in them their
+// subject stands: a name, arguments, and nothing else. They are then as good as params that it was opened from.
+func (e *Envelope) Made(params stdjson.RawMessage, name, arguments Span) {
+	e.subject = Index{meta: true}
+	e.subject.bind(params)
+	e.subject.spans[subjectName], e.subject.spans[subjectArguments] = name, arguments
 }
 
 // Index tells where the subject stands in the params that the envelope was opened from.
@@ -84,8 +92,21 @@ type Index struct {
 	first *byte // of the params; nil for none
 	size  uint32
 	meta  bool // there is a `_meta` beside it
-	spans [subjectKeys]span
+	spans [subjectKeys]Span
 }
+
+// A Span is where in a text a value begins, and where it ends; zero for none.
+type Span struct{ At, End uint32 }
+
+// Shift gives the same span of a text in which it stands further behind.
+func (s Span) Shift(by int) Span {
+	if s.End > 0 {
+		s.At, s.End = s.At+uint32(by), s.End+uint32(by)
+	}
+	return s
+}
+
+func (s Span) in(text []byte) []byte { return text[s.At:s.End:s.End] }
 
 // bind says of which params the index is; before that it is of none.
 func (x *Index) bind(params []byte) {
@@ -101,14 +122,14 @@ func (x *Index) isOf(params []byte) bool {
 // add takes note of a member of the params, whose value has a size.
 func (x *Index) add(key []byte, at, size int) {
 	if i, ok := subjectKey(key); ok {
-		x.spans[i] = span{uint32(at), uint32(at + size)}
+		x.spans[i] = Span{uint32(at), uint32(at + size)}
 	}
 }
 
 // in gives the value at a place, out of the params that the index is of; nil for none.
 func (x *Index) in(params []byte, place int) stdjson.RawMessage {
 	s := x.spans[place]
-	if s.end == 0 {
+	if s.End == 0 {
 		return nil
 	}
 	return s.in(params)
@@ -116,7 +137,7 @@ func (x *Index) in(params []byte, place int) stdjson.RawMessage {
 
 // isBare reports whether the params have nothing that a session puts there.
 func (x *Index) isBare() bool {
-	return !x.meta && x.spans[subjectResponses].end == 0 && x.spans[subjectState].end == 0
+	return !x.meta && x.spans[subjectInputResponses].End == 0 && x.spans[subjectRequestState].End == 0
 }
 
 // moved gives the index of params that hold the same members further behind, after a `_meta`.
@@ -124,9 +145,7 @@ func (x *Index) moved(params []byte, by int) (to Index) {
 	to.bind(params)
 	to.meta = true
 	for i, s := range x.spans {
-		if s.end > 0 {
-			to.spans[i] = s.behind(by)
-		}
+		to.spans[i] = s.Shift(by)
 	}
 	return to
 }

@@ -1,0 +1,100 @@
+package mcp_test
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An argumentsTransport keeps the arguments of the last request.
+type argumentsTransport struct{ last stdjson.RawMessage }
+
+func (t *argumentsTransport) RoundTrip(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	if req.Method == "server/discover" {
+		return mcp.RawResult(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`), nil
+	}
+	t.last, _ = req.Param("arguments")
+	return mcp.RawResult(`{"content":[]}`), nil
+}
+
+func (t *argumentsTransport) Close() error { return nil }
+
+// Arguments are written as the JSON package writes them, whether it does that or not.
+func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
+	transport := &argumentsTransport{}
+	c, err := mcp.Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	check := func(t *testing.T, args any) {
+		t.Helper()
+		want, refused := json.Marshal(args, json.Deterministic(true))
+		if _, err := c.CallTool(t.Context(), "x", args); (err != nil) != (refused != nil) {
+			t.Errorf("%v: %v, want %v", args, err, refused)
+		} else if err == nil && string(transport.last) != string(want) {
+			t.Errorf("%v: %s, want %s", args, transport.last, want)
+		}
+	}
+	many := map[string]any{}
+	for i := range 20 {
+		many[strings.Repeat("k", i)] = i
+	}
+	for _, value := range []any{
+		nil, true, false, "", "plain", "ünï \"\\/\b\f\n\r\t\x00\x1f\x7f<>& 😀", "bad \xff", 0, -1, math.MinInt, int64(7), uint8(8),
+		0.0, math.Copysign(0, -1), 1.5, -2.25e-6, 1e-6, 9e-7, 1e20, 1e21, 123456789012345678.0, math.MaxFloat64, math.NaN(), math.Inf(1),
+		float32(0.1), []any(nil), []any{}, []any{1, "a", []any{nil}, map[string]any{"z": 1, "a": 2, "": []any{}}}, map[string]any(nil),
+		map[string]any{}, many, map[string]string{"b": "1", "a": "2"}, []string{"a"}, struct{ A int }{1}, stdjson.Number("12"),
+		stdjson.RawMessage(` {"x" : 1} `), []byte("bytes"), deep(10), deep(40),
+	} {
+		check(t, map[string]any{"value": value, "another": "one"})
+	}
+	check(t, map[string]any{"bad \xff": 1})
+	check(t, map[string]any{})
+	check(t, struct {
+		B string `json:"b"`
+		A int    `json:"a"`
+	}{"x", 1})
+}
+
+// deep gives lists in lists.
+func deep(n int) any {
+	if n == 0 {
+		return "bottom"
+	}
+	return []any{deep(n - 1)}
+}
+
+// What a client has not checked itself the server checks, in memory too.
+func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
+	mcp.AddTool(s, &mcp.Tool{Name: "any"}, func(_ context.Context, in struct {
+		Value stdjson.RawMessage `json:"value"`
+	}) (string, error) {
+		return string(in.Value), nil
+	})
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for depth, allowed := range map[int]bool{1: true, 15: true, 16: true, 17: true, 63: true, 64: false, 100: false} {
+		want, _ := json.Marshal(deep(depth))
+		got, err := mcp.Call[string](t.Context(), c, "any", map[string]any{"value": deep(depth)})
+		var refused *mcp.Error
+		switch {
+		case allowed && (err != nil || !cmp.Equal(got, string(want))):
+			t.Errorf("%d deep: %q, %v", depth, got, err)
+		case !allowed && (!errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams):
+			t.Errorf("%d too deep: %q, %v", depth, got, err)
+		}
+	}
+}
