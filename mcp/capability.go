@@ -84,6 +84,27 @@ type ServerCapabilities struct {
 	Tasks *TasksCapability `json:"tasks,omitzero"`
 }
 
+func (c *ServerCapabilities) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	if c.Tools != nil {
+		o.part("tools", c.Tools)
+	}
+	if c.Prompts != nil {
+		o.part("prompts", c.Prompts)
+	}
+	if c.Resources != nil {
+		o.part("resources", c.Resources)
+	}
+	o.mark("completions", c.Completions)
+	o.mark("logging", c.Logging)
+	o.open("experimental", c.Experimental)
+	o.open("extensions", c.Extensions)
+	if c.Tasks != nil {
+		o.value("tasks", c.Tasks)
+	}
+	return o.end()
+}
+
 // TasksCapability says what a server of revision 2025-11-25 does with tasks.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Server Capabilities.
@@ -108,10 +129,23 @@ type ListCapability struct {
 	ListChanged bool `json:"listChanged,omitzero"`
 }
 
+func (c *ListCapability) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.flag("listChanged", c.ListChanged)
+	return o.end()
+}
+
 // ResourceCapability says what about resources can be listened to.
 type ResourceCapability struct {
 	Subscribe   bool `json:"subscribe,omitzero"`   // changes of one resource
 	ListChanged bool `json:"listChanged,omitzero"` // changes of the list
+}
+
+func (c *ResourceCapability) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.flag("subscribe", c.Subscribe)
+	o.flag("listChanged", c.ListChanged)
+	return o.end()
 }
 
 // capabilities derives what the server offers from what was registered.

@@ -25,6 +25,18 @@ func (*DiscoverResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *DiscoverResult) ResultMeta() Meta { return r.Meta }
 
+// appendDiscovery writes the members of a result. It is no method, since a result of somebody else's may embed this one.
+func appendDiscovery(dst []byte, r *DiscoverResult) ([]byte, error) {
+	o := object{dst: dst}
+	o.texts("supportedVersions", r.SupportedVersions)
+	o.part("capabilities", &r.Capabilities)
+	o.textIfAny("instructions", r.Instructions)
+	if o.err != nil {
+		return nil, o.err
+	}
+	return appendCache(append(o.dst, ','), r.Cache)
+}
+
 func (s *Server) discover(context.Context) (Result, error) {
 	revisions := wire.Revisions()
 	versions := make([]string, 0, len(revisions))

@@ -1,6 +1,12 @@
 package mcp
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
 
 // An Implementation names a client or a server, for people and logs. It is a claim, not proof.
 //
@@ -12,6 +18,17 @@ type Implementation struct {
 	Description string `json:"description,omitzero"`
 	WebsiteURL  string `json:"websiteUrl,omitzero"`
 	Icons       []Icon `json:"icons,omitempty"`
+}
+
+func (i *Implementation) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.text("name", i.Name)
+	o.text("version", i.Version)
+	o.textIfAny("title", i.Title)
+	o.textIfAny("description", i.Description)
+	o.textIfAny("websiteUrl", i.WebsiteURL)
+	o.icons(i.Icons)
+	return o.end()
 }
 
 // An Icon is a picture to show beside a name. Consumers fetch https and data URIs only.
@@ -42,6 +59,16 @@ const (
 	CachePrivate CacheScope = "private" // the same caller only
 	CachePublic  CacheScope = "public"  // everyone, whatever they are allowed: for what is no secret to anybody
 )
+
+// appendCache writes the hint as members of a result. It is no method, since extensions embed a Cache in results that
+// have more to say.
+func appendCache(dst []byte, c Cache) ([]byte, error) {
+	if !utf8.ValidString(string(c.Scope)) {
+		return nil, fmt.Errorf("cacheScope: invalid UTF-8")
+	}
+	dst = strconv.AppendInt(append(dst, `"ttlMs":`...), c.TTLMs, 10)
+	return jsonscan.AppendQuote(append(dst, `,"cacheScope":`...), string(c.Scope)), nil
+}
 
 func (c Cache) validate() error {
 	if c.TTLMs < 0 {

@@ -3,8 +3,6 @@ package mcp
 import (
 	"slices"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
@@ -15,8 +13,11 @@ type encodedFeature[V any] struct {
 	json []byte
 }
 
-func encodeFeature[V any](v *V) (*encodedFeature[V], error) {
-	raw, err := json.Marshal(v, deterministic)
+func encodeFeature[V any, P interface {
+	*V
+	appender
+}](v P) (*encodedFeature[V], error) {
+	raw, err := v.append(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded fu
 		dst = append(dst, `,"nextCursor":`...)
 		dst = jsonscan.AppendQuote(dst, next)
 	}
-	return appendMembers(append(dst, ','), cache)
+	return appendCache(append(dst, ','), cache)
 }
 
 func appendItems[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature[V]) ([]byte, error) {

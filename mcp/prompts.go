@@ -27,12 +27,46 @@ type Prompt struct {
 	encoded *encodedFeature[Prompt]
 }
 
+func (p *Prompt) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.text("name", p.Name)
+	o.textIfAny("title", p.Title)
+	o.textIfAny("description", p.Description)
+	if len(p.Arguments) > 0 {
+		o.part("arguments", promptArguments(p.Arguments))
+	}
+	o.icons(p.Icons)
+	o.open("_meta", p.Meta)
+	return o.end()
+}
+
 // A PromptArgument describes one argument of a prompt. Its value is text.
 type PromptArgument struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitzero"` // what people see; Name when empty
 	Description string `json:"description,omitzero"`
 	Required    bool   `json:"required,omitzero"`
+}
+
+type promptArguments []PromptArgument
+
+func (args promptArguments) append(dst []byte) ([]byte, error) {
+	dst = append(dst, '[')
+	for i, a := range args {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		o := newObject(dst)
+		o.text("name", a.Name)
+		o.textIfAny("title", a.Title)
+		o.textIfAny("description", a.Description)
+		o.flag("required", a.Required)
+		var err error
+		if dst, err = o.end(); err != nil {
+			return nil, fmt.Errorf("%d: %w", i, err)
+		}
+	}
+	return append(dst, ']'), nil
 }
 
 // A PromptMessage is one message of a prompt.

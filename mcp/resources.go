@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/base64"
 	"fmt"
+	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -35,6 +36,23 @@ type Resource struct {
 	encoded *encodedFeature[Resource]
 }
 
+func (r *Resource) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.text("uri", r.URI)
+	o.text("name", r.Name)
+	o.textIfAny("title", r.Title)
+	o.textIfAny("description", r.Description)
+	o.textIfAny("mimeType", r.MIMEType)
+	if r.Size != nil {
+		o.key("size")
+		o.dst = strconv.AppendInt(o.dst, *r.Size, 10)
+	}
+	o.annotations(r.Annotations)
+	o.icons(r.Icons)
+	o.open("_meta", r.Meta)
+	return o.end()
+}
+
 // A ResourceTemplate describes a family of resources by the pattern of their URIs.
 //
 // Spec: server/resources, Resource Templates; schema ResourceTemplate.
@@ -59,6 +77,19 @@ type ResourceTemplate struct {
 	Complete map[string]CompleteFunc `json:"-"`
 
 	encoded *encodedFeature[ResourceTemplate]
+}
+
+func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.text("uriTemplate", t.URITemplate)
+	o.text("name", t.Name)
+	o.textIfAny("title", t.Title)
+	o.textIfAny("description", t.Description)
+	o.textIfAny("mimeType", t.MIMEType)
+	o.annotations(t.Annotations)
+	o.icons(t.Icons)
+	o.open("_meta", t.Meta)
+	return o.end()
 }
 
 // Expand gives the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
@@ -145,7 +176,7 @@ func (r *ReadResult) appendFields(dst []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return appendMembers(append(dst, "],"...), r.Cache)
+	return appendCache(append(dst, "],"...), r.Cache)
 }
 
 // A ListResourcesResult is one page of a server's resources.

@@ -93,9 +93,12 @@ func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	}
 	dst = append(dst, ',')
 	mark := len(dst)
-	if f, ok := res.(fieldAppender); ok {
-		dst, err = f.appendFields(dst)
-	} else {
+	switch r := res.(type) {
+	case *DiscoverResult:
+		dst, err = appendDiscovery(dst, r)
+	case fieldAppender:
+		dst, err = r.appendFields(dst)
+	default:
 		dst, err = appendMembers(dst, res)
 	}
 	if err != nil {

@@ -97,15 +97,14 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	if err := s.validate(name); err != nil {
 		panic("mcp: NewServer: " + err.Error())
 	}
-	info, err := json.Marshal(Implementation{
+	info := Implementation{
 		Name: name, Version: version, Title: s.opts.Title, Description: s.opts.Description,
 		WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
-	}, deterministic)
-	if err != nil {
+	}
+	var err error
+	if s.frame, err = info.append(append(jsonscan.AppendQuote(nil, wire.MetaServerInfo), ':')); err != nil {
 		panic("mcp: NewServer: " + err.Error())
 	}
-	s.frame = append(jsonscan.AppendQuote(nil, wire.MetaServerInfo), ':')
-	s.frame = append(s.frame, info...)
 	s.log = s.opts.Logger
 	s.sealer = newSealer(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
@@ -174,8 +173,10 @@ func (s *Server) validate(name string) error {
 			return fmt.Errorf("StateKeys[%d] has %d bytes, want at least %d", i, len(k), minStateKey)
 		}
 	}
-	if _, err := json.Marshal(s.opts.Experimental); err != nil {
-		return fmt.Errorf("Experimental: %w", err)
+	if s.opts.Experimental != nil {
+		if _, err := json.Marshal(s.opts.Experimental); err != nil {
+			return fmt.Errorf("Experimental: %w", err)
+		}
 	}
 	return s.opts.Cache.validate()
 }

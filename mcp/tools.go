@@ -33,6 +33,26 @@ type Tool struct {
 	encoded *encodedFeature[Tool]
 }
 
+func (t *Tool) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.text("name", t.Name)
+	o.textIfAny("title", t.Title)
+	o.textIfAny("description", t.Description)
+	o.raw("inputSchema", t.InputSchema)
+	if t.OutputSchema != nil {
+		o.raw("outputSchema", t.OutputSchema)
+	}
+	if t.Annotations != nil {
+		o.part("annotations", t.Annotations)
+	}
+	o.icons(t.Icons)
+	if t.Execution != nil {
+		o.value("execution", t.Execution)
+	}
+	o.open("_meta", t.Meta)
+	return o.end()
+}
+
 // ToolAnnotations are hints about a tool. A nil pointer leaves the protocol's default.
 //
 // Spec: schema ToolAnnotations.
@@ -47,6 +67,16 @@ type ToolAnnotations struct {
 	Idempotent *bool `json:"idempotentHint,omitzero"`
 	// OpenWorld: it reaches out to things beyond the server. Default true.
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
+}
+
+func (a *ToolAnnotations) append(dst []byte) ([]byte, error) {
+	o := newObject(dst)
+	o.textIfAny("title", a.Title)
+	o.choice("readOnlyHint", a.ReadOnly)
+	o.choice("destructiveHint", a.Destructive)
+	o.choice("idempotentHint", a.Idempotent)
+	o.choice("openWorldHint", a.OpenWorld)
+	return o.end()
 }
 
 // ToolExecution says how a tool may be called.
