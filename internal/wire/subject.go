@@ -110,7 +110,7 @@ func (s Span) in(text []byte) []byte { return text[s.At:s.End:s.End] }
 
 // bind says of which params the index is; before that it is of none.
 func (x *Index) bind(params []byte) {
-	if len(params) <= math.MaxUint32 {
+	if uint64(len(params)) <= math.MaxUint32 {
 		x.first, x.size = &params[0], uint32(len(params))
 	}
 }
