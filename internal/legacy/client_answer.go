@@ -206,20 +206,22 @@ func questionMeta(meta []byte) []byte {
 }
 
 // answerShapes are the answers to the server's requests by method.
-var answerShapes = map[string][]field{
-	wire.MethodElicitationCreate: nil,
-	wire.MethodRootsList:         {{key: "roots", shape: &shape{fields: []field{dataMeta}}}},
-	wire.MethodSamplingCreateMessage: {{key: "content", shape: &shape{
-		fields: append([]field{dataMeta, annotations}, toolOutput...),
-	}}},
+func answerShapes() map[string][]field {
+	return map[string][]field{
+		wire.MethodElicitationCreate: nil,
+		wire.MethodRootsList:         {{key: "roots", shape: &shape{fields: []field{dataMeta}}}},
+		wire.MethodSamplingCreateMessage: {{key: "content", shape: &shape{
+			fields: append([]field{dataMeta, annotations}, toolOutput...),
+		}}},
+	}
 }
 
-// answerProjections is indexed by revision, and then by method.
-var answerProjections = onFirstUse(compileAnswers)
+// answerProjections are by method.
+var answerProjections = onFirstUse[map[string]*projection]{make: compileAnswers}
 
 func compileAnswers(rev wire.Revision) map[string]*projection {
 	answers := map[string]*projection{}
-	for method, fields := range answerShapes {
+	for method, fields := range answerShapes() {
 		answers[method] = project(rev, &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)})
 	}
 	return answers
@@ -235,7 +237,7 @@ func projectAnswer(rev wire.Revision, method string, answer stdjson.RawMessage) 
 			return nil, err
 		}
 	}
-	return answerProjections[rev]()[method].apply(answer), nil
+	return answerProjections.of(rev)[method].apply(answer), nil
 }
 
 // projectSampled gives what a model has said the content that rev has a form for: one block where it knows no arrays.

@@ -131,23 +131,29 @@ func withoutOddFlags(capability []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// neededCapabilities are what a server declares when it has the methods: a capability, or one within another.
-var neededCapabilities = map[string]string{
-	wire.MethodToolsList:              "tools",
-	wire.MethodToolsCall:              "tools",
-	wire.MethodPromptsList:            "prompts",
-	wire.MethodPromptsGet:             "prompts",
-	wire.MethodResourcesList:          "resources",
-	wire.MethodResourcesTemplatesList: "resources",
-	wire.MethodResourcesRead:          "resources",
-	wire.MethodResourcesSubscribe:     "resources",
-	wire.MethodResourcesUnsubscribe:   "resources",
-	wire.MethodCompletionComplete:     "completions",
-	wire.MethodLoggingSetLevel:        "logging",
-	wire.MethodTasksGet:               "tasks",
-	wire.MethodTasksResult:            "tasks",
-	wire.MethodTasksList:              "tasks.list",
-	wire.MethodTasksCancel:            "tasks.cancel",
+// neededCapability is what a server declares when it has the method: a capability, or one within another. It is empty for
+// methods that need none.
+func neededCapability(method string) string {
+	switch method {
+	case wire.MethodToolsList, wire.MethodToolsCall:
+		return "tools"
+	case wire.MethodPromptsList, wire.MethodPromptsGet:
+		return "prompts"
+	case wire.MethodResourcesList, wire.MethodResourcesTemplatesList, wire.MethodResourcesRead,
+		wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
+		return "resources"
+	case wire.MethodCompletionComplete:
+		return "completions"
+	case wire.MethodLoggingSetLevel:
+		return "logging"
+	case wire.MethodTasksGet, wire.MethodTasksResult:
+		return "tasks"
+	case wire.MethodTasksList:
+		return "tasks.list"
+	case wire.MethodTasksCancel:
+		return "tasks.cancel"
+	}
+	return ""
 }
 
 // refuses says why a request cannot be sent: the revision has no such method, or the server did not declare what it
@@ -158,8 +164,8 @@ func (c *Client) refuses(method string) *jsonrpc.Error {
 	if !sends(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}
-	needed, ok := neededCapabilities[method]
-	if !ok || needed == "completions" && !c.rev.Has(wire.CompletionsCapability) || hasCapability(c.capabilities, strings.Split(needed, ".")...) {
+	needed := neededCapability(method)
+	if needed == "" || needed == "completions" && !c.rev.Has(wire.CompletionsCapability) || hasCapability(c.capabilities, strings.Split(needed, ".")...) {
 		return nil
 	}
 	return methodNotFound("this server does not offer " + needed + ", which " + method + " needs")

@@ -59,12 +59,14 @@ const (
 var (
 	errTaskExpired = errors.New("the time of the question's task is over")
 
-	errNoTask = invalidParams("params.taskId: there is no such task; a task is kept for its ttl, and the last %d of a session at most",
-		maxTasks)
 	errTaskCancelled = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "request cancelled"}
 	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is too large to be kept: ask for it without a task"}
 	errTooManyTasks  = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
 )
+
+func noTask() *jsonrpc.Error {
+	return invalidParams("params.taskId: there is no such task; a task is kept for its ttl, and the last %d of a session at most", maxTasks)
+}
 
 // taskCapability gives the capability to take questions as tasks, of those that declared promises to answer, or nil if there
 // are none.
@@ -166,7 +168,7 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (s
 	task := c.tasks.find(text(params, "taskId"))
 	switch {
 	case task == nil:
-		return nil, errNoTask
+		return nil, noTask()
 	case method == wire.MethodTasksCancel:
 		return c.tasks.cancel(task, c.cancelled("the task of the question was cancelled"))
 	case method == wire.MethodTasksGet:
@@ -383,7 +385,7 @@ func (a *askedTasks) forget(t *askedTask, cause error) {
 	a.all = slices.Delete(a.all, at, at+1)
 	t.expiry.Stop()
 	if t.status == taskWorking {
-		t.settle(taskCancelled, nil, errNoTask)
+		t.settle(taskCancelled, nil, noTask())
 		t.stop(cause)
 		return
 	}

@@ -16,7 +16,7 @@ var modernResults = sync.OnceValue(compileModernResults)
 
 func compileModernResults() map[string]*projection {
 	results := map[string]*projection{}
-	for method, fields := range resultShapes {
+	for method, fields := range resultShapes() {
 		results[method] = project(wire.Latest(), &shape{fields: fields})
 	}
 	return results

@@ -101,15 +101,17 @@ var inputFields = []field{
 }
 
 // resultShapes are the results by method, apart from what [resultShape] adds to all.
-var resultShapes = map[string][]field{
-	wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
-	wire.MethodToolsCall:              toolOutput,
-	wire.MethodTasksResult:            toolOutput, // what has tasks is calls of tools
-	wire.MethodPromptsList:            {{key: "prompts", shape: &promptShape}},
-	wire.MethodPromptsGet:             {{key: "messages", shape: &shape{fields: []field{{key: "content", shape: &contentShape}}}}},
-	wire.MethodResourcesList:          {{key: "resources", shape: &resourceShape}},
-	wire.MethodResourcesTemplatesList: {{key: "resourceTemplates", shape: &resourceShape}},
-	wire.MethodResourcesRead:          {{key: "contents", shape: &resourceContentsShape}},
+func resultShapes() map[string][]field {
+	return map[string][]field{
+		wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
+		wire.MethodToolsCall:              toolOutput,
+		wire.MethodTasksResult:            toolOutput, // what has tasks is calls of tools
+		wire.MethodPromptsList:            {{key: "prompts", shape: &promptShape}},
+		wire.MethodPromptsGet:             {{key: "messages", shape: &shape{fields: []field{{key: "content", shape: &contentShape}}}}},
+		wire.MethodResourcesList:          {{key: "resources", shape: &resourceShape}},
+		wire.MethodResourcesTemplatesList: {{key: "resourceTemplates", shape: &resourceShape}},
+		wire.MethodResourcesRead:          {{key: "contents", shape: &resourceContentsShape}},
+	}
 }
 
 var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.ProgressMessage}}}
@@ -126,16 +128,27 @@ type revisionProjection struct {
 	sampling       *projection
 }
 
-// projections is indexed by revision. Most processes speak one or none of them, and should not wait for the others to start.
-var projections = onFirstUse(compileProjection)
-
-// onFirstUse gives for each revision what makes its value, once.
-func onFirstUse[T any](make func(wire.Revision) T) (all [wire.July2026 + 1]func() T) {
-	for rev := range all {
-		all[rev] = sync.OnceValue(func() T { return make(wire.Revision(rev)) })
+// An onFirstUse is a value for each revision, made once. Most processes speak one revision or none with sessions, and should
+// not wait for the others to start.
+type onFirstUse[T any] struct {
+	make func(wire.Revision) T
+	made [wire.July2026 + 1]struct {
+		once  sync.Once
+		value T
 	}
-	return all
 }
+
+// of gives the value of a revision; one that is not known is that of none.
+func (u *onFirstUse[T]) of(rev wire.Revision) T {
+	if int(rev) >= len(u.made) {
+		rev = 0
+	}
+	m := &u.made[rev]
+	m.once.Do(func() { m.value = u.make(rev) })
+	return m.value
+}
+
+var projections = onFirstUse[*revisionProjection]{make: compileProjection}
 
 func compileProjection(rev wire.Revision) *revisionProjection {
 	if rev == 0 || rev.Modern() {
@@ -154,10 +167,7 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 }
 
 func projectionOf(rev wire.Revision) *revisionProjection {
-	if int(rev) >= len(projections) {
-		rev = 0
-	}
-	return projections[rev]()
+	return projections.of(rev)
 }
 
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such

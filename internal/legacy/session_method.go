@@ -19,8 +19,9 @@ func methodOf(rev wire.Revision, name string) *method {
 
 // projectMethods compiles the methods whose results have a shape. Others cannot ask for input.
 func projectMethods(rev wire.Revision) map[string]*method {
-	methods := make(map[string]*method, len(resultShapes))
-	for name, fields := range resultShapes {
+	shapes := resultShapes()
+	methods := make(map[string]*method, len(shapes))
+	for name, fields := range shapes {
 		methods[name] = &method{
 			served:      serves(rev, name),
 			mayAskInput: mayAskInput(name),

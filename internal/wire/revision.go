@@ -8,11 +8,12 @@
 // before: reading a file is reading that revision's changelog. A method, error code or `_meta` key that a revision does
 // not have is simply not in its tables.
 //
-// Everything here is fixed at start and safe for concurrent use.
+// Everything here is fixed and safe for concurrent use.
 package wire
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -49,30 +50,50 @@ type delta struct {
 	removesMeta []string
 }
 
+// deltas are those of all revisions, the oldest first.
+var deltas = [...]*delta{&november2024, &march2025, &june2025, &november2025, &july2026}
+
 // A table is the sum of all deltas up to one revision.
 type table struct {
 	version    string
 	features   featureSet
 	deprecated featureSet
-	methods    map[string]Method
-	codes      []int
-	meta       []string
 }
 
 // tables is indexed by Revision. It is written once, here.
-var tables = buildTables(november2024, march2025, june2025, november2025, july2026)
+var tables = buildTables()
 
-func buildTables(deltas ...delta) (all [July2026 + 1]table) {
+func buildTables() (all [July2026 + 1]table) {
 	for i, d := range deltas {
 		before := &all[i]
-		now := &all[i+1]
-		*now = table{
+		all[i+1] = table{
 			version:    d.version,
 			features:   before.features.with(d.adds).without(d.removes),
 			deprecated: before.deprecated.with(d.deprecates).without(d.removes),
-			methods:    make(map[string]Method, len(before.methods)+len(d.methods)),
-			codes:      append(without(before.codes, d.removesCodes), d.codes...),
-			meta:       append(without(before.meta, d.removesMeta), d.meta...),
+		}
+	}
+	return all
+}
+
+// A vocabulary is the names and codes to which a revision gives a meaning.
+type vocabulary struct {
+	methods map[string]Method
+	codes   []int
+	meta    []string
+}
+
+// vocabularies is indexed by Revision. It is made when a revision is first asked, for which no program should wait to start.
+var vocabularies = sync.OnceValue(buildVocabularies)
+
+func buildVocabularies() *[July2026 + 1]vocabulary {
+	var all [July2026 + 1]vocabulary
+	for i, d := range deltas {
+		before := &all[i]
+		now := &all[i+1]
+		*now = vocabulary{
+			methods: make(map[string]Method, len(before.methods)+len(d.methods)),
+			codes:   append(without(before.codes, d.removesCodes), d.codes...),
+			meta:    append(without(before.meta, d.removesMeta), d.meta...),
 		}
 		for name, m := range before.methods {
 			if !slices.Contains(d.removesMethods, name) {
@@ -83,7 +104,7 @@ func buildTables(deltas ...delta) (all [July2026 + 1]table) {
 			now.methods[m.Name] = m
 		}
 	}
-	return all
+	return &all
 }
 
 // without returns a copy of list that lacks the elements of removed.
@@ -140,7 +161,7 @@ func (r Revision) Method(name string) (Method, bool) {
 	if !r.known() {
 		return Method{}, false
 	}
-	m, ok := tables[r].methods[name]
+	m, ok := vocabularies()[r].methods[name]
 	return m, ok
 }
 
@@ -151,8 +172,10 @@ func (r Revision) HasCode(code int) bool {
 		jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError:
 		return true
 	}
-	return r.known() && slices.Contains(tables[r].codes, code)
+	return r.known() && slices.Contains(vocabularies()[r].codes, code)
 }
 
 // HasMeta reports whether the revision itself gives the `_meta` key a meaning.
-func (r Revision) HasMeta(key string) bool { return r.known() && slices.Contains(tables[r].meta, key) }
+func (r Revision) HasMeta(key string) bool {
+	return r.known() && slices.Contains(vocabularies()[r].meta, key)
+}
