@@ -118,8 +118,8 @@ var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.Pro
 
 // A revisionProjection is everything that is compiled for one revision.
 type revisionProjection struct {
-	methods        map[string]*method
-	anyResult      *projection // of a method that is not in methods
+	methods        func() map[string]*method // made for the first call, which is after the answer to initialize
+	anyResult      *projection               // of a method that is not in methods
 	progress       *projection
 	metaOnly       *projection // of messages that differ in nothing else
 	implementation *projection
@@ -152,10 +152,10 @@ var projections = onFirstUse[*revisionProjection]{make: compileProjection}
 
 func compileProjection(rev wire.Revision) *revisionProjection {
 	if rev == 0 || rev.Modern() {
-		return &revisionProjection{}
+		return &revisionProjection{methods: func() map[string]*method { return nil }}
 	}
 	return &revisionProjection{
-		methods:        projectMethods(rev),
+		methods:        sync.OnceValue(func() map[string]*method { return projectMethods(rev) }),
 		anyResult:      project(rev, &shape{fields: resultFields}),
 		progress:       project(rev, &progressShape),
 		metaOnly:       project(rev, &shape{fields: []field{meta}}),

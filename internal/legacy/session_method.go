@@ -11,7 +11,7 @@ type method struct {
 
 func methodOf(rev wire.Revision, name string) *method {
 	of := projectionOf(rev)
-	if m, ok := of.methods[name]; ok {
+	if m, ok := of.methods()[name]; ok {
 		return m
 	}
 	return &method{served: serves(rev, name), result: of.anyResult}
