@@ -24,6 +24,11 @@ type notifier = func(ctx context.Context, method string, params stdjson.RawMessa
 // The error is that of the link, a [*jsonrpc.Error] that is remote if it is the server's answer and otherwise says why
 // nothing was sent, [ErrEnded], or is [ErrMalformed].
 func (c *Client) RoundTrip(ctx context.Context, method string, params stdjson.RawMessage, notify notifier) (stdjson.RawMessage, error) {
+	return c.RoundTripOpened(ctx, method, params, nil, notify)
+}
+
+// RoundTripOpened is RoundTrip for params whose envelope has been opened; nil if it has not.
+func (c *Client) RoundTripOpened(ctx context.Context, method string, params stdjson.RawMessage, env *wire.Envelope, notify notifier) (stdjson.RawMessage, error) {
 	if !c.isOpen() {
 		return nil, errNotOpen
 	}
@@ -36,11 +41,14 @@ func (c *Client) RoundTrip(ctx context.Context, method string, params stdjson.Ra
 	if refusal := c.refuses(method); refusal != nil {
 		return nil, refusal
 	}
-	env, invalid := wire.Open(params)
-	if invalid != nil {
-		return nil, invalid
+	if env == nil {
+		opened, invalid := wire.Open(params)
+		if invalid != nil {
+			return nil, invalid
+		}
+		env = &opened
 	}
-	if err := c.awaitVisits(ctx, method, params); err != nil {
+	if err := c.awaitVisits(ctx, method, env.Subject(params).InputResponses); err != nil {
 		return nil, err
 	}
 	c.setLevel(ctx, env.LogLevel)
@@ -64,10 +72,11 @@ func (c *Client) call(ctx context.Context, method string, params stdjson.RawMess
 	if response.Error != nil {
 		return c.modernError(method, params, response.Error)
 	}
-	if isNewTask(method, sent, response.Result) {
+	result, hasTask, err := modernResult(c.rev, method, response.Result)
+	if hasTask && isNewTask(method, sent, response.Result) {
 		return modernTask(response.Result), nil
 	}
-	return modernResult(c.rev, method, response.Result)
+	return result, err
 }
 
 func (c *Client) request(ctx context.Context, method string, params stdjson.RawMessage) (*jsonrpc.Message, error) {
@@ -78,11 +87,15 @@ func (c *Client) request(ctx context.Context, method string, params stdjson.RawM
 // had nothing else in them are left out.
 func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage {
 	dst := append(make([]byte, 0, len(params)), '{')
-	for key, value := range jsonscan.Members(params) {
-		switch string(key) {
-		case "_meta":
-			dst = appendSessionMeta(dst, value)
+	d := jsonscan.Descend(params)
+	d.Into('{')
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		if string(key) == "_meta" {
+			dst = appendSessionMeta(dst, &d)
 			continue
+		}
+		value := d.Value()
+		switch string(key) {
 		case "inputResponses", "requestState":
 			if mayAskInput(method) {
 				continue
@@ -104,13 +117,15 @@ func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage 
 	return dst
 }
 
-// appendSessionMeta appends the `_meta` of a request without the envelope, as a member with a comma behind, or nothing if
-// nothing is left.
-func appendSessionMeta(dst, meta []byte) []byte {
+// appendSessionMeta appends the `_meta` ahead of a request without the envelope, as a member with a comma behind, or
+// nothing if nothing is left.
+func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	const name = `"_meta":{`
 	before := len(dst)
 	dst = append(dst, name...)
-	for key, value := range jsonscan.Members(meta) {
+	d.Into('{') // it was opened
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		value := d.Value()
 		switch string(key) {
 		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
 		default:

@@ -164,11 +164,24 @@ func (c *Client) refuses(method string) *jsonrpc.Error {
 	if !sends(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}
-	needed := neededCapability(method)
-	if needed == "" || needed == "completions" && !c.rev.Has(wire.CompletionsCapability) || hasCapability(c.capabilities, strings.Split(needed, ".")...) {
-		return nil
+	if needed := neededCapability(method); c.lacks[needed] {
+		return methodNotFound("this server does not offer " + needed + ", which " + method + " needs")
 	}
-	return methodNotFound("this server does not offer " + needed + ", which " + method + " needs")
+	return nil
+}
+
+// lacking gives those of the capabilities that methods need which a server has not declared.
+func lacking(rev wire.Revision, capabilities []byte) map[string]bool {
+	lacks := make(map[string]bool)
+	for _, needed := range [...]string{"tools", "prompts", "resources", "completions", "logging", "tasks", "tasks.list", "tasks.cancel"} {
+		if needed == "completions" && !rev.Has(wire.CompletionsCapability) {
+			continue
+		}
+		if !hasCapability(capabilities, strings.Split(needed, ".")...) {
+			lacks[needed] = true
+		}
+	}
+	return lacks
 }
 
 // sends reports whether clients of rev may send the method as a request. What the modern era has given up, or has in

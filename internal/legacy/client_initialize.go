@@ -104,6 +104,7 @@ func spoken() string {
 func (c *Client) welcomed(result []byte) {
 	declared, _ := jsonscan.Get(result, "capabilities")
 	c.capabilities = serverCapabilities(c.rev, declared)
+	c.lacks = lacking(c.rev, c.capabilities)
 	c.offers = parseOffers(c.capabilities)
 
 	dst := appendMember([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",`), []byte("supportedVersions"), nil)

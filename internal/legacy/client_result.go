@@ -23,12 +23,13 @@ func compileModernResults() map[string]*projection {
 }
 
 // modernResult turns the result of a session's server into that of a modern one. It is complete, and nothing says that it
-// may be kept. What only the modern era has a meaning for is not believed: a server of a session cannot mean it.
+// may be kept. What only the modern era has a meaning for is not believed: a server of a session cannot mean it. It reports
+// whether the result has a member called task.
 //
 // Spec: basic#responses (2026-07-28)
-func modernResult(rev wire.Revision, method string, result []byte) (stdjson.RawMessage, error) {
+func modernResult(rev wire.Revision, method string, result []byte) (modern stdjson.RawMessage, hasTask bool, err error) {
 	if jsonscan.Kind(result) != '{' {
-		return nil, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
+		return nil, false, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
 	}
 	m, _ := wire.Latest().Method(method)
 	const room = 64 // for what is added
@@ -44,6 +45,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (stdjson.RawM
 		if isInvented(method, string(key)) {
 			continue
 		}
+		hasTask = hasTask || string(key) == "task"
 		if p != nil {
 			if f := p.find(key); f != nil {
 				before := len(dst)
@@ -55,7 +57,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (stdjson.RawM
 		}
 		dst = append(appendMember(dst, key, value), ',')
 	}
-	return closeWith(dst, '}'), nil
+	return closeWith(dst, '}'), hasTask, nil
 }
 
 // isInvented reports whether the modern era has added a member to the results of a method.

@@ -67,7 +67,7 @@ func TestResultsOfSessionsAreValidModernOnes(t *testing.T) {
 	for _, r := range richResults {
 		t.Run(r.name, func(t *testing.T) {
 			for _, rev := range legacyRevisions() {
-				result, err := modernResult(rev, r.method, appendResult(nil, rev, r.method, []byte(r.result)))
+				result, _, err := modernResult(rev, r.method, appendResult(nil, rev, r.method, []byte(r.result)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -260,7 +260,7 @@ func FuzzModernResult(f *testing.F) {
 		}
 		before := string(data)
 		for _, rev := range legacyRevisions() {
-			result, err := modernResult(rev, method, data)
+			result, _, err := modernResult(rev, method, data)
 			if (err == nil) != (jsonscan.Kind(data) == '{') {
 				t.Fatalf("%s: %v", data, err)
 			}

@@ -100,12 +100,11 @@ func (c *Client) visited(id string) {
 
 // awaitVisits waits, within limits, for the end of the visits that a request brings the user's answer to. Its error is
 // context.Cause(ctx), or says that the user does not go there.
-func (c *Client) awaitVisits(ctx context.Context, method string, params []byte) error {
+func (c *Client) awaitVisits(ctx context.Context, method string, answers []byte) error {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput {
 		return nil
 	}
-	answers, _ := jsonscan.Get(params, "inputResponses")
 	var waiting []chan struct{}
 	for id, answer := range jsonscan.Members(answers) {
 		if action, _ := jsonscan.Get(answer, "action"); !isString(action, "accept") {
