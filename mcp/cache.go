@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 
 	"github.com/go-json-experiment/json"
 )
@@ -21,7 +20,7 @@ const (
 	maxFresh = 24 * time.Hour
 )
 
-// A resultCache keeps answers for as long as the server says that they stay good. What is private stays so: each answer is
+// A resultCache keeps answers to cacheable methods for as long as the server says that they stay good. What is private stays so: each answer is
 // that of one client and one principal.
 //
 // Spec: server/utilities/caching (2026-07-28).
@@ -51,9 +50,6 @@ func (c *resultCache) now() int {
 
 // get gives a fresh answer.
 func (c *resultCache) get(ctx context.Context, k *ask) (RawResult, bool) {
-	if m, ok := wire.Latest().Method(k.method); !ok || !m.Cacheable {
-		return nil, false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[cacheKey(ctx, k)]
@@ -65,9 +61,6 @@ func (c *resultCache) get(ctx context.Context, k *ask) (RawResult, bool) {
 
 // put keeps an answer that says that it may be kept. The request was begun at the time asked.
 func (c *resultCache) put(ctx context.Context, k *ask, raw RawResult, asked int) {
-	if m, ok := wire.Latest().Method(k.method); !ok || !m.Cacheable {
-		return
-	}
 	ttl, key := freshFor(raw), cacheKey(ctx, k)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,8 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 	if ctx.Err() != nil {
 		return nil, &TransportError{Method: k.method, Err: context.Cause(ctx)}
 	}
-	if !o.NoCache {
+	m, _ := wire.Latest().Method(k.method)
+	if m.Cacheable && !o.NoCache {
 		if raw, ok := c.cache.get(ctx, k); ok {
 			return raw, nil
 		}
@@ -51,7 +52,7 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 	if err != nil {
 		return nil, unanswered(w, k.method, err)
 	}
-	if k.input == nil {
+	if m.Cacheable && k.input == nil {
 		c.cache.put(ctx, k, raw, asked)
 	}
 	return raw, nil

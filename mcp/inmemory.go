@@ -43,7 +43,7 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	if err := served.env.Complete(); err != nil {
 		return nil, remoteError(err)
 	}
-	const room = 512 // for small results
+	const room = 256 // for small results
 	body, err := AppendResult(make([]byte, 0, room), ctx, t.handler, served)
 	switch {
 	case ctx.Err() != nil:
