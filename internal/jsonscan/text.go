@@ -49,11 +49,16 @@ func word[T string | []byte](b T) uint64 {
 
 // text checks the string whose opening quote is at data[at].
 func (s *scanner) text(at int) (end int, escaped, ok bool) {
-	var high uint64
-	for i := at + 1; ; {
-		var h uint64
-		i, h = plain(s.data, i)
-		high |= h
+	end, high := plain(s.data, at+1)
+	if high == 0 && s.peek(end) == '"' {
+		return end + 1, false, true // nearly all of them
+	}
+	return s.oddText(at, end, high)
+}
+
+// oddText is text for a string that is not plain ASCII; i and high are what plain gave for its beginning.
+func (s *scanner) oddText(at, i int, high uint64) (end int, escaped, ok bool) {
+	for {
 		switch s.peek(i) {
 		case '"':
 			if high != 0 && !utf8.Valid(s.data[at+1:i]) {
@@ -70,6 +75,9 @@ func (s *scanner) text(at int) (end int, escaped, ok bool) {
 			end, ok = s.fail(i, Malformed)
 			return end, escaped, ok
 		}
+		var h uint64
+		i, h = plain(s.data, i)
+		high |= h
 	}
 }
 
