@@ -46,6 +46,32 @@ func TestAllocationsOfACall(t *testing.T) {
 	}
 }
 
+// sessionCore gives every request the same result, and tells sessions what it is.
+func sessionCore(result mcp.Result) mcp.Handler {
+	return mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method == "server/discover" {
+			return mcp.RawResult(`{"resultType":"complete","supportedVersions":["` + modern + `"],"capabilities":{"tools":{}},` +
+				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`), nil
+		}
+		return result, nil
+	})
+}
+
+// The same in a session.
+func TestAllocationsOfACallInASession(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	h := mcphttp.NewHandler(sessionCore(cannedResult), nil)
+	x := newRerun(h, sessionBody, sessionHeader(t, h))
+	// The body, its message, the message's id and method, the POST, its context, the params with the envelope, the request
+	// and its Notify.
+	if got := testing.AllocsPerRun(1000, x.run); got > 8 {
+		t.Errorf("%v allocations, want at most 8", got)
+	}
+	x.check(t, "hello")
+}
+
 // Large answers that come one after the other do not each take memory of their size.
 func TestLargeAnswersShareTheirRoom(t *testing.T) {
 	if raceDetector {
@@ -53,13 +79,7 @@ func TestLargeAnswersShareTheirRoom(t *testing.T) {
 	}
 	const size, runs = 1 << 19, 100
 	large := mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`)
-	session := mcphttp.NewHandler(mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
-		if req.Method == "server/discover" {
-			return mcp.RawResult(`{"resultType":"complete","supportedVersions":["` + modern + `"],"capabilities":{"tools":{}},` +
-				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`), nil
-		}
-		return large, nil
-	}), nil)
+	session := mcphttp.NewHandler(sessionCore(large), nil)
 	for name, x := range map[string]*rerun{
 		"JSON": newRerun(mcphttp.NewHandler(mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return large, nil

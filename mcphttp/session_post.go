@@ -132,7 +132,7 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 		buf = new(buffer)
 	}
 	defer buf.free()
-	if reply := conv.Begin(&p.ctx, &p.call, msg, p.send); reply != nil {
+	if reply := conv.Begin(&p.ctx, &p.call, msg, p); reply != nil {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
 		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
@@ -145,7 +145,7 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 
 // serveBatch answers the requests of a batch together.
 func (p *sessionPost) serveBatch(conv *legacy.Session, msg *jsonrpc.Message) {
-	reply, work := conv.Accept(&p.ctx, msg, p.send)
+	reply, work := conv.Accept(&p.ctx, msg, p.Send)
 	if work != nil {
 		reply = work()
 	}
@@ -211,8 +211,8 @@ type answer struct {
 	busy int        // the status if it asks the client to come back
 }
 
-// send sends a message of the call ahead of its answer.
-func (p *sessionPost) send(ctx context.Context, m *jsonrpc.Message) error {
+// Send sends a message of the call ahead of its answer.
+func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.finished {

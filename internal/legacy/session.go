@@ -26,6 +26,14 @@ import (
 // called from several goroutines.
 type Stream func(ctx context.Context, m *jsonrpc.Message) error
 
+// Send is the stream as a [Sender].
+func (s Stream) Send(ctx context.Context, m *jsonrpc.Message) error { return s(ctx, m) }
+
+// A Sender writes one message, as a [Stream] does.
+type Sender interface {
+	Send(ctx context.Context, m *jsonrpc.Message) error
+}
+
 // A Notify writes one notification of a request. It blocks and fails as a [Stream] does.
 type Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error
 
@@ -169,7 +177,7 @@ func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Str
 
 // Begin is [Session.Accept] for a request whose response its caller writes as bytes. It returns the reply, if there is
 // nothing to do for it, or nil: then x serves the request, on any goroutine, by [Exchange.AppendAnswer].
-func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, out Stream) (reply *jsonrpc.Message) {
+func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, out Sender) (reply *jsonrpc.Message) {
 	method := methodOf(s.rev, m.Method)
 	switch {
 	case m.Method == wire.MethodPing:

@@ -33,7 +33,7 @@ type question struct {
 // retried request has in addition: the answers, and the request state as it was.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
-func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *jsonrpc.Error) {
+func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
 	questions, err := s.questions(ctx, result)
 	defer func() {
 		for _, q := range questions {
@@ -46,7 +46,7 @@ func (s *Session) ask(ctx context.Context, result []byte, out Stream) ([]byte, *
 	waiting, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errUnanswered)
 	defer stop()
 	for _, q := range questions {
-		if err := out(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+		if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
 			return nil, s.failure(ctx, "question not delivered", err)
 		}
 	}
@@ -145,13 +145,13 @@ func refused(method, why string) *jsonrpc.Error {
 // more.
 //
 // Spec: basic/utilities/cancellation
-func (s *Session) takeBack(ctx context.Context, questions []question, out Stream) {
+func (s *Session) takeBack(ctx context.Context, questions []question, out Sender) {
 	for _, q := range questions {
 		if ctx.Err() != nil {
 			return
 		}
 		params := append(appendMember([]byte{'{'}, []byte("requestId"), []byte(q.ID.String())), '}')
-		if out(ctx, jsonrpc.NewNotification(wire.NotificationCancelled, params)) != nil {
+		if out.Send(ctx, jsonrpc.NewNotification(wire.NotificationCancelled, params)) != nil {
 			return
 		}
 	}

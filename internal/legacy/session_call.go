@@ -30,7 +30,7 @@ type Exchange struct {
 	call    peer.Call
 	request *jsonrpc.Message // as the client sent it
 	method  *method
-	out     Stream
+	out     Sender
 	told    progress
 	task    *taskToken // whose progress is told, in place of the request's own; nil for that
 
@@ -142,7 +142,7 @@ func (x *Exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	if projected == nil {
 		return nil
 	}
-	return x.out(ctx, projected)
+	return x.out.Send(ctx, projected)
 }
 
 func asksForInput(result []byte) bool {

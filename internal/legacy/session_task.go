@@ -135,7 +135,7 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 		w.wait(ctx, &taskQuestion{question: q})
 	}
 	for _, q := range added {
-		if err := w.out(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+		if err := w.out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
 			return w.session.failure(ctx, "question not delivered", err)
 		}
 	}
