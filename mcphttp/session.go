@@ -114,11 +114,16 @@ func digest(principal string) string {
 //
 // Spec: basic/transports#session-management
 func (h *Handler) find(r *http.Request) (*session, *refusal) {
+	return h.findOf(r, mcp.PrincipalFrom(r.Context()))
+}
+
+// findOf is find for the principal of the request.
+func (h *Handler) findOf(r *http.Request, principal *mcp.Principal) (*session, *refusal) {
 	id, ok := first(r.Header, headerSession)
 	if !ok {
 		return nil, refuse(http.StatusBadRequest, "header "+headerSession+" is missing: send initialize first")
 	}
-	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
+	s := h.sessions.acquire(id, principal.Key())
 	if s == nil {
 		return nil, errNoSession
 	}

@@ -105,13 +105,12 @@ type sessionContextKey struct{}
 
 func newSessionContext(r *http.Request) *sessionContext {
 	c := &sessionContext{}
-	c.begin(r)
+	c.begin(r, mcp.PrincipalFrom(r.Context()))
 	return c
 }
 
-func (c *sessionContext) begin(r *http.Request) {
-	ctx := r.Context()
-	c.Context, c.principal, c.header = context.WithoutCancel(ctx), mcp.PrincipalFrom(ctx), r.Header
+func (c *sessionContext) begin(r *http.Request, principal *mcp.Principal) {
+	c.Context, c.principal, c.header = context.WithoutCancel(r.Context()), principal, r.Header
 }
 
 func sessionContextFrom(ctx context.Context) *sessionContext {

@@ -93,7 +93,8 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 
 // serveSessionMessage serves any message but the first of a session.
 func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index wire.Index) *refusal {
-	s, no := h.find(r)
+	principal := mcp.PrincipalFrom(r.Context())
+	s, no := h.findOf(r, principal)
 	if no != nil {
 		return no
 	}
@@ -111,7 +112,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w}
-	p.ctx.begin(r)
+	p.ctx.begin(r, principal)
 	p.ctx.post = p
 	p.call.Index = index
 	if msg.Kind() == jsonrpc.Batch {
