@@ -36,6 +36,7 @@ type rule struct {
 var importRules = []rule{
 	{"internal/jsonscan", nil, "the scanner is the ground that everything stands on"},
 	{"jsonrpc", []string{"internal/jsonscan"}, "messages know nothing of MCP"},
+	{"internal/gather", nil, "what arrives is bytes until it is all there"},
 	{"internal/sse", nil, "an event stream knows nothing of MCP"},
 	{"internal/wire", []string{"jsonrpc", "internal/jsonscan"}, "wire is data: it decides nothing"},
 	{"internal/peer", []string{"jsonrpc", "internal/jsonscan"}, "correlation knows nothing of methods"},
@@ -44,7 +45,7 @@ var importRules = []rule{
 		"the translator sees JSON-RPC, never features: it must not import mcp"},
 	{"mcp", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/legacy", "internal/schema", "internal/jsonscan"},
 		"a stdio server must not link HTTP or OAuth"},
-	{"mcphttp", []string{"mcp", "jsonrpc", "internal/wire", "internal/legacy", "internal/sse", "internal/jsonscan"},
+	{"mcphttp", []string{"mcp", "jsonrpc", "internal/wire", "internal/legacy", "internal/gather", "internal/sse", "internal/jsonscan"},
 		"a transport knows nothing of authorization"},
 	{"mcptest", []string{"mcp", "mcphttp", "jsonrpc", "internal/sse"}, "tests see what users see"},
 	{"internal/browser", nil, "a page is opened alike for everybody"},

@@ -5,13 +5,10 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"time"
-)
 
-// firstRead is how much room a body gets at first, if it does not say that it is smaller. What it claims to be costs
-// nothing until it arrives.
-const firstRead = 4 << 10
+	"github.com/patchbay-mcp/patchbay/internal/gather"
+)
 
 // past is a deadline that is over.
 var past = time.Unix(0, 0)
@@ -74,42 +71,18 @@ func tooLarge(w http.ResponseWriter) *refusal {
 
 // readClaimed reads r, which is said to have claim bytes or an unknown number if negative, to its end: at most limit.
 func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
-	room := int64(firstRead)
-	if claim >= 0 {
-		room = min(room-1, claim) + 1 // the end is seen without growing
-	}
-	return readOn(r, make([]byte, 0, room), claim, limit)
-}
-
-// readAll appends r to b, up to its end, at most limit bytes in all.
-func readAll(r io.Reader, b []byte, limit int64) ([]byte, error) { return readOn(r, b, -1, limit) }
-
-func readOn(r io.Reader, b []byte, claim, limit int64) ([]byte, error) {
+	var body gather.Buffer
+	defer body.Drop()
 	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, roomFor(int64(len(b)), claim))
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
+		n, err := r.Read(body.Space(claim))
+		body.Filled(n)
 		switch {
-		case int64(len(b)) > limit:
+		case int64(body.Len()) > limit:
 			return nil, errTooLarge
 		case err == io.EOF:
-			return b, nil
+			return body.Take(), nil
 		case err != nil:
 			return nil, err
 		}
 	}
-}
-
-// roomFor gives how much room to add for a body of which some has arrived. Each growth is a copy, so it is all that the
-// body claims, if a fifth of that is there: a claim that is not kept still costs little then.
-func roomFor(arrived, claim int64) int {
-	switch left := claim + 1 - arrived; {
-	case left <= 0:
-		return int(arrived)
-	case left <= 4*arrived:
-		return int(left)
-	}
-	return int(3 * arrived)
 }

@@ -3,6 +3,7 @@ package mcphttp_test
 import (
 	"bytes"
 	"io"
+	"strconv"
 	"testing"
 	"testing/iotest"
 
@@ -31,5 +32,50 @@ func TestReadClaimed(t *testing.T) {
 		if _, err := mcphttp.ReadClaimed(bytes.NewReader(append(want, 'x')), -1, int64(size)); err == nil {
 			t.Errorf("%d bytes were taken where %d are the most", size+1, size)
 		}
+	}
+}
+
+// What has arrived stands in no memory that is used again, however the next ones are read.
+func TestReadClaimedSharesNothing(t *testing.T) {
+	var bodies [][]byte
+	sizes := []int{100, 5000, 40_000, 100_000, 300_000, 1 << 20}
+	for i := range 200 {
+		want := bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)])
+		claim := int64(len(want))
+		if i%3 == 0 {
+			claim = -1
+		}
+		got, err := mcphttp.ReadClaimed(bytes.NewReader(want), claim, 2<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies = append(bodies, got)
+		if i%5 == 0 { // one that breaks off gives its memory back too
+			_, err := mcphttp.ReadClaimed(iotest.TimeoutReader(iotest.HalfReader(bytes.NewReader(want))), claim, 2<<20)
+			if err == nil && len(want) > 0 {
+				t.Errorf("%d bytes, %d claimed: no error", len(want), claim)
+			}
+		}
+	}
+	for i, body := range bodies {
+		if n := bytes.Count(body, []byte{byte(i)}); n != sizes[i%len(sizes)] || n != len(body) {
+			t.Errorf("body %d of %d bytes has %d of its own", i, len(body), n)
+		}
+	}
+}
+
+func BenchmarkReadClaimed(b *testing.B) {
+	for _, size := range []int{200, 20_000, 1 << 20} {
+		body := make([]byte, size)
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			b.ReportAllocs()
+			r := bytes.NewReader(nil)
+			for b.Loop() {
+				r.Reset(body)
+				if _, err := mcphttp.ReadClaimed(r, int64(size), int64(size)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -280,17 +280,12 @@ func (x *trip) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Mess
 	return nil, x.unanswered(newStatusError(x.res, body, "no answer to the request in it"))
 }
 
-// readBody reads a whole body, in as few pieces as its length allows to foresee.
+// readBody reads a whole body.
 func (x *trip) readBody() ([]byte, error) {
-	const foreseen = 64 << 10 // what a body claims to be costs no more than this until it arrives
-	size := int(min(x.res.ContentLength, foreseen)) + 1
 	if x.res.ContentLength > int64(x.t.maxResponse) {
 		return nil, ErrTooLarge
 	}
-	if x.res.ContentLength < 0 {
-		size = firstRead
-	}
-	body, err := readAll(x.body(), make([]byte, 0, size), int64(x.t.maxResponse))
+	body, err := readClaimed(x.body(), x.res.ContentLength, int64(x.t.maxResponse))
 	if err != nil {
 		return nil, lost(err)
 	}
