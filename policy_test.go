@@ -43,7 +43,7 @@ var importRules = []rule{
 	{"internal/schema", []string{"internal/jsonscan"}, "schemas know nothing of MCP"},
 	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
 		"the translator sees JSON-RPC, never features: it must not import mcp"},
-	{"mcp", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/legacy", "internal/schema", "internal/jsonscan"},
+	{"mcp", []string{"jsonrpc", "internal/gather", "internal/wire", "internal/peer", "internal/legacy", "internal/schema", "internal/jsonscan"},
 		"a stdio server must not link HTTP or OAuth"},
 	{"mcphttp", []string{"mcp", "jsonrpc", "internal/wire", "internal/legacy", "internal/gather", "internal/sse", "internal/jsonscan"},
 		"a transport knows nothing of authorization"},

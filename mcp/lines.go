@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+
+	"github.com/patchbay-mcp/patchbay/internal/gather"
 )
 
 // chunkSize is how much is read at once: as much as a pipe holds on most systems is of no further use. Two of them stay
@@ -24,13 +26,13 @@ type source interface {
 }
 
 // A lineReader cuts a stream into lines. It holds no more than its limit and what its source holds, however long the
-// lines are.
+// lines are, or four times what has arrived of a line where that is less than the limit.
 type lineReader struct {
 	source source
-	limit  int    // bytes of a line
-	rest   []byte // given by the source and not looked at
-	long   []byte // the beginning of a line that ends further on
-	skip   bool   // up to the end of a line that was too long
+	limit  int           // bytes of a line
+	rest   []byte        // given by the source and not looked at
+	long   gather.Buffer // the beginning of a line that ends further on
+	skip   bool          // up to the end of a line that was too long
 }
 
 // next gives the next line that is not blank, without its end. The line is the caller's. The error is errLineTooLong,
@@ -42,11 +44,13 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 		switch {
 		case l.skip:
 			l.skip = !ended
-		case len(l.long)+len(part) > l.limit:
-			l.long, l.skip = nil, !ended
+		case l.long.Len()+len(part) > l.limit:
+			l.long.Drop()
+			l.skip = !ended
 			return nil, errLineTooLong
 		case !ended:
-			l.keep(part)
+			l.long.Limit = int64(l.limit)
+			l.long.Add(part)
 		default:
 			if line := l.take(part); !blank(line) {
 				return line, nil
@@ -57,8 +61,10 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 		}
 		var err error
 		if l.rest, err = l.source.next(ctx); err != nil {
-			if errors.Is(err, io.EOF) && !blank(l.long) {
-				return l.take(nil), nil
+			if errors.Is(err, io.EOF) {
+				if line := l.take(nil); !blank(line) {
+					return line, nil
+				}
 			}
 			return nil, err
 		}
@@ -67,7 +73,7 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 
 // hasNext reports whether next gives a line, or refuses one, without asking the source.
 func (l *lineReader) hasNext() bool {
-	for !l.skip && len(l.long) == 0 {
+	for !l.skip && l.long.Len() == 0 {
 		line, rest, ended := bytes.Cut(l.rest, []byte{'\n'})
 		if !ended || len(line) > l.limit || !blank(line) {
 			return ended
@@ -77,25 +83,13 @@ func (l *lineReader) hasNext() bool {
 	return false
 }
 
-// keep adds a part to the beginning of a long line, which grows by doubling but never over the limit.
-func (l *lineReader) keep(part []byte) {
-	if need := len(l.long) + len(part); need > cap(l.long) {
-		grown := make([]byte, len(l.long), max(need, min(2*cap(l.long), l.limit)))
-		copy(grown, l.long)
-		l.long = grown
-	}
-	l.long = append(l.long, part...)
-}
-
-// take gives the line that ends with the part, and forgets it: the room of a long line leaves with it.
+// take gives the line that ends with the part, in memory of its own.
 func (l *lineReader) take(part []byte) []byte {
-	if len(l.long) == 0 {
+	if l.long.Len() == 0 {
 		return bytes.Clone(part)
 	}
-	l.keep(part)
-	line := l.long
-	l.long = nil
-	return line
+	l.long.Add(part)
+	return l.long.Take()
 }
 
 // blank reports whether a line holds nothing but what JSON takes for white space.
