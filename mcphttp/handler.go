@@ -56,7 +56,8 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 
 // ServeHTTP serves one HTTP request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	head := readHead(r)
+	var head head
+	head.read(r)
 	no := h.guard.check(r, &head)
 	if no != nil || r.Method != http.MethodPost {
 		h.boundBody(w, r)

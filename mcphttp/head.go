@@ -22,7 +22,8 @@ type field struct {
 	sent  bool
 }
 
-func readHead(r *http.Request) (h head) {
+// read reads it in place: it is too large to be handed back.
+func (h *head) read(r *http.Request) {
 	h.size = len(r.RequestURI)
 	for name, values := range r.Header {
 		h.lines += len(values)
@@ -36,7 +37,6 @@ func readHead(r *http.Request) (h head) {
 			h.note(name, values)
 		}
 	}
-	return h
 }
 
 // note keeps the header of this canonical name, if anything here goes by it.
