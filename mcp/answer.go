@@ -30,9 +30,16 @@ func AppendAnswer(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	dst = append(dst, `,"result":`...)
 	out, err := AppendResult(dst, ctx, h, req)
 	if err != nil {
-		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(req.ID, err)), err
+		return appendErrorAnswer(dst[:mark], req.ID, err), err
 	}
 	return append(out, '}'), nil
+}
+
+// appendErrorAnswer is apart so that a call that goes well keeps no room for a message on its stack.
+//
+//go:noinline
+func appendErrorAnswer(dst []byte, id jsonrpc.ID, err *Error) []byte {
+	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
 // AppendResult is [Answer] for transports that make the response themselves: it appends the result to dst, or gives the
