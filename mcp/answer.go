@@ -44,11 +44,21 @@ func appendErrorAnswer(dst []byte, id jsonrpc.ID, err *Error) []byte {
 
 // AppendResult is [Answer] for transports that make the response themselves: it appends the result to dst, or gives the
 // error of the response.
+//
+// A subscription is served when h has returned, which saves the stack of the call, if h is a [*Server] without middleware.
+// A transport's own handler in front of one has a method Unwrap() Handler, which gives that, if it only cares how the
+// subscription begins.
 func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
 	}
-	res, err := contain(ctx, req.logger(), req, h)
+	var res Result
+	var err error
+	if req.Method == wire.MethodSubscriptionsListen && passesOn(h) {
+		res, err = listenApart(ctx, req, h)
+	} else {
+		res, err = contain(ctx, req.logger(), req, h)
+	}
 	if err != nil {
 		return nil, publicError(ctx, req.logger(), req, err)
 	}

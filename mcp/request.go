@@ -35,10 +35,10 @@ type Request struct {
 	Mirror []MirroredParam
 
 	env      wire.Envelope
-	server   *Server           // that answers; nil before one does
-	first    *call             // room for one call; nil for none
-	stop     func(stop func()) // set by Listen: takes the end of a subscription that nobody waits for
-	detached *Detached         // nil for a client's own request
+	server   *Server   // that answers; nil before one does
+	first    *call     // room for one call; nil for none
+	apart    *apart    // takes a subscription that goes on when its call has returned; nil where it does not return
+	detached *Detached // nil for a client's own request
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`

@@ -139,6 +139,13 @@ func (s *Server) Use(m Middleware) {
 	s.wrap()
 }
 
+// isPlain reports whether there is no middleware.
+func (s *Server) isPlain() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.middleware) == 0
+}
+
 func (s *Server) fillDefaults() {
 	if s.opts.Logger == nil {
 		s.opts.Logger = slog.Default()

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	stdjson "encoding/json"
-	"errors"
 	"sync"
 	"time"
 
@@ -225,7 +224,7 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 		return nil, err
 	}
 	sub := newSubscription(req.ID, f)
-	if req.stop != nil {
+	if req.apart != nil && req.apart.detached {
 		return s.listenDetached(ctx, req, sub, f)
 	}
 	return s.listenAttached(ctx, req, sub, f)
@@ -239,50 +238,6 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) 
 	}
 	member := append(append([]byte(`"notifications":`), agreed...), ',')
 	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, s.params(member))
-}
-
-// listenAttached tells of changes from the goroutine of the request.
-func (s *Server) listenAttached(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
-	woken := make(chan struct{}, 1)
-	sub.wake = func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	}
-	topics, err := s.openTopics(ctx, req, sub, &f, topicWay{func(*subscribedTopics) { sub.wake() }, req.Notify})
-	if err != nil {
-		return nil, err
-	}
-	defer topics.close()
-	s.hub.add(sub) // before the acknowledgement: a change right after it must not be missed
-	defer s.hub.remove(sub)
-	if err := sub.acknowledge(ctx, req, f); err != nil {
-		return nil, err
-	}
-	tell := func(ctx context.Context) error {
-		if err := sub.send(ctx, req); err != nil {
-			return err
-		}
-		return topics.send(ctx)
-	}
-	ended := ctx.Done()
-	for listening := true; listening; {
-		select {
-		case <-woken:
-			if err := tell(ctx); err != nil && ctx.Err() == nil {
-				return nil, err
-			}
-		case <-ended:
-			listening = false
-		}
-	}
-	// What changed before the end is still told. Where nothing may be said any more, Notify refuses it.
-	_ = tell(context.WithoutCancel(ctx))
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
-		return nil, cause
-	}
-	return &ListenResult{Meta: Meta{wire.MetaSubscriptionID: sub.id}}, nil
 }
 
 // listenDetached tells of changes from the goroutines that make them.
@@ -316,19 +271,20 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 		end()
 		return nil, err
 	}
-	req.stop(end)
+	req.apart.stop = end
 	return &ListenResult{}, nil
 }
 
 // Listen registers a subscriptions/listen request through the server's middleware and returns; see [Listener]. The
 // context must outlive the subscription.
 func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err error) {
-	req.stop = func(f func()) { stop = f }
+	a := apart{detached: true}
+	req.apart = &a
 	if _, err := s.ServeMCP(ctx, req); err != nil {
 		return nil, err
 	}
-	if stop == nil {
+	if a.stop == nil {
 		return nil, Errorf(CodeInvalidRequest, "%s was answered by a middleware", req.Method)
 	}
-	return stop, nil
+	return a.stop, nil
 }

@@ -1,0 +1,109 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Whoever stands between a transport and what a server does sees a subscription as one call.
+func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
+	for name, between := range map[string]func(s *mcp.Server, note mcp.Middleware) mcp.Handler{
+		"middleware": func(s *mcp.Server, note mcp.Middleware) mcp.Handler {
+			s.Use(note)
+			return s
+		},
+		"a handler": func(s *mcp.Server, note mcp.Middleware) mcp.Handler { return note(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := changingServer(t, nil)
+				var begun, ended bool
+				h := between(s, func(next mcp.Handler) mcp.Handler {
+					return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+						begun = true
+						res, err := next.ServeMCP(ctx, req)
+						ended = true
+						if _, ok := res.(*mcp.ListenResult); !ok || ctx.Err() == nil {
+							t.Errorf("it ended with %T", res)
+						}
+						return res, err
+					})
+				})
+				var got []string
+				req := listening(t, `{"toolsListChanged":true}`, func(n string) error {
+					got = append(got, n[:strings.IndexByte(n, '{')])
+					return nil
+				})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				answer := make(chan string)
+				go func() {
+					body, _ := mcp.AppendAnswer(nil, ctx, h, req)
+					answer <- string(body)
+				}()
+				synctest.Wait()
+				give(s, "more", "x").Remove()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if !begun || ended || len(got) != 2 {
+					t.Errorf("begun %t, ended %t, told %q", begun, ended, got)
+				}
+				cancel(mcp.ErrShutdown)
+				if body := <-answer; !ended || !strings.Contains(body, `"result"`) || !strings.Contains(body, "subscriptionId") {
+					t.Errorf("ended %t, answer %s", ended, body)
+				}
+			})
+		})
+	}
+}
+
+// A panic ends one subscription, whenever it happens, and leaves nothing behind.
+func TestSUB_APanicEndsOneSubscription(t *testing.T) {
+	for name, after := range map[string]int{"of the acknowledgement": 0, "of a change": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := changingServer(t, nil)
+				stopped := 0
+				s.AddTopic("things", mcp.Topic{
+					Method: "notifications/things",
+					Open: func(context.Context, *mcp.Request, json.RawMessage, func(string)) (any, func(), error) {
+						return true, func() { stopped++ }, nil
+					},
+					Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) { return nil, nil },
+				})
+				told := 0
+				req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error {
+					if told++; told > after {
+						panic("on purpose")
+					}
+					return nil
+				})
+				failure := make(chan *mcp.Error)
+				go func() {
+					_, err := mcp.AppendAnswer(nil, t.Context(), s, req)
+					failure <- err
+				}()
+				synctest.Wait()
+				if after > 0 {
+					give(s, "more", "x")
+				}
+				var err error = <-failure
+				var e *mcp.Error
+				if !errors.As(err, &e) || e.Code != mcp.CodeInternalError || strings.Contains(string(e.Data), "on purpose") {
+					t.Errorf("got %v", err)
+				}
+				give(s, "again", "x")
+				time.Sleep(time.Second)
+				if told != after+1 || stopped != 1 {
+					t.Errorf("told %d times, stopped %d times", told, stopped)
+				}
+			})
+		})
+	}
+}
