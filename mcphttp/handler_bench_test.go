@@ -79,8 +79,11 @@ func modernHeader() http.Header {
 	}
 }
 
-// progressBody is a call that asks for progress.
-var progressBody = strings.Replace(modernBody, `"_meta":{`, `"_meta":{"progressToken":1,`, 1)
+// Calls that ask for progress.
+var (
+	progressBody        = strings.Replace(modernBody, `"_meta":{`, `"_meta":{"progressToken":1,`, 1)
+	sessionProgressBody = strings.Replace(sessionBody, `"name"`, `"_meta":{"progressToken":1},"name"`, 1)
+)
 
 // sessionHeader opens a session and gives the header of its requests.
 func sessionHeader(tb testing.TB, h http.Handler) http.Header {
@@ -116,6 +119,7 @@ func BenchmarkHandler(b *testing.B) {
 	b.Run("session", func(b *testing.B) { newRerun(h, sessionBody, sessionHeader(b, h)).bench(b, "hello") })
 	one := mcphttp.NewHandler(echoServer(1), nil)
 	b.Run("modern/progress", func(b *testing.B) { newRerun(one, progressBody, modernHeader()).bench(b, "hello") })
+	b.Run("session/progress", func(b *testing.B) { newRerun(one, sessionProgressBody, sessionHeader(b, one)).bench(b, "hello") })
 	many := mcphttp.NewHandler(echoServer(1000), nil)
 	b.Run("modern/progress1000", func(b *testing.B) { newRerun(many, progressBody, modernHeader()).bench(b, "hello") })
 	canned := mcphttp.NewHandler(cannedCore, nil)

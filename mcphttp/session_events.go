@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -39,40 +38,43 @@ const (
 	maxStreamBytes  = 4 << 20
 	maxEventAge     = 10 * time.Minute
 	maxEventBytes   = 256 << 20 // of all streams
-	// eventOverhead is what keeping an event costs beside its data, roughly.
-	eventOverhead = 64
 )
 
-// memoryEvents is an [EventStore] in memory. When it is full, the stream that was silent for longest goes first.
+// memoryEvents is an [EventStore] in memory. When it is full, what was silent for longest goes first.
+//
+// Nearly all that is kept is of calls that are over, and hardly anybody comes back for it. If each of them were a few
+// objects, to go through them would be most of a busy server's garbage collection. So they are packed; see streamLog.
 type memoryEvents struct {
 	begin time.Time // times are kept as distances from it
 
 	mu       sync.Mutex // guards the fields below
-	sessions map[sessionKey]map[string]*storedStream
-	silent   storedStream // the ring of all streams: behind it the one that was silent for longest
+	sessions map[sessionKey]*keptSession
+	silent   keptPlace // the ring of all streams and packs: behind it what was silent for longest
 	bytes    int
 }
 
 type sessionKey struct{ session, principal string }
 
-type storedStream struct {
-	key        StreamKey
-	first      int64 // number of events[0]
-	events     []storedEvent
-	bytes      int
-	prev, next *storedStream
+// A keptSession is what is kept of one session.
+type keptSession struct {
+	streams map[string]*keptStream // by name; nil until there is one
+	packs   []*keptPack            // of short streams that are over, the oldest first
 }
 
-type storedEvent struct {
-	data []byte
-	at   time.Duration
+// A keptPlace is the place of a stream or a pack in the ring.
+type keptPlace struct {
+	prev, next *keptPlace // nil until there is something in it
+	of         sessionKey
+	size       int
+	what       interface {
+		// expire drops events that are too old, and reports whether there are any left.
+		expire(now time.Duration) bool
+		leave(s *keptSession)
+	}
 }
-
-// usualEvents is room for what most streams carry: the empty event, a note and the answer.
-const usualEvents = 3
 
 func newMemoryEvents() *memoryEvents {
-	m := &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]map[string]*storedStream)}
+	m := &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*keptSession)}
 	m.silent.prev, m.silent.next = &m.silent, &m.silent
 	return m
 }
@@ -82,76 +84,100 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Since(m.begin)
-	stored := m.stream(key, n)
-	stored.events = append(stored.events, storedEvent{data: bytes.Clone(data), at: now})
-	m.grow(stored, len(data)+eventOverhead)
-	for len(stored.events) > maxStreamEvents || stored.bytes > maxStreamBytes {
-		m.dropFirst(stored)
-	}
-	m.expire(stored, now)
-	for silent := m.silent.next; silent != &m.silent; silent = m.silent.next {
-		if m.expire(silent, now); len(silent.events) > 0 && m.bytes <= maxEventBytes {
-			break
-		}
-		m.forget(silent)
-	}
+	stream := m.stream(key)
+	before := stream.size
+	stream.append(n, keptEvent{now, data})
+	stream.expire(now)
+	m.moveLast(&stream.keptPlace, before)
+	m.makeRoom(now)
 	return nil
 }
 
-// stream gives the stream that event n is to be appended to, and puts it last in the ring.
-func (m *memoryEvents) stream(key StreamKey, n int64) *storedStream {
-	stored := m.find(key)
-	if stored == nil {
-		stored = &storedStream{key: key, first: n, events: make([]storedEvent, 0, usualEvents)}
-		of := sessionKey{key.Session, key.Principal}
-		if m.sessions[of] == nil {
-			m.sessions[of] = make(map[string]*storedStream)
+// session gives what is kept of a session, of which something is about to be kept.
+func (m *memoryEvents) session(key StreamKey) *keptSession {
+	of := sessionKey{key.Session, key.Principal}
+	s := m.sessions[of]
+	if s == nil {
+		s = &keptSession{}
+		m.sessions[of] = s
+	}
+	return s
+}
+
+// stream gives the stream of a key, of which something is about to be kept.
+func (m *memoryEvents) stream(key StreamKey) *keptStream {
+	s := m.session(key)
+	stream := s.streams[key.Stream]
+	if stream == nil {
+		if s.streams == nil {
+			s.streams = make(map[string]*keptStream)
 		}
-		m.sessions[of][key.Stream] = stored
-	} else {
-		stored.prev.next, stored.next.prev = stored.next, stored.prev
+		stream = newKeptStream(key)
+		s.streams[key.Stream] = stream
+		m.moveLast(&stream.keptPlace, 0)
 	}
-	stored.prev, stored.next = m.silent.prev, &m.silent
-	stored.prev.next, stored.next.prev = stored, stored
-	if stored.first+int64(len(stored.events)) != n { // an event in between was not kept
-		m.grow(stored, -stored.bytes)
-		stored.first, stored.events = n, nil
+	return stream
+}
+
+// moveLast puts what has something new last in the ring, or enters it there. It had the given size before.
+func (m *memoryEvents) moveLast(p *keptPlace, before int) {
+	m.bytes += p.size - before
+	if p.next == &m.silent {
+		return
 	}
-	return stored
+	if p.next != nil {
+		p.prev.next, p.next.prev = p.next, p.prev
+	}
+	p.prev, p.next = m.silent.prev, &m.silent
+	p.prev.next, p.next.prev = p, p
 }
 
-// find gives the stream of a key, nil if nothing is kept of it.
-func (m *memoryEvents) find(key StreamKey) *storedStream {
-	return m.sessions[sessionKey{key.Session, key.Principal}][key.Stream]
-}
-
-func (m *memoryEvents) grow(stored *storedStream, by int) {
-	stored.bytes += by
-	m.bytes += by
-}
-
-func (m *memoryEvents) dropFirst(stored *storedStream) {
-	m.grow(stored, -len(stored.events[0].data)-eventOverhead)
-	stored.events[0] = storedEvent{}
-	stored.events = stored.events[1:]
-	stored.first++
-}
-
-// expire drops the events of a stream that are too old.
-func (m *memoryEvents) expire(stored *storedStream, now time.Duration) {
-	for len(stored.events) > 0 && now-stored.events[0].at >= maxEventAge {
-		m.dropFirst(stored)
+// makeRoom forgets what is too old, and what was silent for longest if there is too much.
+func (m *memoryEvents) makeRoom(now time.Duration) {
+	for p := m.silent.next; p != &m.silent; p = m.silent.next {
+		before := p.size
+		isLeft := p.what.expire(now)
+		m.bytes += p.size - before
+		if isLeft && m.bytes <= maxEventBytes {
+			return
+		}
+		m.forget(p)
 	}
 }
 
-func (m *memoryEvents) forget(stored *storedStream) {
-	m.grow(stored, -stored.bytes)
-	stored.prev.next, stored.next.prev = stored.next, stored.prev
-	of := sessionKey{stored.key.Session, stored.key.Principal}
-	delete(m.sessions[of], stored.key.Stream)
-	if len(m.sessions[of]) == 0 {
-		delete(m.sessions, of)
+func (m *memoryEvents) forget(p *keptPlace) {
+	p.prev.next, p.next.prev = p.next, p.prev
+	m.bytes -= p.size
+	s := m.sessions[p.of]
+	if p.what.leave(s); len(s.streams) == 0 && len(s.packs) == 0 {
+		delete(m.sessions, p.of)
 	}
+}
+
+// pack keeps a short stream that is over, from its first event on.
+func (m *memoryEvents) pack(key StreamKey, events []byte, last time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.session(key).packFor(key, events, last)
+	before := p.size
+	p.add(key.Stream, events, last)
+	m.moveLast(&p.keptPlace, before)
+	m.makeRoom(last)
+}
+
+// adopt keeps the first events of a stream that goes on.
+func (m *memoryEvents) adopt(key StreamKey, events []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stream := m.stream(key)
+	before := stream.size
+	for n := int64(1); len(events) > 0; n++ {
+		var e keptEvent
+		e, events = cutEvent(events)
+		stream.append(n, e)
+	}
+	m.moveLast(&stream.keptPlace, before)
+	m.makeRoom(time.Since(m.begin))
 }
 
 // After gives the events after number n.
@@ -162,36 +188,61 @@ func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq
 			yield(nil, err)
 			return
 		}
-		for _, e := range events {
-			if !yield(e.data, nil) {
+		for _, data := range events {
+			if !yield(data, nil) {
 				return
 			}
 		}
 	}
 }
 
-// after gives a copy of the list, since the client may be slow to take it.
-func (m *memoryEvents) after(key StreamKey, n int64) ([]storedEvent, error) {
+// after gives the events as they are now, since the client may be slow to take them.
+func (m *memoryEvents) after(key StreamKey, n int64) ([][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	stored := m.find(key)
-	if stored == nil {
+	s := m.sessions[sessionKey{key.Session, key.Principal}]
+	if s == nil {
 		return nil, ErrEventGap
 	}
-	m.expire(stored, time.Since(m.begin))
-	skip := n + 1 - stored.first
-	if skip < 0 || skip > int64(len(stored.events)) {
+	first, blocks, ok := s.find(key.Stream)
+	if !ok {
 		return nil, ErrEventGap
 	}
-	return append([]storedEvent(nil), stored.events[skip:]...), nil
+	now := time.Since(m.begin)
+	var events [][]byte
+	next := first
+	for _, block := range blocks {
+		for len(block) > 0 {
+			var e keptEvent
+			e, block = cutEvent(block)
+			next++
+			if e.isOld(now) {
+				first = next
+			} else if next > n+1 {
+				events = append(events, e.data)
+			}
+		}
+	}
+	if n+1 < first || n+1 > next {
+		return nil, ErrEventGap
+	}
+	return events, nil
 }
 
 // EndSession forgets the streams of a session.
 func (m *memoryEvents) EndSession(session, principal string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, stored := range m.sessions[sessionKey{session, principal}] {
-		m.forget(stored)
+	of := sessionKey{session, principal}
+	s := m.sessions[of]
+	if s == nil {
+		return nil
+	}
+	for _, stream := range s.streams {
+		m.forget(&stream.keptPlace)
+	}
+	for len(s.packs) > 0 {
+		m.forget(&s.packs[0].keptPlace)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 	s.mu.Unlock()
 	if stream == nil { // its call is over
 		key := StreamKey{Session: s.id, Principal: digest(s.principal), Stream: name}
-		return afterReplay(conn, replay(r.Context(), h.opts.Sessions.Events, key, conn, n))
+		return afterReplay(conn, replay(h.opts.Sessions.Events.After(r.Context(), key, n), name, conn, n))
 	}
 	if no := afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
 		return no
@@ -102,7 +102,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
 	s.mu.Lock()
 	a := s.alone
-	if a == nil || s.ended || a.stream.key.Stream != name || a.box.isClosed() {
+	if a == nil || s.ended || a.stream.name() != name || a.box.isClosed() {
 		s.mu.Unlock()
 		return errEventUnknown
 	}

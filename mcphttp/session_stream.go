@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"iter"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -31,12 +32,11 @@ const streamNameLen = 1 + 26
 //
 // Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
-	key    StreamKey
-	events EventStore // nil when the revision has no resumption
 	primes bool
-	log    *slog.Logger
+	logger *slog.Logger
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
+	log  streamLog  // its key does not change
 	last int64      // number of the last event
 	done bool
 
@@ -47,12 +47,15 @@ type sessionStream struct {
 // newStream makes a stream of the session, which remembers streams of calls for as long as they are unfinished.
 func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sessionStream {
 	stream := &sessionStream{
-		key:    StreamKey{Session: s.id, Principal: digest(s.principal), Stream: kind + rand.Text()},
 		primes: rev.Has(wire.SSEPriming),
-		log:    opts.Logger,
+		logger: opts.Logger,
+		log:    streamLog{key: StreamKey{Session: s.id, Principal: digest(s.principal), Stream: kind + rand.Text()}},
 	}
 	if rev.Has(wire.SSEResumption) {
-		stream.events = opts.Sessions.Events
+		stream.log.store = opts.Sessions.Events
+	}
+	if kind == callStream {
+		stream.log.holdBack()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +64,7 @@ func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sess
 		if s.streams == nil {
 			s.streams = make(map[string]*sessionStream)
 		}
-		s.streams[stream.key.Stream] = stream
+		s.streams[stream.name()] = stream
 	}
 	return stream
 }
@@ -69,8 +72,10 @@ func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sess
 func (s *session) dropStream(stream *sessionStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, stream.key.Stream)
+	delete(s.streams, stream.name())
 }
+
+func (st *sessionStream) name() string { return st.log.key.Stream }
 
 // start gives a new stream its first connection, on which the caller then sends something or opens it. Where the revision
 // has it, the first event is empty: it is there for its id, with which the client can come back before there is anything
@@ -79,7 +84,7 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.conn.Store(conn)
-	if st.primes && st.events != nil {
+	if st.primes && st.log.store != nil {
 		_ = conn.prepare(st.keep(ctx, []byte{})) // a connection that is gone already is no error: the stream goes on
 	}
 }
@@ -111,14 +116,14 @@ func (st *sessionStream) emit(ctx context.Context, data []byte) error {
 func (st *sessionStream) keep(ctx context.Context, data []byte) sse.Event {
 	st.last++
 	event := sse.Event{Data: data}
-	if st.events == nil || st.over.Load() {
+	if st.log.store == nil || st.over.Load() {
 		return event
 	}
-	if err := st.events.Append(ctx, st.key, st.last, data); err != nil {
-		st.log.ErrorContext(ctx, "mcphttp: event not kept", "error", err)
+	if err := st.log.append(ctx, st.last, data); err != nil {
+		st.logger.ErrorContext(ctx, "mcphttp: event not kept", "error", err)
 		return event
 	}
-	event.ID, event.HasID = eventID(st.key.Stream, st.last), true
+	event.ID, event.HasID = eventID(st.name(), st.last), true
 	return event
 }
 
@@ -130,7 +135,7 @@ func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	if conn := st.conn.Swap(nil); conn != nil {
 		conn.finish(event)
 	}
-	st.done = true
+	st.end()
 }
 
 // close ends the stream without a last message.
@@ -140,7 +145,17 @@ func (st *sessionStream) close() {
 	if conn := st.conn.Swap(nil); conn != nil {
 		conn.close()
 	}
+	st.end()
+}
+
+// end lets nothing more be sent. The caller holds st.mu.
+func (st *sessionStream) end() {
 	st.done = true
+	if st.over.Load() {
+		st.log.drop()
+	} else {
+		st.log.end()
+	}
 }
 
 // hangUp closes the connection and not the stream.
@@ -181,7 +196,10 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	if after > st.last {
 		return ErrEventGap
 	}
-	if err := replay(ctx, st.events, st.key, conn, after); err != nil {
+	if st.log.store == nil {
+		return ErrEventGap
+	}
+	if err := replay(st.log.after(ctx, after), st.name(), conn, after); err != nil {
 		return err
 	}
 	if st.done {
@@ -198,16 +216,13 @@ func (st *sessionStream) detach(conn *eventStream) {
 }
 
 // replay writes the events of a stream after the given one, and opens the connection even if there are none.
-func replay(ctx context.Context, events EventStore, key StreamKey, conn *eventStream, after int64) error {
-	if events == nil {
-		return ErrEventGap
-	}
-	for data, err := range events.After(ctx, key, after) {
+func replay(events iter.Seq2[[]byte, error], stream string, conn *eventStream, after int64) error {
+	for data, err := range events {
 		if err != nil {
 			return err
 		}
 		after++
-		if err := conn.send(sse.Event{ID: eventID(key.Stream, after), HasID: true, Data: data}); err != nil {
+		if err := conn.send(sse.Event{ID: eventID(stream, after), HasID: true, Data: data}); err != nil {
 			return err
 		}
 	}

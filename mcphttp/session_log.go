@@ -1,0 +1,71 @@
+package mcphttp
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// A streamLog keeps the events of one stream in the store, or nothing where the revision has no resumption.
+//
+// Most calls that stream say little and are over soon, and the client never comes back for it. Where the store is this
+// process's own memory, the events of such a call are put together here and go into the store in one piece when the call is
+// over; or before, when they are asked for or become many.
+type streamLog struct {
+	store  EventStore // nil for none
+	key    StreamKey
+	memory *memoryEvents // the store, while events are put together for it; else nil
+	held   *buffer       // those events; nil until there is one
+	last   time.Duration // when the last of them came
+}
+
+// holdBack has events put together, if the store is the right one.
+func (l *streamLog) holdBack() { l.memory, _ = l.store.(*memoryEvents) }
+
+// append keeps event number n.
+func (l *streamLog) append(ctx context.Context, n int64, data []byte) error {
+	if l.memory == nil {
+		return l.store.Append(ctx, l.key, n, data)
+	}
+	if l.held == nil {
+		l.held = newBuffer()
+	}
+	if len(l.held.bytes)+keptEventHead+len(data) > keptRoom {
+		l.settle()
+		return l.store.Append(ctx, l.key, n, data)
+	}
+	l.last = time.Since(l.memory.begin)
+	l.held.bytes = appendEvent(l.held.bytes, keptEvent{l.last, data})
+	return nil
+}
+
+// settle has the store take what is held, and all that comes.
+func (l *streamLog) settle() {
+	if l.held != nil {
+		l.memory.adopt(l.key, l.held.bytes)
+		l.drop()
+	}
+	l.memory = nil
+}
+
+// after gives the events after number n.
+func (l *streamLog) after(ctx context.Context, n int64) iter.Seq2[[]byte, error] {
+	l.settle()
+	return l.store.After(ctx, l.key, n)
+}
+
+// end has the store take what is held, now that nothing more comes.
+func (l *streamLog) end() {
+	if l.held != nil {
+		l.memory.pack(l.key, l.held.bytes, l.last)
+		l.drop()
+	}
+}
+
+// drop forgets what is held.
+func (l *streamLog) drop() {
+	if l.held != nil {
+		l.held.free()
+		l.held = nil
+	}
+}
