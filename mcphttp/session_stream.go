@@ -85,7 +85,9 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	defer st.mu.Unlock()
 	st.conn.Store(conn)
 	if st.primes && st.log.store != nil {
-		_ = conn.prepare(st.keep(ctx, []byte{})) // a connection that is gone already is no error: the stream goes on
+		event := sse.Event{Data: []byte{}, HasID: st.keep(ctx, []byte{})}
+		event.ID = eventID(st.name(), st.last)
+		_ = conn.prepare(event) // a connection that is gone already is no error: the stream goes on
 	}
 }
 
@@ -101,7 +103,8 @@ func (st *sessionStream) send(ctx context.Context, data []byte) error {
 
 // emit keeps a message and writes it to the connection, if there is one. The caller holds st.mu.
 func (st *sessionStream) emit(ctx context.Context, data []byte) error {
-	event := st.keep(ctx, data)
+	event := sse.Event{Data: data, HasID: st.keep(ctx, data)}
+	event.ID = eventID(st.name(), st.last)
 	if conn := st.conn.Load(); conn != nil && conn.send(event) == nil {
 		return nil
 	}
@@ -112,26 +115,25 @@ func (st *sessionStream) emit(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// keep gives a message a number and keeps it for later. An event that could not be kept has no id.
-func (st *sessionStream) keep(ctx context.Context, data []byte) sse.Event {
+// keep gives a message a number and keeps it for later. It reports whether it is kept: else its event has no id.
+func (st *sessionStream) keep(ctx context.Context, data []byte) bool {
 	st.last++
-	event := sse.Event{Data: data}
 	if st.log.store == nil || st.over.Load() {
-		return event
+		return false
 	}
 	if err := st.log.append(ctx, st.last, data); err != nil {
 		st.logger.ErrorContext(ctx, "mcphttp: event not kept", "error", err)
-		return event
+		return false
 	}
-	event.ID, event.HasID = eventID(st.name(), st.last), true
-	return event
+	return true
 }
 
 // finish sends the last message and ends the stream.
 func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	event := st.keep(ctx, data)
+	event := sse.Event{Data: data, HasID: st.keep(ctx, data)}
+	event.ID = eventID(st.name(), st.last)
 	if conn := st.conn.Swap(nil); conn != nil {
 		conn.finish(event)
 	}
@@ -230,7 +232,7 @@ func replay(events iter.Seq2[[]byte, error], stream string, conn *eventStream, a
 }
 
 // eventID is the id of an event: the name of its stream and its number there. It means something only together with
-// the session that the stream belongs to.
+// the session that the stream belongs to. It is short enough for the stack of who calls it and only has it written.
 func eventID(stream string, n int64) string { return stream + "-" + strconv.FormatInt(n, 10) }
 
 // parseEventID takes an event id apart. It refuses every text that eventID does not make.
