@@ -135,6 +135,12 @@ func (x *exchange) serve(req *mcp.Request) {
 	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	sizes.learn(len(body))
+	x.write(body, err)
+}
+
+// write sends the answer, in which err stands if it is an error. It has a frame of its own, since serve waits for as long
+// as a handler takes.
+func (x *exchange) write(body []byte, err *mcp.Error) {
 	stream := x.close()
 	switch h := x.ctx.handler; {
 	case x.ctx.isDisconnected(): // nothing more is said about a cancelled request
