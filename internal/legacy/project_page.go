@@ -26,7 +26,7 @@ type pageKey struct {
 	method string
 }
 
-// A page is a result in both forms. Its bytes are never changed.
+// A page is a result as the core gave it, and as a session gets it. Its bytes are never changed.
 type page struct{ modern, projected []byte }
 
 // isList reports whether the results of a method are kept.
@@ -38,29 +38,44 @@ func isList(method string) bool {
 	return false
 }
 
-// replace is [projection.replace], for a result of the given method.
-func (c *pages) replace(p *projection, rev wire.Revision, method string, dst []byte, from int) []byte {
-	size := len(dst) - from
-	if size < minPage || size > maxPage || !isList(method) {
-		return p.replace(dst, from)
+// isPage reports whether a result is kept.
+func isPage(key pageKey, result []byte) bool {
+	return minPage <= len(result) && len(result) <= maxPage && isList(key.method)
+}
+
+// pageOf gives a copy of a result that is to be kept, nil for one that is not.
+func pageOf(key pageKey, result []byte) []byte {
+	if !isPage(key, result) {
+		return nil
 	}
-	key := pageKey{rev, method}
+	return bytes.Clone(result)
+}
+
+// find puts the projection that is kept in place of the result that dst holds from the offset on, and reports whether
+// there is one.
+func (c *pages) find(key pageKey, dst []byte, from int) ([]byte, bool) {
+	if !isPage(key, dst[from:]) {
+		return dst, false
+	}
 	c.mu.Lock()
 	kept := c.last[key]
 	c.mu.Unlock()
-	if bytes.Equal(kept.modern, dst[from:]) {
-		return append(dst[:from], kept.projected...)
+	if !bytes.Equal(kept.modern, dst[from:]) {
+		return dst, false
 	}
-	kept.modern = bytes.Clone(dst[from:])
-	kept.projected = kept.modern
-	if p.concerns(kept.modern) { // which is not asked each time: it takes reading the whole list
-		kept.projected = p.apply(kept.modern)
+	return append(dst[:from], kept.projected...), true
+}
+
+// keep keeps both forms of a result: modern, which is nil for one that is not kept, and a copy of projected.
+func (c *pages) keep(key pageKey, modern, projected []byte) {
+	if modern == nil {
+		return
 	}
+	p := page{modern, bytes.Clone(projected)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
 		c.last = map[pageKey]page{}
 	}
-	c.last[key] = kept
-	return append(dst[:from], kept.projected...)
+	c.last[key] = p
 }

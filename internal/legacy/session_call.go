@@ -91,7 +91,7 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
 	var answers []byte // members that the retried request has in addition, each with a comma behind
-	notify := x.notify
+	notify, key := x.notify, pageKey{s.rev, x.request.Method}
 	for range maxRounds {
 		params, env, err := s.modernParams(x.request.Params, x.Index, answers)
 		if err != nil {
@@ -102,25 +102,30 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
+		if kept, ok := s.cfg.pages.find(key, answer, len(dst)); ok {
+			return kept, nil
+		}
+		modern := pageOf(key, answer[len(dst):])
 		answer, complete := s.cfg.frame.takeOff(answer, len(dst))
-		if complete { // as most are: then nothing is read
-			return s.cfg.pages.replace(x.method.result, s.rev, x.request.Method, answer, len(dst)), nil
-		}
-		result := answer[len(dst):]
-		switch typ, _ := jsonscan.Get(result, "resultType"); {
-		case isString(typ, "input_required"):
-			if answers, err = s.ask(ctx, bytes.Clone(result), x.out); err != nil {
-				return nil, err
+		if !complete { // few are not: the others are not read for it
+			result := answer[len(dst):]
+			switch typ, _ := jsonscan.Get(result, "resultType"); {
+			case isString(typ, "input_required"):
+				if answers, err = s.ask(ctx, bytes.Clone(result), x.out); err != nil {
+					return nil, err
+				}
+				continue
+			case isString(typ, "task"):
+				if !fitsTask(s.rev, result) {
+					s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+					return nil, errInternal
+				}
+				x.keepToken(result)
 			}
-			continue
-		case isString(typ, "task"):
-			if !fitsTask(s.rev, result) {
-				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
-				return nil, errInternal
-			}
-			x.keepToken(result)
 		}
-		return s.cfg.pages.replace(x.method.result, s.rev, x.request.Method, answer, len(dst)), nil
+		answer = x.method.result.replace(answer, len(dst))
+		s.cfg.pages.keep(key, modern, answer[len(dst):])
+		return answer, nil
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
