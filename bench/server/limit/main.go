@@ -25,7 +25,7 @@ const (
 	info         = `{"name":"limit","version":"1.0.0"}`
 	progressNote = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` + echo.ProgressToken + `","progress":1,"total":1}}`
 
-	eventOpening = "event: message\ndata: "
+	eventOpening = "data: "
 	eventClosing = "\n\n"
 )
 

@@ -129,7 +129,7 @@ func serveHTTP(w http.ResponseWriter, r *http.Request, opts rig.Options) {
 }
 
 func writeEvent(w io.Writer, data []byte) {
-	io.WriteString(w, "event: message\ndata: ")
+	io.WriteString(w, "data: ")
 	w.Write(data)
 	io.WriteString(w, "\n\n")
 }
