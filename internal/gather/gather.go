@@ -14,24 +14,23 @@ const (
 	moreRoom = 4
 )
 
-// rooms are memory in which bytes are gathered, each moreRoom times as large as the one before. They are used again, and
-// so nobody sees them outside this package: what is taken has memory of its own.
-var rooms [6]sync.Pool // of *room
+// rooms are memory in which bytes are gathered. Each makes what there is moreRoom times as much as the ones before it. They
+// are used again, and so nobody sees them outside this package: what is taken has memory of its own.
+var rooms [6]sync.Pool // of *[]byte, empty
 
-type room struct {
-	bytes []byte
-	size  int // index in rooms
-}
-
-func newRoom(size int) *room {
-	if r, ok := rooms[size].Get().(*room); ok {
+func newRoom(size int) *[]byte {
+	if r, ok := rooms[size].Get().(*[]byte); ok {
 		return r
 	}
 	n := FirstRoom
-	for range size {
+	if size > 0 {
+		n *= moreRoom - 1
+	}
+	for range size - 1 {
 		n *= moreRoom
 	}
-	return &room{bytes: make([]byte, 0, n), size: size}
+	r := make([]byte, 0, n)
+	return &r
 }
 
 // A Buffer holds what has arrived. The zero Buffer is empty and ready. Whoever has put something into one calls Drop in the
@@ -40,25 +39,33 @@ type Buffer struct {
 	// Limit, if not zero, is how much can arrive. Memory that is not used again is never larger.
 	Limit int64
 
-	bytes []byte
-	room  *room // that the bytes are in; nil for memory of their own
+	length int
+	rooms  [len(rooms)]*[]byte // that the bytes are in, one after the other
+	used   int                 // how many rooms; all but the last are full
+	own    []byte              // that the bytes are in once they are in no rooms
 }
 
 // Len is how much has arrived.
-func (b *Buffer) Len() int { return len(b.bytes) }
+func (b *Buffer) Len() int { return b.length }
 
 // Space gives room for what arrives next, at least one byte of it; [Buffer.Filled] says how much of it was used. What has
 // arrived is the beginning of claim bytes, or of an unknown number if that is negative. A claim is believed once a fifth
 // of it is there: then there is room for all, and for one byte more, in which the end is seen.
 func (b *Buffer) Space(claim int64) []byte {
-	if len(b.bytes) == cap(b.bytes) {
+	last := b.last()
+	if len(*last) == cap(*last) {
 		b.grow(claim)
+		last = b.last()
 	}
-	return b.bytes[len(b.bytes):cap(b.bytes)]
+	return (*last)[len(*last):cap(*last)]
 }
 
 // Filled says that the first n bytes of the space have arrived.
-func (b *Buffer) Filled(n int) { b.bytes = b.bytes[:len(b.bytes)+n] }
+func (b *Buffer) Filled(n int) {
+	last := b.last()
+	*last = (*last)[:len(*last)+n]
+	b.length += n
+}
 
 // Add is Space and Filled for bytes that are there, of an unknown number.
 func (b *Buffer) Add(p []byte) {
@@ -71,9 +78,13 @@ func (b *Buffer) Add(p []byte) {
 
 // Take gives what has arrived, in memory of its own, and leaves the buffer empty.
 func (b *Buffer) Take() []byte {
-	taken := b.bytes
-	if b.room != nil {
-		taken = bytes.Clone(taken)
+	taken := b.own
+	if b.used > 0 {
+		var parts [len(rooms)][]byte
+		for i, r := range b.rooms[:b.used] {
+			parts[i] = *r
+		}
+		taken = bytes.Join(parts[:b.used], nil)
 	}
 	b.Drop()
 	return taken
@@ -81,33 +92,46 @@ func (b *Buffer) Take() []byte {
 
 // Drop forgets what has arrived.
 func (b *Buffer) Drop() {
-	if b.room != nil {
-		rooms[b.room.size].Put(b.room)
+	for i, r := range b.rooms[:b.used] {
+		*r = (*r)[:0]
+		rooms[i].Put(r)
+		b.rooms[i] = nil
 	}
-	b.bytes, b.room = nil, nil
+	b.length, b.used, b.own = 0, 0, nil
+}
+
+// last is where the last bytes are.
+func (b *Buffer) last() *[]byte {
+	if b.used > 0 {
+		return b.rooms[b.used-1]
+	}
+	return &b.own
 }
 
 func (b *Buffer) grow(claim int64) {
-	arrived := int64(len(b.bytes))
+	arrived := int64(b.length)
 	left := claim + 1 - arrived
 	switch {
 	case 0 < left && (left <= moreRoom*arrived || left < FirstRoom):
-		b.move(make([]byte, 0, claim+1), nil)
-	case b.bytes == nil:
-		r := newRoom(0)
-		b.move(r.bytes, r)
-	case b.room != nil && b.room.size+1 < len(rooms):
-		r := newRoom(b.room.size + 1)
-		b.move(r.bytes, r)
+		b.move(claim + 1)
+	case b.own == nil && b.used < len(rooms):
+		b.rooms[b.used] = newRoom(b.used)
+		b.used++
 	case arrived < b.Limit:
-		b.move(make([]byte, 0, min(2*arrived, b.Limit)), nil)
+		b.move(min(2*arrived, b.Limit))
 	default:
-		b.move(make([]byte, 0, 2*arrived), nil)
+		b.move(2 * arrived)
 	}
 }
 
-func (b *Buffer) move(to []byte, r *room) {
-	to = append(to, b.bytes...)
+// move moves all into memory of its own, of the given size.
+func (b *Buffer) move(size int64) {
+	own := make([]byte, 0, size)
+	for _, r := range b.rooms[:b.used] {
+		own = append(own, *r...)
+	}
+	own = append(own, b.own...)
+	arrived := b.length
 	b.Drop()
-	b.bytes, b.room = to, r
+	b.own, b.length = own, arrived
 }
