@@ -40,26 +40,33 @@ type childOutput struct {
 	left   int // bytes that may be read after the end of the server
 }
 
+func (o *childOutput) bind(ctx context.Context) (release func()) { return o.from.bind(ctx) }
+
 func (o *childOutput) next(ctx context.Context) ([]byte, error) {
+	n, err := o.read(ctx, o.from.buf)
+	return o.from.buf[:n], err
+}
+
+func (o *childOutput) read(ctx context.Context, p []byte) (int, error) {
 	for {
 		exited := isClosed(o.exited)
 		if exited {
 			if o.left <= 0 {
-				return nil, io.EOF
+				return 0, io.EOF
 			}
 			_ = o.from.setDeadline(time.Now().Add(outputPatience))
 		}
-		b, err := o.from.next(ctx)
+		n, err := o.from.read(ctx, p)
 		switch {
 		case exited && err == nil:
-			o.left -= len(b)
+			o.left -= n
 		case ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded) && isClosed(o.exited):
 			if !exited {
 				continue // the deadline is endWaiting's, and this read may have come after it
 			}
 			err = io.EOF
 		}
-		return b, err
+		return n, err
 	}
 }
 

@@ -19,10 +19,18 @@ var (
 	errStopped = errors.New("stopped")
 )
 
-// A source gives the bytes of a stream, some at a time; they are valid until the next call. It may be asked again after
-// its context has ended.
+// A source gives the bytes of a stream, some at a time. It may be asked again after its context has ended.
 type source interface {
+	// next gives bytes that are valid until the next call.
 	next(ctx context.Context) ([]byte, error)
+	// bind makes what is asked for end with ctx, until it is released.
+	bind(ctx context.Context) (release func())
+}
+
+// A directSource can read into its caller's memory as well.
+type directSource interface {
+	source
+	read(ctx context.Context, p []byte) (int, error)
 }
 
 // A lineReader cuts a stream into lines. It holds no more than its limit and what its source holds, however long the
@@ -38,6 +46,27 @@ type lineReader struct {
 // next gives the next line that is not blank, without its end. The line is the caller's. The error is errLineTooLong,
 // once, for a line that is over the limit, and io.EOF at the end; a last line needs no end.
 func (l *lineReader) next(ctx context.Context) ([]byte, error) {
+	if line, err := l.cut(); line != nil || err != nil {
+		return line, err
+	}
+	defer l.source.bind(ctx)()
+	for {
+		if err := l.read(ctx); err != nil {
+			if errors.Is(err, io.EOF) {
+				if line := l.take(nil); !blank(line) {
+					return line, nil
+				}
+			}
+			return nil, err
+		}
+		if line, err := l.cut(); line != nil || err != nil {
+			return line, err
+		}
+	}
+}
+
+// cut gives the next line that ends in what is read already, nil if there is none.
+func (l *lineReader) cut() ([]byte, error) {
 	for {
 		part, rest, ended := bytes.Cut(l.rest, []byte{'\n'})
 		l.rest = rest
@@ -56,19 +85,32 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 				return line, nil
 			}
 		}
-		if ended {
-			continue
-		}
-		var err error
-		if l.rest, err = l.source.next(ctx); err != nil {
-			if errors.Is(err, io.EOF) {
-				if line := l.take(nil); !blank(line) {
-					return line, nil
-				}
-			}
-			return nil, err
+		if !ended {
+			return nil, nil
 		}
 	}
+}
+
+// read asks the source once. The middle of a long line goes straight to its beginning.
+func (l *lineReader) read(ctx context.Context) (err error) {
+	direct, ok := l.source.(directSource)
+	left := l.limit - l.long.Len()
+	if !ok || l.long.Len() == 0 || left == 0 {
+		l.rest, err = l.source.next(ctx)
+		return err
+	}
+	space := l.long.Space(-1)
+	space = space[:min(len(space), left, chunkSize)]
+	n, err := direct.read(ctx, space)
+	if err != nil {
+		return err
+	}
+	if end := bytes.IndexByte(space[:n], '\n'); end >= 0 {
+		l.rest = bytes.Clone(space[end:n]) // what follows is not the line's
+		n = end
+	}
+	l.long.Filled(n)
+	return nil
 }
 
 // hasNext reports whether next gives a line, or refuses one, without asking the source.

@@ -230,32 +230,40 @@ type deadlineSource struct {
 	buf         []byte
 }
 
+func (s *deadlineSource) bind(ctx context.Context) (release func()) {
+	return endWith(ctx, s.setDeadline)
+}
+
 func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
+	n, err := s.read(ctx, s.buf)
+	return s.buf[:n], err
+}
+
+func (s *deadlineSource) read(ctx context.Context, p []byte) (int, error) {
 	switch {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	case isClosed(s.stopped):
-		return nil, errStopped
+		return 0, errStopped
 	}
-	defer endWith(ctx, s.setDeadline)()
-	b, err := readSome(s.r, s.buf)
+	n, err := readSome(s.r, p)
 	if err != nil && isClosed(s.stopped) {
-		return nil, errStopped
+		return 0, errStopped
 	}
-	return b, err
+	return n, err
 }
 
 // readSome reads at least one byte, or gives the error.
-func readSome(r io.Reader, buf []byte) ([]byte, error) {
+func readSome(r io.Reader, p []byte) (int, error) {
 	const tries = 100 // of a reader that gives neither bytes nor an error
 	for range tries {
-		if n, err := r.Read(buf); n > 0 {
-			return buf[:n], nil
+		if n, err := r.Read(p); n > 0 {
+			return n, nil
 		} else if err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
-	return nil, io.ErrNoProgress
+	return 0, io.ErrNoProgress
 }
 
 // A pump reads in a goroutine of its own, because nothing can end a read that waits. It starts with the first read and
@@ -274,6 +282,9 @@ type pump struct {
 func newPump(r io.Reader, closed, stopped <-chan struct{}) *pump {
 	return &pump{r: r, closed: closed, stopped: stopped, filled: make(chan []byte), free: make(chan []byte, 2)}
 }
+
+// bind has nothing to do: next looks at its context.
+func (p *pump) bind(context.Context) (release func()) { return func() {} }
 
 func (p *pump) next(ctx context.Context) ([]byte, error) {
 	p.start.Do(func() {
@@ -314,13 +325,13 @@ func (p *pump) run() {
 		case <-p.closed:
 			return
 		}
-		b, err := readSome(p.r, buf)
+		n, err := readSome(p.r, buf)
 		if err != nil {
 			p.err = err
 			return
 		}
 		select {
-		case p.filled <- b:
+		case p.filled <- buf[:n]:
 		case <-p.closed:
 			return
 		}

@@ -58,6 +58,7 @@ func TestSTDIO02_OneMessagePerLine(t *testing.T) {
 		"one byte":    iotest.OneByteReader(strings.NewReader(input)),
 		"halves":      iotest.HalfReader(strings.NewReader(input)),
 		"data at EOF": iotest.DataErrReader(strings.NewReader(input)),
+		"direct":      directReader{iotest.OneByteReader(strings.NewReader(input))},
 	} {
 		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: 100})
 		if got := readAll(t, conn); !slices.Equal(got, want) {
@@ -66,6 +67,51 @@ func TestSTDIO02_OneMessagePerLine(t *testing.T) {
 		if _, err := conn.Read(t.Context()); err != io.EOF {
 			t.Errorf("%s: after the end: %v", name, err)
 		}
+	}
+}
+
+// A directReader has deadlines, so that it is read from by whoever calls Read.
+type directReader struct{ io.Reader }
+
+func (directReader) SetReadDeadline(time.Time) error { return nil }
+
+// Long lines are read where they stay. What comes with the end of one is the next one's.
+func TestLongLinesInARow(t *testing.T) {
+	var input strings.Builder
+	var want []string
+	for _, size := range []int{100, 70_000, 32 << 10, 100, 32<<10 - 1, 32<<10 + 1, 1 << 20, 5_000, 300_000, 6 << 20, 200} {
+		input.WriteString(paddedMessage(size) + "\n" + numbered(size) + "\n")
+		want = append(want, paddedMessage(size), numbered(size))
+	}
+	for name, r := range map[string]io.Reader{
+		"by a goroutine":      strings.NewReader(input.String()),
+		"direct":              directReader{strings.NewReader(input.String())},
+		"direct, halves":      directReader{iotest.HalfReader(strings.NewReader(input.String()))},
+		"direct, data at EOF": directReader{iotest.DataErrReader(strings.NewReader(input.String()))},
+	} {
+		if got := readAll(t, mcp.NewStream(r, io.Discard, nil)); !slices.Equal(got, want) {
+			t.Errorf("%s: read %d messages, want %d as they were sent", name, len(got), len(want))
+		}
+	}
+}
+
+// A line costs its own memory, and a watch of its context, however many reads it takes.
+func TestLongLinesCostTheirOwnMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("with the race detector, pools lose things at random")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	line := paddedMessage(1<<20) + "\n"
+	input := strings.NewReader("")
+	conn := mcp.NewStream(directReader{input}, io.Discard, nil)
+	if n := testing.AllocsPerRun(50, func() {
+		input.Reset(line)
+		if _, err := conn.Read(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations for a line of 1 MiB, want 10 at most", n)
 	}
 }
 
@@ -122,18 +168,24 @@ func liveBytes() uint64 {
 
 func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
 	const limit, slack = 16 << 20, 256 << 10 // the slack is for what else a test program does
-	before := liveBytes()
-	r := &endlessReader{left: 128 << 20}
-	conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
-	if got := readAll(t, conn); !slices.Equal(got, []string{"refused -32600"}) {
-		t.Errorf("read %q", got)
-	}
-	if used := r.peak - before; used > limit+64<<10+slack {
-		t.Errorf("held %d bytes, want at most %d", used, limit+64<<10)
+	for _, direct := range []bool{false, true} {
+		before := liveBytes()
+		endless := &endlessReader{left: 128 << 20}
+		var r io.Reader = endless
+		if direct {
+			r = directReader{r}
+		}
+		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
+		if got := readAll(t, conn); !slices.Equal(got, []string{"refused -32600"}) {
+			t.Errorf("read %q", got)
+		}
+		if used := endless.peak - before; used > limit+64<<10+slack {
+			t.Errorf("held %d bytes, want at most %d", used, limit+64<<10)
+		}
 	}
 
-	conn = mcp.NewStream(io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"), strings.NewReader(numbered(1)+"\n")), io.Discard, nil)
-	before = liveBytes()
+	conn := mcp.NewStream(io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"), strings.NewReader(numbered(1)+"\n")), io.Discard, nil)
+	before := liveBytes()
 	for range 2 {
 		if _, err := conn.Read(t.Context()); err != nil {
 			t.Fatal(err)
@@ -485,10 +537,15 @@ func FuzzLines(f *testing.F) {
 				want = append(want, string(jsonrpc.Append(nil, m)))
 			}
 		}
-		r := &chunkReader{data: bytes.Clone(input), size: int(step)%17 + 1}
-		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
-		if got := readAll(t, conn); !slices.Equal(got, want) {
-			t.Errorf("read %q, want %q", got, want)
+		size := int(step)%17 + 1
+		for name, r := range map[string]io.Reader{
+			"by a goroutine": &chunkReader{data: bytes.Clone(input), size: size},
+			"direct":         directReader{&chunkReader{data: bytes.Clone(input), size: size}},
+		} {
+			conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
+			if got := readAll(t, conn); !slices.Equal(got, want) {
+				t.Errorf("%s: read %q, want %q", name, got, want)
+			}
 		}
 	})
 }
