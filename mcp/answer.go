@@ -52,6 +52,8 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
 	}
+	page := req.env.Page
+	req.env.Page = nil // what handlers append for themselves is whole
 	var res Result
 	var err error
 	if req.Method == wire.MethodSubscriptionsListen && passesOn(h) {
@@ -62,7 +64,7 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	if err != nil {
 		return nil, publicError(ctx, req.logger(), req, err)
 	}
-	dst, err = appendContained(dst, ctx, req, res)
+	dst, err = appendContained(dst, ctx, req, res, page)
 	if err == nil {
 		return dst, nil
 	}
@@ -74,9 +76,9 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 }
 
 // appendContained appends a result whose methods, and those of the values within it, may be the user's.
-func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
+func appendContained(dst []byte, ctx context.Context, req *Request, res Result, page *wire.Page) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
-	return req.AppendResult(dst, res)
+	return appendResult(dst, res, req.frame(), page)
 }
 
 // contain calls h and turns a panic into an error: one handler's mistake is one failed request.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // An encodedFeature is the JSON of a registered feature, made once for all lists. It counts only for the very value
@@ -31,11 +32,17 @@ type encodedPage[V any] struct {
 	json  []byte
 }
 
-// appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be.
-func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string, cache Cache) ([]byte, error) {
-	if known != nil && slices.Equal(known.items, items) {
+// appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be, and page
+// takes it then, unless it is nil.
+func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string, cache Cache,
+	page *wire.Page) ([]byte, error) {
+	isKnown := known != nil && slices.Equal(known.items, items)
+	switch {
+	case isKnown && page != nil:
+		page.Items, page.At = known.json, len(dst)
+	case isKnown:
 		dst = append(dst, known.json...)
-	} else {
+	default:
 		var err error
 		if dst, err = appendItems(dst, items, encoded); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Prompt describes a template for messages that a user picks, such as a slash command.
@@ -193,7 +194,7 @@ func (r *ListPromptsResult) ResultMeta() Meta { return r.Meta }
 
 func encodedPrompt(v *Prompt) *encodedFeature[Prompt] { return v.encoded }
 
-func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
+func (r *ListPromptsResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
 	dst = append(dst, `"prompts":`...)
-	return appendPage(dst, r.Prompts, r.known, encodedPrompt, r.NextCursor, r.Cache)
+	return appendPage(dst, r.Prompts, r.known, encodedPrompt, r.NextCursor, r.Cache, page)
 }

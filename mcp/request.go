@@ -115,10 +115,15 @@ func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
 // AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
 // with what the server says of itself, and its result type. It is one line.
 func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
+	return appendResult(dst, res, r.frame(), nil)
+}
+
+// frame is what the server says of itself in each `_meta`; nil for no server.
+func (r *Request) frame() []byte {
 	if r.server == nil {
-		return appendResult(dst, res, nil)
+		return nil
 	}
-	return appendResult(dst, res, r.server.frame)
+	return r.server.frame
 }
 
 // logger takes what goes wrong while the request is answered.

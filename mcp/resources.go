@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Resource describes something that clients can read: a file, a record, a page.
@@ -199,9 +200,9 @@ func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
 
 func encodedResource(v *Resource) *encodedFeature[Resource] { return v.encoded }
 
-func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
+func (r *ListResourcesResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
 	dst = append(dst, `"resources":`...)
-	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache)
+	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache, page)
 }
 
 // A ListResourceTemplatesResult is one page of a server's resource templates.
@@ -224,7 +225,7 @@ func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
 
 func encodedResourceTemplate(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
 
-func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
+func (r *ListResourceTemplatesResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
 	dst = append(dst, `"resourceTemplates":`...)
-	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache)
+	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache, page)
 }

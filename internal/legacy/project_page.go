@@ -27,7 +27,30 @@ type pageKey struct {
 }
 
 // A page is a result as the core gave it, and as a session gets it. Its bytes are never changed.
-type page struct{ modern, projected []byte }
+type page struct {
+	modern    []byte // without the items
+	items     []byte // that the core has left out; nil for none
+	at        int    // where they belong in modern
+	projected []byte
+}
+
+// pageIn gives the page, not projected, whose rest the answer holds from the offset on.
+func pageIn(answer []byte, from int, left *wire.Page) page {
+	p := page{modern: answer[from:]}
+	if left != nil && left.Items != nil {
+		p.items, p.at = left.Items, left.At-from
+	}
+	return p
+}
+
+// equal compares what the core gave. It keeps the items that it leaves out, and so do pages, so their memory tells them
+// from others.
+func (p *page) equal(q *page) bool {
+	if len(p.items) != len(q.items) || len(p.items) > 0 && &p.items[0] != &q.items[0] {
+		return false
+	}
+	return p.at == q.at && bytes.Equal(p.modern, q.modern)
+}
 
 // isList reports whether the results of a method are kept.
 func isList(method string) bool {
@@ -38,40 +61,26 @@ func isList(method string) bool {
 	return false
 }
 
-// isPage reports whether a result is kept.
-func isPage(key pageKey, result []byte) bool {
-	return minPage <= len(result) && len(result) <= maxPage && isList(key.method)
+// isKept reports whether a page is kept.
+func (p *page) isKept(key pageKey) bool {
+	size := len(p.modern) + len(p.items)
+	return minPage <= size && size <= maxPage && isList(key.method)
 }
 
-// pageOf gives a copy of a result that is to be kept, nil for one that is not.
-func pageOf(key pageKey, result []byte) []byte {
-	if !isPage(key, result) {
-		return nil
-	}
-	return bytes.Clone(result)
-}
-
-// find puts the projection that is kept in place of the result that dst holds from the offset on, and reports whether
-// there is one.
-func (c *pages) find(key pageKey, dst []byte, from int) ([]byte, bool) {
-	if !isPage(key, dst[from:]) {
-		return dst, false
+// find gives the projection of a page if it is kept.
+func (c *pages) find(key pageKey, p *page) (projected []byte, ok bool) {
+	if !p.isKept(key) {
+		return nil, false
 	}
 	c.mu.Lock()
 	kept := c.last[key]
 	c.mu.Unlock()
-	if !bytes.Equal(kept.modern, dst[from:]) {
-		return dst, false
-	}
-	return append(dst[:from], kept.projected...), true
+	return kept.projected, kept.equal(p)
 }
 
-// keep keeps both forms of a result: modern, which is nil for one that is not kept, and a copy of projected.
-func (c *pages) keep(key pageKey, modern, projected []byte) {
-	if modern == nil {
-		return
-	}
-	p := page{modern, bytes.Clone(projected)}
+// keep keeps a page, which is nobody else's, with a copy of its projection.
+func (c *pages) keep(key pageKey, p page, projected []byte) {
+	p.projected = bytes.Clone(projected)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {

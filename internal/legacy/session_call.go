@@ -5,6 +5,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"unique"
@@ -98,14 +99,22 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 			return nil, err
 		}
 		asked := jsonrpc.Message{ID: x.request.ID, Method: x.request.Method, Params: params}
+		if isList(key.method) {
+			env.Page = &wire.Page{}
+		}
 		answer, err := s.cfg.Core.Serve(ctx, dst, asked, env, notify)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		if kept, ok := s.cfg.pages.find(key, answer, len(dst)); ok {
-			return kept, nil
+		page := pageIn(answer, len(dst), env.Page)
+		if kept, ok := s.cfg.pages.find(key, &page); ok {
+			return append(answer[:len(dst)], kept...), nil
 		}
-		modern := pageOf(key, answer[len(dst):])
+		isKept := page.isKept(key)
+		if isKept {
+			page.modern = bytes.Clone(page.modern)
+		}
+		answer = slices.Insert(answer, len(dst)+page.at, page.items...)
 		answer, complete := s.cfg.frame.takeOff(answer, len(dst))
 		if !complete { // few are not: the others are not read for it
 			result := answer[len(dst):]
@@ -124,7 +133,9 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 			}
 		}
 		answer = x.method.result.replace(answer, len(dst))
-		s.cfg.pages.keep(key, modern, answer[len(dst):])
+		if isKept {
+			s.cfg.pages.keep(key, page, answer[len(dst):])
+		}
 		return answer, nil
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)

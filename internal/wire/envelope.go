@@ -35,8 +35,17 @@ type Envelope struct {
 	ProgressToken stdjson.RawMessage
 	// Meta is the whole `_meta` object.
 	Meta stdjson.RawMessage
+	// Page, if not nil, takes the items of a list that the answer then leaves out.
+	Page *Page
 
 	subject Index
+}
+
+// A Page is the items of a list that whoever answers has kept as JSON, and which an answer leaves out: its reader may know
+// them. They are never changed, and as long as somebody holds them, the same memory holds the same items.
+type Page struct {
+	Items []byte // an array; nil if nothing is left out
+	At    int    // how much of the answer is before them
 }
 
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
