@@ -515,7 +515,7 @@ func (c core) Serve(ctx context.Context, dst []byte, m jsonrpc.Message, env wire
 
 // Listen waits for changes on a goroutine, which may wait for the peer to read: so what a slow client is not told yet
 // collects in the handler, which merges it.
-func (c core) Listen(ctx context.Context, m *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
+func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
 	first := sync.OnceFunc(func() { close(opened) })
@@ -527,7 +527,7 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, out legacy.Stream)
 	req.Principal = PrincipalFrom(c.s.ctx)
 	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
 		first() // whatever it is: the acknowledgement, by the rules
-		return out(ctx, jsonrpc.NewNotification(method, params))
+		return notify(ctx, method, params)
 	}
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
 	c.s.work.Go(func() {

@@ -162,7 +162,7 @@ func TestAChangeAllocatesLittlePerStream(t *testing.T) {
 	if raceDetector {
 		t.Skip("pools keep less under the race detector")
 	}
-	for version, want := range map[string]float64{modern: 0.1, november2025: 1.2} {
+	for version, want := range map[string]float64{modern: 0.1, november2025: 0.2} {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFanout(t)

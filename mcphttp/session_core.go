@@ -38,15 +38,13 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.
-func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out legacy.Stream) (stop func(), err error) {
+func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
 		return nil, err
 	}
 	attribute(ctx, req)
-	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		return out(ctx, jsonrpc.NewNotification(method, params))
-	}
+	req.Notify = notify
 	if l, ok := c.handler.(mcp.Listener); ok {
 		return l.Listen(ctx, req)
 	}
@@ -54,7 +52,6 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, out lega
 	ctx, cancel := context.WithCancelCause(session)
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
 	first := sync.OnceFunc(func() { close(opened) })
-	notify := req.Notify
 	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
 		first() // whatever it is: the acknowledgement, by the rules
 		return notify(ctx, method, params)

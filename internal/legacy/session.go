@@ -44,9 +44,9 @@ type Core interface {
 	// Serve returns. It appends the result to dst, on one line, or gives the error, which may alias the request; else
 	// nothing of the request is kept.
 	Serve(ctx context.Context, dst []byte, req jsonrpc.Message, env wire.Envelope, notify Notify) ([]byte, *jsonrpc.Error)
-	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to out until
+	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to notify until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
-	Listen(ctx context.Context, req *jsonrpc.Message, out Stream) (stop func(), err error)
+	Listen(ctx context.Context, req *jsonrpc.Message, notify Notify) (stop func(), err error)
 }
 
 // DefaultAnswerTimeout is how long questions wait unless [Config.AnswerTimeout] says otherwise. Who has not answered by

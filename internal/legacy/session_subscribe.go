@@ -101,12 +101,12 @@ func filter(has offers, uris []string) []byte {
 	return append(closeWith(b, '}'), '}')
 }
 
-// push is the stream of the subscription.
-func (s *Session) push(ctx context.Context, m *jsonrpc.Message) error {
+// push tells of a change.
+func (s *Session) push(ctx context.Context, method string, params stdjson.RawMessage) error {
 	s.mu.Lock()
 	out := s.changes
 	s.mu.Unlock()
-	m = s.cfg.projectChange(s.rev, m)
+	m := s.cfg.projectChange(s.rev, method, params)
 	if m == nil || out == nil {
 		return nil
 	}
@@ -126,17 +126,17 @@ type projectedChange struct {
 
 // projectChange is projectNotification, once for a change that is told to many. The message that it gives is not to be
 // changed.
-func (c *Config) projectChange(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
+func (c *Config) projectChange(rev wire.Revision, method string, params stdjson.RawMessage) *jsonrpc.Message {
 	last := c.changes[rev].Load()
-	if last != nil && last.method == m.Method && bytes.Equal(last.params, m.Params) {
+	if last != nil && last.method == method && bytes.Equal(last.params, params) {
 		return last.projected
 	}
-	if len(m.Params) > maxRemembered {
-		return projectNotification(rev, m)
+	if len(params) > maxRemembered {
+		return projectNotification(rev, jsonrpc.NewNotification(method, params))
 	}
-	params := bytes.Clone(m.Params) // they are the handler's
-	projected := projectNotification(rev, jsonrpc.NewNotification(m.Method, params))
-	c.changes[rev].Store(&projectedChange{m.Method, params, projected})
+	params = bytes.Clone(params) // they are the handler's
+	projected := projectNotification(rev, jsonrpc.NewNotification(method, params))
+	c.changes[rev].Store(&projectedChange{method, params, projected})
 	return projected
 }
 

@@ -61,12 +61,12 @@ func (c *fakeCore) Serve(ctx context.Context, dst []byte, asked jsonrpc.Message,
 	return append(dst, response.Result...), response.Error
 }
 
-func (c *fakeCore) Listen(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) (func(), error) {
+func (c *fakeCore) Listen(ctx context.Context, req *jsonrpc.Message, notify legacy.Notify) (func(), error) {
 	if c.refusal != nil {
 		return nil, c.refusal
 	}
 	l := &listening{filter: member(req.Params, "notifications")}
-	l.notify = func(method string, params []byte) { _ = out(ctx, jsonrpc.NewNotification(method, params)) }
+	l.notify = func(method string, params []byte) { _ = notify(ctx, method, params) }
 	l.notify(wire.NotificationSubscriptionsAcknowledged, []byte(`{"notifications":{}}`))
 	c.mu.Lock()
 	defer c.mu.Unlock()
