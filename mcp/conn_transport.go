@@ -101,7 +101,7 @@ func (t *connTransport) live(ctx context.Context, method string) (*link, error) 
 	if t.closed {
 		return nil, &TransportError{Method: method, Err: ErrClosed}
 	}
-	if t.current != nil && !isClosed(t.current.done) && !t.current.deaf.Load() {
+	if t.current != nil && !t.current.isOver() {
 		return t.current, nil
 	}
 	t.bury()

@@ -234,6 +234,10 @@ func (l *link) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
+// isOver reports whether no request can be answered any more. Whoever has heard of the end from a request sees it here at
+// once: done is closed a moment after the waiting has ended.
+func (l *link) isOver() bool { return l.deaf.Load() || l.table.HungUp() != nil }
+
 // Done is closed when nothing can be read any more.
 func (l *link) Done() <-chan struct{} { return l.done }
 

@@ -76,7 +76,7 @@ func (q *Question) Wait(ctx context.Context) (*jsonrpc.Message, error) {
 	select {
 	case m, ok := <-q.answer:
 		if !ok {
-			return nil, q.table.hangupCause()
+			return nil, q.table.HungUp()
 		}
 		return m, nil
 	case <-ctx.Done():
@@ -139,7 +139,8 @@ func (t *Table) Hangup(cause error) {
 	}
 }
 
-func (t *Table) hangupCause() error {
+// HungUp gives the cause of [Table.Hangup], and nil before that.
+func (t *Table) HungUp() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.hungUp
