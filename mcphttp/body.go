@@ -71,8 +71,7 @@ func tooLarge(w http.ResponseWriter) *refusal {
 
 // readClaimed reads r, which is said to have claim bytes or an unknown number if negative, to its end: at most limit.
 func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
-	var body gather.Buffer
-	defer body.Drop()
+	var body gather.Buffer // dropped by Take alone: r may be the user's, and leave a read behind that writes when it has failed
 	for {
 		n, err := r.Read(body.Space(claim))
 		body.Filled(n)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -50,7 +51,7 @@ func TestReadClaimedSharesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		bodies = append(bodies, got)
-		if i%5 == 0 { // one that breaks off gives its memory back too
+		if i%5 == 0 { // one that breaks off leaves nothing in them either
 			_, err := mcphttp.ReadClaimed(iotest.TimeoutReader(iotest.HalfReader(bytes.NewReader(want))), claim, 2<<20)
 			if err == nil && len(want) > 0 {
 				t.Errorf("%d bytes, %d claimed: no error", len(want), claim)
@@ -79,3 +80,36 @@ func BenchmarkReadClaimed(b *testing.B) {
 		})
 	}
 }
+
+// A leaver gives up, and leaves a read behind.
+type leaver struct{ left []byte }
+
+func (r *leaver) Read(p []byte) (int, error) {
+	r.left = p
+	return 0, io.ErrNoProgress
+}
+
+// Bodies may come from readers of middleware that stop waiting for a read: what that one writes when it comes to its end
+// is in no other body.
+func TestReadClaimedGivesNobodyTheRoomOfAReadLeftBehind(t *testing.T) {
+	const want = "halves"
+	for range 100 {
+		var before leaver
+		if _, err := mcphttp.ReadClaimed(&before, -1, 100); err == nil {
+			t.Fatal("no error")
+		}
+		first := strings.NewReader(want[:3])
+		late := readFunc(func([]byte) (int, error) {
+			copy(before.left, "spoilt")
+			return 0, io.EOF
+		})
+		got, err := mcphttp.ReadClaimed(io.MultiReader(first, late, strings.NewReader(want[3:])), -1, 100)
+		if err != nil || string(got) != want {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+}
+
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }

@@ -34,7 +34,7 @@ func newRoom(size int) *[]byte {
 }
 
 // A Buffer holds what has arrived. The zero Buffer is empty and ready. Whoever has put something into one calls Drop in the
-// end. It is not safe for concurrent use.
+// end, unless somebody may still write into its space. It is not safe for concurrent use.
 type Buffer struct {
 	// Limit, if not zero, is how much can arrive. Memory that is not used again is never larger.
 	Limit int64
