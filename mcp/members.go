@@ -72,7 +72,7 @@ func (b *memberBuffer) putArguments(args any) error {
 		if err := jsonscan.Valid(args, jsonscan.Limits{}); err != nil || jsonscan.Kind(args) != '{' {
 			return fmt.Errorf("mcp: the arguments are no JSON object: %.64q", []byte(args))
 		}
-		b.text.Write(args)
+		b.text.Write(bytes.Trim(args, " \t\r\n")) // where it stands is noted, and the space is not its own
 		return nil
 	}
 	mark := b.text.Len()

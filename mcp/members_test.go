@@ -59,6 +59,8 @@ func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
 	}
 	check(t, map[string]any{"bad \xff": 1})
 	check(t, map[string]any{})
+	check(t, stdjson.RawMessage(`{"a":1}`))
+	check(t, stdjson.RawMessage(" \r\n\t{\"a\":1} \n")) // the white space is not the object's
 	check(t, struct {
 		B string `json:"b"`
 		A int    `json:"a"`
