@@ -86,7 +86,11 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 	h.refuse(w, jsonrpc.ID{}, refuse(http.StatusMethodNotAllowed, "method not allowed"))
 }
 
-// servePost reads one message and decides which era it belongs to. From here on the two eras share nothing.
+// servePost reads one message and decides which era it belongs to: the modern one if its header or its envelope says so.
+// Either is enough, so that no reader of only one of the two can be misled about what is served here. From here on the two
+// eras share nothing.
+//
+// Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
 	defer h.calls.done()
@@ -100,12 +104,40 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if modern, index := isModern(head.version, msg); modern {
+	if saysModern(head.version) {
 		h.serveModern(w, r, head, msg)
 	} else {
-		kept := *msg // a session may keep it; one of the modern era ends with its call, and stays on the stack
-		h.serveSessionPost(w, r, &kept, index)
+		h.serveByEnvelope(w, r, head, msg)
 	}
+}
+
+// saysModern reports whether the version header puts a message into the modern era. A version that nobody knows is rather
+// one to come than one that was.
+func saysModern(version field) bool {
+	rev, known := wire.ParseRevision(version.value)
+	return version.sent && (!known || rev.Modern())
+}
+
+// serveByEnvelope serves a message whose header leaves the era open.
+func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
+	modern, index := hasModernEnvelope(msg)
+	if modern {
+		h.serveModern(w, r, head, msg)
+		return
+	}
+	kept := *msg // a session may keep it; one of the modern era ends with its call, and stays on the stack
+	h.serveSessionPost(w, r, &kept, index)
+}
+
+// hasModernEnvelope reports whether the params of a message name a version. If they do not, the index is theirs.
+func hasModernEnvelope(msg *jsonrpc.Message) (bool, wire.Index) {
+	env, err := wire.Open(msg.Params)
+	if err == nil {
+		return env.HasVersion, env.Index()
+	}
+	meta, _ := jsonscan.Get(msg.Params, "_meta") // what is wrong with it, either era says in its own way
+	_, ok := jsonscan.Get(meta, wire.MetaProtocolVersion)
+	return ok, wire.Index{}
 }
 
 // readMessage reads the body of a POST that is fit to hold a message.
@@ -139,26 +171,6 @@ func checkPost(r *http.Request, head *head) *refusal {
 		return nil // it is answered elsewhere
 	}
 	return checkAccept(head.accept)
-}
-
-// isModern reports whether a message belongs to the modern era: its header or its envelope says so. Either is enough,
-// so that no reader of only one of the two can be misled about what is served here. A version that nobody knows is
-// rather one to come than one that was. If it does not, the index is that of its params.
-//
-// Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
-func isModern(version field, msg *jsonrpc.Message) (bool, wire.Index) {
-	if version.sent {
-		if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
-			return true, wire.Index{}
-		}
-	}
-	env, err := wire.Open(msg.Params)
-	if err == nil {
-		return env.HasVersion, env.Index()
-	}
-	meta, _ := jsonscan.Get(msg.Params, "_meta") // what is wrong with it, either era says in its own way
-	_, ok := jsonscan.Get(meta, wire.MetaProtocolVersion)
-	return ok, wire.Index{}
 }
 
 // namesModern reports whether the version header names a revision that has neither GET nor DELETE.
