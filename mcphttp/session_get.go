@@ -76,9 +76,10 @@ func afterReplay(conn *eventStream, err error) *refusal {
 
 // serveStandalone opens the standalone stream.
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
+	conn.bell = make(chan struct{}, 1)
 	conv := s.conversation()
 	stream := s.newStream(standaloneStream, conv.Revision(), &h.opts)
-	a := &standalone{stream: stream, box: newOutbox(stream.interrupt), connected: 1}
+	a := &standalone{stream: stream, box: newOutbox(stream.ring, stream.interrupt), connected: 1}
 	s.mu.Lock()
 	switch {
 	case s.ended:
@@ -108,6 +109,7 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 	}
 	a.connected++
 	s.mu.Unlock()
+	conn.bell = make(chan struct{}, 1)
 	a.box.bound(maxUnsent)
 	if no := afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
 		h.leaveStandalone(s, a, conn)
@@ -120,20 +122,19 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 // runStandalone writes what comes, until the connection or the session ends.
 func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
+	defer context.AfterFunc(r.Context(), conn.ring)()
 	ctx := context.WithoutCancel(r.Context())
-	over, gone := conn.over(), r.Context().Done()
 	var queue [][]byte
-	for more := true; more; {
-		select {
-		case <-over:
+	for more := true; ; <-conn.bell {
+		if conn.isOver() || r.Context().Err() != nil {
 			return
-		case <-gone:
-			return
-		case <-a.box.ready:
 		}
 		queue, more = a.box.take(queue)
 		for _, data := range queue {
 			_ = a.stream.send(ctx, data) // kept for the client that comes back
+		}
+		if !more {
+			break
 		}
 	}
 	conv.Attach(nil)

@@ -22,8 +22,8 @@ const maxSpare = 8
 
 // An outbox is where messages wait for the one goroutine that writes them, so that whoever sends need not.
 type outbox struct {
-	ready    chan struct{} // holds a token while there may be something to take, and when the box is closed
-	overflow func()        // called when the box is full and the sender cannot wait; must not wait either
+	wake     func() // called when there is something to take, and when the box is closed; must not wait
+	overflow func() // called when the box is full and the sender cannot wait; must not wait either
 
 	mu     sync.Mutex // guards the fields below
 	queue  [][]byte
@@ -33,8 +33,8 @@ type outbox struct {
 	closed bool
 }
 
-func newOutbox(overflow func()) *outbox {
-	return &outbox{ready: make(chan struct{}, 1), overflow: overflow, limit: maxUnsent}
+func newOutbox(wake, overflow func()) *outbox {
+	return &outbox{wake: wake, overflow: overflow, limit: maxUnsent}
 }
 
 // send adds a message, and waits while the box is full.
@@ -118,14 +118,7 @@ func (o *outbox) fits(data []byte) bool { return o.size == 0 || o.size+len(data)
 func (o *outbox) add(data []byte) {
 	o.queue = append(o.queue, data)
 	o.size += len(data)
-	o.signal()
-}
-
-func (o *outbox) signal() {
-	select {
-	case o.ready <- struct{}{}:
-	default:
-	}
+	o.wake()
 }
 
 // take gives everything that waits, and whether more can come. What was taken before is over with: its room is used again.
@@ -163,7 +156,7 @@ func (o *outbox) close() {
 func (o *outbox) shut() {
 	o.closed = true
 	o.wakeSenders()
-	o.signal()
+	o.wake()
 }
 
 func (o *outbox) wakeSenders() {

@@ -185,6 +185,14 @@ func (st *sessionStream) interrupt() {
 	}
 }
 
+// ring wakes whoever writes to the connection, if there is one. A connection that comes later is looked after by who
+// brings it.
+func (st *sessionStream) ring() {
+	if conn := st.conn.Load(); conn != nil {
+		conn.ring()
+	}
+}
+
 // attach puts the stream on a new connection and sends what came after the given event. The connection before is
 // closed: whoever knows the name of the stream is the one who read it there, and has noticed earlier than we have that
 // it is gone. The error is [ErrEventGap] if something in between is lost; nothing has been written then.

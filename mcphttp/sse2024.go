@@ -40,7 +40,8 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
 	conn := newEventStream(w, h)
 	defer conn.close()
-	box := newOutbox(conn.interrupt)
+	conn.bell = make(chan struct{}, 1)
+	box := newOutbox(conn.ring, conn.interrupt)
 	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), box)
 	if no != nil {
 		return no
@@ -62,7 +63,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 			if s.conversation() == nil {
 				return nil
 			}
-		case <-box.ready:
+		case <-conn.bell:
 			if !sendWaiting(conn, box) {
 				return nil
 			}

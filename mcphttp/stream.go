@@ -21,7 +21,8 @@ const unflushedMax = 32 << 10
 type eventStream struct {
 	w       http.ResponseWriter
 	handler *Handler
-	call    *callContext // ends when the connection is found to be gone: there is nobody left to answer; nil for none
+	call    *callContext  // ends when the connection is found to be gone: there is nobody left to answer; nil for none
+	bell    chan struct{} // holds a token once somebody has rung, and when an open stream is over; nil for none
 
 	mu     sync.Mutex // guards the fields below, and is held while writing
 	state  streamState
@@ -99,6 +100,21 @@ func (s *eventStream) over() <-chan struct{} {
 		}
 	}
 	return s.gone
+}
+
+// isOver reports whether nothing more can be sent.
+func (s *eventStream) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == streamOver
+}
+
+// ring wakes whoever waits for the bell.
+func (s *eventStream) ring() {
+	select {
+	case s.bell <- struct{}{}:
+	default:
+	}
 }
 
 // keepAlive has a comment sent, again and again for as long as the stream is open.
@@ -268,6 +284,7 @@ func (s *eventStream) end() {
 		if s.gone != nil {
 			close(s.gone)
 		}
+		s.ring()
 	}
 	s.state = streamOver
 	s.deadline.Lock()
