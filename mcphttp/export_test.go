@@ -16,3 +16,19 @@ var (
 	NewMemoryEvents   = newMemoryEvents
 	ErrEventUnknown   = errEventUnknown.err.Message
 )
+
+// MaxLentRooms is how many calls may hold their events at once.
+const MaxLentRooms = maxLentBytes / keptRoom
+
+// Lend counts the room of one call.
+func (m *memoryEvents) Lend() bool { return m.lend(keptRoom) }
+
+// TakeBack ends what Lend began.
+func (m *memoryEvents) TakeBack() { m.takeBack(keptRoom) }
+
+// Lent gives how many bytes calls hold.
+func (m *memoryEvents) Lent() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lent
+}

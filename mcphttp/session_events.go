@@ -38,6 +38,8 @@ const (
 	maxStreamBytes  = 4 << 20
 	maxEventAge     = 10 * time.Minute
 	maxEventBytes   = 256 << 20 // of all streams
+	// maxLentBytes is how much of it may be room that calls hold while they go on: it cannot be forgotten.
+	maxLentBytes = maxEventBytes / 4
 )
 
 // memoryEvents is an [EventStore] in memory. When it is full, what was silent for longest goes first.
@@ -50,7 +52,8 @@ type memoryEvents struct {
 	mu       sync.Mutex // guards the fields below
 	sessions map[sessionKey]*keptSession
 	silent   keptPlace // the ring of all streams and packs: behind it what was silent for longest
-	bytes    int
+	bytes    int       // all that is kept, and what is lent
+	lent     int       // room that calls hold for their events
 }
 
 type sessionKey struct{ session, principal string }
@@ -154,10 +157,37 @@ func (m *memoryEvents) forget(p *keptPlace) {
 	}
 }
 
-// pack keeps a short stream that is over, from its first event on.
+// lend counts room in which a call holds its events as kept here, if there is some to spare.
+func (m *memoryEvents) lend(room int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lent+room > maxLentBytes {
+		return false
+	}
+	m.lent += room
+	if m.bytes += room; m.bytes > maxEventBytes {
+		m.makeRoom(time.Since(m.begin))
+	}
+	return true
+}
+
+// takeBack ends what lend began.
+func (m *memoryEvents) takeBack(room int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unlend(room)
+}
+
+func (m *memoryEvents) unlend(room int) {
+	m.lent -= room
+	m.bytes -= room
+}
+
+// pack keeps a short stream that is over, from its first event on. Room was lent for it.
 func (m *memoryEvents) pack(key StreamKey, events []byte, last time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.unlend(keptRoom)
 	p := m.session(key).packFor(key, events, last)
 	before := p.size
 	p.add(key.Stream, events, last)
@@ -165,10 +195,11 @@ func (m *memoryEvents) pack(key StreamKey, events []byte, last time.Duration) {
 	m.makeRoom(last)
 }
 
-// adopt keeps the first events of a stream that goes on.
+// adopt keeps the first events of a stream that goes on, for which room was lent.
 func (m *memoryEvents) adopt(key StreamKey, events []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.unlend(keptRoom)
 	stream := m.stream(key)
 	before := stream.size
 	for n := int64(1); len(events) > 0; n++ {

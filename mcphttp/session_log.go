@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"context"
 	"iter"
+	"sync"
 	"time"
 )
 
@@ -15,11 +16,19 @@ type streamLog struct {
 	store  EventStore // nil for none
 	key    StreamKey
 	memory *memoryEvents // the store, while events are put together for it; else nil
-	held   *buffer       // those events; nil until there is one
+	held   *heldEvents   // those events; nil until there is one
 	last   time.Duration // when the last of them came
 }
 
-// holdBack has events put together, if the store is the right one.
+// heldEvents is room for the events of one call. The store counts it as its own while it is in use.
+type heldEvents struct {
+	bytes []byte // never grown
+	room  [keptRoom]byte
+}
+
+var heldRooms = sync.Pool{New: func() any { return new(heldEvents) }}
+
+// holdBack has events put together, if the store is the right one. It is not for a stream that lasts.
 func (l *streamLog) holdBack() { l.memory, _ = l.store.(*memoryEvents) }
 
 // append keeps event number n.
@@ -27,8 +36,9 @@ func (l *streamLog) append(ctx context.Context, n int64, data []byte) error {
 	if l.memory == nil {
 		return l.store.Append(ctx, l.key, n, data)
 	}
-	if l.held == nil {
-		l.held = newBuffer()
+	if l.held == nil && !l.hold() {
+		l.memory = nil
+		return l.store.Append(ctx, l.key, n, data)
 	}
 	if len(l.held.bytes)+keptEventHead+len(data) > keptRoom {
 		l.settle()
@@ -39,11 +49,21 @@ func (l *streamLog) append(ctx context.Context, n int64, data []byte) error {
 	return nil
 }
 
+// hold makes room for events, if the store has room to spare.
+func (l *streamLog) hold() bool {
+	if !l.memory.lend(keptRoom) {
+		return false
+	}
+	l.held = heldRooms.Get().(*heldEvents)
+	l.held.bytes = l.held.room[:0]
+	return true
+}
+
 // settle has the store take what is held, and all that comes.
 func (l *streamLog) settle() {
 	if l.held != nil {
 		l.memory.adopt(l.key, l.held.bytes)
-		l.drop()
+		l.free()
 	}
 	l.memory = nil
 }
@@ -58,14 +78,19 @@ func (l *streamLog) after(ctx context.Context, n int64) iter.Seq2[[]byte, error]
 func (l *streamLog) end() {
 	if l.held != nil {
 		l.memory.pack(l.key, l.held.bytes, l.last)
-		l.drop()
+		l.free()
 	}
 }
 
 // drop forgets what is held.
 func (l *streamLog) drop() {
 	if l.held != nil {
-		l.held.free()
-		l.held = nil
+		l.memory.takeBack(keptRoom)
+		l.free()
 	}
+}
+
+func (l *streamLog) free() {
+	heldRooms.Put(l.held)
+	l.held = nil
 }

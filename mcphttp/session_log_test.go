@@ -2,113 +2,98 @@ package mcphttp_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A talkingCore answers each call after some notes of some length.
-type talkingCore struct {
-	*testCore
-	notes, length int
-}
-
-func (c *talkingCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if req.Method != "tools/call" {
-		return c.testCore.ServeMCP(ctx, req)
+// What calls hold while they go on counts as kept: for it, what was silent for longest is forgotten. But they may not hold
+// all there is.
+func TestMemoryEvents_RoomOfCallsIsCounted(t *testing.T) {
+	store := mcphttp.NewMemoryEvents()
+	const streams = 70 // of nearly 4 MiB: more than is kept
+	for n := range streams {
+		fill(store, streamKey(n), 1000, 4000)
 	}
-	for n := range c.notes {
-		note := fmt.Appendf(nil, `{"level":"info","data":"%d %s"}`, n, strings.Repeat("x", c.length))
-		if err := req.Notify(ctx, "notifications/message", note); err != nil {
-			return nil, err
+	find := func() (found int) {
+		for n := range streams {
+			if _, err := kept(store, streamKey(n), 999); err == nil {
+				found++
+			}
+		}
+		return found
+	}
+	before := find()
+	for n := range mcphttp.MaxLentRooms {
+		if !store.Lend() {
+			t.Fatalf("only %d calls may hold events", n)
 		}
 	}
-	return text("done"), nil
-}
-
-// all gives the events of a stream that ends.
-func (s *stream) all() (events []sse.Event) {
-	for e, err := s.Next(); err == nil; e, err = s.Next() {
-		events = append(events, e)
+	if store.Lend() {
+		t.Errorf("more than %d calls may hold events", mcphttp.MaxLentRooms)
 	}
-	return events
+	if after := find(); after > before*3/4+1 || after == 0 {
+		t.Errorf("%d streams are kept beside what calls hold, %d without", after, before)
+	}
+	store.TakeBack()
+	if !store.Lend() {
+		t.Error("what was given back is lent no more")
+	}
 }
 
-func isSameEvent(a, b sse.Event) bool { return a.ID == b.ID && string(a.Data) == string(b.Data) }
-
-// The streams of calls that are over can be read again after each of their events, by their session alone, for ten
-// minutes: many short ones, and ones of any length.
-func TestLHTTP20_StreamsOfCallsThatAreOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		core := &talkingCore{testCore: newTestCore()}
-		f := start(t, core, nil)
-		s, other := f.initialize(november2025), f.initialize(november2025)
-		var streams [][]sse.Event
-		for i := range 300 {
-			core.notes, core.length = 1+i%3, 10
-			if i%25 == 0 {
-				core.notes, core.length = 1+i/25, 1500*(i/25%4)
+// However a call ends, it holds nothing afterwards. One that comes when too much is held has its events kept all the same.
+func TestACallGivesItsRoomBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		note       string
+		full, ends bool // too much is held; the session ends while the call goes on
+		lent       bool // while it goes on
+	}{
+		"short":             {note: "short", lent: true},
+		"long":              {note: strings.Repeat("x", 5000)},
+		"full":              {note: "short", full: true},
+		"session has ended": {note: "short", ends: true, lent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := mcphttp.NewMemoryEvents()
+			before := 0
+			for test.full && store.Lend() {
+				before = store.Lent()
 			}
-			events := f.stream(s.post(t.Context(), callBody(i, "talk"))).all()
-			if len(events) != core.notes+2 {
-				t.Fatalf("call %d: got %d events, want %d", i, len(events), core.notes+2)
-			}
-			streams = append(streams, events)
-			time.Sleep(time.Second)
-		}
-		for i, events := range streams {
-			for n, e := range events {
-				if i%25 != 0 && n > 0 {
-					break
+			s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+			h := mcphttp.NewHandler(s, &mcphttp.Options{Logger: quiet, Sessions: mcphttp.SessionOptions{Events: store}})
+			header := sessionHeader(t, h)
+			mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in struct {
+				Message string `json:"message"`
+			}) (string, error) {
+				mcp.Progress(ctx, 1, 2, test.note)
+				if lent := store.Lent() > before; lent != test.lent {
+					t.Errorf("the call holds room: %v, want %v", lent, test.lent)
 				}
-				got := f.stream(s.get(t.Context(), "Last-Event-ID: "+e.ID)).all()
-				if !slices.EqualFunc(got, events[n+1:], isSameEvent) {
-					t.Fatalf("call %d after event %d: got %d events, want %d", i, n, len(got), len(events)-n-1)
+				if test.ends {
+					end := newRerun(h, "", header)
+					end.request.Method = http.MethodDelete
+					end.run()
 				}
+				return in.Message, nil
+			})
+			x := newRerun(h, sessionProgressBody, header)
+			x.run()
+			if got := store.Lent(); got != before {
+				t.Errorf("%d bytes are held after the call, %d were before", got, before)
 			}
-			if got := f.do(http.MethodGet, "", append(other.headers, "Last-Event-ID: "+events[0].ID)...); got.status != 404 {
-				t.Fatalf("another session got %d", got.status)
+			if test.ends {
+				return
 			}
-		}
-		time.Sleep(10*time.Minute - time.Duration(len(streams)+1)*time.Second)
-		for i, events := range streams {
-			time.Sleep(time.Second) // the events are ten minutes old now
-			if got := f.do(http.MethodGet, "", append(s.headers, "Last-Event-ID: "+events[0].ID)...); got.status != 404 {
-				t.Fatalf("call %d after ten minutes: got %d, want 404", i, got.status)
+			x.check(t, "hello")
+			name, _, _ := strings.Cut(strings.TrimPrefix(string(x.writer.last), "id: "), "-")
+			key := mcphttp.StreamKey{Session: header.Get("Mcp-Session-Id"), Stream: name}
+			if n, err := kept(store, key, 1); n != 2 || errors.Is(err, mcphttp.ErrEventGap) {
+				t.Errorf("%d events are kept after the first, error %v; want the note and the answer", n, err)
 			}
-			if i+1 < len(streams) {
-				f.stream(s.get(t.Context(), "Last-Event-ID: "+streams[i+1][0].ID)).all()
-			}
-		}
-	})
-}
-
-// A client that comes back while its call goes on gets what it missed, however little or much it was.
-func TestLHTTP20_StreamOfACallThatGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		core := newTestCore()
-		f := start(t, core, nil)
-		s := f.initialize(november2025)
-		first := f.stream(s.post(t.Context(), callBody(1, "notifywait")))
-		primer, note := first.next(), first.next()
-		<-core.started
-		again := f.stream(s.get(t.Context(), "Last-Event-ID: "+primer.ID))
-		if e := again.next(); !isSameEvent(e, note) {
-			t.Errorf("got %s %s, want %s %s", e.ID, e.Data, note.ID, note.Data)
-		}
-		core.proceed <- struct{}{}
-		answer := again.next()
-		again.ends()
-		first.ends()
-		if got := f.stream(s.get(t.Context(), "Last-Event-ID: "+primer.ID)).all(); len(got) != 2 || !isSameEvent(got[1], answer) {
-			t.Errorf("got %v afterwards, want the note and %s", got, answer.Data)
-		}
-	})
+		})
+	}
 }

@@ -119,7 +119,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 		p.serveBatch(conv, msg)
 		return nil
 	}
-	if msg.Method == wire.MethodTasksResult {
+	if p.lasts = msg.Method == wire.MethodTasksResult; p.lasts {
 		defer p.leaveWith(r)()
 	}
 	p.serve(conv, msg)
@@ -128,9 +128,11 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 
 // serve answers one request.
 func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
-	buf := p.handler.sizes.newBuffer()
-	if msg.Method == wire.MethodTasksResult { // as long as the task, which may wait for a person
+	var buf *buffer
+	if p.lasts {
 		buf = new(buffer)
+	} else {
+		buf = p.handler.sizes.newBuffer()
 	}
 	defer buf.free()
 	if reply := conv.Begin(&p.ctx, &p.call, msg, p); reply != nil {
@@ -194,6 +196,7 @@ type sessionPost struct {
 	handler *Handler
 	session *session
 	rev     wire.Revision
+	lasts   bool // as long as a task, which may wait for a person
 	w       http.ResponseWriter
 	ctx     sessionContext
 	call    legacy.Exchange
@@ -229,6 +232,9 @@ func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
+		if !p.lasts {
+			p.stream.log.holdBack()
+		}
 		p.first = newEventStream(p.w, p.handler)
 		p.stream.start(ctx, p.first)
 		if p.left {

@@ -54,9 +54,6 @@ func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sess
 	if rev.Has(wire.SSEResumption) {
 		stream.log.store = opts.Sessions.Events
 	}
-	if kind == callStream {
-		stream.log.holdBack()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stream.over.Store(s.ended)
