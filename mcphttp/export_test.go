@@ -1,5 +1,7 @@
 package mcphttp
 
+import "context"
+
 // Codecs that are tested for themselves.
 var (
 	EncodeHeaderValue = encodeHeaderValue
@@ -16,6 +18,13 @@ var (
 	NewMemoryEvents   = newMemoryEvents
 	ErrEventUnknown   = errEventUnknown.err.Message
 )
+
+// KeepIn gives a way to append to one stream of a store.
+func KeepIn(store EventStore, key StreamKey) func(ctx context.Context, n int64, data []byte) error {
+	l := streamLog{key: key}
+	l.keepIn(store)
+	return l.append
+}
 
 // MaxLentRooms is how many calls may hold their events at once.
 const MaxLentRooms = maxLentBytes / keptRoom

@@ -84,16 +84,24 @@ func newMemoryEvents() *memoryEvents {
 
 // Append keeps an event, and makes room for it.
 func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []byte) error {
+	m.appendTo(nil, key, n, data)
+	return nil
+}
+
+// appendTo is Append for one who was given the stream before, and need not have it looked for if it is not forgotten.
+func (m *memoryEvents) appendTo(stream *keptStream, key StreamKey, n int64, data []byte) *keptStream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Since(m.begin)
-	stream := m.stream(key)
+	if stream == nil || stream.next == nil {
+		stream = m.stream(key)
+	}
 	before := stream.size
 	stream.append(n, keptEvent{now, data})
 	stream.expire(now)
 	m.moveLast(&stream.keptPlace, before)
 	m.makeRoom(now)
-	return nil
+	return stream
 }
 
 // session gives what is kept of a session, of which something is about to be kept.
@@ -150,6 +158,7 @@ func (m *memoryEvents) makeRoom(now time.Duration) {
 
 func (m *memoryEvents) forget(p *keptPlace) {
 	p.prev.next, p.next.prev = p.next, p.prev
+	p.prev, p.next = nil, nil
 	m.bytes -= p.size
 	s := m.sessions[p.of]
 	if p.what.leave(s); len(s.streams) == 0 && len(s.packs) == 0 {

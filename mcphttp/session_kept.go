@@ -101,7 +101,11 @@ func (s *keptStream) expire(now time.Duration) bool {
 	return false
 }
 
-func (s *keptStream) leave(of *keptSession) { delete(of.streams, s.name) }
+// leave also lets go of the events: whoever writes the stream has it still.
+func (s *keptStream) leave(of *keptSession) {
+	delete(of.streams, s.name)
+	s.blocks, s.count, s.dropped = nil, 0, 0
+}
 
 // find gives the events of a stream, and the number of the first.
 func (s *keptSession) find(name string) (first int64, blocks [][]byte, ok bool) {

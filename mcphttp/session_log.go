@@ -15,8 +15,10 @@ import (
 type streamLog struct {
 	store  EventStore // nil for none
 	key    StreamKey
-	memory *memoryEvents // the store, while events are put together for it; else nil
+	memory *memoryEvents // the store if it is this process's memory, else nil
+	holds  bool          // events are put together for the memory
 	held   *heldEvents   // those events; nil until there is one
+	kept   *keptStream   // where the memory keeps the others; nil until there is one
 	last   time.Duration // when the last of them came
 }
 
@@ -28,30 +30,38 @@ type heldEvents struct {
 
 var heldRooms = sync.Pool{New: func() any { return new(heldEvents) }}
 
+// keepIn has events kept in the store.
+func (l *streamLog) keepIn(store EventStore) {
+	l.store = store
+	l.memory, _ = store.(*memoryEvents)
+}
+
 // holdBack has events put together, if the store is the right one. It is not for a stream that lasts.
-func (l *streamLog) holdBack() { l.memory, _ = l.store.(*memoryEvents) }
+func (l *streamLog) holdBack() { l.holds = l.memory != nil }
 
 // append keeps event number n.
 func (l *streamLog) append(ctx context.Context, n int64, data []byte) error {
 	if l.memory == nil {
 		return l.store.Append(ctx, l.key, n, data)
 	}
-	if l.held == nil && !l.hold() {
-		l.memory = nil
-		return l.store.Append(ctx, l.key, n, data)
-	}
-	if len(l.held.bytes)+keptEventHead+len(data) > keptRoom {
+	if !l.hold(len(data)) {
 		l.settle()
-		return l.store.Append(ctx, l.key, n, data)
+		l.kept = l.memory.appendTo(l.kept, l.key, n, data)
+		return nil
 	}
 	l.last = time.Since(l.memory.begin)
 	l.held.bytes = appendEvent(l.held.bytes, keptEvent{l.last, data})
 	return nil
 }
 
-// hold makes room for events, if the store has room to spare.
-func (l *streamLog) hold() bool {
-	if !l.memory.lend(keptRoom) {
+// hold makes room for an event, if it is to be put together with others and the store has room to spare.
+func (l *streamLog) hold(size int) bool {
+	switch {
+	case !l.holds:
+		return false
+	case l.held != nil:
+		return len(l.held.bytes)+keptEventHead+size <= keptRoom
+	case keptEventHead+size > keptRoom, !l.memory.lend(keptRoom):
 		return false
 	}
 	l.held = heldRooms.Get().(*heldEvents)
@@ -65,7 +75,7 @@ func (l *streamLog) settle() {
 		l.memory.adopt(l.key, l.held.bytes)
 		l.free()
 	}
-	l.memory = nil
+	l.holds = false
 }
 
 // after gives the events after number n.

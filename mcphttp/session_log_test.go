@@ -97,3 +97,33 @@ func TestACallGivesItsRoomBack(t *testing.T) {
 		})
 	}
 }
+
+// One who has written to a stream before writes to it also when it was forgotten meanwhile.
+func TestAForgottenStreamIsBegunAgain(t *testing.T) {
+	store := mcphttp.NewMemoryEvents()
+	key := streamKey(-1)
+	put := mcphttp.KeepIn(store, key)
+	for n := range int64(2) {
+		if err := put(t.Context(), n+1, []byte("early")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := kept(store, key, 0); got != 2 || err != nil {
+		t.Fatalf("%d events are kept, error %v", got, err)
+	}
+	for n := range 70 {
+		fill(store, streamKey(n), 1000, 4000)
+	}
+	if _, err := kept(store, key, 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Fatalf("got %v, want it forgotten", err)
+	}
+	if err := put(t.Context(), 3, []byte("late")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := kept(store, key, 2); got != 1 || err != nil {
+		t.Errorf("%d events are kept after it was forgotten, error %v", got, err)
+	}
+	if _, err := kept(store, key, 1); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("got %v, want a gap where events were forgotten", err)
+	}
+}

@@ -52,7 +52,7 @@ func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sess
 		log:    streamLog{key: StreamKey{Session: s.id, Principal: digest(s.principal), Stream: kind + rand.Text()}},
 	}
 	if rev.Has(wire.SSEResumption) {
-		stream.log.store = opts.Sessions.Events
+		stream.log.keepIn(opts.Sessions.Events)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
