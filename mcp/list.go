@@ -30,6 +30,7 @@ func encodeFeature[V any, P interface {
 type encodedPage[V any] struct {
 	items []*V
 	json  []byte
+	dated bool // some items have what not all revisions have
 }
 
 // appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be, and page

@@ -17,6 +17,7 @@ type featureSet[V, E any] struct {
 	kind    string
 	changed func()                      // called after each change, without the lock
 	encoded func(*V) *encodedFeature[V] // the JSON that a feature was registered with
+	dated   func(*V) bool               // whether a feature has what not all revisions have; nil for never
 	snap    atomic.Pointer[featureSnapshot[V, E]]
 	ever    atomic.Bool // something was registered at some time
 
@@ -65,6 +66,7 @@ func (s *featureSet[V, E]) firstPage(size int) (p *encodedPage[V], last string, 
 		p = &encodedPage[V]{items: make([]*V, len(entries))}
 		for i, e := range entries {
 			p.items[i] = e.value
+			p.dated = p.dated || s.dated != nil && s.dated(e.value)
 		}
 		if p.json, err = appendItems(nil, p.items, s.encoded); err != nil {
 			return nil, "", false, err

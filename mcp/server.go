@@ -110,6 +110,7 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
 	s.tools.init("tool", encodedTool, func() { s.hub.listChanged(toolsChanged) })
+	s.tools.dated = hasExecution
 	s.prompts.init("prompt", encodedPrompt, func() { s.hub.listChanged(promptsChanged) })
 	s.resources.init("resource", encodedResource, func() { s.hub.listChanged(resourcesChanged) })
 	s.templates.init("resource template", encodedResourceTemplate, func() { s.hub.listChanged(resourcesChanged) })

@@ -135,16 +135,18 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !req.has(wire.ToolExecution) {
+	if !req.has(wire.ToolExecution) && (p.known == nil || p.known.dated) {
 		leaveOutExecution(p.items)
 	}
 	return &ListToolsResult{Tools: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
 }
 
+func hasExecution(t *Tool) bool { return t.Execution != nil }
+
 // leaveOutExecution takes away what the revision of a list does not have.
 func leaveOutExecution(tools []*Tool) {
 	for i, t := range tools {
-		if t.Execution != nil {
+		if hasExecution(t) {
 			copied := *t
 			copied.Execution = nil
 			tools[i] = &copied
