@@ -54,6 +54,22 @@ func wantGone(t testing.TB, pids []string, within time.Duration) {
 	}
 }
 
+// wantReaped waits until nothing is left of a child. A zombie is not enough where its pipes matter: other threads than the
+// first may hold them a little longer.
+func wantReaped(t testing.TB, pid string) {
+	t.Helper()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for begun := time.Now(); ; <-look.C {
+		if _, err := os.Stat("/proc/" + pid); err != nil {
+			return
+		}
+		if time.Since(begun) > 10*time.Second {
+			t.Fatalf("process %s is left", pid)
+		}
+	}
+}
+
 // wantNoZombies tests that this process has reaped all its children that have ended.
 func wantNoZombies(t testing.TB) {
 	t.Helper()
@@ -147,6 +163,38 @@ func TestSTDIO17_TheEndOfAServerIsToldThoughOthersHoldItsPipes(t *testing.T) {
 	}
 	if !lives(daemon) {
 		t.Error("the daemon does not live: this test tests nothing")
+	}
+}
+
+// The first to notice the end of a server may be the next request, while the reader still waits for whoever holds the pipe.
+func TestSTDIO17_AServerWhoseEndTheNextRequestNoticesIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	for _, revision := range []string{"", "2025-11-25"} {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			client, err := mcp.Connect(t.Context(), play(t, "server"), &mcp.ClientOptions{Revision: revision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			call := func(tool string) string {
+				t.Helper()
+				res, err := client.CallTool(t.Context(), tool, nil)
+				if err != nil {
+					t.Fatalf("%s: %v", tool, err)
+				}
+				return res.Text()
+			}
+			daemon, server := call("daemon"), call("pid")
+			defer exec.Command("kill", "-9", daemon).Run()
+			if err := exec.Command("kill", "-9", server).Run(); err != nil {
+				t.Fatal(err)
+			}
+			wantReaped(t, server)
+			if call("pid") == server {
+				t.Error("the server that was killed answers")
+			}
+		})
 	}
 }
 

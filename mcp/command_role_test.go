@@ -94,6 +94,9 @@ func serveStdio() {
 		return "", nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) { return fmt.Sprint(os.Getpid()), nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "daemon"}, func(context.Context, struct{}) (string, error) {
+		return fmt.Sprint(startRole("daemon", os.Stdout)), nil
+	})
 	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -143,27 +146,32 @@ func garbage() {
 func tree(args []string) {
 	pids := []string{fmt.Sprint(os.Getpid())}
 	for _, role := range args[1:] {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVariable+"="+role)
-		ready, err := cmd.StdoutPipe()
-		if err != nil {
-			panic(err)
-		}
-		if role == "daemon" {
-			leaveGroup(cmd)
-		}
-		cmd.Stderr = os.Stderr
-		cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout} // it holds our pipes open
-		if err := cmd.Start(); err != nil {
-			panic(err)
-		}
-		if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
-			panic(err)
-		}
-		pids = append(pids, fmt.Sprint(cmd.Process.Pid))
+		pids = append(pids, fmt.Sprint(startRole(role, os.Stdin, os.Stdout)))
 	}
 	tell("pids", pids)
 	roles[args[0]](nil)
+}
+
+// startRole starts a role that holds files of ours open, and gives its process id when it is ready.
+func startRole(role string, held ...*os.File) int {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		panic(err)
+	}
+	if role == "daemon" {
+		leaveGroup(cmd)
+	}
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = held
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+		panic(err)
+	}
+	return cmd.Process.Pid
 }
 
 // middle is a host: it starts a tree, tells whom it started and waits to be killed.

@@ -62,16 +62,25 @@ func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
 
 func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
 
-// RoundTrip sends a request in the modern form. If the server has ended since the last one, it is started again.
+// RoundTrip sends a request in the modern form. If the server has ended since the last one, it is started again; the first
+// to notice may be the request itself, of which nothing has left then.
 func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
-	l, err := t.live(ctx, req.Method)
+	l, fresh, err := t.live(ctx, req.Method)
 	if err != nil {
 		return nil, err
 	}
 	if err := req.open(); err != nil {
 		return nil, err
 	}
-	return l.roundTripModern(ctx, req, &t.routes)
+	res, err := l.roundTripModern(ctx, req, &t.routes)
+	if fresh || err == nil || !unsentAtEnd(err) {
+		return res, err
+	}
+	again, _, err2 := t.live(ctx, req.Method)
+	if err2 != nil {
+		return nil, err
+	}
+	return again.roundTripModern(ctx, req, &t.routes)
 }
 
 // open reads the envelope of a request that was not opened yet.
@@ -87,37 +96,37 @@ func (r *Request) open() error {
 	return nil
 }
 
-// live gives the link to a server that lives.
-func (t *connTransport) live(ctx context.Context, method string) (*link, error) {
+// live gives the link to a server that lives, and reports whether that was started now.
+func (t *connTransport) live(ctx context.Context, method string) (l *link, fresh bool, err error) {
 	if t.dial == nil {
-		return nil, &TransportError{Method: method, Err: errors.New("the transport was not made by Command or OverConn")}
+		return nil, false, &TransportError{Method: method, Err: errors.New("the transport was not made by Command or OverConn")}
 	}
 	select {
 	case t.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 	defer func() { <-t.turn }()
 	if t.closed {
-		return nil, &TransportError{Method: method, Err: ErrClosed}
+		return nil, false, &TransportError{Method: method, Err: ErrClosed}
 	}
 	if t.current != nil && !t.current.isOver() {
-		return t.current, nil
+		return t.current, false, nil
 	}
 	t.bury()
 	if err := t.rest(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	conn, err := t.dial(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		}
-		return nil, &TransportError{Method: method, Err: err}
+		return nil, false, &TransportError{Method: method, Err: err}
 	}
 	t.unused, t.born = nil, time.Now()
 	t.current = newLink(conn, t.log(), t.receive)
-	return t.current, nil
+	return t.current, true, nil
 }
 
 // bury makes room for another server, which has to wait if too many have died young.
@@ -183,7 +192,13 @@ func (t *connTransport) Close() error {
 	return nil
 }
 
-// Ends reports whether err is the end of a stream rather than an answer.
+// unsentAtEnd reports whether err says that the stream has ended before the request could leave.
+func unsentAtEnd(err error) bool {
+	var failed *TransportError
+	return ended(err) && errors.As(err, &failed) && !failed.MayHaveRun
+}
+
+// ended reports whether err is the end of a stream rather than an answer.
 func ended(err error) bool {
 	var failed *TransportError
 	return errors.As(err, &failed) && errors.Is(err, ErrClosed)

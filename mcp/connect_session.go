@@ -82,7 +82,7 @@ func (t sessionTransport) Close() error { return t.session.Close() }
 
 // OpenSession uses the stream as it is: on it, a session begins with initialize.
 func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
-	l, err := t.live(ctx, wire.MethodInitialize)
+	l, _, err := t.live(ctx, wire.MethodInitialize)
 	if err != nil {
 		return nil, err
 	}
