@@ -26,10 +26,10 @@ func Kind(raw []byte) byte {
 // were not checked end the iteration early, and do no other harm.
 func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
-		c := Open(obj)
-		for key, ok := c.Next(); ok; key, ok = c.Next() {
-			value, whole := c.Value()
-			if !whole || !yield(key, value) {
+		d := Descend(obj)
+		d.Into('{')
+		for key, ok := d.Key(); ok; key, ok = d.Key() {
+			if value := d.Value(); value == nil || !yield(key, value) {
 				return
 			}
 		}
@@ -40,10 +40,12 @@ func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 // has no elements.
 func Elements(arr []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
-		c := open(arr, '[')
-		for {
-			value, ok := c.Value()
-			if !ok || !yield(value) {
+		d := Descend(arr)
+		if !d.Into('[') {
+			return
+		}
+		for d.More() {
+			if value := d.Value(); value == nil || !yield(value) {
 				return
 			}
 		}
@@ -52,111 +54,14 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 
 // Get returns the raw value of one member of an object that was checked, and whether it is there.
 func Get(obj []byte, key string) ([]byte, bool) {
-	c := Open(obj)
-	for {
-		name, ok := c.Next()
-		if !ok {
-			return nil, false
-		}
-		value, ok := c.Value()
-		if string(name) == key {
-			return value, ok
+	d := Descend(obj)
+	d.Into('{')
+	for name, ok := d.Key(); ok; name, ok = d.Key() {
+		if value := d.Value(); string(name) == key {
+			return value, value != nil
 		}
 	}
-}
-
-// A Cursor walks over the members of an object that was checked, as [Members] does, and into the objects in it. After
-// each Next the value is taken once, by Value or by Leave.
-type Cursor struct {
-	data []byte
-	at   int // of a value whose key was passed, else of what comes next
-}
-
-// Open gives a cursor before the first member of an object.
-func Open(obj []byte) Cursor { return open(obj, '{') }
-
-// open puts a cursor behind the bracket of a container. In anything else it finds nothing.
-func open(data []byte, bracket byte) Cursor {
-	at := skipSpace(data, 0)
-	if at == len(data) || data[at] != bracket {
-		return Cursor{}
-	}
-	return Cursor{data, at + 1}
-}
-
-// Next passes to the next member and returns its decoded key.
-func (c *Cursor) Next() (key []byte, ok bool) {
-	at := skipSpace(c.data, c.at)
-	if at == len(c.data) || c.data[at] != '"' {
-		c.at = at
-		return nil, false
-	}
-	start := at + 1
-	at, _ = plain(c.data, start)
-	if at == len(c.data) || c.data[at] != '"' {
-		return c.nextEscaped(start)
-	}
-	return c.data[start:at], c.colon(at + 1)
-}
-
-// nextEscaped is Next for a key that holds more than plain text.
-func (c *Cursor) nextEscaped(start int) (key []byte, ok bool) {
-	end := skipString(c.data, start)
-	if end < 0 {
-		c.at = len(c.data)
-		return nil, false
-	}
-	return unescape(c.data[start : end-1]), c.colon(end)
-}
-
-// colon passes over what stands between a key and its value.
-func (c *Cursor) colon(at int) bool {
-	at = skipSpace(c.data, at)
-	if at == len(c.data) || c.data[at] != ':' {
-		c.at = len(c.data)
-		return false
-	}
-	c.at = skipSpace(c.data, at+1)
-	return true
-}
-
-// Offset is where the value of the member begins, in the object that was opened.
-func (c *Cursor) Offset() int { return c.at }
-
-// Value takes the value of the member.
-func (c *Cursor) Value() (value []byte, ok bool) {
-	c.at = skipSpace(c.data, c.at)
-	return c.take(skip(c.data, c.at))
-}
-
-// Enter gives a cursor before the first member of the value of the member, if that is an object.
-func (c *Cursor) Enter() (inner Cursor, ok bool) {
-	if c.at == len(c.data) || c.data[c.at] != '{' {
-		return Cursor{}, false
-	}
-	return Cursor{c.data, c.at + 1}, true
-}
-
-// Leave takes the value over whose members inner has walked to the end.
-func (c *Cursor) Leave(inner *Cursor) (value []byte, ok bool) {
-	if inner.at == len(c.data) || c.data[inner.at] != '}' {
-		return c.take(-1)
-	}
-	return c.take(inner.at + 1)
-}
-
-// take takes the value that goes up to an offset, which is negative when it does not end.
-func (c *Cursor) take(end int) (value []byte, ok bool) {
-	start := c.at
-	if end < 0 {
-		c.at = len(c.data)
-		return nil, false
-	}
-	c.at = skipSpace(c.data, end)
-	if c.at < len(c.data) && c.data[c.at] == ',' {
-		c.at++
-	}
-	return c.data[start:end:end], true
+	return nil, false
 }
 
 func skipSpace(data []byte, at int) int {

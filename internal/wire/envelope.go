@@ -64,40 +64,35 @@ func (e *Envelope) Open(params stdjson.RawMessage) *jsonrpc.Error {
 	if jsonscan.Kind(params) != '{' {
 		return invalidParams("params must be an object")
 	}
-	c := jsonscan.Open(params)
-	for key, ok := c.Next(); ok; key, ok = c.Next() {
+	d := jsonscan.Descend(params)
+	d.Into('{')
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		if string(key) == "_meta" {
-			if err := e.openMeta(&c); err != nil {
+			if err := e.openMeta(&d); err != nil {
 				return err
 			}
 			continue
 		}
-		at := c.Offset()
-		if value, ok := c.Value(); ok {
-			e.subject.add(key, at, len(value))
-		}
+		at := d.At()
+		e.subject.add(key, at, len(d.Value()))
 	}
 	e.subject.bind(params)
 	e.subject.meta = e.Meta != nil
 	return nil
 }
 
-// openMeta reads `_meta`, before whose value the cursor stands.
-func (e *Envelope) openMeta(c *jsonscan.Cursor) *jsonrpc.Error {
-	meta, ok := c.Enter()
-	if !ok {
+// openMeta reads `_meta`, which is ahead.
+func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
+	at := d.At()
+	if !d.Into('{') {
 		return invalidParams("params._meta must be an object")
 	}
-	for key, ok := meta.Next(); ok; key, ok = meta.Next() {
-		value, ok := meta.Value()
-		if !ok {
-			break
-		}
-		if err := e.take(key, value); err != nil {
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		if err := e.take(key, d.Value()); err != nil {
 			return err
 		}
 	}
-	e.Meta, _ = c.Leave(&meta)
+	e.Meta = d.Since(at)
 	return nil
 }
 
