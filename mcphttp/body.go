@@ -71,7 +71,9 @@ func tooLarge(w http.ResponseWriter) *refusal {
 
 // readClaimed reads r, which is said to have claim bytes or an unknown number if negative, to its end: at most limit.
 func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
-	var body gather.Buffer // dropped by Take alone: r may be the user's, and leave a read behind that writes when it has failed
+	// It is dropped by Take alone: r may be the user's, and leave a read behind that writes when it has failed. There is room
+	// for one byte that is too many.
+	body := gather.Buffer{Limit: limit + 1}
 	for {
 		n, err := r.Read(body.Space(claim))
 		body.Filled(n)

@@ -36,7 +36,7 @@ func newRoom(size int) *[]byte {
 // A Buffer holds what has arrived. The zero Buffer is empty and ready. Whoever has put something into one calls Drop in the
 // end, unless somebody may still write into its space. It is not safe for concurrent use.
 type Buffer struct {
-	// Limit, if not zero, is how much can arrive. Memory that is not used again is never larger.
+	// Limit, if not zero, is how much can arrive. There is room for no more, but for what [FirstRoom] has beyond it.
 	Limit int64
 
 	length int
@@ -114,7 +114,7 @@ func (b *Buffer) grow(claim int64) {
 	switch {
 	case 0 < left && (left <= moreRoom*arrived || left < FirstRoom):
 		b.move(claim + 1)
-	case b.own == nil && b.used < len(rooms):
+	case b.own == nil && b.used < len(rooms) && (b.used == 0 || b.Limit == 0 || moreRoom*arrived <= b.Limit):
 		b.rooms[b.used] = newRoom(b.used)
 		b.used++
 	case arrived < b.Limit:

@@ -54,6 +54,21 @@ func TestSpaceFollowsWhatArrives(t *testing.T) {
 	}
 }
 
+// What can arrive has its room, and hardly anything has more.
+func TestSpaceKeepsToTheLimit(t *testing.T) {
+	for _, limit := range []int64{5 << 10, 70 << 10, 300 << 10, 1100 << 10, 9 << 20} {
+		b := gather.Buffer{Limit: limit}
+		for int64(b.Len()) < limit {
+			space := b.Space(-1)
+			if room := int64(b.Len() + len(space)); room > limit {
+				t.Errorf("limit %d: room for %d", limit, room)
+			}
+			b.Filled(len(space))
+		}
+		b.Drop()
+	}
+}
+
 // A long line or body costs its own memory and no more, once there were others.
 func TestGatheringCostsOneCopy(t *testing.T) {
 	if raceDetector {
