@@ -60,8 +60,10 @@ type sessionKey struct{ session, principal string }
 
 // A keptSession is what is kept of one session.
 type keptSession struct {
-	streams map[string]*keptStream // by name; nil until there is one
-	packs   []*keptPack            // of short streams that are over, the oldest first
+	streams   map[string]*keptStream // by name; nil until there is one
+	packs     []*keptPack            // of short streams that are over, the oldest first
+	forgotten int                    // packs that were forgotten
+	packed    map[uint64]packedPlace // the streams in the packs, by tag; nil until there is one
 }
 
 // A keptPlace is the place of a stream or a pack in the ring.
@@ -197,9 +199,10 @@ func (m *memoryEvents) pack(key StreamKey, events []byte, last time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unlend(keptRoom)
-	p := m.session(key).packFor(key, events, last)
+	s := m.session(key)
+	p := s.packFor(key, events, last)
 	before := p.size
-	p.add(key.Stream, events, last)
+	p.add(s, key.Stream, events, last)
 	m.moveLast(&p.keptPlace, before)
 	m.makeRoom(last)
 }

@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"slices"
 	"time"
 )
@@ -133,18 +134,24 @@ type keptPack struct {
 
 // A packedStream says where a stream is in its pack.
 type packedStream struct {
-	tag               uint64 // of its name: there may be many to look through
+	tag               uint64 // of its name
 	name, events, end int    // where these begin in the data
 }
 
-const packedStreamSize = 4 * 8
-
-// tagOf gives the beginning of a stream's name, which is random but for its kind.
-func tagOf(name string) uint64 {
-	var tag [8]byte
-	copy(tag[:], name[min(1, len(name)):])
-	return binary.LittleEndian.Uint64(tag[:])
+// A packedPlace is where a packed stream is found.
+type packedPlace struct {
+	pack  int // its number, from the first of the session on
+	index int // in that pack
 }
+
+// packedStreamSize is what a packed stream takes beside its data: in the index of its pack, and roughly in its session's map.
+const packedStreamSize = 4*8 + 2*3*8
+
+var tagSeed = maphash.MakeSeed()
+
+// tagOf gives what streams are looked for by. Two names have the same one in a case out of many millions of millions; then
+// only the later stream is found.
+func tagOf(name string) uint64 { return maphash.String(tagSeed, name) }
 
 // packFor gives the pack for the events of a stream. A new one has room for what the one before came to hold.
 func (s *keptSession) packFor(key StreamKey, events []byte, last time.Duration) *keptPack {
@@ -162,12 +169,16 @@ func (s *keptSession) packFor(key StreamKey, events []byte, last time.Duration) 
 }
 
 // add packs a stream.
-func (p *keptPack) add(name string, events []byte, last time.Duration) {
+func (p *keptPack) add(of *keptSession, name string, events []byte, last time.Duration) {
 	in := packedStream{tag: tagOf(name), name: len(p.data)}
 	p.data = append(p.data, name...)
 	in.events = len(p.data)
 	p.data = append(p.data, events...)
 	in.end = len(p.data)
+	if of.packed == nil {
+		of.packed = make(map[uint64]packedPlace)
+	}
+	of.packed[in.tag] = packedPlace{of.forgotten + len(of.packs) - 1, len(p.index)}
 	p.index = append(p.index, in)
 	p.last = max(p.last, last)
 	p.size = keptOverhead + cap(p.data) + cap(p.index)*packedStreamSize
@@ -175,21 +186,28 @@ func (p *keptPack) add(name string, events []byte, last time.Duration) {
 
 // findPacked is find for a stream that was packed.
 func (s *keptSession) findPacked(name string) (first int64, blocks [][]byte, ok bool) {
-	tag := tagOf(name)
-	for _, p := range s.packs {
-		for _, in := range p.index {
-			if in.tag == tag && string(p.data[in.name:in.events]) == name {
-				return 1, [][]byte{p.data[in.events:in.end]}, true
-			}
-		}
+	place, ok := s.packed[tagOf(name)]
+	if !ok {
+		return 0, nil, false
 	}
-	return 0, nil, false
+	p := s.packs[place.pack-s.forgotten]
+	in := p.index[place.index]
+	if string(p.data[in.name:in.events]) != name {
+		return 0, nil, false
+	}
+	return 1, [][]byte{p.data[in.events:in.end]}, true
 }
 
 // expire reports whether there is an event that is not too old.
 func (p *keptPack) expire(now time.Duration) bool { return now-p.last < maxEventAge }
 
 func (p *keptPack) leave(of *keptSession) {
+	for _, in := range p.index {
+		if of.packed[in.tag].pack == of.forgotten {
+			delete(of.packed, in.tag)
+		}
+	}
 	of.packs[0] = nil
 	of.packs = of.packs[1:]
+	of.forgotten++
 }
