@@ -46,8 +46,6 @@ func appendErrorAnswer(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // error of the response.
 //
 // A subscription is served when h has returned, which saves the stack of the call, if h is a [*Server] without middleware.
-// A transport's own handler in front of one has a method Unwrap() Handler, which gives that, if it only cares how the
-// subscription begins.
 func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)

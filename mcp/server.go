@@ -200,7 +200,9 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	req.server = s
 	c := newCall(ctx, s, req)
 	res, err := contain(c, s.log, req, *s.handler.Load())
-	c.progress.finish(c)
+	if !req.goesOn() {
+		c.progress.finish(c)
+	}
 	switch {
 	case err == nil:
 		return res, nil

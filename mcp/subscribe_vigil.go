@@ -58,6 +58,10 @@ func (v *vigil) open(f Filter) (err error) {
 func (v *vigil) close() {
 	v.server.hub.remove(v.subscription)
 	v.topics.close()
+	if v.req.goesOn() {
+		c := callFrom(v.ctx)
+		c.progress.finish(c)
+	}
 }
 
 // serve tells of changes until the client or the server ends the subscription. It waits for as long as a client is there,
@@ -102,6 +106,9 @@ type apart struct {
 	left     *vigil // any other one; nil for none
 }
 
+// goesOn reports whether the request is a subscription that goes on when its call has returned.
+func (r *Request) goesOn() bool { return r.apart != nil && r.apart.left != nil }
+
 // listenApart has h open a subscription, and serves it when h has returned: while nothing changes a call would be nothing
 // but a deep stack, for each client. Nobody on the way to the server may look when the call ends.
 func listenApart(ctx context.Context, req *Request, h Handler) (Result, error) {
@@ -118,10 +125,16 @@ func listenApart(ctx context.Context, req *Request, h Handler) (Result, error) {
 	return a.left.serve()
 }
 
+// A way is a transport's own handler in front of another one. It only cares with which error a call ends, and so need not
+// see the end of a subscription that goes well.
+type way interface {
+	WayTo(wire.ForTransports) Handler
+}
+
 // passesOn reports whether h is a server that does without middleware, or a transport's way to one.
 func passesOn(h Handler) bool {
-	if way, ok := h.(interface{ Unwrap() Handler }); ok {
-		h = way.Unwrap()
+	if w, ok := h.(way); ok {
+		h = w.WayTo(wire.ForTransports{})
 	}
 	s, ok := h.(*Server)
 	return ok && s.isPlain()

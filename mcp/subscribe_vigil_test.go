@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -106,4 +108,82 @@ func TestSUB_APanicEndsOneSubscription(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A topic may tell of progress for as long as it is subscribed to.
+func TestPROG_ATopicTellsOfProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		var change func(string)
+		s.AddTopic("things", mcp.Topic{
+			Method: "notifications/things",
+			Open: func(ctx context.Context, _ *mcp.Request, _ json.RawMessage, changed func(string)) (any, func(), error) {
+				change = changed
+				mcp.Progress(ctx, 1, 3, "")
+				return true, nil, nil
+			},
+			Params: func(ctx context.Context, _ *mcp.Request, _ string) (json.RawMessage, error) {
+				mcp.Progress(ctx, 2, 3, "")
+				return json.RawMessage(`{}`), nil
+			},
+		})
+		var got []string
+		params := `{"notifications":{"things":true},"_meta":` + strings.Replace(fmt.Sprintf(modernMeta, `{}`), "{", `{"progressToken":"p",`, 1) + `}`
+		req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "subscriptions/listen", []byte(params)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
+			got = append(got, method)
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { mcp.AppendAnswer(nil, ctx, s, req); close(done) }()
+		synctest.Wait()
+		change("a")
+		synctest.Wait()
+		cancel()
+		<-done
+		n := 0
+		for _, m := range got {
+			if m == "notifications/progress" {
+				n++
+			}
+		}
+		if n != 2 {
+			t.Errorf("progress told %d times, want 2: %q", n, got)
+		}
+	})
+}
+
+// A gated has a method of a common name, and means nothing by it.
+type gated struct {
+	*mcp.Server
+	ended chan struct{}
+}
+
+func (g gated) Unwrap() mcp.Handler { return g.Server }
+func (g gated) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	defer close(g.ended)
+	return g.Server.ServeMCP(ctx, req)
+}
+
+func TestSUB_AHandlerInBetweenSeesAWholeSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		g := gated{s, make(chan struct{})}
+		req := listening(t, `{"toolsListChanged":true}`, func(string) error { return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { mcp.AppendAnswer(nil, ctx, g, req); close(done) }()
+		synctest.Wait()
+		select {
+		case <-g.ended:
+			t.Error("the user's handler was left while the subscription is open")
+		default:
+		}
+		cancel()
+		<-done
+	})
 }

@@ -119,8 +119,8 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	return res, err
 }
 
-// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
-func (x *exchange) Unwrap() mcp.Handler { return x.ctx.handler.core }
+// WayTo lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+func (x *exchange) WayTo(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
 
 func (x *exchange) serve(req *mcp.Request) {
 	req.Notify = x.notify

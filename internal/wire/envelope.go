@@ -211,3 +211,7 @@ func (e *Envelope) Complete() *jsonrpc.Error {
 	}
 	return nil
 }
+
+// ForTransports is a parameter of methods that transports of this module have for it: no handler of a user has one by
+// chance.
+type ForTransports struct{}
