@@ -68,6 +68,11 @@ func live(ctx context.Context, s tasks.Store, owner, id string, way int) error {
 		if err := s.Update(ctx, r); err != nil {
 			return fmt.Errorf("update %s: %w", id, err)
 		}
+		if way%5 == 1 && r.Version == 1 {
+			if err := removeExpired(ctx, s); err != nil { // what still runs stays
+				return err
+			}
+		}
 	}
 	switch way % 5 {
 	case 0:
