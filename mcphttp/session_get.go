@@ -125,7 +125,7 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 	defer context.AfterFunc(r.Context(), conn.ring)()
 	ctx := context.WithoutCancel(r.Context())
 	var queue [][]byte
-	for more := true; ; <-conn.bell {
+	for more := true; more; {
 		if conn.isOver() || r.Context().Err() != nil {
 			return
 		}
@@ -133,8 +133,8 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 		for _, data := range queue {
 			_ = a.stream.send(ctx, data) // kept for the client that comes back
 		}
-		if !more {
-			break
+		if more {
+			<-conn.bell
 		}
 	}
 	conv.Attach(nil)
