@@ -100,7 +100,7 @@ type Client struct {
 	opened       chan struct{}
 	rev          wire.Revision
 	capabilities stdjson.RawMessage // of the server, in the modern form
-	lacks        map[string]bool    // capabilities that methods need and the server has not declared
+	lacks        map[string]string  // of methods: what the server would have to declare
 	offers       offers
 	discovered   stdjson.RawMessage
 

@@ -131,29 +131,22 @@ func withoutOddFlags(capability []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// neededCapability is what a server declares when it has the method: a capability, or one within another. It is empty for
-// methods that need none.
-func neededCapability(method string) string {
-	switch method {
-	case wire.MethodToolsList, wire.MethodToolsCall:
-		return "tools"
-	case wire.MethodPromptsList, wire.MethodPromptsGet:
-		return "prompts"
-	case wire.MethodResourcesList, wire.MethodResourcesTemplatesList, wire.MethodResourcesRead,
-		wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
-		return "resources"
-	case wire.MethodCompletionComplete:
-		return "completions"
-	case wire.MethodLoggingSetLevel:
-		return "logging"
-	case wire.MethodTasksGet, wire.MethodTasksResult:
-		return "tasks"
-	case wire.MethodTasksList:
-		return "tasks.list"
-	case wire.MethodTasksCancel:
-		return "tasks.cancel"
-	}
-	return ""
+// capabilityMethods are the methods that a server has if it declares a capability, or one within another.
+var capabilityMethods = [...]struct {
+	capability string
+	methods    []string
+}{
+	{"tools", []string{wire.MethodToolsList, wire.MethodToolsCall}},
+	{"prompts", []string{wire.MethodPromptsList, wire.MethodPromptsGet}},
+	{"resources", []string{
+		wire.MethodResourcesList, wire.MethodResourcesTemplatesList, wire.MethodResourcesRead,
+		wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe,
+	}},
+	{"completions", []string{wire.MethodCompletionComplete}},
+	{"logging", []string{wire.MethodLoggingSetLevel}},
+	{"tasks", []string{wire.MethodTasksGet, wire.MethodTasksResult}},
+	{"tasks.list", []string{wire.MethodTasksList}},
+	{"tasks.cancel", []string{wire.MethodTasksCancel}},
 }
 
 // refuses says why a request cannot be sent: the revision has no such method, or the server did not declare what it
@@ -164,21 +157,24 @@ func (c *Client) refuses(method string) *jsonrpc.Error {
 	if !sends(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}
-	if needed := neededCapability(method); c.lacks[needed] {
+	if needed, lacks := c.lacks[method]; lacks {
 		return methodNotFound("this server does not offer " + needed + ", which " + method + " needs")
 	}
 	return nil
 }
 
-// lacking gives those of the capabilities that methods need which a server has not declared.
-func lacking(rev wire.Revision, capabilities []byte) map[string]bool {
-	lacks := make(map[string]bool)
-	for _, needed := range [...]string{"tools", "prompts", "resources", "completions", "logging", "tasks", "tasks.list", "tasks.cancel"} {
-		if needed == "completions" && !rev.Has(wire.CompletionsCapability) {
+// lacking gives the methods that a server does not have by its own declaration, with what it would declare if it had them.
+func lacking(rev wire.Revision, capabilities []byte) map[string]string {
+	lacks := make(map[string]string)
+	for _, c := range capabilityMethods {
+		if c.capability == "completions" && !rev.Has(wire.CompletionsCapability) {
 			continue
 		}
-		if !hasCapability(capabilities, strings.Split(needed, ".")...) {
-			lacks[needed] = true
+		if hasCapability(capabilities, strings.Split(c.capability, ".")...) {
+			continue
+		}
+		for _, method := range c.methods {
+			lacks[method] = c.capability
 		}
 	}
 	return lacks
