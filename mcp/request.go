@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -58,12 +59,16 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	return r, nil
 }
 
-// OpenedRequest is [NewRequest] for the transports of this module that know the envelope already: env is what opening
-// the params of msg would give, complete.
-func OpenedRequest(msg *jsonrpc.Message, env *wire.Envelope) *Request {
-	r := newServed()
-	r.Method, r.ID, r.Params, r.env = msg.Method, msg.ID, msg.Params, *env
-	return r
+// RequestOf is [NewRequest] for the transports of this module that have a session's request. It takes its notifications to
+// the session.
+func RequestOf(r legacy.Round) (*Request, *Error) {
+	req := newServed()
+	var err *Error
+	if req.Params, err = r.Open(&req.env); err != nil {
+		return nil, err
+	}
+	req.Method, req.ID, req.Notify = r.Method(), r.ID(), r.Notify
+	return req, nil
 }
 
 // newServed gives an empty request for a server, with room for the call that it becomes there.

@@ -507,9 +507,12 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // A core is the modern side of a session.
 type core struct{ s *stream }
 
-func (c core) Serve(ctx context.Context, dst []byte, m jsonrpc.Message, env wire.Envelope, notify legacy.Notify) ([]byte, *Error) {
-	req := OpenedRequest(&m, &env)
-	req.Principal, req.Notify = PrincipalFrom(c.s.ctx), notify
+func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
+	req, err := RequestOf(r)
+	if err != nil {
+		return nil, err
+	}
+	req.Principal = PrincipalFrom(c.s.ctx)
 	return AppendResult(dst, ctx, c.s.handler, req)
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -18,10 +17,12 @@ import (
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
-func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg jsonrpc.Message, env wire.Envelope, notify legacy.Notify) ([]byte, *mcp.Error) {
-	req := mcp.OpenedRequest(&msg, &env)
+func (c *sessionCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *mcp.Error) {
+	req, err := mcp.RequestOf(r)
+	if err != nil {
+		return nil, err
+	}
 	attribute(ctx, req)
-	req.Notify = notify
 	return mcp.AppendResult(dst, ctx, c, req)
 }
 

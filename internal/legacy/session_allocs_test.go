@@ -15,7 +15,10 @@ type cannedCore struct {
 	result string
 }
 
-func (c *cannedCore) Serve(_ context.Context, dst []byte, _ jsonrpc.Message, _ wire.Envelope, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
+func (c *cannedCore) Serve(_ context.Context, dst []byte, r legacy.Round) ([]byte, *jsonrpc.Error) {
+	if _, err := r.Open(&wire.Envelope{}); err != nil {
+		return nil, err
+	}
 	return append(dst, c.result...), nil
 }
 

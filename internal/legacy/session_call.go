@@ -51,9 +51,16 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	case !x.call.End():
 		return dst[:mark], nil
 	case err != nil:
-		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
+		return appendError(dst[:mark], x.request.ID, err), err
 	}
 	return append(answer, '}'), nil
+}
+
+// appendError is apart so that a request that goes well keeps no room for a message on its stack.
+//
+//go:noinline
+func appendError(dst []byte, id jsonrpc.ID, err *jsonrpc.Error) []byte {
+	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
 // serve gives the response, or nil for none.
@@ -91,55 +98,59 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 // relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
-	var answers []byte // members that the retried request has in addition, each with a comma behind
-	notify, key := x.notify, pageKey{s.rev, x.request.Method}
+	round := Round{Notify: x.notify, session: s, request: x.request, index: &x.Index}
 	for range maxRounds {
-		params, env, err := s.modernParams(x.request.Params, x.Index, answers)
-		if err != nil {
-			return nil, err
+		if isList(x.request.Method) {
+			round.left = &wire.Page{}
 		}
-		asked := jsonrpc.Message{ID: x.request.ID, Method: x.request.Method, Params: params}
-		if isList(key.method) {
-			env.Page = &wire.Page{}
-		}
-		answer, err := s.cfg.Core.Serve(ctx, dst, asked, env, notify)
+		answer, err := s.cfg.Core.Serve(ctx, dst, round)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		page := pageIn(answer, len(dst), env.Page)
-		if kept, ok := s.cfg.pages.find(key, &page); ok {
-			return append(answer[:len(dst)], kept...), nil
+		result, further, err := x.settle(ctx, answer, len(dst), round.left)
+		if result != nil || err != nil {
+			return result, err
 		}
-		isKept := page.isKept(key)
-		if isKept {
-			page.modern = bytes.Clone(page.modern)
-		}
-		answer = slices.Insert(answer, len(dst)+page.at, page.items...)
-		answer, complete := s.cfg.frame.takeOff(answer, len(dst))
-		if !complete { // few are not: the others are not read for it
-			result := answer[len(dst):]
-			switch typ, _ := jsonscan.Get(result, "resultType"); {
-			case isString(typ, "input_required"):
-				if answers, err = s.ask(ctx, bytes.Clone(result), x.out); err != nil {
-					return nil, err
-				}
-				continue
-			case isString(typ, "task"):
-				if !fitsTask(s.rev, result) {
-					s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
-					return nil, errInternal
-				}
-				x.keepToken(result)
-			}
-		}
-		answer = x.method.result.replace(answer, len(dst))
-		if isKept {
-			s.cfg.pages.keep(key, page, answer[len(dst):])
-		}
-		return answer, nil
+		round.answers = further
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
+}
+
+// settle makes the result that answer ends with, from the offset on, one for the session; left is what the core has left
+// out of it. In place of one that asks for input it gives what the client has answered: members for the request's next
+// round. It is apart so that relay, within which the core works, needs little of the stack.
+func (x *Exchange) settle(ctx context.Context, answer []byte, from int, left *wire.Page) (settled, further []byte, err *jsonrpc.Error) {
+	s, key := x.session, pageKey{x.session.rev, x.request.Method}
+	page := pageIn(answer, from, left)
+	if kept, ok := s.cfg.pages.find(key, &page); ok {
+		return append(answer[:from], kept...), nil, nil
+	}
+	isKept := page.isKept(key)
+	if isKept {
+		page.modern = bytes.Clone(page.modern)
+	}
+	answer = slices.Insert(answer, from+page.at, page.items...)
+	answer, complete := s.cfg.frame.takeOff(answer, from)
+	if !complete { // few are not: the others are not read for it
+		result := answer[from:]
+		switch typ, _ := jsonscan.Get(result, "resultType"); {
+		case isString(typ, "input_required"):
+			further, err = s.ask(ctx, bytes.Clone(result), x.out)
+			return nil, further, err
+		case isString(typ, "task"):
+			if !fitsTask(s.rev, result) {
+				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+				return nil, nil, errInternal
+			}
+			x.keepToken(result)
+		}
+	}
+	answer = x.method.result.replace(answer, from)
+	if isKept {
+		s.cfg.pages.keep(key, page, answer[from:])
+	}
+	return answer, nil, nil
 }
 
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.
@@ -166,24 +177,49 @@ func asksForInput(result []byte) bool {
 	return ok && isString(typ, "input_required")
 }
 
+// A Round is a request as the core gets it: in the modern form, with the session's envelope, and with what the client has
+// answered in the rounds before.
+type Round struct {
+	Notify Notify // takes the notifications that belong to the request
+
+	session *Session
+	request *jsonrpc.Message // as the client sent it
+	index   *wire.Index      // of its params, if known
+	answers []byte           // members that the params have in addition, each with a comma behind
+	left    *wire.Page       // takes what the core leaves out of a list; nil for nothing
+}
+
+// ID is the id of the request.
+func (r Round) ID() jsonrpc.ID { return r.request.ID }
+
+// Method is the method of the request.
+func (r Round) Method() string { return r.request.Method }
+
+// Open gives the params, and reads their envelope into env, which is empty.
+func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
+	params, err := r.session.modernParams(env, r.request.Params, r.index, r.answers)
+	env.Page = r.left
+	return params, err
+}
+
 // modernParams gives the params of a client's request, whose own index may be known, with the envelope of the session and
-// with further members, each with a comma behind. What a client of a session cannot know of is left out: it would be taken
-// for the session's own. The envelope comes first, for it is what is looked for first.
-func (s *Session) modernParams(params []byte, own wire.Index, further []byte) (stdjson.RawMessage, wire.Envelope, *jsonrpc.Error) {
+// with further members, each with a comma behind, and reads the envelope into env, which is empty. What a client of a session
+// cannot know of is left out: it would be taken for the session's own. The envelope comes first, for it is what is looked for
+// first.
+func (s *Session) modernParams(env *wire.Envelope, params []byte, own *wire.Index, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
 	s.mu.Lock()
 	envelope := s.envelope.Value()
 	s.mu.Unlock()
 	if further == nil {
-		if joined, env, ok := envelope.Join(params, own); ok {
-			return joined, env, nil
+		if joined, ok := envelope.Join(env, params, own); ok {
+			return joined, nil
 		}
 	}
 	rewritten, err := rewriteParams(envelope.Meta(), params, further)
 	if err != nil {
-		return nil, wire.Envelope{}, err
+		return nil, err
 	}
-	env, err := wire.Open(rewritten)
-	return rewritten, env, err
+	return rewritten, env.Open(rewritten)
 }
 
 // rewriteParams gives such params member by member.

@@ -127,11 +127,9 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	var found offers
 	defer func() { s.describe(found) }()
-	params, env, err := s.modernParams(nil, wire.Index{}, nil)
-	if err != nil {
-		return jsonrpc.NewErrorResponse(id, err)
-	}
-	discovered, err := s.cfg.Core.Serve(ctx, nil, jsonrpc.Message{ID: id, Method: wire.MethodDiscover, Params: params}, env, discard)
+	discovered, err := s.cfg.Core.Serve(ctx, nil, Round{
+		Notify: discard, session: s, request: jsonrpc.NewRequest(id, wire.MethodDiscover, nil), index: new(wire.Index),
+	})
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}

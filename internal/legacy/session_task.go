@@ -105,13 +105,11 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 
 // serveCore puts the request to the core, with further members.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
-	s := w.session
-	params, env, err := s.modernParams(w.params, wire.Index{}, further)
-	if err != nil {
-		return outcome{err: err}
-	}
-	asked := jsonrpc.Message{ID: w.request.ID, Method: w.request.Method, Params: params}
-	result, err := s.cfg.Core.Serve(ctx, nil, asked, env, w.notify)
+	asked := *w.request
+	asked.Params = w.params
+	result, err := w.session.cfg.Core.Serve(ctx, nil, Round{
+		Notify: w.notify, session: w.session, request: &asked, index: new(wire.Index), answers: further,
+	})
 	return outcome{result, err}
 }
 

@@ -42,29 +42,29 @@ func (s Standing) WithLogLevel(level string) Standing {
 // Meta is the `_meta` object.
 func (s Standing) Meta() string { return s.text }
 
-// Join puts the envelope before the params of a request, in memory of their own, and gives what [Open] says of them. Own is
-// the index of the params as they are; that of others is no help. It reports false for params that have to be rewritten:
-// which are no object, are empty, or have members that an envelope brings or a session does not have.
-func (s Standing) Join(params stdjson.RawMessage, own Index) (stdjson.RawMessage, Envelope, bool) {
+// Join puts the envelope before the params of a request, in memory of their own, and makes e, which is empty, what [Open]
+// says of them. Own is the index of the params as they are; that of others is no help. It reports false, and leaves e
+// empty, for params that have to be rewritten: which are no object, are empty, or have members that an envelope brings or a
+// session does not have.
+func (s Standing) Join(e *Envelope, params stdjson.RawMessage, own *Index) (stdjson.RawMessage, bool) {
 	const before, between = `{"_meta":`, `,`
 	if !own.isOf(params) {
 		opened, err := Open(params)
 		if err != nil {
-			return nil, Envelope{}, false
+			return nil, false
 		}
-		own = opened.subject
+		own = &opened.subject
 	}
 	if !own.isBare() || len(params) == 0 || jsonscan.Kind(params[1:]) != '"' {
-		return nil, Envelope{}, false
+		return nil, false
 	}
 	joined := make(stdjson.RawMessage, 0, len(before)+len(s.text)+len(between)+len(params)-1)
 	joined = append(append(joined, before...), s.text...)
 	meta := joined[len(before):len(joined):len(joined)]
 	joined = append(append(joined, between...), params[1:]...)
-	return joined, Envelope{
-		VersionText: s.revision.String(), HasVersion: true, Revision: s.revision,
-		ClientInfo: s.clientInfo.in(meta), Capabilities: s.capabilities.in(meta),
-		LogLevel: s.logLevel, Meta: meta,
-		subject: own.moved(joined, len(joined)-len(params)),
-	}, true
+	e.VersionText, e.HasVersion, e.Revision = s.revision.String(), true, s.revision
+	e.ClientInfo, e.Capabilities = s.clientInfo.in(meta), s.capabilities.in(meta)
+	e.LogLevel, e.Meta = s.logLevel, meta
+	own.move(&e.subject, joined, len(joined)-len(params))
+	return joined, true
 }

@@ -43,7 +43,7 @@ func TestJoin(t *testing.T) {
 		`{"name":"t","requestState":"s"}`:  "",
 		`{"inputResponses":{},"name":"t"}`: "",
 	} {
-		joined, _, ok := standing.Join(stdjson.RawMessage(params), wire.Index{})
+		joined, ok := standing.Join(&wire.Envelope{}, stdjson.RawMessage(params), &wire.Index{})
 		if ok != (want != "") || string(joined) != want {
 			t.Errorf("%s: got %v, %s, want %s", params, ok, joined, want)
 		}
@@ -53,15 +53,21 @@ func TestJoin(t *testing.T) {
 
 func checkJoin(t *testing.T, params stdjson.RawMessage) {
 	t.Helper()
-	joined, env, ok := standing.Join(params, wire.Index{})
+	var env wire.Envelope
+	joined, ok := standing.Join(&env, params, &wire.Index{})
 	own, err := wire.Open(params)
 	if err == nil {
-		again, same, alsoOK := standing.Join(params, own.Index())
+		var same wire.Envelope
+		index := own.Index()
+		again, alsoOK := standing.Join(&same, params, &index)
 		if string(again) != string(joined) || alsoOK != ok || ok && !same.IsOf(again) {
 			t.Errorf("%s: with its index joined as %v, %s", params, alsoOK, again)
 		}
 	}
 	if !ok {
+		if !reflect.DeepEqual(env, wire.Envelope{}) {
+			t.Errorf("%s: not joined, and yet the envelope is %+v", params, env)
+		}
 		return
 	}
 	opened, err := wire.Open(joined)

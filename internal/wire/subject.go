@@ -140,12 +140,11 @@ func (x *Index) isBare() bool {
 	return !x.meta && x.spans[subjectInputResponses].End == 0 && x.spans[subjectRequestState].End == 0
 }
 
-// moved gives the index of params that hold the same members further behind, after a `_meta`.
-func (x *Index) moved(params []byte, by int) (to Index) {
+// move makes to, which is zero, the index of params that hold the same members further behind, after a `_meta`.
+func (x *Index) move(to *Index, params []byte, by int) {
 	to.bind(params)
 	to.meta = true
 	for i, s := range x.spans {
 		to.spans[i] = s.Shift(by)
 	}
-	return to
 }
