@@ -66,11 +66,18 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	if err == nil {
 		return dst, nil
 	}
+	return nil, notEncoded(ctx, req, err)
+}
+
+// notEncoded gives what the peer may see of err, which is that of a result's encoder.
+//
+//go:noinline
+func notEncoded(ctx context.Context, req *Request, err error) *Error {
 	if e := asError(err); e != nil {
-		return nil, e
+		return e
 	}
 	req.logger().ErrorContext(ctx, "mcp: result cannot be encoded", "method", req.Method, "error", err)
-	return nil, errInternal
+	return errInternal
 }
 
 // appendContained appends a result whose methods, and those of the values within it, may be the user's.
@@ -84,10 +91,17 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 	defer recovered(ctx, log, req.Method, &err)
 	res, err = h.ServeMCP(ctx, req)
 	if err == nil && res == nil {
-		log.ErrorContext(ctx, "mcp: handler returned neither result nor error", "method", req.Method)
-		return nil, errInternal
+		return nil, nothingReturned(ctx, log, req)
 	}
 	return res, err
+}
+
+// nothingReturned is apart, as all that is seldom: a call keeps no room for it on its stack while its handler works.
+//
+//go:noinline
+func nothingReturned(ctx context.Context, log *slog.Logger, req *Request) error {
+	log.ErrorContext(ctx, "mcp: handler returned neither result nor error", "method", req.Method)
+	return errInternal
 }
 
 // publicError gives what the peer may see of err, and logs the rest.

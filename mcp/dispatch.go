@@ -2,25 +2,29 @@ package mcp
 
 import (
 	"context"
+	stdjson "encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// dispatch is the innermost handler: the method table of the modern era. What the other revisions call differently is
+// A dispatcher is the innermost handler: the method table of the modern era. What the other revisions call differently is
 // translated before it gets here.
-func (s *Server) dispatch(ctx context.Context, req *Request) (Result, error) {
+type dispatcher struct{ server *Server }
+
+func (d dispatcher) ServeMCP(ctx context.Context, req *Request) (Result, error) {
+	s := d.server
 	c := callFrom(ctx)
 	switch req.Method {
 	case wire.MethodToolsCall:
-		return s.answer(ctx, c, "name", s.callTool)
+		return s.answer(ctx, c, "name", (*Server).callTool)
 	case wire.MethodToolsList:
 		return s.listTools(ctx, req)
 	case wire.MethodPromptsGet:
-		return s.answer(ctx, c, "name", s.getPrompt)
+		return s.answer(ctx, c, "name", (*Server).getPrompt)
 	case wire.MethodPromptsList:
 		return s.listPrompts(ctx, req)
 	case wire.MethodResourcesRead:
-		return s.answer(ctx, c, "uri", s.readResource)
+		return s.answer(ctx, c, "uri", (*Server).readResource)
 	case wire.MethodResourcesList:
 		return s.listResources(ctx, req)
 	case wire.MethodResourcesTemplatesList:
@@ -58,15 +62,12 @@ func coreMethod(method string) bool {
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
-	serve func(context.Context, *call, targetParams) (Result, error)) (Result, error) {
-	p, err := parseTarget(c.req, key)
+	serve func(s *Server, ctx context.Context, c *call, target string, args stdjson.RawMessage) (Result, error)) (Result, error) {
+	target, args, err := c.begin(key)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.resume(p); err != nil {
-		return nil, err
-	}
-	res, err := serve(ctx, c, p)
+	res, err := serve(s, ctx, c, target, args)
 	asked, askErr := c.inputRequired()
 	switch {
 	case askErr != nil:

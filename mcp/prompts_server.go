@@ -214,15 +214,15 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 }
 
 // getPrompt serves prompts/get.
-func (s *Server) getPrompt(ctx context.Context, c *call, p targetParams) (Result, error) {
+func (s *Server) getPrompt(ctx context.Context, c *call, name string, given stdjson.RawMessage) (Result, error) {
 	if !s.prompts.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
 	}
-	e, err := s.findPrompt(ctx, p.target)
+	e, err := s.findPrompt(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	args, err := e.extra.args.check(p.arguments)
+	args, err := e.extra.args.check(given)
 	if err != nil {
 		return nil, wrongArguments(err)
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -218,27 +219,27 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 }
 
 // readResource serves resources/read.
-func (s *Server) readResource(ctx context.Context, c *call, p targetParams) (Result, error) {
+func (s *Server) readResource(ctx context.Context, c *call, uri string, _ stdjson.RawMessage) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(c.req.Method)
 	}
-	if err := checkURI(p.target); err != nil {
+	if err := checkURI(uri); err != nil {
 		return nil, &Error{Code: CodeInvalidParams, Message: "params.uri: " + err.Error()}
 	}
-	from, ok := s.findResource(ctx, p.target)
+	from, ok := s.findResource(ctx, uri)
 	if !ok {
-		return nil, NotFound(p.target)
+		return nil, NotFound(uri)
 	}
-	res, err := from.read(ctx, p.target)
+	res, err := from.read(ctx, uri)
 	switch {
 	case err != nil && asError(err) == nil && errors.Is(err, fs.ErrNotExist):
-		return nil, NotFound(p.target)
+		return nil, NotFound(uri)
 	case err != nil:
 		return nil, err
 	case res == nil || len(res.Contents) == 0:
-		return nil, NotFound(p.target)
+		return nil, NotFound(uri)
 	}
-	return s.finishRead(from, p.target, res)
+	return s.finishRead(from, uri, res)
 }
 
 // An origin is something that can be read, and what its description says of the contents.

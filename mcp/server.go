@@ -121,10 +121,12 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 
 // wrap puts the middleware around what the server does. The caller holds s.mu, or has the server to itself.
 func (s *Server) wrap() {
-	dispatch := HandlerFunc(s.dispatch)
-	h := chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
-		return contain(ctx, s.log, req, dispatch) // middleware sees a panic as an error
-	}), s.middleware)
+	var h Handler = dispatcher{s}
+	if len(s.middleware) > 0 {
+		h = chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
+			return contain(ctx, s.log, req, dispatcher{s}) // middleware sees a panic as an error
+		}), s.middleware)
+	}
 	s.handler.Store(&h)
 }
 

@@ -60,6 +60,15 @@ func (s *state) changed(key string, asked digest) bool {
 	return ok && pending != asked
 }
 
+// begin reads what a call is about, which key names in its params, and takes up what it was about before.
+func (c *call) begin(key string) (target string, args stdjson.RawMessage, err error) {
+	p, err := parseTarget(c.req, key)
+	if err != nil {
+		return "", nil, err
+	}
+	return p.target, p.arguments, c.resume(p)
+}
+
 // resume lets the call ask, and takes up what its client brings: the state of earlier rounds and the answers of
 // this one.
 //

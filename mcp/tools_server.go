@@ -155,15 +155,14 @@ func leaveOutExecution(tools []*Tool) {
 }
 
 // callTool serves tools/call.
-func (s *Server) callTool(ctx context.Context, c *call, p targetParams) (Result, error) {
+func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjson.RawMessage) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
 	}
-	e, ok := s.tools.lookup(p.target)
+	e, ok := s.tools.lookup(name)
 	if !ok || !s.visible(ctx, toolFeature(e.value)) {
-		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", p.target)
+		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", name)
 	}
-	args := p.arguments
 	if args == nil {
 		args = stdjson.RawMessage("{}")
 	}
