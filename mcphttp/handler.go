@@ -120,24 +120,30 @@ func saysModern(version field) bool {
 
 // serveByEnvelope serves a message whose header leaves the era open.
 func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
-	modern, index := hasModernEnvelope(msg)
-	if modern {
+	var index wire.Index
+	if hasModernEnvelope(msg, &index) {
 		h.serveModern(w, r, head, msg)
 		return
 	}
-	kept := *msg // a session may keep it; one of the modern era ends with its call, and stays on the stack
-	h.serveSessionPost(w, r, &kept, index)
+	h.serveSessionPost(w, r, keep(msg), &index)
 }
 
-// hasModernEnvelope reports whether the params of a message name a version. If they do not, the index is theirs.
-func hasModernEnvelope(msg *jsonrpc.Message) (bool, wire.Index) {
+// keep gives a message that a session may keep. One of the modern era ends with its call, and stays on the stack.
+func keep(msg *jsonrpc.Message) *jsonrpc.Message {
+	kept := *msg
+	return &kept
+}
+
+// hasModernEnvelope reports whether the params of a message name a version. If they do not, it makes index theirs.
+func hasModernEnvelope(msg *jsonrpc.Message, index *wire.Index) bool {
 	env, err := wire.Open(msg.Params)
 	if err == nil {
-		return env.HasVersion, env.Index()
+		*index = env.Index()
+		return env.HasVersion
 	}
 	meta, _ := jsonscan.Get(msg.Params, "_meta") // what is wrong with it, either era says in its own way
 	_, ok := jsonscan.Get(meta, wire.MetaProtocolVersion)
-	return ok, wire.Index{}
+	return ok
 }
 
 // readMessage reads the body of a POST that is fit to hold a message.

@@ -14,7 +14,7 @@ import (
 )
 
 // serveSessionPost serves a POST of the era that has sessions. The index is that of its params.
-func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index wire.Index) {
+func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index *wire.Index) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
@@ -92,7 +92,7 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 }
 
 // serveSessionMessage serves any message but the first of a session.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index wire.Index) *refusal {
+func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index *wire.Index) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
 	s, no := h.findOf(r, principal)
 	if no != nil {
@@ -114,7 +114,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, ms
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
-	p.call.Index = index
+	p.call.Index = *index
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv, msg)
 		return nil
