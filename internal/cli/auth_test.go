@@ -87,10 +87,30 @@ func (b *person) open(_ context.Context, page string) error {
 	b.seeing.Go(func() {
 		if err := b.visit(page); err != nil {
 			b.t.Error(err)
+			b.giveUp(page)
 		}
 	})
 	return nil
 }
+
+// giveUp says to the program that nobody will log in. It would wait for minutes.
+func (b *person) giveUp(page string) {
+	u, err := url.Parse(page)
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	asked := u.Query()
+	answer := url.Values{"error": {"access_denied"}, "state": asked["state"]}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	if res, err := client.Get(asked.Get("redirect_uri") + "?" + answer.Encode()); err == nil {
+		res.Body.Close()
+	}
+}
+
+// patience is how long a person waits for a page. To check a password is work by design, and more so for the race detector
+// on a busy machine.
+const patience = 2 * time.Minute
 
 var (
 	formAction = regexp.MustCompile(`<form method="post" action="([^"]*)"`)
@@ -103,7 +123,7 @@ func (b *person) visit(page string) error {
 		return err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Jar: jar, Transport: transport, Timeout: 20 * time.Second}
+	client := &http.Client{Jar: jar, Transport: transport, Timeout: patience}
 	res, err := client.Get(page)
 	const most = 5 // consent, login, the answer, and a wrong password
 	for range most {
@@ -114,6 +134,9 @@ func (b *person) visit(page string) error {
 		res.Body.Close()
 		if err != nil {
 			return err
+		}
+		if res.StatusCode >= http.StatusInternalServerError {
+			return fmt.Errorf("%s %s: %.500s", res.Status, res.Request.URL.Path, text)
 		}
 		b.mu.Lock()
 		b.last = string(text)
