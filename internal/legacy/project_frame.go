@@ -40,6 +40,5 @@ func (f *frame) takeOff(dst []byte, from int) ([]byte, bool) {
 	if known == nil || !bytes.HasPrefix(dst[from:], *known) {
 		return dst, false
 	}
-	dst[from] = '{'
-	return append(dst[:from+1], dst[from+len(*known):]...), true
+	return append(dst[:from+1], dst[from+len(*known):]...), true // the brace stays
 }

@@ -26,13 +26,27 @@ func TestSessionsGetNoFrame(t *testing.T) {
 		`{"resultType":"complete","_meta":` + `{"io.modelcontextprotocol/serverInfo":{"name":"other"}},` + content + `}`: `{` + content + `}`,
 	} {
 		core.result = given
-		x := new(legacy.Exchange)
-		if reply := session.Begin(t.Context(), x, message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), nil); reply != nil {
-			t.Fatal(reply.Error)
-		}
-		got, _ := x.AppendAnswer(nil)
-		if want = `{"jsonrpc":"2.0","id":1,"result":` + want + `}`; string(got) != want {
-			t.Errorf("%s\ngot  %s\nwant %s", given, got, want)
-		}
+		checkCall(t, session, given, want)
+	}
+}
+
+// A `_meta` that says more than who the server is stays, also where it is what the server is described with.
+func TestSessionsGetWhatIsNoFrame(t *testing.T) {
+	const begin = `{"resultType":"complete","_meta":{"a/b":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},`
+	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: begin + `"capabilities":{"tools":{}}}`}
+	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))
+	core.result = begin + `"content":[]}`
+	checkCall(t, session, core.result, `{"_meta":{"a/b":1},"content":[]}`)
+}
+
+func checkCall(t *testing.T, session *legacy.Session, given, want string) {
+	t.Helper()
+	x := new(legacy.Exchange)
+	if reply := session.Begin(t.Context(), x, message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), nil); reply != nil {
+		t.Fatal(reply.Error)
+	}
+	got, _ := x.AppendAnswer(nil)
+	if want = `{"jsonrpc":"2.0","id":1,"result":` + want + `}`; string(got) != want {
+		t.Errorf("%s\ngot  %s\nwant %s", given, got, want)
 	}
 }

@@ -65,12 +65,14 @@ func TestSessionsOfAllRevisionsAreToldTheSameChange(t *testing.T) {
 		l.notify("notifications/resources/updated", params)
 		l.notify("notifications/tasks/status", params) // only 2025-11-25 has it
 	}
-	copy(params, `{"uri":"x:2"`)
-	for _, l := range core.open {
-		l.notify("notifications/resources/updated", params)
+	for _, uri := range []string{"x:2", "x:3"} {
+		copy(params, `{"uri":"`+uri) // the core's to change
+		for _, l := range core.open {
+			l.notify("notifications/resources/updated", params)
+		}
 	}
 	for i, c := range clients {
-		want := []string{fmt.Sprintf(updated, "x:1"), fmt.Sprintf(updated, "x:2")}
+		want := []string{fmt.Sprintf(updated, "x:1"), fmt.Sprintf(updated, "x:2"), fmt.Sprintf(updated, "x:3")}
 		if versions[i] == "2025-11-25" {
 			want = slices.Insert(want, 1, status)
 		}
