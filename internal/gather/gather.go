@@ -114,7 +114,7 @@ func (b *Buffer) grow(claim int64) {
 	switch {
 	case 0 < left && (left <= moreRoom*arrived || left < FirstRoom):
 		b.move(claim + 1)
-	case b.own == nil && b.used < len(rooms) && (b.used == 0 || b.Limit == 0 || moreRoom*arrived <= b.Limit):
+	case b.own == nil && b.used < len(rooms) && (b.Limit == 0 || moreRoom*arrived <= b.Limit):
 		b.rooms[b.used] = newRoom(b.used)
 		b.used++
 	case arrived < b.Limit:

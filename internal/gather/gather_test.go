@@ -43,6 +43,9 @@ func TestSpaceFollowsWhatArrives(t *testing.T) {
 			if room := arrived + len(space); len(space) == 0 || room > 5*arrived+gather.FirstRoom {
 				t.Errorf("%d claimed, %d arrived: room for %d", claim, arrived, room)
 			}
+			if small := claim >= 0 && claim < gather.FirstRoom; small && arrived == 0 && int64(len(space)) != claim+1 {
+				t.Errorf("%d claimed: room for %d", claim, len(space))
+			}
 			if fifth := claim / 5; fifth > gather.FirstRoom && int64(arrived) == claim-1 && len(space) != 2 {
 				t.Errorf("%d claimed, all but one arrived: room for %d more", claim, len(space))
 			}

@@ -76,6 +76,29 @@ func TestSubject(t *testing.T) {
 	}
 }
 
+// An envelope tells the params that it was opened from by where they are: others may be as long, or begin there too.
+func TestAnEnvelopeIsOfItsOwnParams(t *testing.T) {
+	params := append(make(stdjson.RawMessage, 0, 100), `{"name":"t","arguments":{}}`...)
+	e, err := wire.Open(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clone := e.Clone()
+	if !e.IsOf(params) || clone.IsOf(params) {
+		t.Errorf("of its own params: %v, want true; a clone: %v, want false", e.IsOf(params), clone.IsOf(params))
+	}
+	check := func(other stdjson.RawMessage, name, uri string) {
+		t.Helper()
+		s := e.Subject(other)
+		if e.IsOf(other) || string(s.Name) != name || string(s.URI) != uri {
+			t.Errorf("%s: taken for its own: %v; name %s, uri %s", other, e.IsOf(other), s.Name, s.URI)
+		}
+	}
+	check(stdjson.RawMessage(`{"uri":"u","arguments":"n"}`), "", `"u"`)
+	check(append(params[:len(params)-1], `,"uri":"u"}`...), `"t"`, `"u"`)
+	check(nil, "", "")
+}
+
 func TestOpenReadsVersions(t *testing.T) {
 	for text, want := range map[string]wire.Revision{
 		"2026-07-28":                 wire.July2026,

@@ -51,6 +51,12 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// otherIndex is that of params which are joined.
+var otherIndex = func() wire.Index {
+	opened, _ := wire.Open(stdjson.RawMessage(`{"name":"other"}`))
+	return opened.Index()
+}()
+
 func checkJoin(t *testing.T, params stdjson.RawMessage) {
 	t.Helper()
 	var env wire.Envelope
@@ -63,6 +69,9 @@ func checkJoin(t *testing.T, params stdjson.RawMessage) {
 		if string(again) != string(joined) || alsoOK != ok || ok && !same.IsOf(again) {
 			t.Errorf("%s: with its index joined as %v, %s", params, alsoOK, again)
 		}
+	}
+	if others, othersOK := standing.Join(&wire.Envelope{}, params, &otherIndex); string(others) != string(joined) || othersOK != ok {
+		t.Errorf("%s: with the index of others joined as %v, %s", params, othersOK, others)
 	}
 	if !ok {
 		if !reflect.DeepEqual(env, wire.Envelope{}) {
