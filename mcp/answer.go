@@ -50,8 +50,10 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
 	}
-	page := req.env.Page
-	req.env.Page = nil // what handlers append for themselves is whole
+	var page *wire.Page
+	if wire.IsList(req.Method) {
+		page = leftOut(h, req)
+	}
 	var res Result
 	var err error
 	if req.Method == wire.MethodSubscriptionsListen && passesOn(h) {
@@ -66,6 +68,9 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	if err == nil {
 		return dst, nil
 	}
+	if page != nil {
+		*page = wire.Page{} // an error leaves out nothing
+	}
 	return nil, notEncoded(ctx, req, err)
 }
 
@@ -78,6 +83,17 @@ func notEncoded(ctx context.Context, req *Request, err error) *Error {
 	}
 	req.logger().ErrorContext(ctx, "mcp: result cannot be encoded", "method", req.Method, "error", err)
 	return errInternal
+}
+
+// leftOut gives the place for what the answer to a list leaves out; nil if it is to be whole. It is the transport's alone:
+// what handlers append for themselves is whole.
+func leftOut(h Handler, req *Request) *wire.Page {
+	page := req.env.Page
+	req.env.Page = nil
+	if w, ok := h.(way); ok && page == nil {
+		page = w.LeftOut(wire.ForTransports{})
+	}
+	return page
 }
 
 // appendContained appends a result whose methods, and those of the values within it, may be the user's.

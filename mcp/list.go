@@ -30,7 +30,20 @@ func encodeFeature[V any, P interface {
 type encodedPage[V any] struct {
 	items []*V
 	json  []byte
-	dated bool // some items have what not all revisions have
+	ended []byte // the JSON, and behind it the usual end of a response
+	dated bool   // some items have what not all revisions have
+}
+
+// encode makes the JSON, and puts the end of a response behind it: of the only page of a list, the hints and two braces.
+func (p *encodedPage[V]) encode(encoded func(*V) *encodedFeature[V], hints Cache) error {
+	items, err := appendItems(nil, p.items, encoded)
+	if err != nil {
+		return err
+	}
+	p.ended, err = appendCache(append(items, ','), hints)
+	p.ended = append(p.ended, "}}"...)
+	p.json = p.ended[:len(items):len(items)]
+	return err
 }
 
 // appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be, and page
@@ -40,7 +53,7 @@ func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded fu
 	isKnown := known != nil && slices.Equal(known.items, items)
 	switch {
 	case isKnown && page != nil:
-		page.Items, page.At = known.json, len(dst)
+		page.Items, page.At, page.Ended = known.json, len(dst), known.ended
 	case isKnown:
 		dst = append(dst, known.json...)
 	default:

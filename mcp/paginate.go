@@ -34,7 +34,7 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 		return s.sealer.seal([]byte(last), "cursor", set.kind, req.Principal.Key())
 	}
 	if after == "" && visible == nil {
-		known, last, more, err := set.firstPage(s.opts.PageSize)
+		known, last, more, err := set.firstPage(s.opts.PageSize, s.listCache())
 		if err != nil {
 			return p, err
 		}

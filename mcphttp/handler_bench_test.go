@@ -3,6 +3,7 @@ package mcphttp_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A still is a response without a connection. It keeps what was written last.
+// A still is a response without a connection. It keeps the last one.
 type still struct {
 	header http.Header
 	status int
@@ -23,13 +24,13 @@ type still struct {
 }
 
 func (w *still) Header() http.Header              { return w.header }
-func (w *still) WriteHeader(status int)           { w.status = status }
+func (w *still) WriteHeader(status int)           { w.status, w.last = status, w.last[:0] }
 func (w *still) SetReadDeadline(time.Time) error  { return nil }
 func (w *still) SetWriteDeadline(time.Time) error { return nil }
 func (w *still) Flush()                           {}
 
 func (w *still) Write(p []byte) (int, error) {
-	w.last = append(w.last[:0], p...)
+	w.last = append(w.last, p...)
 	return len(p), nil
 }
 
@@ -135,5 +136,24 @@ func BenchmarkHandlerParallel(b *testing.B) {
 		for pb.Next() {
 			x.run()
 		}
+	})
+}
+
+// A list of a thousand tools, which is kept encoded.
+func BenchmarkList(b *testing.B) {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+	for i := range 1000 {
+		mcp.AddTool(s, &mcp.Tool{Name: fmt.Sprintf("tool_%04d", i), Description: "Return the message"},
+			func(context.Context, struct{ Message string }) (string, error) { return "", nil })
+	}
+	h := mcphttp.NewHandler(s, nil)
+	header := modernHeader()
+	header["Mcp-Method"] = []string{"tools/list"}
+	delete(header, "Mcp-Name")
+	b.Run("modern", func(b *testing.B) {
+		newRerun(h, strings.Replace(modernBody, "tools/call", "tools/list", 1), header).bench(b, "tool_0999")
+	})
+	b.Run("session", func(b *testing.B) {
+		newRerun(h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, sessionHeader(b, h)).bench(b, "tool_0999")
 	})
 }

@@ -140,6 +140,9 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
 	}
+	if wire.IsList(msg.Method) {
+		p.call.Left = new(wire.Page)
+	}
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
@@ -210,7 +213,7 @@ type sessionPost struct {
 
 // An answer is what ends a POST.
 type answer struct {
-	body []byte     // empty for none
+	body []byte     // empty for none; without what p.call.Left holds
 	err  *mcp.Error // that it is; nil if it is a result or several answers
 	busy int        // the status if it asks the client to come back
 }
@@ -254,7 +257,7 @@ func (p *sessionPost) finish(a answer) {
 		p.reply(a)
 		return
 	case len(a.body) > 0:
-		p.stream.finish(&p.ctx, a.body)
+		p.stream.finish(&p.ctx, p.call.Left.Whole(a.body))
 	default:
 		p.stream.close()
 	}
@@ -270,7 +273,11 @@ func (p *sessionPost) reply(a answer) {
 		empty.close()
 		return
 	}
-	if a.err == nil {
+	switch {
+	case a.err == nil && p.call.Left.LeavesOut():
+		p.handler.replyPage(p.w, a.body, p.call.Left)
+		return
+	case a.err == nil:
 		p.handler.reply(p.w, http.StatusOK, a.body)
 		return
 	}

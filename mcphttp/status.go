@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -103,20 +104,42 @@ const heldBack = 2 << 10
 // reply writes a whole JSON answer, in one piece. A client that does not read it cannot hold the handler for longer
 // than the write timeout; that it is gone is no news to anyone, so errors end here.
 func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
-	head := w.Header()
-	head["Content-Type"] = jsonContent
 	if len(body) <= heldBack {
+		w.Header()["Content-Type"] = jsonContent
 		// It is written when the handler is done, and so can hold nothing but its connection. net/http counts it then.
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
 		return
 	}
-	head["Content-Length"] = []string{strconv.Itoa(len(body))}
-	ownTime(w)
-	defer h.answers.stop(h.answers.start(w))
+	defer h.answers.stop(h.beginLarge(w, len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_ = http.NewResponseController(w).Flush()
+}
+
+// replyPage writes an answer that leaves out a page, and the page from where it lies: what is larger than its buffers
+// net/http passes on in one piece.
+func (h *Handler) replyPage(w http.ResponseWriter, body []byte, left *wire.Page) {
+	if len(body)+len(left.Items) <= heldBack {
+		h.reply(w, http.StatusOK, left.Whole(body))
+		return
+	}
+	before, kept, behind := left.Cut(body)
+	defer h.answers.stop(h.beginLarge(w, len(before)+len(kept)+len(behind)))
+	w.WriteHeader(http.StatusOK)
+	for _, part := range [...][]byte{before, kept, behind} {
+		_, _ = w.Write(part)
+	}
+	_ = http.NewResponseController(w).Flush()
+}
+
+// beginLarge begins an answer of that many bytes. The caller ends the wait when all is written.
+func (h *Handler) beginLarge(w http.ResponseWriter, size int) *waiting[http.ResponseWriter] {
+	head := w.Header()
+	head["Content-Type"] = jsonContent
+	head["Content-Length"] = []string{strconv.Itoa(size)}
+	ownTime(w)
+	return h.answers.start(w)
 }
 
 // ownTime takes the time off that the http.Server gives a whole request: what is written from here on has a time of its own.

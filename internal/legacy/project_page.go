@@ -31,7 +31,7 @@ type page struct {
 	modern    []byte // without the items
 	items     []byte // that the core has left out; nil for none
 	at        int    // where they belong in modern
-	projected []byte
+	projected []byte // with the brace behind it that ends a response
 }
 
 // pageIn gives the page, not projected, whose rest the answer holds from the offset on.
@@ -52,22 +52,13 @@ func (p *page) equal(q *page) bool {
 	return p.at == q.at && bytes.Equal(p.modern, q.modern)
 }
 
-// isList reports whether the results of a method are kept.
-func isList(method string) bool {
-	switch method {
-	case wire.MethodToolsList, wire.MethodPromptsList, wire.MethodResourcesList, wire.MethodResourcesTemplatesList:
-		return true
-	}
-	return false
-}
-
 // isKept reports whether a page is kept.
 func (p *page) isKept(key pageKey) bool {
 	size := len(p.modern) + len(p.items)
-	return minPage <= size && size <= maxPage && isList(key.method)
+	return minPage <= size && size <= maxPage && wire.IsList(key.method)
 }
 
-// find gives the projection of a page if it is kept.
+// find gives the projection of a page if it is kept, and behind it the brace that ends a response.
 func (c *pages) find(key pageKey, p *page) (projected []byte, ok bool) {
 	if !p.isKept(key) {
 		return nil, false
@@ -80,7 +71,7 @@ func (c *pages) find(key pageKey, p *page) (projected []byte, ok bool) {
 
 // keep keeps a page, which is nobody else's, with a copy of its projection.
 func (c *pages) keep(key pageKey, p page, projected []byte) {
-	p.projected = bytes.Clone(projected)
+	p.projected = append(append(make([]byte, 0, len(projected)+1), projected...), '}')
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {

@@ -37,10 +37,12 @@ type Exchange struct {
 
 	// Index is that of the request's params, where it is known already: then they are not looked through once more.
 	Index wire.Index
+	// Left, if not nil, takes the end of the response to a list, which [Exchange.AppendAnswer] then leaves out.
+	Left *wire.Page
 }
 
-// AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request.
-// The error is the one within the response.
+// AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
+// is left out then. The error is the one within the response.
 func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -52,6 +54,8 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 		return dst[:mark], nil
 	case err != nil:
 		return appendError(dst[:mark], x.request.ID, err), err
+	case x.Left.LeavesOut():
+		return answer, nil
 	}
 	return append(answer, '}'), nil
 }
@@ -100,7 +104,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	s := x.session
 	round := Round{Notify: x.notify, session: s, request: x.request, index: &x.Index}
 	for range maxRounds {
-		if isList(x.request.Method) {
+		if wire.IsList(x.request.Method) {
 			round.left = &wire.Page{}
 		}
 		answer, err := s.cfg.Core.Serve(ctx, dst, round)
@@ -124,7 +128,7 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int, left *wi
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	page := pageIn(answer, from, left)
 	if kept, ok := s.cfg.pages.find(key, &page); ok {
-		return append(answer[:from], kept...), nil, nil
+		return x.leave(answer[:from], kept), nil, nil
 	}
 	isKept := page.isKept(key)
 	if isKept {
@@ -151,6 +155,15 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int, left *wi
 		s.cfg.pages.keep(key, page, answer[from:])
 	}
 	return answer, nil, nil
+}
+
+// leave leaves out a kept page and the brace behind it, or appends the page where all is to be written.
+func (x *Exchange) leave(dst, kept []byte) []byte {
+	if x.Left == nil {
+		return append(dst, kept[:len(kept)-1]...)
+	}
+	*x.Left = wire.Page{Items: kept, At: len(dst)}
+	return dst
 }
 
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.

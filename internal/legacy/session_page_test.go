@@ -61,7 +61,11 @@ type pageCore struct {
 	items []byte
 }
 
-func (c *pageCore) Serve(_ context.Context, dst []byte, _ jsonrpc.Message, env wire.Envelope, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
+func (c *pageCore) Serve(_ context.Context, dst []byte, r legacy.Round) ([]byte, *jsonrpc.Error) {
+	var env wire.Envelope
+	if _, err := r.Open(&env); err != nil {
+		return nil, err
+	}
 	if env.Page == nil {
 		return append(dst, discovered...), nil
 	}

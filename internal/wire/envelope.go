@@ -41,13 +41,6 @@ type Envelope struct {
 	subject Index
 }
 
-// A Page is the items of a list that whoever answers has kept as JSON, and which an answer leaves out: its reader may know
-// them. They are never changed, and as long as somebody holds them, the same memory holds the same items.
-type Page struct {
-	Items []byte // an array; nil if nothing is left out
-	At    int    // how much of the answer is before them
-}
-
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
 // of a wrong JSON type, an unknown log level or an oversized value is [jsonrpc.CodeInvalidParams]. What is missing is
 // left to [Envelope.Complete]; an unknown version is left to the caller.
