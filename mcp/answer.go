@@ -50,15 +50,15 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
 	}
-	var page *wire.Page
-	if wire.IsList(req.Method) {
-		page = leftOut(h, req)
-	}
 	var res Result
+	var page *wire.Page
 	var err error
-	if req.Method == wire.MethodSubscriptionsListen && passesOn(h) {
+	switch {
+	case wire.IsList(req.Method):
+		res, page, err = serveList(ctx, req, h)
+	case req.Method == wire.MethodSubscriptionsListen && passesOn(h):
 		res, err = listenApart(ctx, req, h)
-	} else {
+	default:
 		res, err = contain(ctx, req.logger(), req, h)
 	}
 	if err != nil {
@@ -85,15 +85,17 @@ func notEncoded(ctx context.Context, req *Request, err error) *Error {
 	return errInternal
 }
 
-// leftOut gives the place for what the answer to a list leaves out; nil if it is to be whole. It is the transport's alone:
-// what handlers append for themselves is whole.
-func leftOut(h Handler, req *Request) *wire.Page {
-	page := req.env.Page
-	req.env.Page = nil
+// serveList is contain for a list. It gives the place for what the answer leaves out, nil if it is to be whole. That is the
+// transport's alone: what handlers append for themselves is whole.
+func serveList(ctx context.Context, req *Request, h Handler) (res Result, page *wire.Page, err error) {
+	page, req.env.Page = req.env.Page, nil
 	if w, ok := h.(way); ok && page == nil {
 		page = w.LeftOut(wire.ForTransports{})
 	}
-	return page
+	req.unseen = passesOn(h)
+	res, err = contain(ctx, req.logger(), req, h)
+	req.unseen = false
+	return res, page, err
 }
 
 // appendContained appends a result whose methods, and those of the values within it, may be the user's.

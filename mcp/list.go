@@ -46,11 +46,19 @@ func (p *encodedPage[V]) encode(encoded func(*V) *encodedFeature[V], hints Cache
 	return err
 }
 
+// is reports whether items are those of the page. A nil page is no items.
+func (p *encodedPage[V]) is(items []*V) bool {
+	if p == nil || len(items) != len(p.items) {
+		return false
+	}
+	return len(items) == 0 || &items[0] == &p.items[0] || slices.Equal(items, p.items)
+}
+
 // appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be, and page
 // takes it then, unless it is nil.
 func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string, cache Cache,
 	page *wire.Page) ([]byte, error) {
-	isKnown := known != nil && slices.Equal(known.items, items)
+	isKnown := known.is(items)
 	switch {
 	case isKnown && page != nil:
 		page.Items, page.At, page.Ended = known.json, len(dst), known.ended

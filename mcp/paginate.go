@@ -13,7 +13,7 @@ const maxCursor = maxURI + maxURI/2
 
 // A page is one answer's share of a list.
 type page[V any] struct {
-	items []*V
+	items []*V            // may be the known ones, which do not change
 	known *encodedPage[V] // the JSON of the items; nil where it is not known
 	next  string          // cursor of the next page, empty at the end
 }
@@ -38,8 +38,10 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 		if err != nil {
 			return p, err
 		}
-		p.known = known
-		p.items = append(p.items, known.items...) // middleware may change the list
+		p.known, p.items = known, known.items
+		if !req.unseen {
+			p.items = append([]*V{}, known.items...) // whoever sees the list may change it
+		}
 		if more {
 			p.next = next(last)
 		}

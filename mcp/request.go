@@ -40,6 +40,7 @@ type Request struct {
 	first    *call     // room for one call; nil for none
 	apart    *apart    // takes a subscription that goes on when its call has returned; nil where it does not return
 	detached *Detached // nil for a client's own request
+	unseen   bool      // nobody sees the result of a list before it is written
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`

@@ -25,8 +25,8 @@ import (
 type Server struct {
 	opts    ServerOptions
 	log     *slog.Logger
-	frame   []byte                  // the members that every result's `_meta` carries
-	handler atomic.Pointer[Handler] // the middleware around the dispatch
+	frame   []byte                // the members that every result's `_meta` carries
+	handler atomic.Pointer[stack] // the middleware around the dispatch
 	serving atomic.Int64
 
 	tools     featureSet[Tool, toolEntry]
@@ -119,11 +119,17 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	return s
 }
 
+// A stack is middleware around what a server does.
+type stack struct {
+	Handler
+	isPlain bool // there is no middleware
+}
+
 // wrap puts the middleware around what the server does. The caller holds s.mu, or has the server to itself.
 func (s *Server) wrap() {
-	var h Handler = dispatcher{s}
-	if len(s.middleware) > 0 {
-		h = chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
+	h := stack{dispatcher{s}, len(s.middleware) == 0}
+	if !h.isPlain {
+		h.Handler = chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
 			return contain(ctx, s.log, req, dispatcher{s}) // middleware sees a panic as an error
 		}), s.middleware)
 	}
@@ -140,13 +146,6 @@ func (s *Server) Use(m Middleware) {
 	defer s.mu.Unlock()
 	s.middleware = append(s.middleware, m)
 	s.wrap()
-}
-
-// isPlain reports whether there is no middleware.
-func (s *Server) isPlain() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.middleware) == 0
 }
 
 func (s *Server) fillDefaults() {
@@ -201,7 +200,9 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	}
 	req.server = s
 	c := newCall(ctx, s, req)
-	res, err := contain(c, s.log, req, *s.handler.Load())
+	h := s.handler.Load()
+	req.unseen = req.unseen && h.isPlain && s.opts.Visible == nil // no code of the user's has the request, as it is now
+	res, err := contain(c, s.log, req, h.Handler)
 	if !req.goesOn() {
 		c.progress.finish(c)
 	}

@@ -139,5 +139,5 @@ func passesOn(h Handler) bool {
 		h = w.WayTo(wire.ForTransports{})
 	}
 	s, ok := h.(*Server)
-	return ok && s.isPlain()
+	return ok && s.handler.Load().isPlain
 }

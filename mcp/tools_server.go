@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -136,15 +137,19 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 		return nil, err
 	}
 	if !req.has(wire.ToolExecution) && (p.known == nil || p.known.dated) {
-		leaveOutExecution(p.items)
+		p.items = leaveOutExecution(p.items)
 	}
 	return &ListToolsResult{Tools: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
 }
 
 func hasExecution(t *Tool) bool { return t.Execution != nil }
 
-// leaveOutExecution takes away what the revision of a list does not have.
-func leaveOutExecution(tools []*Tool) {
+// leaveOutExecution gives tools without what the revision of a list does not have.
+func leaveOutExecution(tools []*Tool) []*Tool {
+	if !slices.ContainsFunc(tools, hasExecution) {
+		return tools
+	}
+	tools = slices.Clone(tools)
 	for i, t := range tools {
 		if hasExecution(t) {
 			copied := *t
@@ -152,6 +157,7 @@ func leaveOutExecution(tools []*Tool) {
 			tools[i] = &copied
 		}
 	}
+	return tools
 }
 
 // callTool serves tools/call.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,6 +149,56 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 		want, _ := mcp.AppendAnswer(nil, t.Context(), core, req)
 		if got := start(t, core, nil).modern("tools/list", "").body; got != string(want) {
 			t.Errorf("got %.300s, want %.300s", got, want)
+		}
+	}
+}
+
+// A handler in front of a server may change a list in place, also when it has had it written before.
+func TestListsAreTheirHandlersOwn(t *testing.T) {
+	server := lister(30, nil)
+	front := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		if _, err := mcp.AppendResult(nil, ctx, server, req); err != nil {
+			return nil, err
+		}
+		res, err := server.ServeMCP(ctx, req)
+		list, ok := res.(*mcp.ListToolsResult)
+		if !ok || len(list.Tools) != 30 || slices.Contains(list.Tools, nil) {
+			t.Errorf("got %v, %v", res, err)
+			return res, err
+		}
+		clear(list.Tools)
+		list.Tools = nil
+		return res, nil
+	})
+	f := start(t, front, nil)
+	for range 2 {
+		if got := f.modern("tools/list", "").body; !strings.Contains(got, `"tools":[]`) {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+// To write a list takes no memory of its length.
+func TestListsTakeNoRoom(t *testing.T) {
+	const tools, runs = 500, 100
+	h := mcphttp.NewHandler(lister(tools, nil), nil)
+	body, _ := modernCall("tools/list", "")
+	header := modernHeader()
+	header["Mcp-Method"], header["Mcp-Name"] = []string{"tools/list"}, nil
+	for name, x := range map[string]*rerun{
+		"modern":  newRerun(h, body, header),
+		"session": newRerun(h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, sessionHeader(t, h)),
+	} {
+		x.run()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range runs {
+			x.run()
+		}
+		runtime.ReadMemStats(&after)
+		x.check(t, "tool_0499")
+		if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > 4<<10 {
+			t.Errorf("%s: %d bytes for each list of %d tools", name, each, tools)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -36,6 +37,12 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	}
 	return res, err
 }
+
+// WayTo and LeftOut say that nobody else sees a result on its way to the translator; see [mcp.AppendResult].
+func (c *sessionCore) WayTo(wire.ForTransports) mcp.Handler { return c.handler }
+
+// LeftOut gives nothing: what is left out, the translator wants.
+func (c *sessionCore) LeftOut(wire.ForTransports) *wire.Page { return nil }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.
