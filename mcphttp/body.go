@@ -36,6 +36,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 	body, err := h.readInTime(w, r)
 	switch {
 	case err == nil:
+		_ = r.Body.Close() // it has ended: else net/http looks for more of it before it writes the answer
 		return body, nil
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge(w)

@@ -2,11 +2,14 @@ package mcphttp_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -63,6 +66,73 @@ func TestReadClaimedSharesNothing(t *testing.T) {
 			t.Errorf("body %d of %d bytes has %d of its own", i, len(body), n)
 		}
 	}
+}
+
+// However a body says where it ends, the connection has room for the next request behind it, also for one that is there
+// already.
+func TestConnectionsGoOnBehindABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), nil)
+		for era, p := range f.posters() {
+			announced := func(id, text string, headers ...string) string {
+				body := p.request(id, text)
+				headers = append(headers, fmt.Sprintf("Content-Length: %d\r\n", len(body)))
+				return head(append(headers, p.headers...)...) + body
+			}
+			inChunks := func(id, text, trailer string, headers ...string) string {
+				body := p.request(id, text)
+				headers = append(headers, "Transfer-Encoding: chunked\r\n")
+				return head(append(headers, p.headers...)...) +
+					fmt.Sprintf("3\r\n%s\r\n%x\r\n%s\r\n0\r\n%s\r\n", body[:3], len(body)-3, body[3:], trailer)
+			}
+			conn := f.raw()
+			conn.write(announced("1", "a") +
+				announced("2", strings.Repeat("x", 100_000)) +
+				inChunks("3", "c", "") +
+				inChunks("4", "d", "X-Trailer: t\r\n", "Trailer: X-Trailer\r\n") +
+				announced("5", "e", "Expect: 100-continue\r\n") +
+				inChunks("6", "f", "", "Expect: 100-continue\r\n") +
+				announced("7", "g"))
+			for id := 1; id <= 7; id++ {
+				got := conn.answer()
+				if (id == 5 || id == 6) && got.status == http.StatusContinue {
+					got = conn.answer()
+				}
+				if want := fmt.Sprintf(`"id":%d,`, id); got.status != http.StatusOK || !strings.Contains(got.body, want) {
+					t.Errorf("%s, request %d: got %d %.200s", era, id, got.status, got.body)
+				}
+				if got.header.Get("Connection") != "" {
+					t.Errorf("%s, request %d: the connection is closed", era, id)
+				}
+			}
+		}
+	})
+}
+
+// A body that was read to its end is closed, so that net/http does not look for more of it before it answers.
+func TestBodiesAreClosedAtTheirEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    error
+		closed bool
+	}{"whole": {io.EOF, true}, "broken off": {io.ErrUnexpectedEOF, false}} {
+		x := newRerun(mcphttp.NewHandler(freeCore, nil), modernBody, modernHeader())
+		body := &watchedBody{Reader: io.MultiReader(x.body, iotest.ErrReader(c.end))}
+		x.request.Body = body
+		x.run()
+		if body.closed != c.closed {
+			t.Errorf("%s: closed is %v", name, body.closed)
+		}
+	}
+}
+
+type watchedBody struct {
+	io.Reader
+	closed bool
+}
+
+func (b *watchedBody) Close() error {
+	b.closed = true
+	return nil
 }
 
 func BenchmarkReadClaimed(b *testing.B) {
