@@ -20,11 +20,11 @@ func plain[T string | []byte](data T, at int) (end int, high uint64) {
 	for ; at+8 <= len(data); at += 8 {
 		x := word(data[at : at+8])
 		// Each difference borrows into the high bit of exactly the bytes that end the run. A borrow can spoil only
-		// bytes after the first such one, and only the first is used.
-		control := x - ' '*lowBits
-		quote := (x ^ '"'*lowBits) - lowBits
+		// bytes after the first such one, and only the first is used. With bit 1 turned over the quote comes right behind
+		// the control characters, where the space is without.
+		control := (x ^ 2*lowBits) - (' '+1)*lowBits
 		backslash := (x ^ '\\'*lowBits) - lowBits
-		if stop := (control | quote | backslash) &^ x & highBits; stop != 0 {
+		if stop := (control | backslash) &^ x & highBits; stop != 0 {
 			first := stop & -stop
 			return at + bits.TrailingZeros64(first)/8, (high | x&(first-1)) & highBits
 		}
