@@ -41,9 +41,10 @@ func Visit(data []byte, lim Limits, each func(key, value []byte)) error {
 // scanner walks over data once. Its methods take the offset of a token and return the offset just past it; ok is
 // false when the grammar broke and the walk has to end.
 type scanner struct {
-	data  []byte
-	lim   Limits
-	fault SyntaxError
+	data    []byte
+	lim     Limits
+	fault   SyntaxError
+	decoded [][]byte // keys that were written with escapes, of the objects that are open
 }
 
 func (s *scanner) err() error {
@@ -68,6 +69,16 @@ func (s *scanner) note(at int, reason Reason) {
 }
 
 func (s *scanner) space(at int) int { return skipSpace(s.data, at) }
+
+// token gives where the next token begins, after white space, and its first byte; 0 at the end of the text.
+func (s *scanner) token(at int) (int, byte) {
+	for ; at < len(s.data); at++ {
+		if c := s.data[at]; !isSpace(c) {
+			return at, c
+		}
+	}
+	return at, 0
+}
 
 func isSpace(c byte) bool {
 	return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r') // nearly always told by the first
@@ -121,85 +132,115 @@ func (s *scanner) tooDeep(at int) (int, bool) {
 }
 
 func (s *scanner) object(at, depth int, each func(key, value []byte)) (int, bool) {
-	at = s.space(at + 1)
-	if s.peek(at) == '}' {
+	at, c := s.token(at + 1)
+	if c == '}' {
 		return at + 1, true
 	}
-	var room [fewKeys][]byte
-	keys := room[:0]
-	for {
-		if s.peek(at) != '"' {
-			return s.fail(at, Malformed)
-		}
+	var keys keys
+	keys.decoded = len(s.decoded)
+	for c == '"' {
 		end, escaped, ok := s.text(at)
 		if !ok {
 			return end, false
 		}
-		key := s.data[at+1 : end-1]
+		key := span{at + 1, end - at - len(`""`)}
 		if escaped {
-			key = unescape(key)
+			key = s.decode(&keys, key)
 		}
-		keys = s.addKey(keys, key, at)
+		s.addKey(&keys, key, at)
 
-		colon := s.space(end)
-		if s.peek(colon) != ':' {
-			return s.fail(colon, Malformed)
+		if at, c = s.token(end); c != ':' {
+			return s.fail(at, Malformed)
 		}
-		start := s.space(colon + 1)
+		start := s.space(at + 1)
 		end, ok = s.value(start, depth, nil)
 		if each != nil {
 			var value []byte
 			if ok {
 				value = s.data[start:end:end]
 			}
-			each(key, value)
+			each(s.key(key), value)
 		}
 		if !ok {
 			return end, false
 		}
 
-		at = s.space(end)
-		switch s.peek(at) {
+		switch at, c = s.token(end); c {
 		case ',':
-			at = s.space(at + 1)
+			at, c = s.token(at + 1)
 		case '}':
-			s.checkKeys(keys, at)
+			s.checkKeys(&keys, at)
+			s.decoded = s.decoded[:keys.decoded]
 			return at + 1, true
 		default:
 			return s.fail(at, Malformed)
 		}
 	}
+	return s.fail(at, Malformed)
 }
 
-// addKey adds a decoded key to those of its object. A few keys are compared at once; checkKeys compares many.
-func (s *scanner) addKey(keys [][]byte, key []byte, at int) [][]byte {
-	if len(keys) == s.lim.Keys {
-		s.note(at, TooManyKeys)
-		return keys
+// A span is a key of some size, and where it stands: in the text, or if that is negative, among those that were decoded.
+type span struct{ at, size int }
+
+// decode gives the span of a key of an object that was written with escapes. One that is too many for the object lasts
+// until the next.
+func (s *scanner) decode(of *keys, k span) span {
+	key := unescape(s.data[k.at : k.at+k.size])
+	s.decoded = append(s.decoded[:min(len(s.decoded), of.decoded+s.lim.Keys)], key)
+	return span{-len(s.decoded), len(key)}
+}
+
+// key gives a key, decoded.
+func (s *scanner) key(k span) []byte {
+	if k.at < 0 {
+		return s.decoded[-k.at-1]
 	}
-	if len(keys) < fewKeys {
-		for _, k := range keys {
-			if string(k) == string(key) {
+	return s.data[k.at : k.at+k.size]
+}
+
+// keys are the keys of one object. Spans take little room and no pointers: this stands on the stack for every object.
+type keys struct {
+	n       int
+	decoded int // how many decoded keys are of the objects around it
+	few     [fewKeys]span
+	many    []span // all of them, once they are more
+}
+
+// addKey adds a key to those of its object. A few keys are compared at once; checkKeys compares many.
+func (s *scanner) addKey(k *keys, key span, at int) {
+	switch {
+	case k.n == s.lim.Keys:
+		s.note(at, TooManyKeys)
+		return
+	case k.n < fewKeys:
+		for _, other := range k.few[:k.n] {
+			if other.size == key.size && string(s.key(other)) == string(s.key(key)) {
 				s.note(at, DuplicateKey)
 			}
 		}
+		k.few[k.n] = key
+	case k.n == fewKeys:
+		k.many = append(k.many, k.few[:]...)
+		fallthrough
+	default:
+		k.many = append(k.many, key)
 	}
-	return append(keys, key)
+	k.n++
 }
 
-func (s *scanner) checkKeys(keys [][]byte, at int) {
-	if len(keys) <= fewKeys {
+func (s *scanner) checkKeys(k *keys, at int) {
+	if k.n <= fewKeys {
 		return
 	}
 	// Sorted and not hashed: the cost does not depend on keys that an attacker chose, and no memory is needed.
-	slices.SortFunc(keys, func(a, b []byte) int {
-		if len(a) != len(b) {
-			return cmp.Compare(len(a), len(b))
+	slices.SortFunc(k.many, func(a, b span) int {
+		if a.size != b.size {
+			return cmp.Compare(a.size, b.size)
 		}
-		return bytes.Compare(a, b)
+		return bytes.Compare(s.key(a), s.key(b))
 	})
-	for i := 1; i < len(keys); i++ {
-		if string(keys[i-1]) == string(keys[i]) {
+	for i := 1; i < len(k.many); i++ {
+		if string(s.key(k.many[i-1])) == string(s.key(k.many[i])) {
 			s.note(at, DuplicateKey)
 			return
 		}

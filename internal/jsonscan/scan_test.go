@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -309,6 +310,28 @@ func TestNoAllocation(t *testing.T) {
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s makes %v allocations", name, n)
+		}
+	}
+}
+
+// Keys with escapes are held for as long as their object is read, and no more of them than an object may have.
+func TestEscapedKeysAreForgotten(t *testing.T) {
+	var many strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&many, `,"\n%d":0`, i)
+	}
+	for name, text := range map[string]string{
+		"many objects":      `[{"\n":0}` + strings.Repeat(`,{"\n":0}`, 100_000) + `]`,
+		"one large object":  `{` + many.String()[1:] + `}`,
+		"one beside others": `[[{"\n":{"\n":0}}` + strings.Repeat(`,{"\n":{"\n":0},"\t":1}`, 50_000) + `]]`,
+	} {
+		data := []byte(text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_ = jsonscan.Valid(data, jsonscan.Limits{})
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 3*uint64(len(data)) {
+			t.Errorf("%s: %d bytes for %d", name, got, len(data))
 		}
 	}
 }
