@@ -70,7 +70,6 @@ func (e *Envelope) Open(params stdjson.RawMessage) *jsonrpc.Error {
 		e.subject.add(key, at, len(d.Value()))
 	}
 	e.subject.bind(params)
-	e.subject.meta = e.Meta != nil
 	return nil
 }
 
@@ -80,6 +79,7 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	if !d.Into('{') {
 		return invalidParams("params._meta must be an object")
 	}
+	e.subject.meta = uint32(at)
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		if err := e.take(key, d.Value()); err != nil {
 			return err

@@ -43,11 +43,11 @@ func (s Standing) WithLogLevel(level string) Standing {
 func (s Standing) Meta() string { return s.text }
 
 // Join puts the envelope before the params of a request, in memory of their own, and makes e, which is empty, what [Open]
-// says of them. Own is the index of the params as they are; that of others is no help. It reports false, and leaves e
-// empty, for params that have to be rewritten: which are no object, are empty, or have members that an envelope brings or a
+// says of them. To a `_meta` that they have already it adds the envelope's members. Own is the index of the params as they
+// are; that of others is no help. It reports false, and leaves e empty, for params that have to be rewritten: which are no
+// object, are empty or have an empty `_meta`, or one with an escape in its key, or have members that an envelope brings or a
 // session does not have.
 func (s Standing) Join(e *Envelope, params stdjson.RawMessage, own *Index) (stdjson.RawMessage, bool) {
-	const before, between = `{"_meta":`, `,`
 	if !own.isOf(params) {
 		opened, err := Open(params)
 		if err != nil {
@@ -55,16 +55,52 @@ func (s Standing) Join(e *Envelope, params stdjson.RawMessage, own *Index) (stdj
 		}
 		own = &opened.subject
 	}
-	if !own.isBare() || len(params) == 0 || jsonscan.Kind(params[1:]) != '"' {
+	at, before, text := 1, `"_meta":`, s.text
+	metaAt := at + len(before)
+	if own.meta > 0 {
+		metaAt = int(own.meta)
+		at, before, text = metaAt+1, "", s.text[1:len(s.text)-1]
+	}
+	if own.isRetry() || len(params) <= at || jsonscan.Kind(params[at:]) != '"' || !own.hasPlainMeta(params) {
 		return nil, false
 	}
-	joined := make(stdjson.RawMessage, 0, len(before)+len(s.text)+len(between)+len(params)-1)
-	joined = append(append(joined, before...), s.text...)
-	meta := joined[len(before):len(joined):len(joined)]
-	joined = append(append(joined, between...), params[1:]...)
+	by := len(before) + len(text) + len(`,`)
+	joined := append(make(stdjson.RawMessage, 0, len(params)+by), params[:at]...)
+	joined = append(append(append(joined, before...), text...), ',')
+	joined = append(joined, params[at:]...)
+	metaEnd := metaAt + len(s.text)
+	if own.meta > 0 {
+		size, ok := e.takeOwn(joined[at+by:])
+		if !ok {
+			*e = Envelope{}
+			return nil, false
+		}
+		metaEnd = at + by + size
+	}
+	s.fill(e, joined[metaAt:metaEnd:metaEnd])
+	own.move(&e.subject, joined, at, by, metaAt)
+	return joined, true
+}
+
+// fill says what is in a `_meta` that begins with the members of the envelope.
+func (s Standing) fill(e *Envelope, meta stdjson.RawMessage) {
 	e.VersionText, e.HasVersion, e.Revision = s.revision.String(), true, s.revision
 	e.ClientInfo, e.Capabilities = s.clientInfo.in(meta), s.capabilities.in(meta)
 	e.LogLevel, e.Meta = s.logLevel, meta
-	own.move(&e.subject, joined, len(joined)-len(params))
-	return joined, true
+}
+
+// takeOwn reads the members of the `_meta` that a request in a session has itself, and gives their size with the bracket
+// behind them. It reports false if one is wrong, or of those that the standing envelope brings.
+func (e *Envelope) takeOwn(members []byte) (size int, ok bool) {
+	d := jsonscan.Descend(members)
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		switch string(key) {
+		case MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities, MetaLogLevel:
+			return 0, false
+		}
+		if e.take(key, d.Value()) != nil {
+			return 0, false
+		}
+	}
+	return len(d.Since(0)), true
 }

@@ -15,6 +15,8 @@ var standing = wire.NewStanding(wire.June2025, []byte(`{"name":"c"}`), []byte(`{
 const standingMeta = `{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c"},` +
 	`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/logLevel":"info"}`
 
+var standingStart = strings.TrimSuffix(standingMeta, "}") // to which the members of a request are added
+
 func TestStandingEnvelope(t *testing.T) {
 	if got := standing.Meta(); got != standingMeta {
 		t.Errorf("got %s, want %s", got, standingMeta)
@@ -38,7 +40,20 @@ func TestJoin(t *testing.T) {
 		`{}`:                               "",
 		`{ }`:                              "",
 		`[1]`:                              "",
-		`{"_meta":{}}`:                     "",
+		`{"_meta":{"k":1},"name":"t"}`:     `{"_meta":` + standingStart + `,"k":1},"name":"t"}`,
+		`{"uri":"x:y", "_meta" : { "progressToken" : "p" } }`: `{"uri":"x:y", "_meta" : ` + standingStart + `, "progressToken" : "p" } }`,
+		`{"name":"t","_meta":{"progressToken":7,"k":{}},"arguments":{"a":1}}`: `{"name":"t","_meta":` + standingStart +
+			`,"progressToken":7,"k":{}},"arguments":{"a":1}}`,
+		`{"_meta":{}}`:                    "",
+		`{"_meta":{ },"name":"t"}`:        "",
+		`{"_meta":[],"name":"t"}`:         "",
+		`{"_meta":{"progressToken":1.5}}`: "",
+		`{"_meta":{"k":1,"` + wire.MetaLogLevel + `":"debug"},"name":"t"}`:        "",
+		`{"_meta":{"` + wire.MetaProtocolVersion + `":"2025-06-18"},"name":"t"}`:  "",
+		`{"_meta":{"` + wire.MetaClientInfo + `":{}},"name":"t"}`:                 "",
+		`{"_meta":{"io.modelcontextprotocol\/clientCapabilities":{}},"name":"t"}`: "",
+		`{"_meta":{"progressToken":1},"requestState":"s"}`:                        "",
+		`{"_m\u0065ta":{"k":1}}`:           "",
 		`{"_m\u0065ta":[]}`:                "",
 		`{"name":"t","requestState":"s"}`:  "",
 		`{"inputResponses":{},"name":"t"}`: "",
@@ -92,7 +107,8 @@ func checkJoin(t *testing.T, params stdjson.RawMessage) {
 }
 
 func FuzzJoin(f *testing.F) {
-	for _, params := range []string{`{"name":"t","arguments":{"a":1}}`, `{ "uri" : "x" }`, `{"_meta":{}}`, `{"n\u0061me":1,"a":{"_meta":2}}`} {
+	for _, params := range []string{`{"name":"t","arguments":{"a":1}}`, `{ "uri" : "x" }`, `{"_meta":{}}`, `{"n\u0061me":1,"a":{"_meta":2}}`,
+		`{"name":"t","_meta":{"progressToken":1},"arguments":{}}`, `{"_m\u0065ta":{"k":1}}`, `{ "_meta" : { "progressToken" : "p" } }`} {
 		f.Add([]byte(params))
 	}
 	f.Fuzz(func(t *testing.T, params []byte) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"math"
 
@@ -72,10 +73,10 @@ func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMes
 	return value, value != nil
 }
 
-// Made says that this process has made just these params, around the envelope and of strict JSON, and where in them their
+// Made says that this process has made just these params, behind the envelope and of strict JSON, and where in them their
 // subject stands: a name, arguments, and nothing else. They are then as good as params that it was opened from.
 func (e *Envelope) Made(params stdjson.RawMessage, name, arguments Span) {
-	e.subject = Index{meta: true}
+	e.subject = Index{meta: uint32(len(`{"_meta":`))}
 	e.subject.bind(params)
 	e.subject.spans[subjectName], e.subject.spans[subjectArguments] = name, arguments
 }
@@ -91,7 +92,7 @@ func (e *Envelope) IsOf(params stdjson.RawMessage) bool { return e.subject.isOf(
 type Index struct {
 	first *byte // of the params; nil for none
 	size  uint32
-	meta  bool // there is a `_meta` beside it
+	meta  uint32 // where the `_meta` beside it begins; zero for none
 	spans [subjectKeys]Span
 }
 
@@ -135,16 +136,26 @@ func (x *Index) in(params []byte, place int) stdjson.RawMessage {
 	return s.in(params)
 }
 
-// isBare reports whether the params have nothing that a session puts there.
-func (x *Index) isBare() bool {
-	return !x.meta && x.spans[subjectInputResponses].End == 0 && x.spans[subjectRequestState].End == 0
+// isRetry reports whether the params have what a client puts there that comes again, which is none of a session.
+func (x *Index) isRetry() bool {
+	return x.spans[subjectInputResponses].End > 0 || x.spans[subjectRequestState].End > 0
 }
 
-// move makes to, which is zero, the index of params that hold the same members further behind, after a `_meta`.
-func (x *Index) move(to *Index, params []byte, by int) {
+// hasPlainMeta reports whether the key of the `_meta`, if there is one, is written without escapes.
+func (x *Index) hasPlainMeta(params []byte) bool {
+	before := bytes.TrimRight(params[:x.meta], ": \t\r\n")
+	return x.meta == 0 || bytes.HasSuffix(before, []byte(`"_meta"`))
+}
+
+// move makes to, which is zero, the index of params that hold the same members, those behind a place further behind, and a
+// `_meta` that begins at meta.
+func (x *Index) move(to *Index, params []byte, behind, by, meta int) {
 	to.bind(params)
-	to.meta = true
+	to.meta = uint32(meta)
 	for i, s := range x.spans {
-		to.spans[i] = s.Shift(by)
+		if s.At >= uint32(behind) {
+			s = s.Shift(by)
+		}
+		to.spans[i] = s
 	}
 }
