@@ -23,9 +23,9 @@ var lineBreak = []byte{'\n'}
 // returned as it was then.
 func Append(dst []byte, e Event) ([]byte, error) {
 	switch {
-	case e.HasID && strings.ContainsAny(e.ID, "\x00\r\n"):
+	case e.HasID && !isLine(e.ID):
 		return dst, ErrBadID
-	case strings.ContainsAny(e.Type, "\x00\r\n"):
+	case !isLine(e.Type):
 		return dst, ErrBadType
 	case bytes.IndexByte(e.Data, '\r') >= 0:
 		return dst, ErrBadData
@@ -50,6 +50,16 @@ func Append(dst []byte, e Event) ([]byte, error) {
 		}
 	}
 	return append(dst, '\n'), nil
+}
+
+// isLine reports whether a field can have the value: it holds no NUL and no line break.
+func isLine(value string) bool {
+	for i := range len(value) {
+		if c := value[i]; c == 0 || c == '\n' || c == '\r' {
+			return false
+		}
+	}
+	return true
 }
 
 // AppendComment appends text to dst as a comment, which readers pass over: something to send when there is nothing to
