@@ -155,14 +155,15 @@ func tagOf(name string) uint64 { return maphash.String(tagSeed, name) }
 
 // packFor gives the pack for the events of a stream. A new one has room for what the one before came to hold.
 func (s *keptSession) packFor(key StreamKey, events []byte, last time.Duration) *keptPack {
-	p := &keptPack{begun: last}
+	var streams, size int
 	if n := len(s.packs); n > 0 {
 		before := s.packs[n-1]
 		if len(before.data)+len(key.Stream)+len(events) <= maxPack && last-before.begun < packTime {
 			return before
 		}
-		p.index, p.data = make([]packedStream, 0, len(before.index)), make([]byte, 0, len(before.data))
+		streams, size = len(before.index), len(before.data)
 	}
+	p := &keptPack{index: make([]packedStream, 0, streams), data: make([]byte, 0, size), begun: last}
 	p.of, p.what = sessionKey{key.Session, key.Principal}, p
 	s.packs = append(s.packs, p)
 	return p
