@@ -66,10 +66,11 @@ func (p *progress) tell(c *call, done, total float64, message string) {
 		return
 	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
+	now := time.Now()
 	if p.pace == nil {
-		p.pace = &pace{budget: progressBurst, filled: time.Now()}
+		p.pace = &pace{budget: progressBurst, filled: now}
 	}
-	if !p.pace.allow(float64(c.server.opts.ProgressRate)) {
+	if !p.pace.allow(now, float64(c.server.opts.ProgressRate)) {
 		p.pace.held = note
 		return
 	}
@@ -79,8 +80,7 @@ func (p *progress) tell(c *call, done, total float64, message string) {
 }
 
 // allow takes one note from the budget, which refills by rate per second.
-func (p *pace) allow(rate float64) bool {
-	now := time.Now()
+func (p *pace) allow(now time.Time, rate float64) bool {
 	p.budget = min(progressBurst, p.budget+now.Sub(p.filled).Seconds()*rate)
 	p.filled = now
 	if p.budget < 1 {
@@ -119,6 +119,10 @@ func progressParams(token []byte, done, total float64, message string) []byte {
 
 // appendNumber writes counts, also large ones, as people do.
 func appendNumber(b []byte, v float64) []byte {
+	const exact = 1 << 53 // up to here every integer is a float
+	if n := int64(v); 0 < n && n <= exact && float64(n) == v {
+		return strconv.AppendInt(b, n, 10)
+	}
 	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		return strconv.AppendFloat(b, v, 'e', -1, 64)
 	}

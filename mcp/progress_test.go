@@ -69,6 +69,32 @@ func TestPROG03_ProgressRisesAndPrecedesTheResult(t *testing.T) {
 	})
 }
 
+// Counts are written as people write them, whatever their size.
+func TestProgressIsWrittenInFull(t *testing.T) {
+	rising := []float64{
+		-1e21, -3, math.Copysign(0, -1), 1e-7, 0.25, 1, 1.5, 1 << 52, 1<<53 - 1, 1 << 53, 1<<53 + 2, 1e20, 1e21, math.MaxFloat64,
+	}
+	const want = `-1e+21 -3 -0 1e-07 0.25 1 1.5 4503599627370496 9007199254740991 9007199254740992 9007199254740994 ` +
+		`100000000000000000000 1e+21 1.7976931348623157e+308`
+	s := newServer(t, nil)
+	addTool(s, "count", func(ctx context.Context) (string, error) {
+		for _, done := range rising {
+			mcp.Progress(ctx, done, 0, "")
+		}
+		return "done", nil
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		c.Call("tools/call", object{"name": "count", "_meta": object{"progressToken": 1}})
+		var got []string
+		for _, n := range c.Notifications(progressed) {
+			got = append(got, string(decode[struct{ Progress json.RawMessage }](t, n.Params).Progress))
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
 func TestPROG01_TokensKeepTheirType(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "half", func(ctx context.Context) (string, error) {
