@@ -33,7 +33,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request) *refus
 	if !ok {
 		return errEventUnknown
 	}
-	if name[:1] == standaloneStream {
+	if name[0] == standaloneStream {
 		return h.resumeStandalone(r, s, conn, name, n)
 	}
 	return h.resumeCall(r, s, conn, name, n)

@@ -19,13 +19,24 @@ import (
 
 // Kinds of streams: the first letter of their names.
 const (
-	callStream       = "c" // of one call; ends with the answer
-	standaloneStream = "s" // of the session's GET; ends with the session
+	callStream       = 'c' // of one call; ends with the answer
+	standaloneStream = 's' // of the session's GET; ends with the session
 )
 
 // streamNameLen is the length of a stream's name: its kind and 130 random bits. Nobody who was not sent an event can
 // name its stream.
 const streamNameLen = 1 + 26
+
+// newStreamName gives a name, of the letters that [rand.Text] is made of.
+func newStreamName(kind byte) string {
+	var name [streamNameLen]byte
+	_, _ = rand.Read(name[1:]) // never fails
+	for i, random := range name {
+		name[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[random%32]
+	}
+	name[0] = kind
+	return string(name[:])
+}
 
 // A sessionStream is a stream of a session. It outlives its connections: what is sent while there is none, the client
 // gets when it comes back with the id of the last event that it saw.
@@ -45,11 +56,11 @@ type sessionStream struct {
 }
 
 // newStream makes a stream of the session, which remembers streams of calls for as long as they are unfinished.
-func (s *session) newStream(kind string, rev wire.Revision, opts *Options) *sessionStream {
+func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessionStream {
 	stream := &sessionStream{
 		primes: rev.Has(wire.SSEPriming),
 		logger: opts.Logger,
-		log:    streamLog{key: StreamKey{Session: s.id, Principal: digest(s.principal), Stream: kind + rand.Text()}},
+		log:    streamLog{key: StreamKey{Session: s.id, Principal: digest(s.principal), Stream: newStreamName(kind)}},
 	}
 	if rev.Has(wire.SSEResumption) {
 		stream.log.keepIn(opts.Sessions.Events)
@@ -243,7 +254,7 @@ func eventID(stream string, n int64) string { return stream + "-" + strconv.Form
 // parseEventID takes an event id apart. It refuses every text that eventID does not make.
 func parseEventID(id string) (stream string, n int64, ok bool) {
 	stream, number, _ := strings.Cut(id, "-")
-	if len(stream) != streamNameLen || stream[:1] != callStream && stream[:1] != standaloneStream {
+	if len(stream) != streamNameLen || stream[0] != callStream && stream[0] != standaloneStream {
 		return "", 0, false
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
