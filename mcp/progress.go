@@ -57,13 +57,21 @@ func (r *Request) takesProgress() bool {
 func (p *progress) tell(c *call, done, total float64, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if note := p.next(c, done, total, message); note != nil {
+		// A stream that is gone ends the call through its context; there is nobody else to tell.
+		_ = c.req.Notify(c, wire.NotificationProgress, note)
+	}
+}
+
+// next gives the note that is to be sent now, nil for none. The caller holds p.mu.
+func (p *progress) next(c *call, done, total float64, message string) []byte {
 	if p.finished || p.started && done <= p.last {
-		return
+		return nil
 	}
 	p.started, p.last = true, done
 	if d := c.req.detached; d != nil {
 		d.tell(done, total, message)
-		return
+		return nil
 	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
 	now := time.Now()
@@ -72,11 +80,10 @@ func (p *progress) tell(c *call, done, total float64, message string) {
 	}
 	if !p.pace.allow(now, float64(c.server.opts.ProgressRate)) {
 		p.pace.held = note
-		return
+		return nil
 	}
 	p.pace.held = nil
-	// A stream that is gone ends the call through its context; there is nobody else to tell.
-	_ = c.req.Notify(c, wire.NotificationProgress, note)
+	return note
 }
 
 // allow takes one note from the budget, which refills by rate per second.

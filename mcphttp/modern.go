@@ -209,8 +209,17 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	if err != nil {
 		return err
 	}
+	if err := stream.prepareNotification(method, params); err != nil {
+		return err
+	}
+	return stream.open()
+}
+
+// prepareNotification is prepare for a notification. What it needs of the stack is free again when that is written, which
+// takes a lot of it.
+func (s *eventStream) prepareNotification(method string, params stdjson.RawMessage) error {
 	buf := newBuffer()
 	defer buf.free()
 	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
-	return stream.send(sse.Event{Data: buf.bytes})
+	return s.prepare(sse.Event{Data: buf.bytes})
 }

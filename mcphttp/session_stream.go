@@ -93,9 +93,7 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	defer st.mu.Unlock()
 	st.conn.Store(conn)
 	if st.primes && st.log.store != nil {
-		event := sse.Event{Data: []byte{}, HasID: st.keep(ctx, []byte{})}
-		event.ID = eventID(st.name(), st.last)
-		_ = conn.prepare(event) // a connection that is gone already is no error: the stream goes on
+		_, _ = st.prepare(ctx, conn, []byte{}) // a connection that is gone already is no error: the stream goes on
 	}
 }
 
@@ -111,16 +109,27 @@ func (st *sessionStream) send(ctx context.Context, data []byte) error {
 
 // emit keeps a message and writes it to the connection, if there is one. The caller holds st.mu.
 func (st *sessionStream) emit(ctx context.Context, data []byte) error {
-	event := sse.Event{Data: data, HasID: st.keep(ctx, data)}
-	event.ID = eventID(st.name(), st.last)
-	if conn := st.conn.Load(); conn != nil && conn.send(event) == nil {
+	conn := st.conn.Load()
+	isKept, err := st.prepare(ctx, conn, data)
+	if err == nil && conn.open() == nil {
 		return nil
 	}
 	st.conn.Store(nil)
-	if !event.HasID {
+	if !isKept {
 		return mcp.ErrDisconnected
 	}
 	return nil
+}
+
+// prepare keeps a message and has it leave with what the connection sends next, which may be nil for none. It reports
+// whether the message is kept. The caller holds st.mu.
+func (st *sessionStream) prepare(ctx context.Context, conn *eventStream, data []byte) (isKept bool, err error) {
+	event := sse.Event{Data: data, HasID: st.keep(ctx, data)}
+	event.ID = eventID(st.name(), st.last)
+	if conn == nil {
+		return event.HasID, mcp.ErrDisconnected
+	}
+	return event.HasID, conn.prepare(event)
 }
 
 // keep gives a message a number and keeps it for later. It reports whether it is kept: else its event has no id.
@@ -140,10 +149,9 @@ func (st *sessionStream) keep(ctx context.Context, data []byte) bool {
 func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	event := sse.Event{Data: data, HasID: st.keep(ctx, data)}
-	event.ID = eventID(st.name(), st.last)
+	_, _ = st.prepare(ctx, st.conn.Load(), data) // which can be interrupted while the store works
 	if conn := st.conn.Swap(nil); conn != nil {
-		conn.finish(event)
+		conn.finishPrepared()
 	}
 	st.end()
 }

@@ -49,7 +49,7 @@ func newEventStream(w http.ResponseWriter, h *Handler) *eventStream {
 	return &eventStream{w: w, handler: h}
 }
 
-// open sends the headers of the response, if they were not sent with an event, so that the client knows it is
+// open sends what is prepared, and the headers of the response even if that is nothing, so that the client knows it is
 // connected.
 func (s *eventStream) open() error {
 	s.mu.Lock()
@@ -140,12 +140,10 @@ func (s *eventStream) sendComment() {
 
 // send writes an event, and opens the stream if need be.
 func (s *eventStream) send(e sse.Event) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.add(e); err != nil {
+	if err := s.prepare(e); err != nil {
 		return err
 	}
-	return s.write()
+	return s.open()
 }
 
 // prepare has an event leave together with what is sent next, or when the stream is opened: a write for each would be
@@ -239,11 +237,26 @@ func (s *eventStream) finish(e sse.Event) (wasOpened bool) {
 	if s.state != streamOpen || s.add(e) != nil {
 		return s.opened
 	}
+	s.writeLast()
+	return true
+}
+
+// finishPrepared is finish for a last event that was prepared.
+func (s *eventStream) finishPrepared() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.end()
+	if s.state == streamOpen {
+		s.writeLast()
+	}
+}
+
+// writeLast writes what is unsent, which leaves when net/http ends the response. The caller holds s.mu.
+func (s *eventStream) writeLast() {
 	defer s.handler.events.stop(s.handler.events.start(s))
 	if s.writeUnflushed() && s.sent > unflushedMax {
 		s.flush()
 	}
-	return true
 }
 
 // close ends the stream without a word. Nothing is written once it returns.
