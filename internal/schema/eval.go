@@ -61,6 +61,17 @@ func (e *evaluation) value(n *node, at int, seen *marks) (end int, ok bool) {
 		return at, false
 	}
 	e.frames++
+	if n.compound == nil && !e.dynamic && !n.collects() {
+		end, ok = e.own(n, at, seen)
+	} else {
+		end, ok = e.whole(n, at, seen)
+	}
+	e.frames--
+	return end, e.spend((end-at)/bytesPerStep) && ok
+}
+
+// whole is value for a schema that does not end with its own keywords. Few are, and the others do without its frame.
+func (e *evaluation) whole(n *node, at int, seen *marks) (end int, ok bool) {
 	if e.dynamic {
 		e.scope = append(e.scope, n.home)
 	}
@@ -79,8 +90,7 @@ func (e *evaluation) value(n *node, at int, seen *marks) (end int, ok bool) {
 	if e.dynamic {
 		e.scope = e.scope[:len(e.scope)-1]
 	}
-	e.frames--
-	return end, e.spend((end-at)/bytesPerStep) && ok
+	return end, ok
 }
 
 // own holds a value against all keywords but those that hold other schemas against it.
@@ -217,7 +227,13 @@ func (e *evaluation) object(n *node, at int, seen *marks) (end int, ok bool) {
 		if p != nil && p.required {
 			required++
 		}
-		end, evaluated, fits := e.member(r, p, i, nameEnd, valueAt)
+		var evaluated, fits bool
+		if p != nil && p.node != nil && r.isPlain() {
+			end, fits = e.value(p.node, valueAt, nil)
+			end, evaluated = max(end, valueAt), true
+		} else {
+			end, evaluated, fits = e.member(r, p, i, nameEnd, valueAt)
+		}
 		if !fits {
 			if !e.telling {
 				return end, false

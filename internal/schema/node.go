@@ -234,6 +234,9 @@ func (r *objectRules) find(token []byte, place int) *property {
 	return nil
 }
 
+// isPlain tells whether the schema of a property is all there is for its value.
+func (r *objectRules) isPlain() bool { return r.patterns == nil && r.names == nil }
+
 // collects tells whether the node needs to know what was evaluated.
 func (n *node) collects() bool {
 	return n.object != nil && n.object.unevaluated != nil || n.array != nil && n.array.unevaluated != nil

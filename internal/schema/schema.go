@@ -44,7 +44,8 @@ func (s *Schema) RootType() string {
 // Validate checks a JSON value whose syntax was checked before. The error is a *ValidationError that tells the first few
 // things that are wrong; so is the refusal of a value that takes more than MaxSteps to check.
 func (s *Schema) Validate(instance []byte) error {
-	e := evaluation{doc: instance, steps: MaxSteps, dynamic: s.dynamic}
+	var e evaluation // filled in place: a literal would be made beside it first, and calls end here, deep on the stack
+	e.doc, e.steps, e.dynamic = instance, MaxSteps, s.dynamic
 	start := skipSpace(instance, 0)
 	if _, ok := e.value(s.root, start, nil); ok && !e.spent() {
 		return nil
