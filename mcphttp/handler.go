@@ -125,7 +125,7 @@ func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *
 		h.serveModern(w, r, head, msg)
 		return
 	}
-	h.serveSessionPost(w, r, keep(msg), &index)
+	h.serveSessionPost(w, r, head, keep(msg), &index)
 }
 
 // keep gives a message that a session may keep. One of the modern era ends with its call, and stays on the stack.
@@ -207,12 +207,11 @@ func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request, head *h
 	if !h.life.isOpen() {
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	_, hasSession := first(r.Header, headerSession)
 	_, resumes := first(r.Header, headerLastEvent)
-	if !hasSession && !head.version.sent && !resumes {
+	if !head.id.sent && !head.version.sent && !resumes {
 		return h.serveEndpoint(w, r)
 	}
-	return h.serveSessionGet(w, r)
+	return h.serveSessionGet(w, r, head)
 }
 
 func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head) {
@@ -220,7 +219,7 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head
 		h.refuseMethod(w, "POST, OPTIONS")
 		return
 	}
-	if no := h.endSession(r); no != nil {
+	if no := h.endSession(r, head); no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}

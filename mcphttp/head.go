@@ -8,6 +8,7 @@ import (
 // A head is what the header of a request says to this package, read in one pass: most of it decides something more than
 // once.
 type head struct {
+	id                    field // of the session
 	version, method, name field
 	contentType, encoding field
 	origin, fetchSite     field
@@ -43,6 +44,8 @@ func (h *head) read(r *http.Request) {
 func (h *head) note(name string, values []string) {
 	value := field{values[0], true}
 	switch name {
+	case headerSession:
+		h.id = value
 	case headerVersion:
 		h.version = value
 	case headerMethod:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -58,16 +59,18 @@ func (o *SessionOptions) validate() error {
 // does it exist. While nothing happens it costs its memory and nothing else.
 type session struct {
 	id        string
-	principal string  // Principal.Key of the owner
-	box       *outbox // of the one stream that a session of HTTP+SSE has; nil on Streamable HTTP
+	principal string     // Principal.Key of the owner
+	box       *outbox    // of the one stream that a session of HTTP+SSE has; nil on Streamable HTTP
+	part      *tablePart // that the session is in, or was
 
-	// The lock of its part of the table guards these.
+	// The lock of the part of the table that it is in guards these.
 	users   int32         // HTTP requests that are being served for it
 	used    bool          // it was spoken to after it was opened
 	touched time.Duration // when it was last let go of, since the table was made
 
-	mu      sync.Mutex // guards the fields below
-	conv    *legacy.Session
+	conv atomic.Pointer[legacy.Session] // set once, under mu
+
+	mu      sync.Mutex                // guards the fields below
 	streams map[string]*sessionStream // of unfinished calls, by name; nil until there is one
 	alone   *standalone               // the GET stream; nil until there is one
 	ended   bool
@@ -77,7 +80,7 @@ type session struct {
 func (s *session) close(cause error) {
 	s.mu.Lock()
 	s.ended = true
-	conv, alone := s.conv, s.alone
+	conv, alone := s.conversation(), s.alone
 	for _, stream := range s.streams {
 		stream.over.Store(true)
 	}
@@ -95,11 +98,7 @@ func (s *session) close(cause error) {
 }
 
 // conversation gives the translator of the session; nil before HTTP+SSE has initialized it.
-func (s *session) conversation() *legacy.Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conv
-}
+func (s *session) conversation() *legacy.Session { return s.conv.Load() }
 
 // digest stands for a principal where its name is nobody's business. Anonymous callers have none.
 func digest(principal string) string {
@@ -110,26 +109,20 @@ func digest(principal string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find gives the session that a request of Streamable HTTP names. The caller releases it.
+// find gives the session that a request of Streamable HTTP names, if it is the principal's. The caller releases it.
 //
 // Spec: basic/transports#session-management
-func (h *Handler) find(r *http.Request) (*session, *refusal) {
-	return h.findOf(r, mcp.PrincipalFrom(r.Context()))
-}
-
-// findOf is find for the principal of the request.
-func (h *Handler) findOf(r *http.Request, principal *mcp.Principal) (*session, *refusal) {
-	id, ok := first(r.Header, headerSession)
-	if !ok {
+func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal) {
+	if !head.id.sent {
 		return nil, refuse(http.StatusBadRequest, "header "+headerSession+" is missing: send initialize first")
 	}
-	s := h.sessions.acquire(id, principal.Key())
+	s := h.sessions.acquire(head.id.value, principal.Key())
 	if s == nil {
 		return nil, errNoSession
 	}
 	no := errNoSession // if it is one of HTTP+SSE
 	if conv := s.conversation(); conv != nil && s.box == nil {
-		no = checkSessionVersion(r.Header)
+		no = checkSessionVersion(head.version)
 	}
 	if no != nil {
 		h.sessions.release(s)
@@ -145,20 +138,19 @@ var errNoSession = refuse(http.StatusNotFound, "no such session")
 // settled on, but clients get away with another one: the session knows better.
 //
 // Spec: basic/transports#protocol-version-header
-func checkSessionVersion(header http.Header) *refusal {
-	version, ok := first(header, headerVersion)
-	if !ok {
+func checkSessionVersion(version field) *refusal {
+	if !version.sent {
 		return nil
 	}
-	if rev, known := wire.ParseRevision(version); !known || rev.Modern() {
+	if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
 		return refuse(http.StatusBadRequest, "header "+headerVersion+" names no version that has sessions")
 	}
 	return nil
 }
 
 // endSession serves DELETE.
-func (h *Handler) endSession(r *http.Request) *refusal {
-	s, no := h.find(r)
+func (h *Handler) endSession(r *http.Request, head *head) *refusal {
+	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
 	if no != nil {
 		return no
 	}

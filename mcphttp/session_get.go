@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A standalone stream carries what belongs to no request: changed lists and resources. A session has one at most.
@@ -17,8 +18,8 @@ type standalone struct {
 }
 
 // serveSessionGet serves a GET of a session: its standalone stream, or the rest of a stream whose connection broke.
-func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request) *refusal {
-	s, no := h.find(r)
+func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *head) *refusal {
+	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
 	if no != nil {
 		return no
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // serveSessionPost serves a POST of the era that has sessions. The index is that of its params.
-func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index *wire.Index) {
+func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
@@ -23,7 +23,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, msg *
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
 		no = h.serveInitialize(w, r, msg)
 	default:
-		no = h.serveSessionMessage(w, r, msg, index)
+		no = h.serveSessionMessage(w, r, head, msg, index)
 	}
 	if no != nil {
 		h.refuse(w, requestID(msg), no)
@@ -82,19 +82,19 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	case s.ended: // while the server said what it is
 		conv.Close(mcp.ErrClosed)
 		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"))
-	case s.conv != nil:
+	case s.conversation() != nil:
 		conv.Close(mcp.ErrClosed)
 		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already"))
 	default:
-		s.conv = conv
+		s.conv.Store(conv)
 	}
 	return answer
 }
 
 // serveSessionMessage serves any message but the first of a session.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message, index *wire.Index) *refusal {
+func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
-	s, no := h.findOf(r, principal)
+	s, no := h.find(head, principal)
 	if no != nil {
 		return no
 	}

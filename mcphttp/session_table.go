@@ -65,7 +65,8 @@ func (t *sessions) open(principal string, box *outbox) (*session, *refusal) {
 		return nil, no
 	}
 	s := &session{id: rand.Text(), principal: principal, box: box, users: 1}
-	if !t.part(s.id).add(s) {
+	s.part = t.part(s.id)
+	if !s.part.add(s) {
 		t.quota.give(principal)
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
@@ -108,7 +109,7 @@ func (t *sessions) acquire(id, principal string) *session {
 
 func (t *sessions) release(s *session) {
 	now := time.Since(t.begin)
-	p := t.part(s.id)
+	p := s.part
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.users--
@@ -118,7 +119,7 @@ func (t *sessions) release(s *session) {
 // isCrowded reports whether so much goes on in a session that its client must have stopped to read answers. Beside the
 // calls that may be in flight, as many requests may wait to be told that they are too many.
 func (t *sessions) isCrowded(s *session) bool {
-	p := t.part(s.id)
+	p := s.part
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int(s.users) > 2*t.opts.Sessions.MaxInFlight
@@ -126,7 +127,7 @@ func (t *sessions) isCrowded(s *session) bool {
 
 // end takes a session out of the table and ends what goes on in it.
 func (t *sessions) end(s *session, cause error) {
-	p := t.part(s.id)
+	p := s.part
 	p.mu.Lock()
 	known := p.byID[s.id] == s
 	delete(p.byID, s.id)
