@@ -125,13 +125,7 @@ func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *
 		h.serveModern(w, r, head, msg)
 		return
 	}
-	h.serveSessionPost(w, r, head, keep(msg), &index)
-}
-
-// keep gives a message that a session may keep. One of the modern era ends with its call, and stays on the stack.
-func keep(msg *jsonrpc.Message) *jsonrpc.Message {
-	kept := *msg
-	return &kept
+	h.serveSessionPost(w, r, head, msg, &index)
 }
 
 // hasModernEnvelope reports whether the params of a message name a version. If they do not, it makes index theirs.

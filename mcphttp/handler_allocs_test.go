@@ -64,10 +64,10 @@ func TestAllocationsOfACallInASession(t *testing.T) {
 	}
 	h := mcphttp.NewHandler(sessionCore(cannedResult), nil)
 	x := newRerun(h, sessionBody, sessionHeader(t, h))
-	// The body, its message, the message's id and method, the POST, its context, the params with the envelope, the request
-	// and its Notify.
-	if got := testing.AllocsPerRun(1000, x.run); got > 8 {
-		t.Errorf("%v allocations, want at most 8", got)
+	// The body, its message's id and method, the POST, its context, the params with the envelope, the request and its
+	// Notify.
+	if got := testing.AllocsPerRun(1000, x.run); got > 7 {
+		t.Errorf("%v allocations, want at most 7", got)
 	}
 	x.check(t, "hello")
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serveSessionPost serves a POST of the era that has sessions. The index is that of its params.
+// serveSessionPost serves a POST of the era that has sessions. The index is that of its params. The message is on the
+// stack of the caller: what the session may keep is a copy.
 func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
@@ -105,29 +106,28 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	case no != nil:
 		return no
 	case !owed:
-		conv.Handle(newSessionContext(r), msg, discard)
-		w.WriteHeader(http.StatusAccepted)
+		accept(w, r, conv, msg)
 		return nil
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w}
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
 	p.call.Index = *index
 	if msg.Kind() == jsonrpc.Batch {
-		p.serveBatch(conv, msg)
+		p.serveBatch(conv)
 		return nil
 	}
 	if p.lasts = msg.Method == wire.MethodTasksResult; p.lasts {
 		defer p.leaveWith(r)()
 	}
-	p.serve(conv, msg)
+	p.serve(conv)
 	return nil
 }
 
 // serve answers one request.
-func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
+func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer
 	if p.lasts {
 		buf = new(buffer)
@@ -135,12 +135,12 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 		buf = p.handler.sizes.newBuffer()
 	}
 	defer buf.free()
-	if reply := conv.Begin(&p.ctx, &p.call, msg, p); reply != nil {
+	if reply := conv.Begin(&p.ctx, &p.call, &p.msg, p); reply != nil {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
 		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
 	}
-	if wire.IsList(msg.Method) {
+	if wire.IsList(p.msg.Method) {
 		p.call.Left = new(wire.Page)
 	}
 	var err *mcp.Error
@@ -150,8 +150,8 @@ func (p *sessionPost) serve(conv *legacy.Session, msg *jsonrpc.Message) {
 }
 
 // serveBatch answers the requests of a batch together.
-func (p *sessionPost) serveBatch(conv *legacy.Session, msg *jsonrpc.Message) {
-	reply, work := conv.Accept(&p.ctx, msg, p.Send)
+func (p *sessionPost) serveBatch(conv *legacy.Session) {
+	reply, work := conv.Accept(&p.ctx, &p.msg, p.Send)
 	if work != nil {
 		reply = work()
 	}
@@ -161,6 +161,13 @@ func (p *sessionPost) serveBatch(conv *legacy.Session, msg *jsonrpc.Message) {
 		a.body = jsonrpc.Append(nil, reply)
 	}
 	p.finish(a)
+}
+
+// accept takes a message that is owed no answer.
+func accept(w http.ResponseWriter, r *http.Request, conv *legacy.Session, msg *jsonrpc.Message) {
+	kept := *msg
+	conv.Handle(newSessionContext(r), &kept, discard)
+	w.WriteHeader(http.StatusAccepted)
 }
 
 func discard(context.Context, *jsonrpc.Message) error { return nil }
@@ -201,6 +208,7 @@ type sessionPost struct {
 	rev     wire.Revision
 	lasts   bool // as long as a task, which may wait for a person
 	w       http.ResponseWriter
+	msg     jsonrpc.Message
 	ctx     sessionContext
 	call    legacy.Exchange
 

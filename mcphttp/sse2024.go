@@ -88,7 +88,8 @@ func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id s
 	if s == nil {
 		return errNoSession
 	}
-	work, no := h.endpointWork(r, s, msg)
+	kept := *msg
+	work, no := h.endpointWork(r, s, &kept)
 	if no != nil {
 		h.sessions.release(s)
 		return no
