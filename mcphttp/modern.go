@@ -87,6 +87,9 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		defer h.listens.give(principal)
 		endsAt = draining
 	}
+	if req.TakesProgress(wire.ForTransports{}) && !isListen(req) {
+		growStack(0)
+	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {

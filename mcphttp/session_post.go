@@ -111,6 +111,9 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
+	if index.HasMeta() { // nearly always a progress token
+		growStack(0)
+	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p

@@ -14,6 +14,24 @@ import (
 // which saves a write. A peer that read nothing of more than this could hold that write for as long as it likes.
 const unflushedMax = 32 << 10
 
+// streamStack is more stack than is used between the serving of a POST and net/http's first write of an event stream.
+const streamStack = 9 << 10
+
+// growStack makes the stack large enough for an event stream by being called: the runtime sees to it that a function finds
+// room for all that it declares. What stands on a stack that grows is moved, call by call. Within a tool that costs five
+// times as much as here, and it recurs, since each garbage collection shrinks the stacks of connections.
+//
+//go:noinline
+func growStack(touched int) {
+	if touched == 0 {
+		return
+	}
+	var room [streamStack]byte
+	if room[touched] != 0 { // it has to be used to be declared
+		panic("unreachable")
+	}
+}
+
 // An eventStream is an HTTP response made of server-sent events. It opens with its first event. Each event is flushed,
 // and fails when the client does not read it within the write timeout; then the stream is over. Comments keep a quiet
 // stream open. It is safe for concurrent use, but only as long as the HTTP request is being served: whoever serves it

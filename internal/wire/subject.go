@@ -109,6 +109,9 @@ func (s Span) Shift(by int) Span {
 
 func (s Span) in(text []byte) []byte { return text[s.At:s.End:s.End] }
 
+// HasMeta reports whether the params have a `_meta`.
+func (x *Index) HasMeta() bool { return x.meta > 0 }
+
 // bind says of which params the index is; before that it is of none.
 func (x *Index) bind(params []byte) {
 	if uint64(len(params)) <= math.MaxUint32 {
