@@ -1,8 +1,11 @@
 package mcphttp
 
 import (
+	stdjson "encoding/json"
 	"sync"
 	"sync/atomic"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
 const (
@@ -39,6 +42,13 @@ func (b *buffer) free() {
 	case size <= maxLarge:
 		largeBuffers.Put(b)
 	}
+}
+
+// encodeNotification gives a buffer with a notification. Whoever waits for that to be sent has no message on the stack.
+func encodeNotification(method string, params stdjson.RawMessage) *buffer {
+	buf := newBuffer()
+	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
+	return buf
 }
 
 // A foresight knows whether large answers are to be expected, because there was one among the last few. They are written

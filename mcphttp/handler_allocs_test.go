@@ -62,14 +62,30 @@ func TestAllocationsOfACallInASession(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	h := mcphttp.NewHandler(sessionCore(cannedResult), nil)
-	x := newRerun(h, sessionBody, sessionHeader(t, h))
-	// The body, its message's id and method, the POST, its context, the params with the envelope, the request and its
-	// Notify.
-	if got := testing.AllocsPerRun(1000, x.run); got > 7 {
-		t.Errorf("%v allocations, want at most 7", got)
+	quietCore := sessionCore(cannedResult)
+	for _, test := range []struct {
+		name, body string
+		core       mcp.Handler
+		budget     float64
+	}{
+		// The body, its message's id and method, the POST, its context, the params with the envelope, the request and its
+		// Notify.
+		{"JSON", sessionBody, quietCore, 7},
+		// Beside them the stream with its name, and its connection. Packs of what is kept come to less than one.
+		{"event stream", sessionProgressBody, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if req.Method == "tools/call" {
+				_ = req.Notify(ctx, "notifications/message", cannedNote)
+			}
+			return quietCore.ServeMCP(ctx, req)
+		}), 10},
+	} {
+		h := mcphttp.NewHandler(test.core, nil)
+		x := newRerun(h, test.body, sessionHeader(t, h))
+		if got := testing.AllocsPerRun(1000, x.run); got > test.budget {
+			t.Errorf("%s: %v allocations, want at most %v", test.name, got, test.budget)
+		}
+		x.check(t, "hello")
 	}
-	x.check(t, "hello")
 }
 
 // Large answers that come one after the other do not each take memory of their size.

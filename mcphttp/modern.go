@@ -221,8 +221,7 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 // prepareNotification is prepare for a notification. What it needs of the stack is free again when that is written, which
 // takes a lot of it.
 func (s *eventStream) prepareNotification(method string, params stdjson.RawMessage) error {
-	buf := newBuffer()
+	buf := encodeNotification(method, params)
 	defer buf.free()
-	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
 	return s.prepare(sse.Event{Data: buf.bytes})
 }

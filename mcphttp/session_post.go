@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"net/http"
 	"sync"
@@ -231,15 +232,26 @@ type answer struct {
 
 // Send sends a message of the call ahead of its answer.
 func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
+	buf := newBuffer()
+	defer buf.free()
+	buf.bytes = jsonrpc.Append(buf.bytes, m)
+	return p.send(ctx, buf.bytes)
+}
+
+// Notify sends a notification of the call ahead of its answer.
+func (p *sessionPost) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+	buf := encodeNotification(method, params)
+	defer buf.free()
+	return p.send(ctx, buf.bytes)
+}
+
+func (p *sessionPost) send(ctx context.Context, data []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.finished {
 		return mcp.ErrClosed
 	}
-	buf := newBuffer()
-	defer buf.free()
-	buf.bytes = jsonrpc.Append(buf.bytes, m)
-	return p.open(ctx).send(ctx, buf.bytes)
+	return p.open(ctx).send(ctx, data)
 }
 
 // open makes the answer a stream, if it is not one yet. The caller holds p.mu.

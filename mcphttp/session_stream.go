@@ -97,18 +97,14 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	}
 }
 
-// send sends a message. It blocks while the client is slow; that the client is gone is no error, for it may come back.
+// send keeps a message and writes it to the connection, if there is one. It blocks while the client is slow; that the
+// client is gone is no error if it may come back for the message.
 func (st *sessionStream) send(ctx context.Context, data []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.done {
 		return mcp.ErrClosed
 	}
-	return st.emit(ctx, data)
-}
-
-// emit keeps a message and writes it to the connection, if there is one. The caller holds st.mu.
-func (st *sessionStream) emit(ctx context.Context, data []byte) error {
 	conn := st.conn.Load()
 	isKept, err := st.prepare(ctx, conn, data)
 	if err == nil && conn.open() == nil {

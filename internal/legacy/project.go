@@ -173,19 +173,28 @@ func projectionOf(rev wire.Revision) *revisionProjection {
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
 // notification. Notifications that no revision knows belong to extensions, and pass. The message m is not changed.
 func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
-	if _, ok := rev.Method(m.Method); !ok && inAnyRevision(m.Method) {
+	p, known := notificationProjection(rev, m.Method)
+	switch {
+	case !known:
 		return nil
-	}
-	p := projectionOf(rev).metaOnly
-	if m.Method == wire.NotificationProgress {
-		p = projectionOf(rev).progress
-	}
-	if p == nil || !p.concerns(m.Params) {
+	case !p.concerns(m.Params):
 		return m
 	}
 	projected := *m
 	projected.Params = p.apply(m.Params)
 	return &projected
+}
+
+// notificationProjection gives what changes in the params of a notification, and false if the revision has no such
+// notification.
+func notificationProjection(rev wire.Revision, method string) (*projection, bool) {
+	if _, ok := rev.Method(method); !ok && inAnyRevision(method) {
+		return nil, false
+	}
+	if method == wire.NotificationProgress {
+		return projectionOf(rev).progress, true
+	}
+	return projectionOf(rev).metaOnly, true
 }
 
 // projectImplementation returns how a client of rev is told who the server is.

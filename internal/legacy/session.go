@@ -26,12 +26,19 @@ import (
 // called from several goroutines.
 type Stream func(ctx context.Context, m *jsonrpc.Message) error
 
-// Send is the stream as a [Sender].
+// Send writes a message.
 func (s Stream) Send(ctx context.Context, m *jsonrpc.Message) error { return s(ctx, m) }
+
+// Notify writes a notification. With Send it makes the stream a [Sender].
+func (s Stream) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+	return s(ctx, jsonrpc.NewNotification(method, params))
+}
 
 // A Sender writes one message, as a [Stream] does.
 type Sender interface {
 	Send(ctx context.Context, m *jsonrpc.Message) error
+	// Notify is Send for a notification. The params are not kept.
+	Notify(ctx context.Context, method string, params stdjson.RawMessage) error
 }
 
 // A Notify writes one notification of a request. It blocks and fails as a [Stream] does.

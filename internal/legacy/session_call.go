@@ -178,11 +178,14 @@ func (x *Exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	if method == wire.NotificationProgress && x.method.mayAskInput && !told.rises(params) {
 		return nil
 	}
-	projected := projectNotification(x.session.rev, jsonrpc.NewNotification(method, params))
-	if projected == nil {
+	p, known := notificationProjection(x.session.rev, method)
+	if !known {
 		return nil
 	}
-	return x.out.Send(ctx, projected)
+	if p.concerns(params) {
+		params = p.apply(params)
+	}
+	return x.out.Notify(ctx, method, params)
 }
 
 func asksForInput(result []byte) bool {
