@@ -98,33 +98,52 @@ func (p *projection) find(key []byte) *projectedField {
 
 // concerns reports whether an object has something that the projection may change.
 func (p *projection) concerns(obj []byte) bool {
-	if p == nil || jsonscan.Kind(obj) != '{' {
+	if p == nil {
 		return false
 	}
-	if p.variant(obj) != nil {
-		return true
+	d := jsonscan.Descend(obj)
+	return p.concernsObject(&d)
+}
+
+// concernsObject is concerns for the value ahead. It passes over it, or stops where it has found something.
+func (p *projection) concernsObject(d *jsonscan.Descent) bool {
+	if !d.Into('{') {
+		d.Value()
+		return false
 	}
-	for key, value := range jsonscan.Members(obj) {
-		if f := p.find(key); f != nil && f.concerns(value) {
+	for key, ok := d.Key(); ok; key, ok = d.Key() {
+		if p.variants != nil && string(key) == "type" {
+			if ahead := *d; p.variantOf(ahead.Value()) != nil {
+				return true
+			}
+		}
+		if f := p.find(key); f == nil {
+			d.Value()
+		} else if f.concerns(d) {
 			return true
 		}
 	}
 	return false
 }
 
-func (f *projectedField) concerns(value []byte) bool {
+// concerns reports whether the projection may change something in the member whose value is ahead.
+func (f *projectedField) concerns(d *jsonscan.Descent) bool {
 	switch {
-	case f.nested == nil, f.omitEmpty && isEmptyObject(value):
+	case f.nested == nil:
 		return true
-	case f.byName && jsonscan.Kind(value) == '{':
-		for _, v := range jsonscan.Members(value) {
-			if f.nested.concernsAny(v) {
+	case f.omitEmpty:
+		value := d.Value()
+		inner := jsonscan.Descend(value)
+		return isEmptyObject(value) || f.nested.concernsValue(&inner)
+	case f.byName && d.Into('{'):
+		for _, ok := d.Key(); ok; _, ok = d.Key() {
+			if f.nested.concernsValue(d) {
 				return true
 			}
 		}
 		return false
 	}
-	return f.nested.concernsAny(value)
+	return f.nested.concernsValue(d)
 }
 
 func isEmptyObject(value []byte) bool {
@@ -134,10 +153,13 @@ func isEmptyObject(value []byte) bool {
 	return jsonscan.Kind(value) == '{'
 }
 
-// concernsAny is concerns for an object, or for the objects in an array.
-func (p *projection) concernsAny(value []byte) bool {
-	for obj := range objects(value) {
-		if p.concerns(obj) {
+// concernsValue is concernsObject for an object that is ahead, or for the objects in an array.
+func (p *projection) concernsValue(d *jsonscan.Descent) bool {
+	if !d.Into('[') {
+		return p.concernsObject(d)
+	}
+	for d.More() {
+		if p.concernsObject(d) {
 			return true
 		}
 	}
@@ -147,7 +169,7 @@ func (p *projection) concernsAny(value []byte) bool {
 // replace puts the projection of the object that dst holds from the offset on in place of the object. Anything else than an
 // object stays as it is, and so does one that nothing changes in.
 func (p *projection) replace(dst []byte, from int) []byte {
-	if p == nil || !p.concerns(dst[from:]) {
+	if !p.concerns(dst[from:]) {
 		return dst
 	}
 	end := len(dst)
@@ -239,6 +261,11 @@ func (p *projection) variant(obj []byte) *variant {
 		return nil
 	}
 	typ, _ := jsonscan.Get(obj, "type")
+	return p.variantOf(typ)
+}
+
+// variantOf gives the variant of objects whose member "type" is that, nil for none.
+func (p *projection) variantOf(typ []byte) *variant {
 	for i := range p.variants {
 		if isString(typ, p.variants[i].typ) {
 			return &p.variants[i]
