@@ -146,6 +146,9 @@ func isPort(s string) bool {
 // isLoopbackName compares ASCII only: folding Unicode would let look-alikes in.
 func isLoopbackName(name string) bool {
 	const localhost = "localhost"
+	if name == localhost || name == "127.0.0.1" {
+		return true // nearly all local clients say so
+	}
 	if len(name) == len(localhost) {
 		same := true
 		for i := range len(name) {
@@ -154,9 +157,6 @@ func isLoopbackName(name string) bool {
 		if same {
 			return true
 		}
-	}
-	if name == "127.0.0.1" {
-		return true // without the work of parsing it: nearly all local clients say so
 	}
 	ip, err := netip.ParseAddr(name)
 	return err == nil && ip.Zone() == "" && ip.IsLoopback()
