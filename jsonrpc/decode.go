@@ -270,7 +270,7 @@ func idAndMethod(id, method []byte) (ID, string) {
 		name, _ := jsonscan.Unquote(method) // checked before
 		return ID{string(id)}, name
 	}
-	var room [maxIDBytes + 128]byte
+	var room [64]byte // enough for a UUID and a method of ordinary length
 	both := append(append(room[:0], id...), method[1:len(method)-1]...)
 	text := string(both)
 	return ID{text[:len(id)]}, text[len(id):]
