@@ -86,9 +86,26 @@ func echo() {
 	}
 }
 
+// note adds a line to a file.
+func note(name string) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, "here"); err != nil {
+		panic(err)
+	}
+}
+
 func serveStdio() {
 	s := mcp.NewServer("child", "1", nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "exit"}, func(context.Context, struct{}) (string, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "exit"}, func(_ context.Context, in struct {
+		Log string `json:"log,omitempty"`
+	}) (string, error) {
+		if in.Log != "" {
+			note(in.Log)
+		}
 		fmt.Fprintln(os.Stderr, "I was asked to")
 		os.Exit(7)
 		return "", nil

@@ -166,7 +166,11 @@ func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	_, err = client.CallTool(t.Context(), "exit", nil)
+	runs := filepath.Join(t.TempDir(), "runs")
+	_, err = client.CallTool(t.Context(), "exit", map[string]any{"log": runs})
+	if log, err := os.ReadFile(runs); strings.Count(string(log), "\n") != 1 {
+		t.Errorf("the call that ended the server has run as often as %q says, %v", log, err)
+	}
 	lost, ok := errors.AsType[*mcp.TransportError](err)
 	if !ok || !lost.MayHaveRun {
 		t.Fatalf("got %v, want a TransportError: the call may have run", err)

@@ -530,13 +530,16 @@ func TestHandleMethodTakesThoseOfTasks(t *testing.T) {
 }
 
 func TestTASKD05_ExecutionIsListedInItsRevisionOnly(t *testing.T) {
-	s := newServer(t, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: &mcp.ToolExecution{TaskSupport: "required"}}, func(context.Context, struct{}) (string, error) { return "", nil })
-	for _, revision := range mcptest.Revisions {
-		p := &peer{TB: t, handler: s, revision: revision}
-		raw := p.raw("tools/list")
-		if got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`); got != (revision == "2025-11-25") {
-			t.Errorf("%s: got %s", revision, raw)
+	all := func(context.Context, mcp.Feature) bool { return true }
+	for name, opts := range map[string]*mcp.ServerOptions{"one for all": nil, "one by one": {Visible: all}} {
+		s := newServer(t, opts)
+		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: &mcp.ToolExecution{TaskSupport: "required"}}, func(context.Context, struct{}) (string, error) { return "", nil })
+		for _, revision := range mcptest.Revisions {
+			p := &peer{TB: t, handler: s, revision: revision}
+			raw := p.raw("tools/list")
+			if got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`); got != (revision == "2025-11-25") {
+				t.Errorf("%s, %s: got %s", name, revision, raw)
+			}
 		}
 	}
 	caps, err := json.Marshal(mcp.ServerCapabilities{Tasks: &mcp.TasksCapability{

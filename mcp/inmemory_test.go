@@ -5,6 +5,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -54,5 +55,18 @@ func TestInMemoryTheEnvelopeIsThatOfTheParams(t *testing.T) {
 	change = func(stdjson.RawMessage) stdjson.RawMessage { return stdjson.RawMessage(`{"name":"who"}`) }
 	if got, err := call(""); !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
 		t.Errorf("without an envelope: %q, %v", got, err)
+	}
+}
+
+// A request that no client has made is opened.
+func TestInMemoryRequestsByHandAreServed(t *testing.T) {
+	transport := mcp.InMemory(mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()}))
+	defer transport.Close()
+	params := fmt.Sprintf(`{"_meta":`+modernMeta+`}`, `{}`)
+	for params, ok := range map[string]bool{params: true, `{"_meta":{}}`: false, `{}`: false} {
+		res, err := transport.RoundTrip(t.Context(), &mcp.Request{Method: "server/discover", Params: stdjson.RawMessage(params)})
+		if (err == nil) != ok {
+			t.Errorf("%s: got %v, %v", params, res, err)
+		}
 	}
 }

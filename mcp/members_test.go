@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -75,6 +76,14 @@ func deep(n int) any {
 	return []any{deep(n - 1)}
 }
 
+// deepObject gives objects in objects.
+func deepObject(n int) any {
+	if n == 0 {
+		return "bottom"
+	}
+	return map[string]any{"a": deepObject(n - 1)}
+}
+
 // What a client has not checked itself the server checks, in memory too.
 func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
@@ -89,14 +98,55 @@ func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 	}
 	defer c.Close()
 	for depth, allowed := range map[int]bool{1: true, 15: true, 16: true, 17: true, 63: true, 64: false, 100: false} {
-		want, _ := json.Marshal(deep(depth))
-		got, err := mcp.Call[string](t.Context(), c, "any", map[string]any{"value": deep(depth)})
-		var refused *mcp.Error
-		switch {
-		case allowed && (err != nil || !cmp.Equal(got, string(want))):
-			t.Errorf("%d deep: %q, %v", depth, got, err)
-		case !allowed && (!errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams):
-			t.Errorf("%d too deep: %q, %v", depth, got, err)
+		for _, value := range []any{deep(depth), deepObject(depth)} {
+			want, _ := json.Marshal(value)
+			got, err := mcp.Call[string](t.Context(), c, "any", map[string]any{"value": value})
+			if allowed && (err != nil || !cmp.Equal(got, string(want))) {
+				t.Errorf("%d deep: %q, %v", depth, got, err)
+			} else if !allowed {
+				wantInvalid(t, err)
+			}
+		}
+	}
+	many := map[string]any{}
+	for n := range 10_001 {
+		many[fmt.Sprint(n)] = n
+	}
+	_, err = mcp.Call[string](t.Context(), c, "any", map[string]any{"value": many})
+	wantInvalid(t, err)
+}
+
+func wantInvalid(t *testing.T, err error) {
+	t.Helper()
+	var refused *mcp.Error
+	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
+		t.Errorf("got %.200v, want invalid params", err)
+	}
+}
+
+// A prompt that is asked for without arguments has none, whatever the request before had.
+func TestInMemoryPromptsHaveTheirOwnArguments(t *testing.T) {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if args, ok := req.Param("arguments"); ok && req.Method == "prompts/get" {
+				t.Errorf("the prompt is given the arguments %s", args)
+			}
+			return next.ServeMCP(ctx, req)
+		})
+	}}})
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in map[string]string) (string, error) { return in["a"], nil })
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 20 {
+		if got, err := mcp.Call[string](t.Context(), c, "echo", map[string]any{"a": "b"}); got != "b" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if _, err := c.GetPrompt(t.Context(), "prompt", nil); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -93,6 +93,18 @@ func TestLongLinesInARow(t *testing.T) {
 			t.Errorf("%s: read %d messages, want %d as they were sent", name, len(got), len(want))
 		}
 	}
+	// What one stream has read already, another's long line does not spoil.
+	streams := []mcp.Conn{
+		mcp.NewStream(directReader{strings.NewReader(input.String())}, io.Discard, nil),
+		mcp.NewStream(directReader{strings.NewReader(input.String())}, io.Discard, nil),
+	}
+	for i, text := range want {
+		for n, s := range streams {
+			if m, err := s.Read(t.Context()); err != nil || string(jsonrpc.Append(nil, m)) != text {
+				t.Errorf("in turns: stream %d: message %d is not as it was sent, %v", n, i, err)
+			}
+		}
+	}
 }
 
 // A line costs its own memory, and a watch of its context, however many reads it takes.

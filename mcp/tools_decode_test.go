@@ -11,7 +11,8 @@ import (
 
 // A result that was stored, or that a task has ended with, is read as that of a call is.
 func TestToolResultsAreDecoded(t *testing.T) {
-	const stored = `{"resultType":"complete","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"x://y","name":"y"}],"structuredContent":{"n":1},"isError":true,"_meta":{"k":"v"}}`
+	const stored = `{"resultType":"complete","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"x://y","name":"y"},` +
+		`{"type":"text","text":"b"}],"structuredContent":{"n":1},"isError":true,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"},"k":"v"}}`
 	for name, decode := range map[string]func([]byte, any) error{
 		"encoding/json":    stdjson.Unmarshal,
 		"the experimental": func(raw []byte, v any) error { return json.Unmarshal(raw, v) },
@@ -22,9 +23,10 @@ func TestToolResultsAreDecoded(t *testing.T) {
 		}
 		clear(raw) // what was decoded does not change with it
 		text, isText := r.Content[0].(*mcp.TextContent)
+		second, _ := r.Content[2].(*mcp.TextContent)
 		link, isLink := r.Content[1].(*mcp.ResourceLink)
 		structured, _ := r.StructuredContent.(stdjson.RawMessage)
-		if !isText || text.Text != "a" || !isLink || link.URI != "x://y" || string(structured) != `{"n":1}` || !r.IsError || r.Meta["k"] != "v" {
+		if !isText || text.Text != "a" || second.Text != "b" || !isLink || link.URI != "x://y" || string(structured) != `{"n":1}` || !r.IsError || r.Meta["k"] != "v" || len(r.Meta) != 1 {
 			t.Errorf("%s: got %+v", name, r)
 		}
 		for _, wrong := range []string{`[]`, `7`, `"x"`, `{"content":{}}`, `{"content":[7]}`, `{"isError":1}`, `{"_meta":[]}`, `{`} {
