@@ -220,8 +220,8 @@ func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
 
 // modernParams gives the params of a client's request, whose own index may be known, with the envelope of the session and
 // with further members, each with a comma behind, and reads the envelope into env, which is empty. What a client of a session
-// cannot know of is left out: it would be taken for the session's own. The envelope comes first, for it is what is looked for
-// first.
+// cannot know of is left out: it would be taken for the session's own. An envelope comes first, for it is what is looked for
+// first, unless the params have a `_meta`.
 func (s *Session) modernParams(env *wire.Envelope, params []byte, own *wire.Index, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
 	s.mu.Lock()
 	envelope := s.envelope.Value()

@@ -6,8 +6,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A Standing is an envelope that holds for many requests whose params bring none. It is read once, and put before the
-// params of each. Standings that are equal have equal texts.
+// A Standing is an envelope that holds for many requests whose params bring none. It is read once, and put into the params
+// of each. Standings that are equal have equal texts.
 type Standing struct {
 	text                     string // a whole `_meta` object
 	revision                 Revision
