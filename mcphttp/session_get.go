@@ -12,8 +12,8 @@ import (
 //
 // Spec: basic/transports#listening-for-messages-from-the-server
 type standalone struct {
-	stream    *sessionStream
-	box       *outbox
+	stream    sessionStream
+	box       outbox
 	connected int // GETs that are being served on it; the session's lock guards it
 }
 
@@ -79,8 +79,9 @@ func afterReplay(conn *eventStream, err error) *refusal {
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
 	conn.bell = make(chan struct{}, 1)
 	conv := s.conversation()
-	stream := s.newStream(standaloneStream, conv.Revision(), &h.opts)
-	a := &standalone{stream: stream, box: newOutbox(stream.ring, stream.interrupt), connected: 1}
+	a := &standalone{connected: 1}
+	s.beginStream(&a.stream, standaloneStream, conv.Revision(), &h.opts)
+	a.box = outbox{taker: &a.stream, limit: maxUnsent}
 	s.mu.Lock()
 	switch {
 	case s.ended:
@@ -92,7 +93,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	}
 	s.alone = a
 	s.mu.Unlock()
-	conv.Attach(h.sessions.toldTo(a.box)) // before the client sees the stream: what it subscribes to then is told
+	conv.Attach(h.sessions.toldTo(&a.box)) // before the client sees the stream: what it subscribes to then is told
 	a.stream.start(r.Context(), conn)
 	_ = conn.open() // if it fails the stream ends at once
 	h.runStandalone(r, s, a, conv, conn)

@@ -22,8 +22,7 @@ const maxSpare = 8
 
 // An outbox is where messages wait for the one goroutine that writes them, so that whoever sends need not.
 type outbox struct {
-	wake     func() // called when there is something to take, and when the box is closed; must not wait
-	overflow func() // called when the box is full and the sender cannot wait; must not wait either
+	taker taker
 
 	mu     sync.Mutex // guards the fields below
 	queue  [][]byte
@@ -33,8 +32,10 @@ type outbox struct {
 	closed bool
 }
 
-func newOutbox(wake, overflow func()) *outbox {
-	return &outbox{wake: wake, overflow: overflow, limit: maxUnsent}
+// A taker is told of its outbox. It must not wait.
+type taker interface {
+	ring()      // there is something to take, or the box is closed
+	interrupt() // the box is full, and the sender cannot wait
 }
 
 // send adds a message, and waits while the box is full.
@@ -76,7 +77,7 @@ func (o *outbox) sendNow(data []byte) error {
 	if !o.closed && !o.fits(data) {
 		o.queue, o.size = nil, 0
 		o.shut()
-		o.overflow()
+		o.taker.interrupt()
 	}
 	if o.closed {
 		return mcp.ErrClosed
@@ -118,7 +119,7 @@ func (o *outbox) fits(data []byte) bool { return o.size == 0 || o.size+len(data)
 func (o *outbox) add(data []byte) {
 	o.queue = append(o.queue, data)
 	o.size += len(data)
-	o.wake()
+	o.taker.ring()
 }
 
 // take gives everything that waits, and whether more can come. What was taken before is over with: its room is used again.
@@ -156,7 +157,7 @@ func (o *outbox) close() {
 func (o *outbox) shut() {
 	o.closed = true
 	o.wakeSenders()
-	o.wake()
+	o.taker.ring()
 }
 
 func (o *outbox) wakeSenders() {

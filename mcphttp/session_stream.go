@@ -57,11 +57,16 @@ type sessionStream struct {
 
 // newStream makes a stream of the session, which remembers streams of calls for as long as they are unfinished.
 func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessionStream {
-	stream := &sessionStream{
-		primes: rev.Has(wire.SSEPriming),
-		logger: opts.Logger,
-		log:    streamLog{key: StreamKey{Session: s.id, Principal: digest(s.principal), Stream: newStreamName(kind)}},
-	}
+	stream := new(sessionStream)
+	s.beginStream(stream, kind, rev, opts)
+	return stream
+}
+
+// beginStream is newStream for an empty stream that is part of something.
+func (s *session) beginStream(stream *sessionStream, kind byte, rev wire.Revision, opts *Options) {
+	stream.primes = rev.Has(wire.SSEPriming)
+	stream.logger = opts.Logger
+	stream.log.key = StreamKey{Session: s.id, Principal: digest(s.principal), Stream: newStreamName(kind)}
 	if rev.Has(wire.SSEResumption) {
 		stream.log.keepIn(opts.Sessions.Events)
 	}
@@ -74,7 +79,6 @@ func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessio
 		}
 		s.streams[stream.name()] = stream
 	}
-	return stream
 }
 
 func (s *session) dropStream(stream *sessionStream) {

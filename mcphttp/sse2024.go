@@ -41,7 +41,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 	conn := newEventStream(w, h)
 	defer conn.close()
 	conn.bell = make(chan struct{}, 1)
-	box := newOutbox(conn.ring, conn.interrupt)
+	box := &outbox{taker: conn, limit: maxUnsent}
 	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), box)
 	if no != nil {
 		return no
