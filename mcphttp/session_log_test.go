@@ -86,6 +86,9 @@ func TestACallGivesItsRoomBack(t *testing.T) {
 				t.Errorf("%d bytes are held after the call, %d were before", got, before)
 			}
 			if test.ends {
+				if size, sessions := store.Kept(); size != 0 || sessions != 0 {
+					t.Errorf("%d bytes are kept of %d sessions that have ended", size, sessions)
+				}
 				return
 			}
 			x.check(t, "hello")
