@@ -18,8 +18,8 @@ const unflushedMax = 32 << 10
 const streamStack = 9 << 10
 
 // growStack makes the stack large enough for an event stream by being called: the runtime sees to it that a function finds
-// room for all that it declares. What stands on a stack that grows is moved, call by call. Within a tool that costs five
-// times as much as here, and it recurs, since each garbage collection shrinks the stacks of connections.
+// room for all that it declares. What stands on a stack that grows is moved, call by call. Within a tool that costs
+// several times as much as here, and it recurs, since each garbage collection shrinks the stacks of connections.
 //
 //go:noinline
 func growStack(touched int) {
