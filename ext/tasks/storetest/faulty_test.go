@@ -91,6 +91,7 @@ func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
 		unlock := f.lock()
 		before := maps.Clone(f.records)
 		unlock()
+		time.Sleep(time.Millisecond) // for the others, also where there is one core
 		defer func() {
 			defer f.lock()()
 			before[r.ID] = f.records[r.ID]
