@@ -38,8 +38,9 @@ func TestCodecsAskAndReadAlike(t *testing.T) {
 
 func TestFirstMessageOfABody(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"id":1}`:                             `{"id":1}`,
-		"event: message\ndata: {\"id\":1}\n\n": `{"id":1}`,
+		`{"id":1}`:                                 `{"id":1}`,
+		"event: message\ndata: {\"id\":1}\n\n":     `{"id":1}`,
+		"data: {\"id\":1}\n\ndata: {\"id\":2}\n\n": `{"id":1}`,
 	} {
 		if got := string(firstMessage([]byte(body))); got != want {
 			t.Errorf("first message of %q = %q, want %q", body, got, want)

@@ -73,9 +73,10 @@ func (p *poster) echo(ctx context.Context, message string) (string, error) {
 
 // firstMessage takes the first message out of an event stream; any other body is one.
 func firstMessage(body []byte) []byte {
-	if _, data, ok := bytes.Cut(body, []byte("\ndata: ")); ok {
-		data, _, _ = bytes.Cut(data, []byte("\n"))
-		return data
+	for line := range bytes.Lines(body) {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			return bytes.TrimRight(data, "\n")
+		}
 	}
 	return body
 }
