@@ -177,7 +177,7 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	}
 	wantGone("login in another browser", other.get(login))
 	for _, c := range mine.client.Jar.Cookies(mustURL(w.issuer)) { // one whose cookie has the name, and not the value
-		planted := &http.Cookie{Name: c.Name, Value: "x" + c.Value[1:], Path: "/"}
+		planted := &http.Cookie{Name: c.Name, Value: c.Value[1:] + c.Value[:1], Path: "/"}
 		other.client.Jar.SetCookies(mustURL(w.issuer), []*http.Cookie{planted})
 	}
 	wantGone("login with a planted cookie", other.get(login))
