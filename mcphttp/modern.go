@@ -217,11 +217,3 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	}
 	return stream.open()
 }
-
-// prepareNotification is prepare for a notification. What it needs of the stack is free again when that is written, which
-// takes a lot of it.
-func (s *eventStream) prepareNotification(method string, params stdjson.RawMessage) error {
-	buf := encodeNotification(method, params)
-	defer buf.free()
-	return s.prepare(sse.Event{Data: buf.bytes})
-}

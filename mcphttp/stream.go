@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	stdjson "encoding/json"
 	"errors"
 	"net/http"
 	"sync"
@@ -170,6 +171,14 @@ func (s *eventStream) prepare(e sse.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.add(e)
+}
+
+// prepareNotification is prepare for a notification. What it needs of the stack is free again when that is written, which
+// takes a lot of it.
+func (s *eventStream) prepareNotification(method string, params stdjson.RawMessage) error {
+	buf := encodeNotification(method, params)
+	defer buf.free()
+	return s.prepare(sse.Event{Data: buf.bytes})
 }
 
 // add puts an event into the buffer, and opens the stream if need be. The caller holds s.mu.
