@@ -160,7 +160,7 @@ func TestStdioServerDoesNotLinkHTTP(t *testing.T) {
 	}
 }
 
-// sources gives every Go file of the main module, parsed, tests left out.
+// sources returns every Go file of the main module, parsed, tests left out.
 func sources(t *testing.T, visit func(name string, file *ast.File, set *token.FileSet, text []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

@@ -82,7 +82,7 @@ func formatKnown(f float64, unknown bool) string {
 	return strconv.FormatFloat(f, 'f', 0, 64)
 }
 
-// formatRatio gives two digits after the point, or of what is smaller.
+// formatRatio returns two digits after the point, or of what is smaller.
 func formatRatio(r float64) string {
 	if r < 0.1 {
 		return strconv.FormatFloat(r, 'g', 2, 64)

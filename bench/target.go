@@ -90,7 +90,7 @@ func writeTargets(out io.Writer, all []target) {
 	}
 }
 
-// formatFigure gives whole numbers from 100 on, else as many digits as a ratio.
+// formatFigure returns whole numbers from 100 on, else as many digits as a ratio.
 func formatFigure(f float64, unit string) string {
 	text := formatRatio(f)
 	if f >= 100 {

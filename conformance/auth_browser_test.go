@@ -89,7 +89,7 @@ func (d *desk) connect(ctx context.Context, t *testing.T) (page string, done <-c
 	return page, result
 }
 
-// client gives the client of a connection that has succeeded.
+// client returns the client of a connection that has succeeded.
 func (r connected) clientOf(t *testing.T) *mcp.Client {
 	t.Helper()
 	if r.err != nil {

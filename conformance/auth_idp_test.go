@@ -48,7 +48,7 @@ func (p *provider) revoke(t *testing.T) {
 	}
 }
 
-// events gives what the provider has done.
+// events returns what the provider has done.
 func (p *provider) events(t *testing.T) (events []string) {
 	t.Helper()
 	res := must(http.Get(p.issuer + "/test/events"))(t)

@@ -44,7 +44,7 @@ func newSignIn(t *testing.T) *signIn {
 	return &signIn{person: newPerson(t), store: oauth.NewMemoryStore()}
 }
 
-// transport gives one that asks the person whenever a login is needed.
+// transport returns one that asks the person whenever a login is needed.
 func (s *signIn) transport(t *testing.T, endpoint string) *oauth.Transport {
 	t.Helper()
 	return oauth.NewTransport(endpoint, &oauth.TransportOptions{
@@ -62,7 +62,7 @@ func (s *signIn) transport(t *testing.T, endpoint string) *oauth.Transport {
 	})
 }
 
-// connect gives a client whose requests are authorized.
+// connect returns a client whose requests are authorized.
 func (s *signIn) connect(ctx context.Context, t *testing.T, endpoint string) *mcp.Client {
 	t.Helper()
 	client := &http.Client{Transport: s.transport(t, endpoint)}

@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// needBrowser gives the path of a Chromium, and skips the test where there is none. In CI that is a failure.
+// needBrowser returns the path of a Chromium, and skips the test where there is none. In CI that is a failure.
 func needBrowser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -188,7 +188,7 @@ func (p *tab) shoot(name string) {
 	p.do("show as before", chromedp.EmulateReset())
 }
 
-// theForm gives the fields of the page's form, as the query of a URL after its address.
+// theForm returns the fields of the page's form, as the query of a URL after its address.
 var theForm = chromedp.Evaluate[string](`(() => {
 	const form = document.querySelector("form");
 	return form.action + "?" + new URLSearchParams(new FormData(form));

@@ -23,7 +23,7 @@ type host struct {
 
 func newHost() *host { return &host{logs: make(chan string, 1000)} }
 
-// options gives a client that can be asked everything, and always agrees.
+// options returns a client that can be asked everything, and always agrees.
 func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Info:     mcp.Implementation{Name: "patchbay-interop", Version: "1.0.0"},
@@ -72,7 +72,7 @@ func overStdio(name string, args ...string) func(t *testing.T) mcp.Transport {
 	}
 }
 
-// pages gives what the user was asked to visit.
+// pages returns what the user was asked to visit.
 func (h *host) pages() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +117,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// must gives a value and ends the test if there is none.
+// must returns a value and ends the test if there is none.
 func must[V any](v V, err error) func(t *testing.T) V {
 	return func(t *testing.T) V {
 		t.Helper()

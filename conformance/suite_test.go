@@ -117,7 +117,7 @@ func judge(t *testing.T, run suiteRun, scenarios map[string]scenario, out string
 	}
 }
 
-// reasonFor gives why a scenario need not pass, or nothing.
+// reasonFor returns why a scenario need not pass, or nothing.
 func (r suiteRun) reasonFor(scenario string) string {
 	for _, list := range []map[string]string{notPassed, r.notPassed} {
 		for pattern, reason := range list {

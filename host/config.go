@@ -91,7 +91,7 @@ func (c *Config) addServers(key string, servers []byte) error {
 	return nil
 }
 
-// Names gives the names of the servers, in the order of the file.
+// Names returns the names of the servers, in the order of the file.
 func (c *Config) Names() []string { return slices.Clone(c.names) }
 
 // Has reports whether a server of that name stands in the file, well formed or not.

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// plainJSON gives the JSON within text that may hold comments, trailing commas and a byte order mark in front, as people
+// plainJSON returns the JSON within text that may hold comments, trailing commas and a byte order mark in front, as people
 // and editors write them. What is not JSON becomes white space, so that every place keeps its line and column.
 func plainJSON(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
@@ -97,7 +97,7 @@ func blankTrailingCommas(text []byte) {
 	}
 }
 
-// pastString gives the offset behind the string whose opening quote is at text[at].
+// pastString returns the offset behind the string whose opening quote is at text[at].
 func pastString(text []byte, at int) int {
 	for at++; at < len(text); at++ {
 		switch text[at] {

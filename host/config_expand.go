@@ -12,7 +12,7 @@ import (
 // maxExpanded bounds one expanded string, in bytes: no system takes longer arguments.
 const maxExpanded = 1 << 20
 
-// Expand gives the entry with its variables replaced: ${NAME} by what lookup says, ${NAME:-text} by text if it says
+// Expand returns the entry with its variables replaced: ${NAME} by what lookup says, ${NAME:-text} by text if it says
 // nothing or the empty string. ${env:NAME} is another spelling of ${NAME}. A variable that is not set and has no
 // default is an error that names it. lookup is os.LookupEnv as a rule. What it gives is not expanded again. The
 // receiver stays as it is.
@@ -78,7 +78,7 @@ func expandText(text string, lookup func(name string) (string, bool)) (string, e
 	return b.String(), nil
 }
 
-// variable gives what stands for the inside of ${…}.
+// variable returns what stands for the inside of ${…}.
 func variable(inner string, lookup func(name string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	name = strings.TrimPrefix(name, "env:")

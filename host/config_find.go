@@ -10,7 +10,7 @@ import (
 // ConfigEnv is the environment variable that names a configuration file.
 const ConfigEnv = "PATCHBAY_CONFIG"
 
-// ConfigFiles gives the files in which a name is looked for, the first one that has it wins: path, if it is not empty,
+// ConfigFiles returns the files in which a name is looked for, the first one that has it wins: path, if it is not empty,
 // else the file that the environment variable [ConfigEnv] names, else .mcp.json and mcp.json in the current folder and
 // patchbay/mcp.json in the user's folder for configuration.
 func ConfigFiles(path string) []string {

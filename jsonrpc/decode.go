@@ -148,7 +148,7 @@ func (e *envelope) add(key, value []byte) {
 	e.values[f] = value
 }
 
-// fieldOf gives the field of a key, fields when it is none.
+// fieldOf returns the field of a key, fields when it is none.
 func fieldOf(key []byte) field {
 	switch string(key) {
 	case "jsonrpc":

@@ -74,7 +74,7 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	return nil, notEncoded(ctx, req, err)
 }
 
-// notEncoded gives what the peer may see of err, which is that of a result's encoder.
+// notEncoded returns what the peer may see of err, which is that of a result's encoder.
 //
 //go:noinline
 func notEncoded(ctx context.Context, req *Request, err error) *Error {
@@ -122,7 +122,7 @@ func nothingReturned(ctx context.Context, log *slog.Logger, req *Request) error 
 	return errInternal
 }
 
-// publicError gives what the peer may see of err, and logs the rest.
+// publicError returns what the peer may see of err, and logs the rest.
 func publicError(ctx context.Context, log *slog.Logger, req *Request, err error) *Error {
 	if e := asError(err); e != nil {
 		return e

@@ -99,7 +99,7 @@ func (a *answers) claim() bool {
 	return true
 }
 
-// take gives what waits, nil for nothing. The caller gives it back.
+// take returns what waits, nil for nothing. The caller gives it back.
 func (a *answers) take() *batch {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -27,7 +27,7 @@ type textArgument struct {
 	values                   []string // all that it can be, if that is known
 }
 
-// textArgumentsOf gives the arguments that a struct declares.
+// textArgumentsOf returns the arguments that a struct declares.
 func textArgumentsOf(t reflect.Type) (*textArguments, error) {
 	s, err := schema.For(t)
 	if err != nil {
@@ -77,13 +77,13 @@ func (g *textArgument) check(property []byte) error {
 	return fmt.Errorf("its schema is %s, want a string, a number, a boolean or a list of strings", property)
 }
 
-// member gives a string member of an object, "" if it has none.
+// member returns a string member of an object, "" if it has none.
 func member(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
 	return unquoted(raw)
 }
 
-// unquoted gives the text of a string, and any other value as it stands.
+// unquoted returns the text of a string, and any other value as it stands.
 func unquoted(raw []byte) string {
 	if s, err := jsonscan.Unquote(raw); err == nil {
 		return s
@@ -91,7 +91,7 @@ func unquoted(raw []byte) string {
 	return string(raw)
 }
 
-// names gives the arguments' names, in the order of their declaration.
+// names returns the arguments' names, in the order of their declaration.
 func (a *textArguments) names() []string {
 	names := make([]string, len(a.list))
 	for i, arg := range a.list {
@@ -100,7 +100,7 @@ func (a *textArguments) names() []string {
 	return names
 }
 
-// find gives an argument by its name, or nil.
+// find returns an argument by its name, or nil.
 func (a *textArguments) find(name string) *textArgument {
 	if i := slices.IndexFunc(a.list, func(g textArgument) bool { return g.name == name }); i >= 0 {
 		return &a.list[i]
@@ -108,7 +108,7 @@ func (a *textArguments) find(name string) *textArgument {
 	return nil
 }
 
-// completers gives the completion of those arguments whose values are known.
+// completers returns the completion of those arguments whose values are known.
 func (a *textArguments) completers() map[string]CompleteFunc {
 	funcs := map[string]CompleteFunc{}
 	for _, arg := range a.list {
@@ -163,7 +163,7 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// check gives the arguments of a request, an object of strings or nil, as JSON of their types.
+// check returns the arguments of a request, an object of strings or nil, as JSON of their types.
 func (a *textArguments) check(texts stdjson.RawMessage) (stdjson.RawMessage, error) {
 	object := []byte{'{'}
 	for name, value := range jsonscan.Members(texts) {
@@ -176,7 +176,7 @@ func (a *textArguments) check(texts stdjson.RawMessage) (stdjson.RawMessage, err
 	return a.settle(append(object, '}'))
 }
 
-// settle gives the arguments their defaults, and checks them.
+// settle returns the arguments their defaults, and checks them.
 func (a *textArguments) settle(object stdjson.RawMessage) (stdjson.RawMessage, error) {
 	object = a.schema.ApplyDefaults(object)
 	return object, a.schema.Validate(object)

@@ -104,7 +104,7 @@ type talk struct {
 	failed  error             // what the call ends with, whatever the handler makes of it
 }
 
-// talking gives the talk of a call, a new one at need. The caller holds the lock.
+// talking returns the talk of a call, a new one at need. The caller holds the lock.
 func (in *input) talking() *talk {
 	if in.talk == nil {
 		in.talk = &talk{}
@@ -112,7 +112,7 @@ func (in *input) talking() *talk {
 	return in.talk
 }
 
-// ask gives each question its answer, or records those that have none.
+// ask returns each question its answer, or records those that have none.
 func (c *call) ask(questions []Question) error {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
@@ -169,7 +169,7 @@ func (c *call) answer(q Question) error {
 	return err
 }
 
-// find gives the answer to a question: from an earlier round, or from this one. Answers that come with no state were
+// find returns the answer to a question: from an earlier round, or from this one. Answers that come with no state were
 // volunteered, and nothing ties them to a question but the key.
 func (in *input) find(key string, asked digest) (stdjson.RawMessage, bool) {
 	t := in.talking()
@@ -193,7 +193,7 @@ func put[K comparable, V any](m *map[K]V, key K, v V) {
 	(*m)[key] = v
 }
 
-// malformed gives the error for an answer that is not of the form which the protocol gives it.
+// malformed returns the error for an answer that is not of the form which the protocol gives it.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Error Handling.
 func malformed(format string, args ...any) *Error {
@@ -207,12 +207,12 @@ type unsupportedError struct {
 	wire *Error
 }
 
-// lacking gives the error for a capability that a client did not declare.
+// lacking returns the error for a capability that a client did not declare.
 func lacking(what, capability string) error {
 	return &unsupportedError{what, MissingCapability(stdjson.RawMessage(capability))}
 }
 
-// inexpressible gives the error for what a client's revision does not have.
+// inexpressible returns the error for what a client's revision does not have.
 func inexpressible(r *Request, what string) error {
 	return &unsupportedError{what, Errorf(CodeInvalidRequest, "protocol revision %s has no %s, which this request needs", r.Revision(), what)}
 }

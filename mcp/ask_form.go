@@ -128,7 +128,7 @@ func singleSchema(value stdjson.RawMessage) stdjson.RawMessage {
 	return append(s, '}')
 }
 
-// setDefaults gives the fields of the form their defaults.
+// setDefaults returns the fields of the form their defaults.
 func (f *form) setDefaults(v any) error {
 	values, err := schema.Encode(v)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *form) setDefaults(v any) error {
 	return err
 }
 
-// withMember gives a JSON object with one member replaced, in its place, or added.
+// withMember returns a JSON object with one member replaced, in its place, or added.
 func withMember(obj []byte, key string, value []byte) []byte {
 	out := []byte{'{'}
 	add := func(k string, v []byte) {
@@ -213,7 +213,7 @@ func choices(list []byte) bool {
 	return enum || titled
 }
 
-// content gives the form that a user filled in, with defaults for what was left out. The error is errWrongAnswer if it does
+// content returns the form that a user filled in, with defaults for what was left out. The error is errWrongAnswer if it does
 // not pass the schema.
 func (f *form) content(answer stdjson.RawMessage) (stdjson.RawMessage, error) {
 	res, err := decodeElicitResult(answer)

@@ -427,7 +427,7 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 	})
 }
 
-// lastResult gives the last result that the server sent.
+// lastResult returns the last result that the server sent.
 func lastResult(t *testing.T, c *mcptest.Client) json.RawMessage {
 	t.Helper()
 	text := c.Transcript()

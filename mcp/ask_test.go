@@ -116,7 +116,7 @@ func (p *peer) call(tool, args, answers, state string) reply {
 	return p.send("tools/call", "name", tool, "arguments", raw(args), "inputResponses", raw(answers), "requestState", state)
 }
 
-// handle gives a peer of a server with the single tool "t".
+// handle returns a peer of a server with the single tool "t".
 func handle(t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error)) *peer {
 	s := mcp.NewServer("test", "1", opts)
 	mcp.AddTool(s, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}, f)

@@ -69,7 +69,7 @@ func withTimeLimit(ctx context.Context, limit time.Duration) (d *deadline, stop 
 	return d, d.stop
 }
 
-// Value gives the deadline itself to AwaitUser.
+// Value returns the deadline itself to AwaitUser.
 func (d *deadline) Value(key any) any {
 	if key == (timeLimitKey{}) {
 		return d

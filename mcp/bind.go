@@ -88,7 +88,7 @@ func (b *boundTool) inferInput(in reflect.Type) error {
 	return nil
 }
 
-// bindOutput gives the function that makes a result of what the tool's function returned.
+// bindOutput returns the function that makes a result of what the tool's function returned.
 func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 	var out Out
 	switch any(&out).(type) {

@@ -62,7 +62,7 @@ func (c cannedConn) Close() error {
 	return nil
 }
 
-// echoCaller gives a function that calls a tool of a server.
+// echoCaller returns a function that calls a tool of a server.
 func echoCaller(t *testing.T, to func(s *mcp.Server) mcp.Transport) func() {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in struct {

@@ -41,14 +41,14 @@ func cacheKey(ctx context.Context, k *ask) string {
 	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
 }
 
-// now gives the time of a request: no answer to it is kept if something is said to be stale after it.
+// now returns the time of a request: no answer to it is kept if something is said to be stale after it.
 func (c *resultCache) now() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changes
 }
 
-// get gives a fresh answer.
+// get returns a fresh answer.
 func (c *resultCache) get(ctx context.Context, k *ask) (RawResult, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *resultCache) drop(key string) {
 	}
 }
 
-// oldest gives the key of the entry that expires first.
+// oldest returns the key of the entry that expires first.
 func (c *resultCache) oldest() (key string) {
 	var first time.Time
 	for k, e := range c.entries {

@@ -33,7 +33,7 @@ func newCall(ctx context.Context, s *Server, req *Request) *call {
 	return c
 }
 
-// Value gives the call itself to whoever asks for it.
+// Value returns the call itself to whoever asks for it.
 func (c *call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
@@ -41,13 +41,13 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// callFrom gives the call that ctx belongs to, or nil.
+// callFrom returns the call that ctx belongs to, or nil.
 func callFrom(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// RequestFrom gives the request that ctx belongs to: revision, client, capabilities, principal, header and meta. It is
+// RequestFrom returns the request that ctx belongs to: revision, client, capabilities, principal, header and meta. It is
 // nil outside a handler.
 func RequestFrom(ctx context.Context) *Request {
 	if c := callFrom(ctx); c != nil {
@@ -56,7 +56,7 @@ func RequestFrom(ctx context.Context) *Request {
 	return nil
 }
 
-// knownTool gives the name of the tool that a call names in JSON, without making a string of it; "" for any other.
+// knownTool returns the name of the tool that a call names in JSON, without making a string of it; "" for any other.
 func (r *Request) knownTool(name []byte) string {
 	if r.Method != wire.MethodToolsCall || r.server == nil || len(name) < 2 || name[0] != '"' {
 		return ""

@@ -43,7 +43,7 @@ type ProgressUpdate struct {
 
 type callOptionsKey struct{}
 
-// WithCallOptions gives a context whose requests have these options. They replace all of those that ctx had.
+// WithCallOptions returns a context whose requests have these options. They replace all of those that ctx had.
 func WithCallOptions(ctx context.Context, o CallOptions) context.Context {
 	return context.WithValue(ctx, callOptionsKey{}, &o)
 }
@@ -57,7 +57,7 @@ func callOptionsFrom(ctx context.Context) *CallOptions {
 	return &noCallOptions
 }
 
-// times gives how long the server may be silent, and how long the request may take in all.
+// times returns how long the server may be silent, and how long the request may take in all.
 func (o *CallOptions) times(client *ClientOptions) (idle, most time.Duration) {
 	idle = cmp.Or(o.Timeout, client.Timeout)
 	most = cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout))
@@ -86,7 +86,7 @@ type LogMessage struct {
 	Data   stdjson.RawMessage `json:"data"`            // any JSON: text, or an object with fields
 }
 
-// Text gives the data as a line: the text itself if it is one, or the message of an object that has one, or JSON.
+// Text returns the data as a line: the text itself if it is one, or the message of an object that has one, or JSON.
 func (m *LogMessage) Text() string {
 	var text string
 	if json.Unmarshal(m.Data, &text) == nil {

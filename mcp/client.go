@@ -82,7 +82,7 @@ type ClientOptions struct {
 	Logger *slog.Logger
 }
 
-// withDefaults gives the options with every default filled in.
+// withDefaults returns the options with every default filled in.
 func (o *ClientOptions) withDefaults() ClientOptions {
 	var full ClientOptions
 	if o != nil {
@@ -183,7 +183,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 
 type clientKey struct{}
 
-// ClientFrom gives the client whose request ctx belongs to, within [ClientOptions.Middleware]; nil elsewhere. It is for
+// ClientFrom returns the client whose request ctx belongs to, within [ClientOptions.Middleware]; nil elsewhere. It is for
 // middleware that has requests of its own to send, which pass all middleware in their turn.
 func ClientFrom(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)

@@ -161,7 +161,7 @@ func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (R
 	return rawResult(res)
 }
 
-// rawResult gives a result in its encoded form; only middleware makes others.
+// rawResult returns a result in its encoded form; only middleware makes others.
 func rawResult(res Result) (RawResult, error) {
 	switch res := res.(type) {
 	case RawResult:

@@ -23,7 +23,7 @@ type rawServer struct {
 	out   io.Writer
 }
 
-// next gives the next message of the client.
+// next returns the next message of the client.
 func (s *rawServer) next() (id, method string) {
 	line, err := s.lines.ReadBytes('\n')
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // registry, so it is trusted with half of what a stream of one's own is.
 const childMaxMessage = 16 << 20
 
-// Command gives the [Transport] to a server that runs as a child process and speaks on its standard input and output. The
+// Command returns the [Transport] to a server that runs as a child process and speaks on its standard input and output. The
 // process is started with the first request, and started again when it has died since the last one. The name is that of a
 // program, found as [exec.LookPath] does: in PATH if it has no slash, and never in the current directory by accident. There
 // is no shell: arguments arrive as they are.
@@ -58,7 +58,7 @@ type ServerCommand struct {
 	// that programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG, LANGUAGE, TMPDIR and LC_*,
 	// or what corresponds to them on Windows. Of two with one name the later one counts, so these win.
 	Env []string
-	// InsecureInheritEnv gives the server the whole environment of this process, with the secrets that are in it.
+	// InsecureInheritEnv returns the server the whole environment of this process, with the secrets that are in it.
 	InsecureInheritEnv bool
 	// Stderr takes what the server writes to its standard error, line by line; a line is cut at 64 KiB. A writer that is
 	// slow or blocks holds up nobody: lines that do not fit in its queue of 1 MiB are dropped, and their number is
@@ -86,7 +86,7 @@ func (s *ServerCommand) dial(ctx context.Context) (Conn, error) {
 	return c, nil
 }
 
-// command gives the command that starts the server.
+// command returns the command that starts the server.
 func (s *ServerCommand) command() *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), s.Path, s.Args...)
 	cmd.Dir = s.Dir

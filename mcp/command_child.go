@@ -138,7 +138,7 @@ func (c *child) goneWithin(d time.Duration) bool {
 	return true
 }
 
-// Read gives the next message of the server.
+// Read returns the next message of the server.
 func (c *child) Read(ctx context.Context) (*jsonrpc.Message, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()

@@ -51,7 +51,7 @@ func printable(r rune) rune {
 	return -1
 }
 
-// Unwrap gives [ErrDisconnected].
+// Unwrap returns [ErrDisconnected].
 func (e *ExitError) Unwrap() error { return ErrDisconnected }
 
 // newExitError makes the error of a process that has ended. The state is nil if it could not be told.

@@ -8,5 +8,5 @@ import (
 // Dial starts the server of a command, as its first request does.
 func (s *ServerCommand) Dial(ctx context.Context) (Conn, error) { return s.dial(ctx) }
 
-// WithDeadline gives a pipe that has no deadlines what it lacks.
+// WithDeadline returns a pipe that has no deadlines what it lacks.
 func WithDeadline(pipe io.WriteCloser) io.WriteCloser { return withDeadline(pipe) }

@@ -284,7 +284,7 @@ func host(t *testing.T, roles ...string) (kill func(), pids []string, guard stri
 	return func() { cmd.Process.Kill() }, pids, guards[0]
 }
 
-// guardsOf gives the processes that a process has started to guard its servers.
+// guardsOf returns the processes that a process has started to guard its servers.
 func guardsOf(t *testing.T, parent int) (pids []string) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -53,7 +53,7 @@ func init() {
 	}
 }
 
-// play gives the command for a role.
+// play returns the command for a role.
 func play(t testing.TB, role string, args ...string) *mcp.ServerCommand {
 	t.Helper()
 	s := mcp.Command(self(t), args...)

@@ -71,7 +71,7 @@ func (s *stderrReader) keep(line []byte) {
 	s.count++
 }
 
-// last gives the last lines, as many as fit.
+// last returns the last lines, as many as fit.
 func (s *stderrReader) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

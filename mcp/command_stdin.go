@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// withDeadline gives a pipe that writing to ends with its context: on Windows the pipes to a child know no deadlines, and
+// withDeadline returns a pipe that writing to ends with its context: on Windows the pipes to a child know no deadlines, and
 // a server that does not read would hold up whoever writes.
 func withDeadline(pipe io.WriteCloser) io.WriteCloser {
 	if d, ok := pipe.(interface{ SetWriteDeadline(time.Time) error }); ok && d.SetWriteDeadline(time.Time{}) == nil {

@@ -19,7 +19,7 @@ const (
 	outputLeft = 1 << 20
 )
 
-// output gives the bytes that the server writes.
+// output returns the bytes that the server writes.
 func (c *child) output() source {
 	if c.stdout.SetReadDeadline(time.Time{}) != nil {
 		// All processes that could hold the pipe open are in the job that ends with the server.

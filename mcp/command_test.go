@@ -49,7 +49,7 @@ func start(t testing.TB, s *mcp.ServerCommand) mcp.Conn {
 	return c
 }
 
-// heard gives the next message, which comes soon.
+// heard returns the next message, which comes soon.
 func heard(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

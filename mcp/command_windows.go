@@ -85,5 +85,5 @@ func (g *processGroup) kill() { g.terminate() }
 // gone reports whether the job was ended, once its first process was waited for. Nothing survives that.
 func (g *processGroup) gone() bool { return g.ended.Load() }
 
-// signalOf gives nothing: there are no signals.
+// signalOf returns nothing: there are no signals.
 func signalOf(*os.ProcessState) string { return "" }

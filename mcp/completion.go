@@ -191,7 +191,7 @@ func parseComplete(params stdjson.RawMessage) (p completeParams, err error) {
 	return p, nil
 }
 
-// textMember gives a member of params that must be there and a string.
+// textMember returns a member of params that must be there and a string.
 func textMember(object []byte, path, key string) (string, error) {
 	raw, ok := jsonscan.Get(object, key)
 	if !ok {

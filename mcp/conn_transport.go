@@ -22,7 +22,7 @@ const (
 	oldAge = 10 * time.Second
 )
 
-// OverConn gives a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It ends when the Conn does.
+// OverConn returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It ends when the Conn does.
 func OverConn(conn Conn) Transport {
 	t := &connTransport{}
 	used := false
@@ -96,7 +96,7 @@ func (r *Request) open() error {
 	return nil
 }
 
-// live gives the link to a server that lives, and reports whether that was started now.
+// live returns the link to a server that lives, and reports whether that was started now.
 func (t *connTransport) live(ctx context.Context, method string) (l *link, fresh bool, err error) {
 	if t.dial == nil {
 		return nil, false, &TransportError{Method: method, Err: errors.New("the transport was not made by Command or OverConn")}

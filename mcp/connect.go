@@ -82,7 +82,7 @@ func spokenVersions() string {
 	return strings.Join(versions, ", ")
 }
 
-// live gives the connection, and makes a new one if there is none or the last one has ended.
+// live returns the connection, and makes a new one if there is none or the last one has ended.
 func (c *Client) live(ctx context.Context) (*connection, error) {
 	if conn := c.connection.Load(); conn != nil && !isClosed(conn.done) && c.ctx.Err() == nil {
 		return conn, nil
@@ -142,7 +142,7 @@ func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	return again.RoundTrip(ctx, req.speaking(conn, again))
 }
 
-// speaking gives a request that was made for one connection to another one, which may speak another revision.
+// speaking returns a request that was made for one connection to another one, which may speak another revision.
 func (r *Request) speaking(from, to *connection) *Request {
 	rest, ok := bytes.CutPrefix(r.Params, from.prefix)
 	if !ok || from.revision == to.revision {

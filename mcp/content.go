@@ -20,7 +20,7 @@ type Content interface {
 	contentType() string
 }
 
-// Text gives a piece of text.
+// Text returns a piece of text.
 func Text(text string) *TextContent { return &TextContent{Text: text} }
 
 // TextContent is text.

@@ -61,7 +61,7 @@ func (c *crew) take() bool {
 	return c.takeOrAwait()
 }
 
-// takeAgain gives the turn to one that has left it, if it is free and there is something to read at once.
+// takeAgain returns the turn to one that has left it, if it is free and there is something to read at once.
 func (c *crew) takeAgain() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,7 @@ type Detached struct {
 	err error // why the answers so far are not to be had
 }
 
-// Detach gives a request for the same call that outlives ctx and its client. It has the method, the params (without
+// Detach returns a request for the same call that outlives ctx and its client. It has the method, the params (without
 // inputResponses and requestState), the envelope and the principal of r, and no stream: log messages are dropped. It
 // shares no memory with r.
 //
@@ -65,10 +65,10 @@ func (c *call) isOf(r *Request) bool {
 	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) && &r.Params[0] == &c.req.Params[0]
 }
 
-// Detached gives what carries the call on in place of its client; nil for a client's own request.
+// Detached returns what carries the call on in place of its client; nil for a client's own request.
 func (r *Request) Detached() *Detached { return r.detached }
 
-// withoutAnswers gives a copy of the params of a request that leaves out what belongs to one round.
+// withoutAnswers returns a copy of the params of a request that leaves out what belongs to one round.
 func withoutAnswers(params stdjson.RawMessage) stdjson.RawMessage {
 	if jsonscan.Kind(params) != '{' {
 		return bytes.Clone(params)
@@ -140,7 +140,7 @@ func (d *Detached) keep(next *state) error {
 	return nil
 }
 
-// state gives what the run before has left, nil for none.
+// state returns what the run before has left, nil for none.
 func (d *Detached) state() (*state, error) {
 	if d.err != nil || d.State == nil {
 		return nil, d.err
@@ -152,7 +152,7 @@ func (d *Detached) state() (*state, error) {
 	return &before, nil
 }
 
-// responses gives the answers in the form in which a client sends them, nil for none.
+// responses returns the answers in the form in which a client sends them, nil for none.
 func (d *Detached) responses() (stdjson.RawMessage, error) {
 	if len(d.Responses) == 0 {
 		return nil, nil

@@ -47,7 +47,7 @@ func (r *carrier) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
 	return s.ServeMCP(mcp.WithPrincipal(t.Context(), r.detached.Principal), r.detached)
 }
 
-// asked gives the keys of what a run has asked.
+// asked returns the keys of what a run has asked.
 func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
 	t.Helper()
 	ask, ok := res.(*mcp.InputRequired)

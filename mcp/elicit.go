@@ -83,7 +83,7 @@ func decodeElicitResult(raw stdjson.RawMessage) (*ElicitResult, error) {
 	return &r, nil
 }
 
-// elicitation gives the request for a question to the user.
+// elicitation returns the request for a question to the user.
 func elicitation(p *ElicitParams) (InputRequest, error) {
 	if p.Message == "" {
 		return InputRequest{}, errors.New("it has no message")

@@ -48,12 +48,12 @@ var (
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
 )
 
-// Errorf gives a protocol error with a formatted message, which the peer will see.
+// Errorf returns a protocol error with a formatted message, which the peer will see.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound gives the error for a resource that does not exist; data.uri names it.
+// NotFound returns the error for a resource that does not exist; data.uri names it.
 //
 // Spec: server/resources (2026-07-28), Error Handling.
 func NotFound(uri string) *Error {
@@ -61,7 +61,7 @@ func NotFound(uri string) *Error {
 	return &Error{Code: CodeInvalidParams, Message: "resource not found", Data: data}
 }
 
-// MissingCapability gives the error for a request that needs a capability its client did not declare; required holds
+// MissingCapability returns the error for a request that needs a capability its client did not declare; required holds
 // the capabilities in the shape of the client's own declaration, such as {"sampling":{}}.
 //
 // Spec: basic (2026-07-28), Missing Required Client Capability.
@@ -81,7 +81,7 @@ func methodNotFound(method string) *Error {
 	return Errorf(CodeMethodNotFound, "method not found: %q", method)
 }
 
-// asError gives the protocol error within err, or nil.
+// asError returns the protocol error within err, or nil.
 func asError(err error) *Error {
 	if err == nil {
 		return nil

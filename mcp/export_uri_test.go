@@ -1,6 +1,6 @@
 package mcp
 
-// MatchURI gives the variables of a URI by a URI template; those of lists are []string. The error is that of a template
+// MatchURI returns the variables of a URI by a URI template; those of lists are []string. The error is that of a template
 // which cannot be matched.
 func MatchURI(template, uri string, lists ...string) (map[string]any, bool, error) {
 	t, err := parseTemplate(template)
@@ -19,7 +19,7 @@ func MatchURI(template, uri string, lists ...string) (map[string]any, bool, erro
 	return vars, ok, nil
 }
 
-// TemplateVariables gives the variables of a URI template, nil if it is none.
+// TemplateVariables returns the variables of a URI template, nil if it is none.
 func TemplateVariables(template string) []string {
 	t, err := parseTemplate(template)
 	if err != nil {

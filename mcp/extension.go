@@ -6,7 +6,7 @@ import "context"
 // before they tell of the feature in answers of their own. It is safe for concurrent use.
 func (s *Server) Visible(ctx context.Context, f Feature) bool { return s.visible(ctx, f) }
 
-// CacheHints gives the caching hints with which an answer of an extension leaves: private by default, and private in any
+// CacheHints returns the caching hints with which an answer of an extension leaves: private by default, and private in any
 // case on a server with [ServerOptions.Visible], whose answers depend on the caller.
 //
 // Spec: server/utilities/caching (2026-07-28).
@@ -18,6 +18,6 @@ func (s *Server) CacheHints(c Cache) Cache {
 	return c
 }
 
-// FileContents gives the bytes of a file as [AddFS] serves them: text if their type is one of text, or unknown, and they
+// FileContents returns the bytes of a file as [AddFS] serves them: text if their type is one of text, or unknown, and they
 // look like it, else a blob; with the MIME type that the extension of the name stands for. The contents alias data.
 func FileContents(name string, data []byte) *ResourceContents { return fileContents(name, data) }

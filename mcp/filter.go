@@ -36,7 +36,7 @@ type Filter struct {
 // plainFilter is a Filter without methods.
 type plainFilter Filter
 
-// MarshalJSON gives one object, Topics among the others.
+// MarshalJSON returns one object, Topics among the others.
 func (f Filter) MarshalJSON() ([]byte, error) { return json.Marshal(plainFilter(f), deterministic) }
 
 // UnmarshalJSON reads one object; Topics are all members that the core protocol does not have.

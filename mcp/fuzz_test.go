@@ -218,7 +218,7 @@ var scriptIDs = []string{`1`, `2`, `3`, `"1"`, `""`, `-1`}
 
 func (s *script) id() string { return scriptIDs[s.operand(len(scriptIDs))] }
 
-// request gives a request of the client.
+// request returns a request of the client.
 func (s *script) request(c *scriptClient) string {
 	id, kind := s.id(), s.operand(14)
 	c.sent[id]++

@@ -40,7 +40,7 @@ type Listener interface {
 // Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
 type HeaderMirror interface {
 	Handler
-	// MirroredParams gives the arguments of the tool that req calls.
+	// MirroredParams returns the arguments of the tool that req calls.
 	MirroredParams(ctx context.Context, req *Request, tool string) []MirroredParam
 }
 

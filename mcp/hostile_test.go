@@ -410,7 +410,7 @@ func (d *deafClient) hangUp() {
 	}
 }
 
-// heap gives the bytes that are in use. Two collections empty the pools.
+// heap returns the bytes that are in use. Two collections empty the pools.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

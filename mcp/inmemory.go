@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// InMemory gives the Transport to a handler, such as a [*Server], within the process. Requests and results cross it in
+// InMemory returns the Transport to a handler, such as a [*Server], within the process. Requests and results cross it in
 // their encoded form, so that neither side can change what the other holds, and the handler is called on the goroutine
 // of its caller: one that does not heed its context holds the caller up.
 func InMemory(h Handler) Transport {
@@ -65,7 +65,7 @@ func (r *Request) isAsMade() bool {
 // memoryID is the id of all requests in memory: nothing has to be told apart by it.
 var memoryID = jsonrpc.IntID(1)
 
-// remoteError gives the error as the client of a stream would read it.
+// remoteError returns the error as the client of a stream would read it.
 func remoteError(err *Error) error {
 	m, refused := jsonrpc.Decode(jsonrpc.Append(nil, jsonrpc.NewErrorResponse(memoryID, err)))
 	if refused != nil {

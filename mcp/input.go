@@ -131,7 +131,7 @@ func (c *Client) notAnswered(method, asked string, err error) error {
 // errWronglyAsked is within the error for a question that the server may not ask, or not so.
 var errWronglyAsked = errors.New("the server must not ask this")
 
-// wronglyAsked gives that error; the server is told the code and the message where it can be.
+// wronglyAsked returns that error; the server is told the code and the message where it can be.
 func wronglyAsked(code int, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errWronglyAsked, Errorf(code, format, args...))
 }

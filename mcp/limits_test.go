@@ -214,7 +214,7 @@ func (c *byteClient) write(lines ...string) {
 	}
 }
 
-// next gives the next message of the server, or fails when none can come any more.
+// next returns the next message of the server, or fails when none can come any more.
 func (c *byteClient) next() wireLine {
 	c.Helper()
 	timer := time.NewTimer(5 * time.Minute) // of the bubble's time

@@ -21,7 +21,7 @@ var (
 
 // A source gives the bytes of a stream, some at a time. It may be asked again after its context has ended.
 type source interface {
-	// next gives bytes that are valid until the next call.
+	// next returns bytes that are valid until the next call.
 	next(ctx context.Context) ([]byte, error)
 	// bind makes what is asked for end with ctx, until it is released.
 	bind(ctx context.Context) (release func())
@@ -43,7 +43,7 @@ type lineReader struct {
 	skip   bool          // up to the end of a line that was too long
 }
 
-// next gives the next line that is not blank, without its end. The line is the caller's. The error is errLineTooLong,
+// next returns the next line that is not blank, without its end. The line is the caller's. The error is errLineTooLong,
 // once, for a line that is over the limit, and io.EOF at the end; a last line needs no end.
 func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	if line, err := l.cut(); line != nil || err != nil {
@@ -65,7 +65,7 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// cut gives the next line that ends in what is read already, nil if there is none.
+// cut returns the next line that ends in what is read already, nil if there is none.
 func (l *lineReader) cut() ([]byte, error) {
 	for {
 		part, rest, ended := bytes.Cut(l.rest, []byte{'\n'})
@@ -125,7 +125,7 @@ func (l *lineReader) hasNext() bool {
 	return false
 }
 
-// take gives the line that ends with the part, in memory of its own.
+// take returns the line that ends with the part, in memory of its own.
 func (l *lineReader) take(part []byte) []byte {
 	if l.long.Len() == 0 {
 		return bytes.Clone(part)

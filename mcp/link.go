@@ -197,7 +197,7 @@ func (l *link) writeCancels() {
 	}
 }
 
-// takeCancels gives the cancellations that wait. If there are none, nobody writes them any more.
+// takeCancels returns the cancellations that wait. If there are none, nobody writes them any more.
 func (l *link) takeCancels() []cancellation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -368,7 +368,7 @@ func (r *routes) find(key string) []*Request {
 	return nil
 }
 
-// subscriptions gives all that are open.
+// subscriptions returns all that are open.
 func (r *routes) subscriptions() (all []*Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,7 +384,7 @@ func (r *routes) subscriptions() (all []*Request) {
 func progressRoute(token []byte) string  { return "p" + string(token) }
 func subscriptionRoute(id []byte) string { return "s" + string(id) }
 
-// notified gives a notification to the request that it names. It reports false if it names none.
+// notified returns a notification to the request that it names. It reports false if it names none.
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notified(ctx context.Context, m *jsonrpc.Message) bool {
@@ -444,7 +444,7 @@ func (l *link) roundTripModern(ctx context.Context, req *Request, r *routes) (Re
 	return RawResult(response.Result), nil
 }
 
-// paramsOf gives the raw params of a notification as an object, empty when it has none.
+// paramsOf returns the raw params of a notification as an object, empty when it has none.
 func paramsOf(m *jsonrpc.Message) stdjson.RawMessage {
 	if jsonscan.Kind(m.Params) != '{' {
 		return stdjson.RawMessage(`{}`)

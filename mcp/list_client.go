@@ -28,7 +28,7 @@ type list[V any] struct {
 	check  func(*V) error // says why an item is left out; nil for never
 }
 
-// items gives the items of all pages.
+// items returns the items of all pages.
 //
 // Spec: server/utilities/pagination.
 func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error] {
@@ -99,7 +99,7 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 	return raw, next, nil
 }
 
-// decode gives the items of one page. One that is broken is nil: it must not take the others along.
+// decode returns the items of one page. One that is broken is nil: it must not take the others along.
 func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
 		array, ok := jsonscan.Get(raw, l.key)
@@ -124,14 +124,14 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 	}
 }
 
-// Resources gives the resources of the server, as [Client.Tools] gives its tools.
+// Resources returns the resources of the server, as [Client.Tools] gives its tools.
 //
 // Spec: server/resources, Listing Resources.
 func (c *Client) Resources(ctx context.Context) iter.Seq2[*Resource, error] {
 	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources", func(r *Resource) error { return wantName("uri", r.URI) }})
 }
 
-// ResourceTemplates gives the resource templates of the server, as [Client.Tools] gives its tools.
+// ResourceTemplates returns the resource templates of the server, as [Client.Tools] gives its tools.
 //
 // Spec: server/resources, Resource Templates.
 func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTemplate, error] {
@@ -139,7 +139,7 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTempl
 		func(t *ResourceTemplate) error { return wantName("uriTemplate", t.URITemplate) }})
 }
 
-// Prompts gives the prompts of the server, as [Client.Tools] gives its tools.
+// Prompts returns the prompts of the server, as [Client.Tools] gives its tools.
 //
 // Spec: server/prompts, Listing Prompts.
 func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {

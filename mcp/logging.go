@@ -47,7 +47,7 @@ func logLevelOf(l slog.Level) LogLevel {
 	return LevelDebug
 }
 
-// minimum gives the slog level from which on messages of at least l are wanted.
+// minimum returns the slog level from which on messages of at least l are wanted.
 func (l LogLevel) minimum() slog.Level {
 	for _, entry := range logLevels {
 		if entry.name == l {
@@ -57,7 +57,7 @@ func (l LogLevel) minimum() slog.Level {
 	return slog.LevelDebug
 }
 
-// Logger gives a logger whose records go to the client that called, if it wants their level; the peer reads them, so
+// Logger returns a logger whose records go to the client that called, if it wants their level; the peer reads them, so
 // they hold no secrets. The logger's groups and attributes become the data of the message. Outside a handler, and once
 // the handler has returned, records are dropped. The protocol has deprecated log messages since 2026-07-28; a server's
 // own log is slog's as ever.
@@ -97,14 +97,14 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	return h.call.log(append(params, '}'))
 }
 
-// WithAttrs gives a handler that adds the attributes to each record.
+// WithAttrs returns a handler that adds the attributes to each record.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	n := *h
 	n.attrs = append(slices.Clone(h.attrs), h.grouped(attrs)...)
 	return &n
 }
 
-// WithGroup gives a handler that puts later attributes into a group.
+// WithGroup returns a handler that puts later attributes into a group.
 func (h *logHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h

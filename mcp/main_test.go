@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 // object is JSON in the making.
 type object = map[string]any
 
-// newServer gives a server that logs to the test. The options may be nil.
+// newServer returns a server that logs to the test. The options may be nil.
 func newServer(t testing.TB, opts *mcp.ServerOptions) *mcp.Server {
 	t.Helper()
 	var o mcp.ServerOptions

@@ -27,10 +27,10 @@ type memberBuffer struct {
 
 var memberBuffers = sync.Pool{New: func() any { return new(memberBuffer) }}
 
-// newMembers gives an empty buffer. Whoever has one frees it when the request is over.
+// newMembers returns an empty buffer. Whoever has one frees it when the request is over.
 func newMembers() *memberBuffer { return memberBuffers.Get().(*memberBuffer) }
 
-// free gives the buffer to others, unless it has grown too large to be kept.
+// free returns the buffer to others, unless it has grown too large to be kept.
 func (b *memberBuffer) free() {
 	const most = 64 << 10
 	if b.text.Cap() > most {

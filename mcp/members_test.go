@@ -68,7 +68,7 @@ func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
 	}{"x", 1})
 }
 
-// deep gives lists in lists.
+// deep returns lists in lists.
 func deep(n int) any {
 	if n == 0 {
 		return "bottom"
@@ -76,7 +76,7 @@ func deep(n int) any {
 	return []any{deep(n - 1)}
 }
 
-// deepObject gives objects in objects.
+// deepObject returns objects in objects.
 func deepObject(n int) any {
 	if n == 0 {
 		return "bottom"

@@ -25,7 +25,7 @@ type object struct {
 
 func newObject(dst []byte) *object { return &object{dst: append(dst, '{')} }
 
-// end gives what was written.
+// end returns what was written.
 func (o *object) end() ([]byte, error) {
 	if o.err != nil {
 		return nil, o.err

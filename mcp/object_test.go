@@ -159,7 +159,7 @@ func encoded(t *testing.T, v any) string {
 	return string(b)
 }
 
-// answered gives what a handler answers a modern request.
+// answered returns what a handler answers a modern request.
 func answered(t *testing.T, method string, h mcp.HandlerFunc) string {
 	t.Helper()
 	got, err := mcp.AppendResult(nil, t.Context(), h, modernRequest(t, nil, method, object{}))

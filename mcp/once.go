@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// Once gives what f gives, and runs f only the first time: when the handler runs again because it had asked something,
+// Once returns what f gives, and runs f only the first time: when the handler runs again because it had asked something,
 // the result of the first run is there. It is for effects that come before an [Ask], and for values that change from
 // run to run, such as a random number or the time.
 //
@@ -47,7 +47,7 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 	return fresh, nil
 }
 
-// claim gives the result of an earlier run, or leaves the key to the caller.
+// claim returns the result of an earlier run, or leaves the key to the caller.
 func (in *input) claim(key string) (result stdjson.RawMessage, done bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -64,7 +64,7 @@ func (in *input) claim(key string) (result stdjson.RawMessage, done bool, err er
 	return result, done, nil
 }
 
-// release gives back a key whose function failed.
+// release returns back a key whose function failed.
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -18,7 +18,7 @@ type page[V any] struct {
 	next  string          // cursor of the next page, empty at the end
 }
 
-// paginate gives the page of a list that params ask for, of the features that the caller may see. A cursor names the
+// paginate returns the page of a list that params ask for, of the features that the caller may see. A cursor names the
 // last feature of the page before it, so it stays right while features come and go, and it is sealed, so that it
 // says nothing and cannot be made up.
 //
@@ -64,7 +64,7 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 	return p, nil
 }
 
-// openCursor gives the name after which the page begins: the empty string for the first page.
+// openCursor returns the name after which the page begins: the empty string for the first page.
 func (s *Server) openCursor(req *Request, kind string) (string, error) {
 	raw, ok := jsonscan.Get(req.Params, "cursor")
 	if !ok {
@@ -90,7 +90,7 @@ func unquoteAtMost(raw stdjson.RawMessage, n int) (string, error) {
 	return jsonscan.Unquote(raw)
 }
 
-// listCache gives the caching hints of a list: what depends on the caller is never public.
+// listCache returns the caching hints of a list: what depends on the caller is never public.
 func (s *Server) listCache() Cache {
 	c := s.opts.Cache.orPrivate()
 	if s.opts.Visible != nil {

@@ -12,7 +12,7 @@ import (
 // can work at once, few enough that a side that does not read is soon noticed.
 const pipeQueue = 64
 
-// Pipe gives the two ends of a connection within the process. Messages cross it in their encoded form, so that neither
+// Pipe returns the two ends of a connection within the process. Messages cross it in their encoded form, so that neither
 // side can change what the other holds. What was written before an end was closed can still be read; then reading gives
 // io.EOF. Both ends are closed by their owners.
 func Pipe() (client, server Conn) {

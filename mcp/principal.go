@@ -27,12 +27,12 @@ func (p *Principal) Key() string {
 
 type principalKey struct{}
 
-// WithPrincipal gives a context that carries the authenticated caller. It is for authorization middleware.
+// WithPrincipal returns a context that carries the authenticated caller. It is for authorization middleware.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// PrincipalFrom gives the authenticated caller of the context, or nil.
+// PrincipalFrom returns the authenticated caller of the context, or nil.
 func PrincipalFrom(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p

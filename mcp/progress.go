@@ -66,7 +66,7 @@ func (p *progress) tell(c *call, done, total float64, message string) {
 	}
 }
 
-// next gives the note that is to be sent now, nil for none. The caller holds p.mu.
+// next returns the note that is to be sent now, nil for none. The caller holds p.mu.
 func (p *progress) next(c *call, done, total float64, message string) []byte {
 	if p.finished || p.started && done <= p.last {
 		return nil

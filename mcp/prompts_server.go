@@ -95,7 +95,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 	return entry, nil
 }
 
-// bindMessages gives the function that makes a result of what the prompt's function returned.
+// bindMessages returns the function that makes a result of what the prompt's function returned.
 func bindMessages[Out any]() (func(Out) (*PromptResult, error), error) {
 	var out Out
 	switch any(&out).(type) {
@@ -168,7 +168,7 @@ func describeArguments(p *Prompt, args *textArguments) error {
 	return nil
 }
 
-// freeArguments gives the arguments of a prompt whose function takes a map.
+// freeArguments returns the arguments of a prompt whose function takes a map.
 func freeArguments(list []PromptArgument) (*textArguments, error) {
 	type property struct {
 		Type string `json:"type"`
@@ -240,7 +240,7 @@ func (s *Server) getPrompt(ctx context.Context, c *call, name string, given stdj
 
 func wrongArguments(err error) *Error { return Errorf(CodeInvalidParams, "params.arguments: %v", err) }
 
-// findPrompt gives a prompt that the caller may see.
+// findPrompt returns a prompt that the caller may see.
 func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[Prompt, promptEntry], error) {
 	e, ok := s.prompts.lookup(name)
 	if ok && s.visible(ctx, Feature{Prompt: e.value}) {
@@ -252,7 +252,7 @@ func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[Pro
 	return nil, Errorf(CodeInvalidParams, "unknown prompt %.128q", name)
 }
 
-// promptLike gives the visible prompt whose name has the most in common with a misspelt one, at its beginning and at its
+// promptLike returns the visible prompt whose name has the most in common with a misspelt one, at its beginning and at its
 // end; "" if that is less than two thirds.
 func (s *Server) promptLike(ctx context.Context, name string) (like string) {
 	best := 0.66

@@ -46,16 +46,16 @@ func (s *featureSet[V, E]) init(kind string, encoded func(*V) *encodedFeature[V]
 	s.all = map[string]*featureEntry[V, E]{}
 }
 
-// lookup gives the feature of a name, if it is enabled.
+// lookup returns the feature of a name, if it is enabled.
 func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 	e, ok := s.snapshot().byName[name]
 	return e, ok
 }
 
-// list gives the enabled features, sorted by name.
+// list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage gives the beginning of the list that shows everything, of at most so many features. The hints are those of
+// firstPage returns the beginning of the list that shows everything, of at most so many features. The hints are those of
 // every list.
 func (s *featureSet[V, E]) firstPage(size int, hints Cache) (p *encodedPage[V], last string, more bool, err error) {
 	snap := s.snapshot()

@@ -238,7 +238,7 @@ func (p toolPage) names() (all string) {
 	return all
 }
 
-// altered gives a text with another first letter.
+// altered returns a text with another first letter.
 func altered(s string) string {
 	if s[0] == 'A' {
 		return "B" + s[1:]

@@ -72,7 +72,7 @@ func RequestOf(r legacy.Round) (*Request, *Error) {
 	return req, nil
 }
 
-// newServed gives an empty request for a server, with room for the call that it becomes there.
+// newServed returns an empty request for a server, with room for the call that it becomes there.
 func newServed() *Request {
 	r := &struct {
 		Request
@@ -104,7 +104,7 @@ func (r *Request) Capabilities() ClientCapabilities {
 // LogLevel is the lowest level of log messages that the client wants for this request; empty when it wants none.
 func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
 
-// Meta gives the raw JSON of one member of the request's `_meta`, such as "traceparent".
+// Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
 func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 	if r.env.Meta == nil {
 		return nil, false
@@ -113,7 +113,7 @@ func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 	return v, ok
 }
 
-// Param gives the raw JSON of one member of the request's params, such as "name".
+// Param returns the raw JSON of one member of the request's params, such as "name".
 func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }

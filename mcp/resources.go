@@ -93,7 +93,7 @@ func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
 	return o.end()
 }
 
-// Expand gives the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
+// Expand returns the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
 // that are absent are left out, as the template says. It is an error if the template is malformed, or a variable is of
 // another type.
 //

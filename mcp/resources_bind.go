@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// bindContents gives the function that makes a result of what a resource's function returned, and the MIME type of such
+// bindContents returns the function that makes a result of what a resource's function returned, and the MIME type of such
 // results, if it can be told.
 func bindContents[Out any]() (give func(Out) *ReadResult, mimeType string, err error) {
 	var out Out
@@ -61,7 +61,7 @@ func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*R
 	}
 }
 
-// openUntyped gives what opens a URI whose variables go into a map.
+// openUntyped returns what opens a URI whose variables go into a map.
 func openUntyped[Vars any](t *uriTemplate, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
 	m, err := t.matcher(nil)
 	if err != nil {
@@ -81,7 +81,7 @@ func openUntyped[Vars any](t *uriTemplate, read func(context.Context, Vars) (*Re
 	}, nil
 }
 
-// openTyped gives what opens a URI whose variables go into the fields of a struct.
+// openTyped returns what opens a URI whose variables go into the fields of a struct.
 func openTyped[Vars any](t *uriTemplate, args *textArguments, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
 	m, err := typedMatcher(t, args)
 	if err != nil {
@@ -99,7 +99,7 @@ func openTyped[Vars any](t *uriTemplate, args *textArguments, read func(context.
 // uriField is the name of the field that gets the whole URI.
 const uriField = "uri"
 
-// typedMatcher gives the matcher of a template whose variables have types.
+// typedMatcher returns the matcher of a template whose variables have types.
 func typedMatcher(t *uriTemplate, args *textArguments) (*uriMatcher, error) {
 	lists := map[string]bool{}
 	names := t.variables()

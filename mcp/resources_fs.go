@@ -129,7 +129,7 @@ func readFile(fsys fs.FS, name string) (*ReadResult, error) {
 	return &ReadResult{Contents: []*ResourceContents{fileContents(name, data)}}, nil
 }
 
-// fileContents gives a file as text or as a blob.
+// fileContents returns a file as text or as a blob.
 func fileContents(name string, data []byte) *ResourceContents {
 	mimeType, known := fileTypes[strings.ToLower(path.Ext(name))]
 	text := utf8.Valid(data)
@@ -146,7 +146,7 @@ func fileContents(name string, data []byte) *ResourceContents {
 	return &ResourceContents{MIMEType: mimeType, Blob: data}
 }
 
-// escapePath gives a path as part of a URI.
+// escapePath returns a path as part of a URI.
 func escapePath(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -179,7 +179,7 @@ func completePath(fsys fs.FS) CompleteFunc {
 	}
 }
 
-// readDir gives the first entries of a directory, none if it cannot be read.
+// readDir returns the first entries of a directory, none if it cannot be read.
 func readDir(fsys fs.FS, name string) []fs.DirEntry {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -23,7 +23,7 @@ type uriMatcher struct {
 	patterns [2]*regexp.Regexp // of what expansions give, and of what else is taken
 }
 
-// matcher gives the matcher of a template. The variables of lists are []string, all others strings. A variable that
+// matcher returns the matcher of a template. The variables of lists are []string, all others strings. A variable that
 // stands in several places is found if the first reading of the URI is the same in all.
 func (t *uriTemplate) matcher(lists map[string]bool) (*uriMatcher, error) {
 	m := &uriMatcher{parts: t.parts, lists: lists}
@@ -56,7 +56,7 @@ func (m *uriMatcher) check(p templatePart) error {
 	return nil
 }
 
-// pattern gives the regular expression of all URIs.
+// pattern returns the regular expression of all URIs.
 func (m *uriMatcher) pattern(lenient bool) string {
 	pattern := "^"
 	for i, p := range m.parts {
@@ -82,7 +82,7 @@ type patternWriter struct {
 	brief   bool // values take as little as they can
 }
 
-// unnamed gives the pattern of an expression whose variables are known by their place: a group for each. Those at the
+// unnamed returns the pattern of an expression whose variables are known by their place: a group for each. Those at the
 // end may be absent.
 func (w patternWriter) unnamed() string {
 	p, pattern := w.part, ""
@@ -99,7 +99,7 @@ func (w patternWriter) unnamed() string {
 	return pattern
 }
 
-// named gives the pattern of an expression whose variables carry their names: one group, in which they may stand in
+// named returns the pattern of an expression whose variables carry their names: one group, in which they may stand in
 // any order.
 func (w patternWriter) named() string {
 	items := make([]string, len(w.part.vars))
@@ -117,7 +117,7 @@ func (w patternWriter) lazily() string {
 	return ""
 }
 
-// value gives the pattern of one variable's value.
+// value returns the pattern of one variable's value.
 func (w patternWriter) value(v templateVar) string {
 	op := w.part.op
 	list := w.lists[v.name] && !(op.named && v.explode) // there the items stand apart already
@@ -152,7 +152,7 @@ func (op *templateOperator) listSep(v templateVar) string {
 	return ","
 }
 
-// match gives the variables of a URI, decoded, as strings and []string; undefined ones are absent. False means that it
+// match returns the variables of a URI, decoded, as strings and []string; undefined ones are absent. False means that it
 // is no URI of the template.
 func (m *uriMatcher) match(uri string) (map[string]any, bool) {
 	if len(uri) > maxURI {
@@ -168,7 +168,7 @@ func (m *uriMatcher) match(uri string) (map[string]any, bool) {
 	return nil, false
 }
 
-// read gives the variables that are found in the groups of a pattern.
+// read returns the variables that are found in the groups of a pattern.
 func (m *uriMatcher) read(uri string, groups []int) (map[string]any, bool) {
 	r := uriReading{lists: m.lists, values: map[string]any{}}
 	next := func() (text string, ok bool) {
@@ -242,7 +242,7 @@ func (r *uriReading) splitNamed(p templatePart, text string, items [][]string) b
 	return true
 }
 
-// split gives the items of a list, or the one item that a string is.
+// split returns the items of a list, or the one item that a string is.
 func (r *uriReading) split(op *templateOperator, v templateVar, text string) []string {
 	if !r.lists[v.name] {
 		return []string{text}

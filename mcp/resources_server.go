@@ -22,7 +22,7 @@ type templateEntry struct {
 	completions
 	template *uriTemplate
 	args     *textArguments // nil if the variables have no types
-	// open gives what reads a URI of the template, false for any other URI.
+	// open returns what reads a URI of the template, false for any other URI.
 	open func(uri string) (readFunc, bool)
 }
 
@@ -249,7 +249,7 @@ type origin struct {
 	cache    Cache
 }
 
-// findResource gives what reads a URI, if the caller may see it. A resource that is registered hides the templates
+// findResource returns what reads a URI, if the caller may see it. A resource that is registered hides the templates
 // that its URI matches, also from those who may not see it.
 func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
@@ -262,7 +262,7 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 	return origin{read, e.value.MIMEType, e.value.Cache}, true
 }
 
-// findTemplate gives the most literal of the templates that match a URI, if there is one that the caller may see, and
+// findTemplate returns the most literal of the templates that match a URI, if there is one that the caller may see, and
 // what reads the URI.
 func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
 	most := -1
@@ -284,7 +284,7 @@ func (s *Server) readable(ctx context.Context, uri string) bool {
 	return ok
 }
 
-// finishRead gives a result what the resource's description says, and the function left open. What the function gave
+// finishRead returns a result what the resource's description says, and the function left open. What the function gave
 // may be its own to keep, so it stays unchanged.
 func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result, error) {
 	res := &ReadResult{Cache: given.Cache, Meta: given.Meta}

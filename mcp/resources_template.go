@@ -138,7 +138,7 @@ func parseVariable(spec string) (v templateVar, err error) {
 	return v, nil
 }
 
-// variables gives the template's variables, each once, in order.
+// variables returns the template's variables, each once, in order.
 func (t *uriTemplate) variables() []string {
 	var names []string
 	for _, p := range t.parts {
@@ -159,7 +159,7 @@ func (t *uriTemplate) literals() (n int) {
 	return n
 }
 
-// expand gives the URI for the variables: strings, []string, or map[string]string. A variable that is absent, or an
+// expand returns the URI for the variables: strings, []string, or map[string]string. A variable that is absent, or an
 // empty list or map, is undefined, and so left out. RFC 6570, section 3.
 func (t *uriTemplate) expand(vars map[string]any) (string, error) {
 	var b strings.Builder
@@ -188,7 +188,7 @@ func (t *uriTemplate) expand(vars map[string]any) (string, error) {
 	return b.String(), nil
 }
 
-// expandVar gives what stands for one variable.
+// expandVar returns what stands for one variable.
 func (op *templateOperator) expandVar(v templateVar, value any) (text string, defined bool, err error) {
 	switch value := value.(type) {
 	case nil:
@@ -318,7 +318,7 @@ func unescape(s string) (string, bool) {
 	return string(b), utf8.Valid(b)
 }
 
-// firstRunes gives the first n characters of s; n = 0 is all of them.
+// firstRunes returns the first n characters of s; n = 0 is all of them.
 func firstRunes(s string, n int) string {
 	if n == 0 {
 		return s

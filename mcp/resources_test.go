@@ -23,7 +23,7 @@ import (
 
 const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}`
 
-// modernRequest gives a request of the newest revision, by the given caller.
+// modernRequest returns a request of the newest revision, by the given caller.
 func modernRequest(t *testing.T, who *mcp.Principal, method string, params map[string]any) *mcp.Request {
 	t.Helper()
 	all := map[string]any{"_meta": json.RawMessage(fmt.Sprintf(modernMeta, `{"elicitation":{}}`))}

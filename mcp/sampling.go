@@ -89,7 +89,7 @@ const (
 	StopToolUse  = "toolUse"      // it wants to use tools
 )
 
-// Text gives the text of the answer; other content is left out.
+// Text returns the text of the answer; other content is left out.
 func (r *SampleResult) Text() string {
 	var b strings.Builder
 	for _, c := range r.Content {
@@ -132,7 +132,7 @@ func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 	}
 }
 
-// complete gives the params with an input schema for every tool, which the protocol demands.
+// complete returns the params with an input schema for every tool, which the protocol demands.
 func (p *SampleParams) complete() *SampleParams {
 	completed := *p
 	completed.Tools = make([]*Tool, len(p.Tools))

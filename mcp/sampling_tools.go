@@ -197,7 +197,7 @@ func (m *SampleMessage) checkResults(open map[string]bool) error {
 	return nil
 }
 
-// count gives the number of pieces of content of a type.
+// count returns the number of pieces of content of a type.
 func (m *SampleMessage) count(contentType string) (n int) {
 	for _, c := range m.Content {
 		if c != nil && c.contentType() == contentType {

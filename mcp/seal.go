@@ -21,7 +21,7 @@ var errSealed = errors.New("mcp: the token was not sealed for this use")
 // A sealer makes text that only servers with its keys can read or make. A server gives it to clients to keep, so that
 // it need not remember them.
 type sealer struct {
-	// keys gives the first one, which seals, and all that open. One of the server's own is made when it is needed: most
+	// keys returns the first one, which seals, and all that open. One of the server's own is made when it is needed: most
 	// servers never seal, and should not wait for it to start.
 	keys func() []sealKey
 }
@@ -34,7 +34,7 @@ type sealKey struct {
 	aead cipher.AEAD
 }
 
-// newSealer gives a sealer with the given secrets, or with one of its own when there are none.
+// newSealer returns a sealer with the given secrets, or with one of its own when there are none.
 func newSealer(secrets [][]byte) *sealer {
 	if len(secrets) == 0 {
 		return &sealer{keys: sync.OnceValue(ownKey)}
@@ -76,14 +76,14 @@ func newSealKey(secret []byte) (k sealKey, err error) {
 	return k, err
 }
 
-// seal gives a token that holds plain and opens only with the same bound strings.
+// seal returns a token that holds plain and opens only with the same bound strings.
 func (s *sealer) seal(plain []byte, bound ...string) string {
 	k := s.keys()[0]
 	sealed := append(make([]byte, 0, len(k.id)+len(plain)+k.aead.Overhead()), k.id[:]...)
 	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(sealed, nil, plain, boundData(k.id, bound)))
 }
 
-// open gives what a token holds. The error is errSealed for whatever is wrong with it.
+// open returns what a token holds. The error is errSealed for whatever is wrong with it.
 func (s *sealer) open(token string, bound ...string) ([]byte, error) {
 	// The decoder skips line breaks, and a token with one would be a second spelling of the same text.
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)

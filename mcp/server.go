@@ -86,7 +86,7 @@ type ServerOptions struct {
 	Experimental map[string]any
 }
 
-// NewServer gives a server that offers nothing yet. Name and version are its identity in every answer. It panics if
+// NewServer returns a server that offers nothing yet. Name and version are its identity in every answer. It panics if
 // they or the options cannot work. The options may be nil.
 func NewServer(name, version string, opts *ServerOptions) *Server {
 	s := &Server{}
@@ -264,7 +264,7 @@ func (s *Server) AddExtension(id string, settings any) {
 	s.extensions = extensions
 }
 
-// MirroredParams gives the arguments of a tool that HTTP clients repeat in headers; none for a tool that the caller
+// MirroredParams returns the arguments of a tool that HTTP clients repeat in headers; none for a tool that the caller
 // of req cannot see.
 func (s *Server) MirroredParams(ctx context.Context, req *Request, tool string) (params []MirroredParam) {
 	e, ok := s.tools.lookup(tool)

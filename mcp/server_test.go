@@ -269,7 +269,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 
 type noteKey struct{}
 
-// capabilitiesOf gives what the server says it offers.
+// capabilitiesOf returns what the server says it offers.
 func capabilitiesOf(t *testing.T, c *mcptest.Client) map[string]json.RawMessage {
 	t.Helper()
 	if c.Modern() {

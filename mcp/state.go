@@ -28,7 +28,7 @@ const (
 type StateStore interface {
 	// Put keeps a state under a new key until it expires, and may forget it then.
 	Put(ctx context.Context, key string, state []byte, expires time.Time) error
-	// Get gives the state of a key, nil if there is none. It may be asked for again: a client may repeat a request.
+	// Get returns the state of a key, nil if there is none. It may be asked for again: a client may repeat a request.
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
@@ -98,7 +98,7 @@ func (c *call) resume(p targetParams) error {
 	return nil
 }
 
-// stateBefore gives the state that the rounds before have left, nil for none.
+// stateBefore returns the state that the rounds before have left, nil for none.
 func (c *call) stateBefore(p targetParams) (*state, error) {
 	if d := c.req.detached; d != nil {
 		return d.state()
@@ -139,7 +139,7 @@ func (c *call) asked() bool {
 	return c.input.talk != nil && len(c.input.talk.asked) > 0
 }
 
-// inputRequired gives the result that asks the client what the handler asked; nil if that is nothing. From then on
+// inputRequired returns the result that asks the client what the handler asked; nil if that is nothing. From then on
 // nothing can be asked.
 func (c *call) inputRequired() (*InputRequired, error) {
 	in := &c.input
@@ -177,7 +177,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	return &InputRequired{InputRequests: t.asked, RequestState: token}, nil
 }
 
-// told gives how far the progress has been told, nil if not at all.
+// told returns how far the progress has been told, nil if not at all.
 func (p *progress) told() *float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +193,7 @@ const (
 	stateStored = '>'
 )
 
-// sealState gives the token that the client carries: the state itself, or the key under which the store has it.
+// sealState returns the token that the client carries: the state itself, or the key under which the store has it.
 func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	bound, err := c.stateBinding(c.input.target)
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	return c.server.sealer.seal(append([]byte{stateStored}, key...), bound...), nil
 }
 
-// openState gives what sealState was given.
+// openState returns what sealState was given.
 func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	bound, err := c.stateBinding(p)
 	if err != nil {
@@ -244,7 +244,7 @@ func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	return plain, nil
 }
 
-// stateBinding gives what ties a state to the one request that it was made for, whoever carries it.
+// stateBinding returns what ties a state to the one request that it was made for, whoever carries it.
 func (c *call) stateBinding(p targetParams) ([]string, error) {
 	args := jsontext.Value(p.arguments).Clone()
 	if args == nil {
@@ -259,7 +259,7 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
 }
 
-// identity gives what the server calls itself, without its version: a client may answer after an update.
+// identity returns what the server calls itself, without its version: a client may answer after an update.
 func (s *Server) identity() string {
 	frame := append(append([]byte{'{'}, s.frame...), '}')
 	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)

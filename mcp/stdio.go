@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stdio gives the Conn to the client that started this process: messages on standard input and output. It is for
+// Stdio returns the Conn to the client that started this process: messages on standard input and output. It is for
 // [Server.Run], and called once.
 //
 // From then on os.Stdout is os.Stderr, so that what the program prints goes to the client's log and not between the

@@ -4,5 +4,5 @@ package mcp
 
 import "os"
 
-// openPolled gives nil: only Linux can open a pipe once more.
+// openPolled returns nil: only Linux can open a pipe once more.
 func openPolled(*os.File) *os.File { return nil }

@@ -27,7 +27,7 @@ type StreamOptions struct {
 	MaxMessage int
 }
 
-// NewStream gives a Conn over two streams of bytes, which may be the two directions of one socket. Each message is one
+// NewStream returns a Conn over two streams of bytes, which may be the two directions of one socket. Each message is one
 // line of JSON, as on standard input and output. Close closes r and w if they can be closed.
 //
 // Writing and reading end with their context if w and r have deadlines, as sockets and pipes of the operating system do.

@@ -90,7 +90,7 @@ func (h *hub) updated(uri string) {
 	}
 }
 
-// subscribed gives the subscriptions that match. The caller holds h.mu.
+// subscribed returns the subscriptions that match. The caller holds h.mu.
 func (h *hub) subscribed(match func(*subscription) bool) []*subscription {
 	var subs []*subscription
 	for s := range h.subs {
@@ -201,7 +201,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// params gives the params of a notification: further members, each with a comma behind, and the subscription's id.
+// params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
 func (s *subscription) params(members []byte) stdjson.RawMessage {
 	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
 	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))

@@ -142,7 +142,7 @@ type eventName struct {
 	uri  string
 }
 
-// deliver gives what waits to the loop. That something is missing comes last: whoever then fetches anew is told nothing
+// deliver returns what waits to the loop. That something is missing comes last: whoever then fetches anew is told nothing
 // older afterwards.
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
@@ -163,7 +163,7 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 	return true
 }
 
-// filterNow gives what the server has agreed to last.
+// filterNow returns what the server has agreed to last.
 func (l *listening) filterNow() *Filter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

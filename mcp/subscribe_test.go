@@ -43,7 +43,7 @@ func subscribe(t *testing.T, c *mcptest.Client, id jsonrpc.ID, filter string) *m
 	return p
 }
 
-// told gives what a subscription was told, in short.
+// told returns what a subscription was told, in short.
 func told(t *testing.T, c *mcptest.Client, id jsonrpc.ID) (all []string) {
 	t.Helper()
 	for _, n := range c.Notifications() {

@@ -129,7 +129,7 @@ func listenApart(ctx context.Context, req *Request, h Handler) (Result, error) {
 // see the end of a subscription that goes well.
 type way interface {
 	WayTo(wire.ForTransports) Handler
-	// LeftOut gives the place for what the answer to a list leaves out; nil if it is to be whole.
+	// LeftOut returns the place for what the answer to a list leaves out; nil if it is to be whole.
 	LeftOut(wire.ForTransports) *wire.Page
 }
 

@@ -105,7 +105,7 @@ type ToolResult struct {
 	checked stdjson.RawMessage
 }
 
-// textResult gives a result of one text, in one piece of memory: most tools give that.
+// textResult returns a result of one text, in one piece of memory: most tools give that.
 func textResult(text string) *ToolResult {
 	r := &struct {
 		ToolResult

@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Tools gives the tools of the server, page after page as they are needed. An error is the last thing given. Tools whose
+// Tools returns the tools of the server, page after page as they are needed. An error is the last thing given. Tools whose
 // definition is broken or too large are left out, with a warning in the log.
 //
 // Spec: server/tools, Listing Tools.
@@ -322,7 +322,7 @@ type ToolError struct {
 	Result *ToolResult
 }
 
-// Error gives the text of the result.
+// Error returns the text of the result.
 func (e *ToolError) Error() string {
 	if text := e.Result.Text(); text != "" {
 		return fmt.Sprintf("tool %q failed: %s", e.Tool, text)
@@ -330,7 +330,7 @@ func (e *ToolError) Error() string {
 	return fmt.Sprintf("tool %q failed", e.Tool)
 }
 
-// Text gives the text of the result; other content is left out.
+// Text returns the text of the result; other content is left out.
 func (r *ToolResult) Text() string {
 	if len(r.Content) == 1 {
 		if text, ok := r.Content[0].(*TextContent); ok {

@@ -144,7 +144,7 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 
 func hasExecution(t *Tool) bool { return t.Execution != nil }
 
-// leaveOutExecution gives tools without what the revision of a list does not have.
+// leaveOutExecution returns tools without what the revision of a list does not have.
 func leaveOutExecution(tools []*Tool) []*Tool {
 	if !slices.ContainsFunc(tools, hasExecution) {
 		return tools
@@ -186,7 +186,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjso
 	return res, nil
 }
 
-// settleArguments gives arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
+// settleArguments returns arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
 // can be dropped are those that the schema refuses, so they are looked for only when it has refused something.
 func settleArguments(s *schema.Schema, args stdjson.RawMessage) (stdjson.RawMessage, error) {
 	settled := s.ApplyDefaults(args)

@@ -37,7 +37,7 @@ type Topic struct {
 	//
 	// The server calls stop once, when the subscription has ended; it may be nil. The context ends with the subscription.
 	Open func(ctx context.Context, req *Request, member stdjson.RawMessage, changed func(key string)) (acknowledged any, stop func(), err error)
-	// Params gives the params of the notification that tells how the thing is now: a JSON object, to which the server
+	// Params returns the params of the notification that tells how the thing is now: a JSON object, to which the server
 	// adds the id of the subscription. Nil tells nothing; so does an error, which is logged. It is called when the client
 	// can be told, on a goroutine that belongs to the subscription.
 	Params func(ctx context.Context, req *Request, key string) (stdjson.RawMessage, error)
@@ -272,7 +272,7 @@ func (o *subscribedTopics) pause() {
 	o.sender = false
 }
 
-// params gives what is told of a thing.
+// params returns what is told of a thing.
 func (k topicKey) params(ctx context.Context, req *Request) (params stdjson.RawMessage, err error) {
 	defer recovered(ctx, req.logger(), k.topic.Method, &err)
 	params, err = k.topic.Params(ctx, req, k.key)

@@ -159,7 +159,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 	stop()
 }
 
-// openTopic gives a server with the topic "jobs" of what open does, and nothing else.
+// openTopic returns a server with the topic "jobs" of what open does, and nothing else.
 func openTopic(t *testing.T, open func(ctx context.Context, changed func(string)) (any, func(), error)) *mcp.Server {
 	s := newServer(t, &mcp.ServerOptions{Logger: quiet()})
 	s.AddTopic("jobs", mcp.Topic{

@@ -13,7 +13,7 @@ import (
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
-	// Read gives the next message of the peer. The error is io.EOF at the end of the stream, and a [*jsonrpc.DecodeError]
+	// Read returns the next message of the peer. The error is io.EOF at the end of the stream, and a [*jsonrpc.DecodeError]
 	// for one message that is refused, after which reading goes on. It fails when ctx ends or the Conn is closed. The
 	// message is the caller's. One goroutine reads at a time.
 	Read(ctx context.Context) (*jsonrpc.Message, error)
@@ -36,7 +36,7 @@ type Transport interface {
 	//
 	// The error is an [*Error] that is remote if the server answered with one, and a [*TransportError] if there is no
 	// answer. When ctx ends, the transport cancels the request at the server, in the way that its kind of transport has,
-	// and gives context.Cause(ctx). RoundTrip is called from many goroutines.
+	// and returns context.Cause(ctx). RoundTrip is called from many goroutines.
 	RoundTrip(ctx context.Context, req *Request) (Result, error)
 	// Close ends everything, and returns within bounded time. It may be called several times.
 	Close() error
@@ -62,7 +62,7 @@ func (e *TransportError) Error() string {
 	return fmt.Sprintf("mcp: %s: did not run: %v", e.Method, e.Err)
 }
 
-// Unwrap gives what happened.
+// Unwrap returns what happened.
 func (e *TransportError) Unwrap() error { return e.Err }
 
 // A KeyedTransport is a Transport that can name its server. [Connect] then remembers, for as long as the process lives,
@@ -88,7 +88,7 @@ type MirrorTransport interface {
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
 type SessionTransport interface {
 	Transport
-	// OpenSession gives what carries the messages of one new session; initialize is the first request that is sent on it.
+	// OpenSession returns what carries the messages of one new session; initialize is the first request that is sent on it.
 	// What the server sends and nobody awaits, its requests and notifications, goes to receive, which does not block and
 	// may be called from several goroutines. A nil message says that some may have been missed. ctx bounds the opening,
 	// not the session.

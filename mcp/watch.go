@@ -196,7 +196,7 @@ func (w *watch) resume() {
 	w.alarm.timer.Reset(w.left())
 }
 
-// Value gives the watch itself to AwaitUser and AfterRequest, and the client to ClientFrom.
+// Value returns the watch itself to AwaitUser and AfterRequest, and the client to ClientFrom.
 func (w *watch) Value(key any) any {
 	switch key {
 	case timeLimitKey{}, requestKey{}:

@@ -33,7 +33,7 @@ type buffer struct{ bytes []byte }
 
 func newBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// free gives the buffer back. Nothing may alias it any more.
+// free returns the buffer back. Nothing may alias it any more.
 func (b *buffer) free() {
 	b.bytes = b.bytes[:0]
 	switch size := cap(b.bytes); {
@@ -44,7 +44,7 @@ func (b *buffer) free() {
 	}
 }
 
-// encodeNotification gives a buffer with a notification. Whoever waits for that to be sent has no message on the stack.
+// encodeNotification returns a buffer with a notification. Whoever waits for that to be sent has no message on the stack.
 func encodeNotification(method string, params stdjson.RawMessage) *buffer {
 	buf := newBuffer()
 	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
@@ -57,7 +57,7 @@ type foresight struct {
 	left atomic.Int32 // answers until none is expected any more
 }
 
-// newBuffer gives a buffer for an answer.
+// newBuffer returns a buffer for an answer.
 func (f *foresight) newBuffer() *buffer {
 	if f.left.Load() > 0 {
 		if b, ok := largeBuffers.Get().(*buffer); ok {

@@ -22,7 +22,7 @@ func (e *challengeError) RefuseHTTP() (int, []string) {
 	return e.status, []string{`Bearer error="insufficient_scope"`, `DPoP algs="ES256"`}
 }
 
-// newChallenging gives a server whose tool fails as it is told: with a status, within another error or not, and after a
+// newChallenging returns a server whose tool fails as it is told: with a status, within another error or not, and after a
 // notification or not.
 func newChallenging() *mcp.Server {
 	s := mcp.NewServer("challenging", "1", &mcp.ServerOptions{Logger: quiet})

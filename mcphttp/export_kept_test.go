@@ -2,7 +2,7 @@ package mcphttp
 
 import "context"
 
-// Hold gives a way to append to one stream of a store as a call does, and one to end the stream.
+// Hold returns a way to append to one stream of a store as a call does, and one to end the stream.
 func Hold(store EventStore, key StreamKey) (put func(ctx context.Context, n int64, data []byte) error, end func()) {
 	l := &streamLog{key: key}
 	l.keepIn(store)
@@ -10,7 +10,7 @@ func Hold(store EventStore, key StreamKey) (put func(ctx context.Context, n int6
 	return l.append, l.end
 }
 
-// Kept gives how many bytes are kept or held, and of how many sessions something is kept.
+// Kept returns how many bytes are kept or held, and of how many sessions something is kept.
 func (m *memoryEvents) Kept() (size, sessions int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

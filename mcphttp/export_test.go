@@ -24,7 +24,7 @@ var (
 	ErrEventUnknown   = errEventUnknown.err.Message
 )
 
-// KeepIn gives a way to append to one stream of a store.
+// KeepIn returns a way to append to one stream of a store.
 func KeepIn(store EventStore, key StreamKey) func(ctx context.Context, n int64, data []byte) error {
 	l := streamLog{key: key}
 	l.keepIn(store)
@@ -40,7 +40,7 @@ func (m *memoryEvents) Lend() bool { return m.lend(keptRoom) }
 // TakeBack ends what Lend began.
 func (m *memoryEvents) TakeBack() { m.takeBack(keptRoom) }
 
-// Lent gives how many bytes calls hold.
+// Lent returns how many bytes calls hold.
 func (m *memoryEvents) Lent() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

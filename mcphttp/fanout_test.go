@@ -66,7 +66,7 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// told gives how many changes it was told of since the last time.
+// told returns how many changes it was told of since the last time.
 func (l *listener) told() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *fanout) close() {
 	f.serving.Wait()
 }
 
-// request gives a request in memory.
+// request returns a request in memory.
 func (f *fanout) request(method, body string, headers ...string) *http.Request {
 	r := httptest.NewRequestWithContext(f.ctx, method, "http://localhost:8765/mcp", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

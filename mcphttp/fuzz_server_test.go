@@ -273,7 +273,7 @@ func (s *script) open(kind string) {
 	s.clients = append(s.clients, c)
 }
 
-// body gives a request.
+// body returns a request.
 func (c *scriptClient) body(id string, kind int) string {
 	meta := `"_meta":{"progressToken":"` + c.mark + `"`
 	if c.kind == modern {
@@ -297,7 +297,7 @@ func (c *scriptClient) body(id string, kind int) string {
 	return request("no/such", "")
 }
 
-// all gives the headers that a request needs.
+// all returns the headers that a request needs.
 func (c *scriptClient) all(body string) []string {
 	if c.kind != modern {
 		return c.headers

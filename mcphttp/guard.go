@@ -45,7 +45,7 @@ func newGuard(o *Options) *guard {
 	return g
 }
 
-// check gives the reason to keep the request out, or nil.
+// check returns the reason to keep the request out, or nil.
 func (g *guard) check(r *http.Request, head *head) *refusal {
 	if no := g.checkShape(head); no != nil {
 		return no

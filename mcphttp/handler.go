@@ -34,7 +34,7 @@ type Handler struct {
 	quiet   *watch[*eventStream]        // that are open
 }
 
-// NewHandler gives a handler that answers with h. The options may be nil. It panics if they cannot work.
+// NewHandler returns a handler that answers with h. The options may be nil. It panics if they cannot work.
 func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler := &Handler{core: h}
 	if opts != nil {
@@ -162,7 +162,7 @@ func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {
 	}
 }
 
-// checkPost gives the reason not to read the body of a POST.
+// checkPost returns the reason not to read the body of a POST.
 func checkPost(r *http.Request, head *head) *refusal {
 	if no := checkContent(head); no != nil {
 		return no

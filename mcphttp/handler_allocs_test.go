@@ -46,7 +46,7 @@ func TestAllocationsOfACall(t *testing.T) {
 	}
 }
 
-// sessionCore gives every request the same result, and tells sessions what it is.
+// sessionCore returns every request the same result, and tells sessions what it is.
 func sessionCore(result mcp.Result) mcp.Handler {
 	return mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method == "server/discover" {

@@ -155,7 +155,7 @@ func equalsString(raw []byte, s string) bool {
 	return err == nil && text == s
 }
 
-// first gives the value of a header by its canonical name, and whether it was sent.
+// first returns the value of a header by its canonical name, and whether it was sent.
 func first(header http.Header, name string) (string, bool) {
 	if values := header[name]; len(values) > 0 {
 		return values[0], true

@@ -22,7 +22,7 @@ var (
 	errHeaderEncoding   = errors.New("invalid Base64 encoding")
 )
 
-// encodeHeaderValue gives the header value that stands for s, which has to be valid UTF-8.
+// encodeHeaderValue returns the header value that stands for s, which has to be valid UTF-8.
 func encodeHeaderValue(s string) string {
 	if isPlainValue(s) && !(strings.HasPrefix(s, encodedPrefix) && strings.HasSuffix(s, encodedSuffix)) {
 		return s
@@ -30,7 +30,7 @@ func encodeHeaderValue(s string) string {
 	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(s)) + encodedSuffix
 }
 
-// decodeHeaderValue gives the text that a header value stands for.
+// decodeHeaderValue returns the text that a header value stands for.
 func decodeHeaderValue(v string) (string, error) {
 	if !isPlainValue(v) {
 		return "", errHeaderCharacters

@@ -122,7 +122,7 @@ type awakened struct {
 	release func() bool
 }
 
-// wake gives the context that can be waited for.
+// wake returns the context that can be waited for.
 func (c *callContext) wake() *awakened {
 	if a := c.awake.Load(); a != nil {
 		return a
@@ -148,7 +148,7 @@ func (c *callContext) wake() *awakened {
 	return a
 }
 
-// endOf gives the reason why the context of an HTTP request ended. net/http ends it without one when the client goes.
+// endOf returns the reason why the context of an HTTP request ended. net/http ends it without one when the client goes.
 func endOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -156,7 +156,7 @@ func endOf(ctx context.Context) error {
 	return mcp.ErrDisconnected
 }
 
-// current gives the context to ask: the one that can be waited for as soon as it makes a difference.
+// current returns the context to ask: the one that can be waited for as soon as it makes a difference.
 func (c *callContext) current() context.Context {
 	if a := c.awake.Load(); a != nil {
 		return a
@@ -173,7 +173,7 @@ func (c *callContext) Done() <-chan struct{} { return c.wake().Done() }
 // Err is the error of the context.
 func (c *callContext) Err() error { return c.current().Err() }
 
-// Value gives the values of the HTTP request's context.
+// Value returns the values of the HTTP request's context.
 func (c *callContext) Value(key any) any { return c.current().Value(key) }
 
 // isDisconnected reports whether the context has ended because there is nobody left to answer.

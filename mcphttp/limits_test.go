@@ -154,7 +154,7 @@ func (f *fixture) posters() map[string]poster {
 	}
 }
 
-// chunked gives the parts of a request of n bytes that does not say how long it is.
+// chunked returns the parts of a request of n bytes that does not say how long it is.
 func (p poster) chunked(n int) []string {
 	body := p.sized(n)
 	parts := []string{head(append(p.headers, "Transfer-Encoding: chunked\r\n")...)}
@@ -166,7 +166,7 @@ func (p poster) chunked(n int) []string {
 	return append(parts, "0\r\n\r\n")
 }
 
-// sized gives a request of n bytes.
+// sized returns a request of n bytes.
 func (p poster) sized(n int) string {
 	return p.request("1", strings.Repeat("x", n-len(p.request("1", ""))))
 }
@@ -848,7 +848,7 @@ func (c *floodCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result,
 	return text("flooded"), err
 }
 
-// heapInUse gives the bytes in use after a collection that empties the pools.
+// heapInUse returns the bytes in use after a collection that empties the pools.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// strayGoroutines gives the stacks of what still runs of ours or of net/http, after a moment to end.
+// strayGoroutines returns the stacks of what still runs of ours or of net/http, after a moment to end.
 func strayGoroutines() string {
 	var left []string
 	for range 50 {

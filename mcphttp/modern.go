@@ -31,7 +31,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 	}
 }
 
-// checkNotification gives the reason not to accept a notification. The protocol has none that clients send over HTTP,
+// checkNotification returns the reason not to accept a notification. The protocol has none that clients send over HTTP,
 // so nothing more comes of it.
 //
 // Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
@@ -126,7 +126,7 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 // WayTo lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
 func (x *exchange) WayTo(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
 
-// LeftOut gives the place for what the answer to a list leaves out; see [mcp.AppendResult].
+// LeftOut returns the place for what the answer to a list leaves out; see [mcp.AppendResult].
 func (x *exchange) LeftOut(wire.ForTransports) *wire.Page {
 	x.left = new(wire.Page)
 	return x.left
@@ -175,7 +175,7 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 	}
 }
 
-// open gives the stream of the answer, and makes the answer one if need be.
+// open returns the stream of the answer, and makes the answer one if need be.
 func (x *exchange) open() (*eventStream, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -189,7 +189,7 @@ func (x *exchange) open() (*eventStream, error) {
 	return x.stream, nil
 }
 
-// close gives the stream of the answer, nil if it is none, and keeps it at that.
+// close returns the stream of the answer, nil if it is none, and keeps it at that.
 func (x *exchange) close() *eventStream {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -15,7 +15,7 @@ const (
 // maxRanges bounds how much of an Accept header is read: browsers send less than ten, programs two.
 const maxRanges = 32
 
-// checkContent gives the reason not to read the body: only plain JSON is read. Taking any other type would open the
+// checkContent returns the reason not to read the body: only plain JSON is read. Taking any other type would open the
 // endpoint to HTML forms, whose posts browsers send across sites without asking first.
 func checkContent(head *head) *refusal {
 	if encoding := head.encoding.value; encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -39,7 +39,7 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// checkAccept gives the reason not to answer a POST: whether the answer is JSON or an event stream shows only while it
+// checkAccept returns the reason not to answer a POST: whether the answer is JSON or an event stream shows only while it
 // is made, so the client has to take both.
 //
 // Spec: basic/transports/streamable-http#sending-messages

@@ -38,7 +38,7 @@ func (q *quota) take(principal string) *refusal {
 	return nil
 }
 
-// give gives back what take took.
+// give returns back what take took.
 func (q *quota) give(principal string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -141,7 +141,7 @@ type answer struct {
 	body   string
 }
 
-// code gives the code of the JSON-RPC error in the body, 0 if it is none.
+// code returns the code of the JSON-RPC error in the body, 0 if it is none.
 func (a answer) code() int {
 	var m struct{ Error struct{ Code int } }
 	_ = json.Unmarshal([]byte(a.body), &m)
@@ -200,7 +200,7 @@ func (f *fixture) do(method, body string, headers ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(b)}
 }
 
-// modernCall gives the body and the headers of a modern request; further headers come after them.
+// modernCall returns the body and the headers of a modern request; further headers come after them.
 func modernCall(method, params string, headers ...string) (string, []string) {
 	name := ""
 	var p struct{ Name, URI string }
@@ -251,7 +251,7 @@ func (f *fixture) stream(r *http.Request) *stream {
 	return &stream{sse.NewReader(resp.Body, 1<<20), f.t, resp}
 }
 
-// next gives the next event.
+// next returns the next event.
 func (s *stream) next() sse.Event {
 	s.t.Helper()
 	e, err := s.Next()

@@ -97,7 +97,7 @@ func (s *session) close(cause error) {
 	}
 }
 
-// conversation gives the translator of the session; nil before HTTP+SSE has initialized it.
+// conversation returns the translator of the session; nil before HTTP+SSE has initialized it.
 func (s *session) conversation() *legacy.Session { return s.conv.Load() }
 
 // digest stands for a principal where its name is nobody's business. Anonymous callers have none.
@@ -109,7 +109,7 @@ func digest(principal string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find gives the session that a request of Streamable HTTP names, if it is the principal's. The caller releases it.
+// find returns the session that a request of Streamable HTTP names, if it is the principal's. The caller releases it.
 //
 // Spec: basic/transports#session-management
 func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal) {

@@ -41,7 +41,7 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 // WayTo and LeftOut say that nobody else sees a result on its way to the translator; see [mcp.AppendResult].
 func (c *sessionCore) WayTo(wire.ForTransports) mcp.Handler { return c.handler }
 
-// LeftOut gives nothing: what is left out, the translator wants.
+// LeftOut returns nothing: what is left out, the translator wants.
 func (c *sessionCore) LeftOut(wire.ForTransports) *wire.Page { return nil }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
@@ -123,7 +123,7 @@ func sessionContextFrom(ctx context.Context) *sessionContext {
 	return c
 }
 
-// Value gives the context itself to whoever asks for it.
+// Value returns the context itself to whoever asks for it.
 func (c *sessionContext) Value(key any) any {
 	if key == (sessionContextKey{}) {
 		return c

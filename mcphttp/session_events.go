@@ -22,7 +22,7 @@ type EventStore interface {
 	// Append keeps event number n of a stream. The numbers of one stream rise by one, from 1. The data is the caller's
 	// and may change afterwards.
 	Append(ctx context.Context, stream StreamKey, n int64, data []byte) error
-	// After gives the data of the events after number n, in order, and nothing when there are none. The error is
+	// After returns the data of the events after number n, in order, and nothing when there are none. The error is
 	// ErrEventGap, and comes first, when the stream is unknown or one of these events is no longer kept.
 	After(ctx context.Context, stream StreamKey, n int64) iter.Seq2[[]byte, error]
 	// EndSession forgets every stream of a session, which has ended.
@@ -106,7 +106,7 @@ func (m *memoryEvents) appendTo(stream *keptStream, key StreamKey, n int64, data
 	return stream
 }
 
-// session gives what is kept of a session, of which something is about to be kept.
+// session returns what is kept of a session, of which something is about to be kept.
 func (m *memoryEvents) session(key StreamKey) *keptSession {
 	of := sessionKey{key.Session, key.Principal}
 	s := m.sessions[of]
@@ -117,7 +117,7 @@ func (m *memoryEvents) session(key StreamKey) *keptSession {
 	return s
 }
 
-// stream gives the stream of a key, of which something is about to be kept.
+// stream returns the stream of a key, of which something is about to be kept.
 func (m *memoryEvents) stream(key StreamKey) *keptStream {
 	s := m.session(key)
 	stream := s.streams[key.Stream]
@@ -223,7 +223,7 @@ func (m *memoryEvents) adopt(key StreamKey, events []byte) {
 	m.makeRoom(time.Since(m.begin))
 }
 
-// After gives the events after number n.
+// After returns the events after number n.
 func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		events, err := m.after(key, n)
@@ -239,7 +239,7 @@ func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq
 	}
 }
 
-// after gives the events as they are now, since the client may be slow to take them.
+// after returns the events as they are now, since the client may be slow to take them.
 func (m *memoryEvents) after(key StreamKey, n int64) ([][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

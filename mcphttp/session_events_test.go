@@ -16,7 +16,7 @@ func streamKey(n int) mcphttp.StreamKey {
 	return mcphttp.StreamKey{Session: "session", Principal: "principal", Stream: fmt.Sprint("stream", n)}
 }
 
-// kept gives the number of events after n, or the error.
+// kept returns the number of events after n, or the error.
 func kept(store mcphttp.EventStore, key mcphttp.StreamKey, n int64) (count int, err error) {
 	for _, err := range store.After(context.Background(), key, n) {
 		if err != nil {

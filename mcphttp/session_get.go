@@ -63,7 +63,7 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 	return nil
 }
 
-// afterReplay gives the refusal for a replay that failed before it began. One that failed later only breaks off.
+// afterReplay returns the refusal for a replay that failed before it began. One that failed later only breaks off.
 func afterReplay(conn *eventStream, err error) *refusal {
 	switch {
 	case err == nil:

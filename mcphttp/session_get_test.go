@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// newChangingServer gives a server whose list of tools changes each time the function is called.
+// newChangingServer returns a server whose list of tools changes each time the function is called.
 func newChangingServer() (s *mcp.Server, change func()) {
 	s = mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})
 	n := 0

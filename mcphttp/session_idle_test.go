@@ -49,7 +49,7 @@ func TestCostOfAnIdleSession(t *testing.T) {
 	}
 }
 
-// inUse gives the bytes of the heap that are in use.
+// inUse returns the bytes of the heap that are in use.
 func inUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -33,7 +33,7 @@ func appendEvent(dst []byte, e keptEvent) []byte {
 	return append(dst, e.data...)
 }
 
-// cutEvent gives the first event, and what follows it.
+// cutEvent returns the first event, and what follows it.
 func cutEvent(b []byte) (e keptEvent, rest []byte) {
 	end := keptEventHead + int(binary.LittleEndian.Uint32(b[8:]))
 	return keptEvent{time.Duration(binary.LittleEndian.Uint64(b)), b[keptEventHead:end:end]}, b[end:]
@@ -108,7 +108,7 @@ func (s *keptStream) leave(of *keptSession) {
 	s.blocks, s.count, s.dropped = nil, 0, 0
 }
 
-// find gives the events of a stream, and the number of the first.
+// find returns the events of a stream, and the number of the first.
 func (s *keptSession) find(name string) (first int64, blocks [][]byte, ok bool) {
 	stream := s.streams[name]
 	switch {
@@ -149,11 +149,11 @@ const packedStreamSize = 4*8 + 2*3*8
 
 var tagSeed = maphash.MakeSeed()
 
-// tagOf gives what streams are looked for by. Two names have the same one in a case out of many millions of millions; then
+// tagOf returns what streams are looked for by. Two names have the same one in a case out of many millions of millions; then
 // only the later stream is found.
 func tagOf(name string) uint64 { return maphash.String(tagSeed, name) }
 
-// packFor gives the pack for the events of a stream. A new one has room for what the one before came to hold.
+// packFor returns the pack for the events of a stream. A new one has room for what the one before came to hold.
 func (s *keptSession) packFor(key StreamKey, events []byte, last time.Duration) *keptPack {
 	var streams, size int
 	if n := len(s.packs); n > 0 {

@@ -78,7 +78,7 @@ func (l *streamLog) settle() {
 	l.holds = false
 }
 
-// after gives the events after number n.
+// after returns the events after number n.
 func (l *streamLog) after(ctx context.Context, n int64) iter.Seq2[[]byte, error] {
 	l.settle()
 	return l.store.After(ctx, l.key, n)

@@ -95,7 +95,7 @@ type encodedChange struct {
 	data    []byte
 }
 
-// toldTo gives changes a way into an outbox that never waits.
+// toldTo returns changes a way into an outbox that never waits.
 func (t *sessions) toldTo(box *outbox) legacy.Stream {
 	return func(_ context.Context, m *jsonrpc.Message) error { return box.sendNow(t.encodeChange(m)) }
 }
@@ -122,7 +122,7 @@ func (o *outbox) add(data []byte) {
 	o.taker.ring()
 }
 
-// take gives everything that waits, and whether more can come. What was taken before is over with: its room is used again.
+// take returns everything that waits, and whether more can come. What was taken before is over with: its room is used again.
 func (o *outbox) take(before [][]byte) (queue [][]byte, more bool) {
 	clear(before)
 	o.mu.Lock()

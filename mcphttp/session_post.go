@@ -32,7 +32,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// requestID gives the id that an error about msg carries. That of a response is one of ours.
+// requestID returns the id that an error about msg carries. That of a response is one of ours.
 func requestID(msg *jsonrpc.Message) jsonrpc.ID {
 	if msg.Kind() == jsonrpc.Request {
 		return msg.ID

@@ -27,7 +27,7 @@ const (
 // name its stream.
 const streamNameLen = 1 + 26
 
-// newStreamName gives a name, of the letters that [rand.Text] is made of.
+// newStreamName returns a name, of the letters that [rand.Text] is made of.
 func newStreamName(kind byte) string {
 	var name [streamNameLen]byte
 	_, _ = rand.Read(name[1:]) // never fails
@@ -89,7 +89,7 @@ func (s *session) dropStream(stream *sessionStream) {
 
 func (st *sessionStream) name() string { return st.log.key.Stream }
 
-// start gives a new stream its first connection, on which the caller then sends something or opens it. Where the revision
+// start returns a new stream its first connection, on which the caller then sends something or opens it. Where the revision
 // has it, the first event is empty: it is there for its id, with which the client can come back before there is anything
 // else.
 func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
@@ -132,7 +132,7 @@ func (st *sessionStream) prepare(ctx context.Context, conn *eventStream, data []
 	return event.HasID, conn.prepare(event)
 }
 
-// keep gives a message a number and keeps it for later. It reports whether it is kept: else its event has no id.
+// keep returns a message a number and keeps it for later. It reports whether it is kept: else its event has no id.
 func (st *sessionStream) keep(ctx context.Context, data []byte) bool {
 	st.last++
 	if st.log.store == nil || st.over.Load() {

@@ -54,7 +54,7 @@ func newSessions(h mcp.Handler, opts *Options) *sessions {
 	}
 }
 
-// part gives the part of the table in which a session with that id is, if there is one.
+// part returns the part of the table in which a session with that id is, if there is one.
 func (t *sessions) part(id string) *tablePart {
 	return &t.parts[maphash.String(t.seed, id)%tableParts]
 }
@@ -93,7 +93,7 @@ func (p *tablePart) add(s *session) bool {
 	return true
 }
 
-// acquire gives the session with that id, if it is the principal's. It is in use until it is released.
+// acquire returns the session with that id, if it is the principal's. It is in use until it is released.
 func (t *sessions) acquire(id, principal string) *session {
 	p := t.part(id)
 	p.mu.Lock()

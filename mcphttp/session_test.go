@@ -52,7 +52,7 @@ func (s *testSession) send(body string, headers ...string) answer {
 	return s.do(http.MethodPost, body, override(s.headers, headers)...)
 }
 
-// override gives the headers of base and extra; those of extra take the place of those of base.
+// override returns the headers of base and extra; those of extra take the place of those of base.
 func override(base, extra []string) []string {
 	var all []string
 	for _, h := range base {

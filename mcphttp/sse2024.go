@@ -18,7 +18,7 @@ import (
 // endpointParam is the query parameter that names the session in the address to post to.
 const endpointParam = "sessionId"
 
-// endpointSession gives the session that a POST names in its address, and whether it does so. Clients of other
+// endpointSession returns the session that a POST names in its address, and whether it does so. Clients of other
 // transports name theirs in a header.
 func endpointSession(r *http.Request) (id string, ok bool) {
 	if r.URL.RawQuery == "" || !strings.Contains(r.URL.RawQuery, endpointParam+"=") {

@@ -37,7 +37,7 @@ func TestListenTakesTheStackOfABareHandler(t *testing.T) {
 	}
 }
 
-// stackOfAStream gives the bytes of stack that an open stream holds.
+// stackOfAStream returns the bytes of stack that an open stream holds.
 func stackOfAStream(t *testing.T, h http.Handler) float64 {
 	const streams = 200
 	server := httptest.NewServer(h)
@@ -103,7 +103,7 @@ func TestACallTakesTheStackOfABareHandler(t *testing.T) {
 	}
 }
 
-// stackOfACall gives the bytes of stack that a connection holds on which one call was made.
+// stackOfACall returns the bytes of stack that a connection holds on which one call was made.
 func stackOfACall(t *testing.T, h http.Handler, body string, header http.Header) float64 {
 	const conns = 200
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // stacks stay as they were needed

@@ -34,7 +34,7 @@ type challenge struct {
 	fields []string // of WWW-Authenticate
 }
 
-// challengeOf gives the challenge within the error of a handler, or nil. An error has one if it says so: then nothing of it
+// challengeOf returns the challenge within the error of a handler, or nil. An error has one if it says so: then nothing of it
 // is known here but this one method. It decides nothing else about the answer.
 func challengeOf(err error) *challenge {
 	var e interface {
@@ -57,7 +57,7 @@ func (h *Handler) challenge(w http.ResponseWriter, c *challenge, body []byte) {
 	h.reply(w, c.status, body)
 }
 
-// statusOf gives the HTTP status of an answer to a modern request. Only the errors that say something about the request
+// statusOf returns the HTTP status of an answer to a modern request. Only the errors that say something about the request
 // itself have one of their own; what a method answers, good or bad, is 200.
 //
 // Spec: basic/transports/streamable-http (2026-07-28)
@@ -74,7 +74,7 @@ func statusOf(err *mcp.Error) int {
 	return http.StatusOK
 }
 
-// retryAfter gives the value of Retry-After, in whole seconds, for an error that asks the client to come back.
+// retryAfter returns the value of Retry-After, in whole seconds, for an error that asks the client to come back.
 func retryAfter(err *mcp.Error) string {
 	if err == nil || err.Code != mcp.CodeBusy {
 		return ""

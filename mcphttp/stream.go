@@ -108,7 +108,7 @@ var (
 	notBuffered  = []string{"no"}[:1:1]
 )
 
-// over gives the channel that closes when the stream is over; nil for a stream that was never opened.
+// over returns the channel that closes when the stream is over; nil for a stream that was never opened.
 func (s *eventStream) over() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +191,7 @@ func (s *eventStream) add(e sse.Event) (err error) {
 	return err
 }
 
-// unsent gives the buffer of what leaves next. The caller holds s.mu.
+// unsent returns the buffer of what leaves next. The caller holds s.mu.
 func (s *eventStream) unsent() *buffer {
 	if s.buf == nil {
 		s.buf = s.handler.sizes.newBuffer()

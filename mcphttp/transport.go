@@ -95,7 +95,7 @@ type Transport struct {
 // which the rest would follow, is closed.
 var ErrTooLarge = errors.New("mcphttp: the response is too large")
 
-// NewTransport gives a Transport to the server at an address such as https://example.com/mcp. It connects to nothing
+// NewTransport returns a Transport to the server at an address such as https://example.com/mcp. It connects to nothing
 // yet; an address or an option that cannot be used is the error of every request. opts may be nil.
 func NewTransport(url string, opts *TransportOptions) *Transport {
 	var o TransportOptions

@@ -191,7 +191,7 @@ func TestFault_CutAtEveryByte(t *testing.T) {
 	}
 }
 
-// cutOnce gives how many bytes were left.
+// cutOnce returns how many bytes were left.
 func cutOnce(t *testing.T, name string, shape func(t *cutTest), c *cutter, whole bool) (left int) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &countingCore{testCore: newTestCore(), runs: map[string]int{}}

@@ -63,7 +63,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Unwrap gives the error that the server put into the body, an [*mcp.Error], or nil.
+// Unwrap returns the error that the server put into the body, an [*mcp.Error], or nil.
 func (e *StatusError) Unwrap() error {
 	if e.said == nil {
 		return nil
@@ -71,7 +71,7 @@ func (e *StatusError) Unwrap() error {
 	return e.said
 }
 
-// HTTPStatus gives StatusCode, for callers that look for the method with [errors.As].
+// HTTPStatus returns StatusCode, for callers that look for the method with [errors.As].
 func (e *StatusError) HTTPStatus() int { return e.StatusCode }
 
 // toldHeaders are those of StatusError.Header.

@@ -70,7 +70,7 @@ func (x *trip) notify(req *mcp.Request, m *jsonrpc.Message) {
 // MirrorsParams says that the transport is an [mcp.MirrorTransport].
 func (t *Transport) MirrorsParams() {}
 
-// mirrored gives the header of a request, with what repeats the body.
+// mirrored returns the header of a request, with what repeats the body.
 //
 // Spec: basic/transports/streamable-http#standard-headers (2026-07-28)
 func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
@@ -155,7 +155,7 @@ func (c *headerCache) put(version, method string, subject []byte, header http.He
 
 var errNoEnvelope = errors.New("the params have no envelope that names a version")
 
-// subject gives what a request is about, as JSON: the name of a tool or prompt, the URI of a resource, the id of a task.
+// subject returns what a request is about, as JSON: the name of a tool or prompt, the URI of a resource, the id of a task.
 func subject(req *mcp.Request) []byte {
 	method, _ := wire.Latest().Method(req.Method)
 	param := method.NameParam

@@ -32,7 +32,7 @@ const (
 	streamPatience = time.Second
 )
 
-// OpenSession gives the way to a new session with a server of an older revision. What carries it shows with the answer
+// OpenSession returns the way to a new session with a server of an older revision. What carries it shows with the answer
 // to initialize: Streamable HTTP, or HTTP+SSE where a server takes no POST. Streams that break are taken up again where
 // the server supports it, at most 5 times without anything new.
 //
@@ -119,14 +119,14 @@ func (l *sessionLink) depart(ctx context.Context, life *lifetime, method string)
 	return x, endpoint, nil
 }
 
-// posting gives the header of a POST.
+// posting returns the header of a POST.
 func (l *sessionLink) posting() http.Header {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.postHeader
 }
 
-// answer gives the response to a request that was posted.
+// answer returns the response to a request that was posted.
 func (l *sessionLink) answer(x *trip, id jsonrpc.ID) (*jsonrpc.Message, error) {
 	status := x.res.StatusCode
 	switch {

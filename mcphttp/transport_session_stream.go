@@ -58,7 +58,7 @@ func (p *position) read(events eventReader, taken int, lasted time.Duration) {
 	}
 }
 
-// pause gives the time to wait before the next attempt. What the server asks for is waited for exactly, unless that has
+// pause returns the time to wait before the next attempt. What the server asks for is waited for exactly, unless that has
 // been in vain; else the pause has jitter, so that not all clients of a server come back at once.
 //
 // Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
@@ -138,7 +138,7 @@ func isBreak(err error) bool {
 	return isBroken(err) || wasNotSent(err) && !isUnauthorized(err)
 }
 
-// unwrapped gives what happened, without what it means for the request: for a stream it means something else.
+// unwrapped returns what happened, without what it means for the request: for a stream it means something else.
 func unwrapped(err error) error {
 	var failed *mcp.TransportError
 	if errors.As(err, &failed) {

@@ -69,7 +69,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// gets gives the times between GETs, and the ids that they began after.
+// gets returns the times between GETs, and the ids that they began after.
 func (s *scripted) gets() (pauses []time.Duration, last []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

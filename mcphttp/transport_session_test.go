@@ -68,7 +68,7 @@ func (c *linkClient) ask(method, params string) *jsonrpc.Message {
 	return m
 }
 
-// next gives the next message that nobody awaited.
+// next returns the next message that nobody awaited.
 func (c *linkClient) next(method string) *jsonrpc.Message {
 	c.t.Helper()
 	select {

@@ -95,7 +95,7 @@ func mayHaveRun(t testing.TB, err error) bool {
 	return failed.MayHaveRun
 }
 
-// idOf gives the id of a posted message as JSON.
+// idOf returns the id of a posted message as JSON.
 func idOf(r *http.Request) string {
 	var m struct{ ID json.RawMessage }
 	_ = json.NewDecoder(r.Body).Decode(&m)

@@ -81,7 +81,7 @@ func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (
 	return x, nil
 }
 
-// Value gives the values of the trip's own context first: by one of them package context finds its way, without a
+// Value returns the values of the trip's own context first: by one of them package context finds its way, without a
 // goroutine.
 func (x *trip) Value(key any) any {
 	if v := x.Context.Value(key); v != nil {
@@ -310,7 +310,7 @@ func (x *trip) openEvents() eventReader {
 	return eventReader{sse.NewReader(buf, x.t.maxEvent), buf}
 }
 
-// close gives the buffer back, when nothing more is read.
+// close returns the buffer back, when nothing more is read.
 func (r eventReader) close() {
 	r.buf.Reset(nil)
 	eventBuffers.Put(r.buf)
@@ -342,7 +342,7 @@ func (x *trip) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Me
 	}
 }
 
-// standIn gives what stands for a message that is refused, if that may be an answer somebody waits for: no other will
+// standIn returns what stands for a message that is refused, if that may be an answer somebody waits for: no other will
 // come. It is an error that is not the server's.
 func standIn(err error) *jsonrpc.Message {
 	var refused *jsonrpc.DecodeError
@@ -352,7 +352,7 @@ func standIn(err error) *jsonrpc.Message {
 	return jsonrpc.NewErrorResponse(refused.ID, &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message})
 }
 
-// sort gives m back if it is the answer to id, an error that names no request included. It hands requests and
+// sort returns m back if it is the answer to id, an error that names no request included. It hands requests and
 // notifications to take, and drops the rest.
 func (x *trip) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Message)) (answer *jsonrpc.Message) {
 	switch m.Kind() {
@@ -428,7 +428,7 @@ func (x *trip) diagnosis() []byte {
 	return body
 }
 
-// with gives a copy of a header with more in it.
+// with returns a copy of a header with more in it.
 func with(header http.Header, name string, values []string) http.Header {
 	header = maps.Clone(header)
 	header[name] = values

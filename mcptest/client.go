@@ -83,7 +83,7 @@ type link interface {
 	close()
 }
 
-// Connect gives a client that is connected to h, and disconnects it when the test ends. In the session era the session
+// Connect returns a client that is connected to h, and disconnects it when the test ends. In the session era the session
 // is opened. The options may be nil. Tests with [Run] have no need of it.
 func Connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client {
 	t.Helper()
@@ -119,7 +119,7 @@ func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 	return c
 }
 
-// Another gives a further client of the same handler, transport and revision. The options may be nil.
+// Another returns a further client of the same handler, transport and revision. The options may be nil.
 func (c *Client) Another(opts *Options) *Client {
 	c.t.Helper()
 	another := connect(c.t, c.handler, c.Combination, opts)
@@ -227,7 +227,7 @@ func (c *Client) Notify(method string, params map[string]any) {
 	}
 }
 
-// params gives the params of a request, in the modern era with the envelope.
+// params returns the params of a request, in the modern era with the envelope.
 func (c *Client) params(params map[string]any) json.RawMessage {
 	if !c.Modern() {
 		if params == nil {
@@ -276,7 +276,7 @@ type Pending struct {
 	response *jsonrpc.Message // nil if there can be none any more
 }
 
-// Wait gives the response, a result or an error. That there is none fails the test.
+// Wait returns the response, a result or an error. That there is none fails the test.
 func (p *Pending) Wait() *jsonrpc.Message {
 	p.c.t.Helper()
 	timer := time.NewTimer(patience)

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Dial gives an [mcp.Client] that is connected to h, and closes it when the test ends: the client that programs use,
+// Dial returns an [mcp.Client] that is connected to h, and closes it when the test ends: the client that programs use,
 // where [Connect] gives one that watches every message. The options may be nil; Revision and Logger are set here. HTTP is
 // a network in memory, so time may be fake.
 func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) *mcp.Client {
@@ -38,7 +38,7 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 	return c
 }
 
-// Transport gives a client's transport to h, of one of the kinds in [Transports]. What serves h ends with the test, after
+// Transport returns a client's transport to h, of one of the kinds in [Transports]. What serves h ends with the test, after
 // the client was closed.
 func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 	t.Helper()

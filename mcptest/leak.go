@@ -43,7 +43,7 @@ func Main(m *testing.M) int {
 	return status
 }
 
-// left gives the stacks of the goroutines that are there now and were not before, and stay.
+// left returns the stacks of the goroutines that are there now and were not before, and stay.
 func left(before map[string]string) (stacks []string) {
 	wait := time.Millisecond
 	for deadline := time.Now().Add(leakPatience); ; wait *= 2 {
@@ -60,7 +60,7 @@ func left(before map[string]string) (stacks []string) {
 	}
 }
 
-// goroutines gives the stack of every goroutine, by its name: "goroutine" and a number that is never used again.
+// goroutines returns the stack of every goroutine, by its name: "goroutine" and a number that is never used again.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	n := runtime.Stack(buf, true)

@@ -76,12 +76,12 @@ func (w wrong) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 	return w(ctx, req)
 }
 
-// answers gives a handler that always answers the same.
+// answers returns a handler that always answers the same.
 func answers(result string) wrong {
 	return func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(result), nil }
 }
 
-// says gives a handler that sends notifications, "$" being the id of the request, and an empty result at its end.
+// says returns a handler that sends notifications, "$" being the id of the request, and an empty result at its end.
 func says(notifications ...string) wrong {
 	return func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for _, n := range notifications {

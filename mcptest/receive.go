@@ -54,7 +54,7 @@ func (c *Client) validate(m *jsonrpc.Message, method string) {
 	}
 }
 
-// core gives the part of a message that the core protocol's schema knows, nil if that is nothing.
+// core returns the part of a message that the core protocol's schema knows, nil if that is nothing.
 func (e *Extension) core(m *jsonrpc.Message) *jsonrpc.Message {
 	if _, own := e.Topics[m.Method]; own {
 		return nil
@@ -167,7 +167,7 @@ func (c *Client) answerTo(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewErrorResponse(m.ID, refusal(err))
 }
 
-// refusal gives the error of Options.Answer as one of the protocol.
+// refusal returns the error of Options.Answer as one of the protocol.
 func refusal(err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {
@@ -176,7 +176,7 @@ func refusal(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeInternalError, Message: err.Error()}
 }
 
-// nextRound gives the params with which to send a request again, if its result asks for input; nil if it does not, or
+// nextRound returns the params with which to send a request again, if its result asks for input; nil if it does not, or
 // if the client refuses.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
@@ -216,7 +216,7 @@ func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[s
 	return again, nil
 }
 
-// Notifications gives what the server has notified of so far, of the given methods or of all.
+// Notifications returns what the server has notified of so far, of the given methods or of all.
 func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()

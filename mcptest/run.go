@@ -31,7 +31,7 @@ type Combination struct {
 	Revision  string
 }
 
-// String gives the combination as subtests are named.
+// String returns the combination as subtests are named.
 func (on Combination) String() string { return on.Transport + "/" + on.Revision }
 
 // Modern reports whether the revision has no sessions.
@@ -40,15 +40,15 @@ func (on Combination) Modern() bool { return on.Revision >= Modern }
 // Since reports whether the revision is the given one or newer.
 func (on Combination) Since(revision string) bool { return on.Revision >= revision }
 
-// Combinations gives every transport with every revision.
+// Combinations returns every transport with every revision.
 func Combinations() []Combination { return Since(Revisions[0]) }
 
-// Since gives every transport with the revisions that are the given one or newer.
+// Since returns every transport with the revisions that are the given one or newer.
 func Since(revision string) []Combination {
 	return combine(slices.DeleteFunc(slices.Clone(Revisions), func(r string) bool { return r < revision }))
 }
 
-// Before gives every transport with the revisions that are older than the given one.
+// Before returns every transport with the revisions that are older than the given one.
 func Before(revision string) []Combination {
 	return combine(slices.DeleteFunc(slices.Clone(Revisions), func(r string) bool { return r >= revision }))
 }

@@ -58,7 +58,7 @@ type Schema struct {
 // schemas keeps the schemas that were read, by revision: they are the same for all tests.
 var schemas sync.Map
 
-// openSchema gives the schema of a revision, nil if there are none.
+// openSchema returns the schema of a revision, nil if there are none.
 func openSchema(t testing.TB, revision string) *Schema {
 	t.Helper()
 	dir := SchemaDir()
@@ -249,7 +249,7 @@ func (s *Schema) checkResult(result []byte, method string) error {
 	return s.check(definition, result)
 }
 
-// first gives the first name that is one of a definition, or the last name.
+// first returns the first name that is one of a definition, or the last name.
 func (s *Schema) first(names ...string) string {
 	for _, name := range names {
 		if s.definitions[name] != nil {

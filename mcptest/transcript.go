@@ -33,7 +33,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"incident":"[^"]*"`), `"incident":"…"`},
 }
 
-// Transcript gives all messages so far, in the order they were sent and received. Values that cannot be the same twice,
+// Transcript returns all messages so far, in the order they were sent and received. Values that cannot be the same twice,
 // such as sealed state, stand there as "…".
 func (c *Client) Transcript() string {
 	c.mu.Lock()

@@ -43,7 +43,7 @@ type ClientKey struct {
 	Algorithm string
 }
 
-// assertion gives a JWT that authenticates a client at an authorization server.
+// assertion returns a JWT that authenticates a client at an authorization server.
 func (k *ClientKey) assertion(clientID, issuer string, taken []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
 		return "", errors.New("oauth: the authorization server wants a signed assertion, and there is no key of the client")
@@ -165,7 +165,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	}
 }
 
-// algorithmOf gives the algorithm that a key signs with by default.
+// algorithmOf returns the algorithm that a key signs with by default.
 func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	all, err := algorithmsOf(public)
 	if err != nil {
@@ -174,7 +174,7 @@ func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return all[0], nil
 }
 
-// algorithmsOf gives the algorithms that a key can sign with, the preferred one first.
+// algorithmsOf returns the algorithms that a key can sign with, the preferred one first.
 func algorithmsOf(public crypto.PublicKey) ([]jose.SignatureAlgorithm, error) {
 	switch key := public.(type) {
 	case *ecdsa.PublicKey:
@@ -198,7 +198,7 @@ func algorithmsOf(public crypto.PublicKey) ([]jose.SignatureAlgorithm, error) {
 	return nil, fmt.Errorf("a %T cannot sign JWTs", public)
 }
 
-// signingKey gives a key in the form that the JOSE library wants.
+// signingKey returns a key in the form that the JOSE library wants.
 func signingKey(key crypto.Signer) any {
 	switch key.(type) {
 	case *ecdsa.PrivateKey, ed25519.PrivateKey, *rsa.PrivateKey:

@@ -28,7 +28,7 @@ func (e *LoginRequiredError) Error() string {
 	return text
 }
 
-// Unwrap gives [ErrLoginRequired].
+// Unwrap returns [ErrLoginRequired].
 func (e *LoginRequiredError) Unwrap() error { return ErrLoginRequired }
 
 // A StepUpError is a server that asks for scopes which have been asked for already, because it asked: another login
@@ -222,7 +222,7 @@ func (t *Transport) ask(ctx context.Context, r *grantRequest, challenged []strin
 	return &outcome{tokens: set, how: granted}, nil
 }
 
-// wanted gives the scopes to ask for: those that the server asks for, else all that it says it has. When more are wanted
+// wanted returns the scopes to ask for: those that the server asks for, else all that it says it has. When more are wanted
 // than there are, those that were asked for before are asked for again.
 //
 // Spec: basic/authorization#scope-selection-strategy, #step-up-authorization-flow.
@@ -252,7 +252,7 @@ func (t *Transport) loginRequired(scopes []string) error {
 	return &LoginRequiredError{Endpoint: shown(t.endpoint), Scopes: union(scopes, t.scopes)}
 }
 
-// tokenEndpoint gives the token endpoint of an authorization server. reach is what discovery has found.
+// tokenEndpoint returns the token endpoint of an authorization server. reach is what discovery has found.
 func (t *Transport) tokenEndpoint(server *ServerMetadata, client *Registration, resource string, reach zone) *tokenEndpoint {
 	return &tokenEndpoint{
 		fetcher: t.fetcher.within(t.endpoint, reach), server: server, registration: client, key: t.client.Key, resource: resource,

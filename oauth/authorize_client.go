@@ -86,7 +86,7 @@ func (e *WrongIssuerError) Error() string {
 	return fmt.Sprintf("oauth: the login belongs to the authorization server %s, and the MCP server names %s", e.Want, e.Got)
 }
 
-// configured gives the client that the options name.
+// configured returns the client that the options name.
 //
 // Spec: basic/authorization/client-registration#pre-registration (2026-07-28).
 func (t *Transport) configured(d *discovery) (*Registration, error) {
@@ -135,7 +135,7 @@ func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	return 0, fmt.Errorf("oauth: the authorization server %s does not register clients: have one made there, and set ClientOptions.ID and Issuer", d.Issuer)
 }
 
-// redirectURIs gives those that the client is bound to, nil if it is to none.
+// redirectURIs returns those that the client is bound to, nil if it is to none.
 func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientKind) []string {
 	if len(t.client.Metadata.RedirectURIs) > 0 || kind != clientRegistered {
 		return t.client.Metadata.RedirectURIs
@@ -147,7 +147,7 @@ func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientK
 	return stored.RedirectURIs
 }
 
-// clientFor gives the client for a login whose answer comes to a redirect URI.
+// clientFor returns the client for a login whose answer comes to a redirect URI.
 func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind, redirectURI string) (*Registration, error) {
 	switch kind {
 	case clientConfigured:
@@ -181,7 +181,7 @@ func isUsable(c *Registration, issuer string) bool {
 	return c != nil && c.Issuer == issuer && (c.SecretExpires.IsZero() || time.Now().Before(c.SecretExpires))
 }
 
-// documentClient gives the client that a Client ID Metadata Document describes, which is the same at every authorization
+// documentClient returns the client that a Client ID Metadata Document describes, which is the same at every authorization
 // server.
 func (t *Transport) documentClient(issuer string) *Registration {
 	c := &Registration{Issuer: issuer, ClientID: t.client.MetadataURL, AuthMethod: authNone}
@@ -191,7 +191,7 @@ func (t *Transport) documentClient(issuer string) *Registration {
 	return c
 }
 
-// described gives what the client says of itself when it is registered.
+// described returns what the client says of itself when it is registered.
 func (t *Transport) described(redirectURI string) *ClientMetadata {
 	m := t.client.Metadata
 	m.Name = t.programName()
@@ -204,7 +204,7 @@ func (t *Transport) described(redirectURI string) *ClientMetadata {
 	return &m
 }
 
-// programName gives what the program calls itself.
+// programName returns what the program calls itself.
 func (t *Transport) programName() string {
 	if t.client.Metadata.Name != "" {
 		return t.client.Metadata.Name
@@ -212,7 +212,7 @@ func (t *Transport) programName() string {
 	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 }
 
-// bothLoopbacks gives a redirect URI on this machine in the two ways in which it is written; servers differ in which
+// bothLoopbacks returns a redirect URI on this machine in the two ways in which it is written; servers differ in which
 // they take, and compare what they have as it is written.
 func bothLoopbacks(redirectURI string) []string {
 	u, err := url.Parse(redirectURI)
@@ -223,7 +223,7 @@ func bothLoopbacks(redirectURI string) []string {
 	return []string{redirectURI, u.String()}
 }
 
-// clientOf gives the client that tokens belong to.
+// clientOf returns the client that tokens belong to.
 func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registration, error) {
 	c := &t.client
 	switch {

@@ -57,7 +57,7 @@ type LoginRequest struct {
 // waited past, since anybody can send it. It returns when ctx ends, and may be called by many goroutines at once.
 type AskFunc func(ctx context.Context, login *LoginRequest) (url.Values, error)
 
-// NewAuthorizer gives an Authorizer for programs that take the answer themselves, at a redirect URI that does not change.
+// NewAuthorizer returns an Authorizer for programs that take the answer themselves, at a redirect URI that does not change.
 func NewAuthorizer(redirectURI string, ask AskFunc) Authorizer {
 	return &fixedAuthorizer{redirectURI, ask}
 }
@@ -226,7 +226,7 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 	return t.authorizer.Listen(ctx, nil) // the client is registered anew
 }
 
-// withOffline gives the scopes to ask for, with the one for refresh tokens where that is wanted and known.
+// withOffline returns the scopes to ask for, with the one for refresh tokens where that is wanted and known.
 //
 // Spec: basic/authorization#refresh-tokens (2026-07-28).
 func (l *login) withOffline() []string {
@@ -238,7 +238,7 @@ func (l *login) withOffline() []string {
 	return union(l.grantRequest.scopes, []string{scopeOffline})
 }
 
-// page gives the URL to open.
+// page returns the URL to open.
 //
 // Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (l *login) page() (string, error) {

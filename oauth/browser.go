@@ -41,7 +41,7 @@ type Browser struct {
 	log     *slog.Logger
 }
 
-// NewBrowser gives a Browser. opts may be nil.
+// NewBrowser returns a Browser. opts may be nil.
 func NewBrowser(opts *BrowserOptions) *Browser {
 	var o BrowserOptions
 	if opts != nil {
@@ -103,7 +103,7 @@ func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-
 	}
 }
 
-// withoutPage gives what went wrong with opening a page. Its address holds the state of the login.
+// withoutPage returns what went wrong with opening a page. Its address holds the state of the login.
 func withoutPage(err error) error {
 	if bad, ok := err.(*url.Error); ok {
 		return bad.Err

@@ -17,7 +17,7 @@ type page struct {
 	server, program string // that the login is for; empty on pages for those who do not bring its state
 }
 
-// of gives the page with what a login is for.
+// of returns the page with what a login is for.
 func (p page) of(login *LoginRequest) page {
 	if u, err := url.Parse(login.Server); err == nil {
 		p.server = cleanText(u.Host, maxShown)

@@ -28,7 +28,7 @@ type Challenge struct {
 // Is reports whether the challenge is of a scheme, in whatever case it was written.
 func (c *Challenge) Is(scheme string) bool { return strings.EqualFold(c.Scheme, scheme) }
 
-// ParseChallenges gives the challenges of a response, in their order. A challenge that names a parameter twice is left
+// ParseChallenges returns the challenges of a response, in their order. A challenge that names a parameter twice is left
 // out, since it has two readings; so is what follows something malformed in the same field. Names of parameters come in
 // lower case.
 func ParseChallenges(header http.Header) []Challenge {
@@ -52,7 +52,7 @@ func ParseChallenges(header http.Header) []Challenge {
 	return all
 }
 
-// String gives the challenge as a field value, the parameters in alphabetical order. What cannot stand in a header is
+// String returns the challenge as a field value, the parameters in alphabetical order. What cannot stand in a header is
 // replaced by a space, and a parameter whose name cannot is left out, so the text is safe whatever is in the challenge.
 // It is empty if the scheme is no token.
 func (c Challenge) String() string {

@@ -89,7 +89,7 @@ func (w *clientWorld) change(f func(login *oauth.LoginRequest, answer url.Values
 	w.answer = f
 }
 
-// transport gives a Transport in the world. What opts leaves out is the world's.
+// transport returns a Transport in the world. What opts leaves out is the world's.
 func (w *clientWorld) transport(opts *oauth.TransportOptions) *oauth.Transport {
 	var o oauth.TransportOptions
 	if opts != nil {
@@ -104,7 +104,7 @@ func (w *clientWorld) transport(opts *oauth.TransportOptions) *oauth.Transport {
 	return oauth.NewTransport(clientMCP, &o)
 }
 
-// unattended gives a Transport without a person.
+// unattended returns a Transport without a person.
 func (w *clientWorld) unattended(store oauth.Store) *oauth.Transport {
 	return oauth.NewTransport(clientMCP, &oauth.TransportOptions{
 		Base: roundTripper(w.trip), Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler), Store: store,
@@ -327,7 +327,7 @@ func (s *fakeServer) set(f func(s *fakeServer)) {
 	f(s)
 }
 
-// count gives how often something was done, and forgets it.
+// count returns how often something was done, and forgets it.
 func (s *fakeServer) count(what string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +336,7 @@ func (s *fakeServer) count(what string) int {
 	return n
 }
 
-// fresh gives a text that was not there before. The caller holds mu.
+// fresh returns a text that was not there before. The caller holds mu.
 func (s *fakeServer) fresh(kind string) string {
 	s.serial++
 	return fmt.Sprintf("%s-%d-of-%s", kind, s.serial, strings.TrimPrefix(s.issuer, "https://"))
@@ -444,7 +444,7 @@ func (s *fakeServer) token(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// authenticated gives the client of a request. The caller holds mu.
+// authenticated returns the client of a request. The caller holds mu.
 func (s *fakeServer) authenticated(req *http.Request) (string, bool) {
 	id, secret := req.PostForm.Get("client_id"), req.PostForm.Get("client_secret")
 	user, password, basic := req.BasicAuth()
@@ -468,7 +468,7 @@ func (s *fakeServer) authenticated(req *http.Request) (string, bool) {
 	return id, known && want == secret
 }
 
-// give gives tokens. The caller holds mu.
+// give returns tokens. The caller holds mu.
 func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 	asked := scope
 	if s.grant != nil {
@@ -514,7 +514,7 @@ func (s *fakeServer) revoke(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// check gives the scopes of an access token, if it is good.
+// check returns the scopes of an access token, if it is good.
 func (s *fakeServer) check(token, resource string) ([]string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ type serverRecord struct {
 	Server *ServerMetadata `json:"server"`
 }
 
-// record gives what is stored of a discovery.
+// record returns what is stored of a discovery.
 func (d *discovery) record() *serverRecord {
 	m := d.Server
 	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Reach: d.reach, Server: &ServerMetadata{
@@ -49,7 +49,7 @@ func (d *discovery) record() *serverRecord {
 	}}
 }
 
-// discovery gives what is known without another discovery.
+// discovery returns what is known without another discovery.
 func (r *serverRecord) discovery() *discovery {
 	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, reach: r.Reach}
 }
@@ -78,7 +78,7 @@ func isSamePath(a, b *url.URL) bool {
 	return slash(a.EscapedPath()) == slash(b.EscapedPath())
 }
 
-// storeKey gives the key of something in the store. Issuers and addresses may be longer than a key.
+// storeKey returns the key of something in the store. Issuers and addresses may be longer than a key.
 func storeKey(parts ...string) string {
 	key := strings.Join(parts, " ")
 	if len(key) <= maxStoreKey {
@@ -222,7 +222,7 @@ func (t *Transport) loggedOut() int {
 	return t.logouts
 }
 
-// usable gives the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
+// usable returns the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
 // that of MCP, empty if it is not known.
 func (t *Transport) usable(ctx context.Context, revision string) (*TokenSet, error) {
 	t.mu.Lock()
@@ -257,7 +257,7 @@ func (s *TokenSet) leeway() time.Duration {
 	return min(renewBefore, s.Expires.Sub(s.Issued)/fraction)
 }
 
-// boundedScopes gives the scopes of a list that a peer has written, without those that could not be asked for.
+// boundedScopes returns the scopes of a list that a peer has written, without those that could not be asked for.
 //
 // Spec: RFC 6749, section 3.3.
 func boundedScopes(text string) []string {
@@ -285,7 +285,7 @@ func validateScopes(scopes []string) error {
 	return nil
 }
 
-// union gives what is in any of some lists, once, in the order of the lists.
+// union returns what is in any of some lists, once, in the order of the lists.
 func union(lists ...[]string) []string {
 	var all []string
 	for _, scope := range slices.Concat(lists...) {
@@ -330,7 +330,7 @@ func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 	}, nil
 }
 
-// Token gives tokens for use outside of the Transport, renewed if they end. It never asks a person: if there are no tokens
+// Token returns tokens for use outside of the Transport, renewed if they end. It never asks a person: if there are no tokens
 // that are good, the error is an [*AuthorizeError] with [ErrLoginRequired] in it. A grant that needs no person is asked.
 func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 	if t.broken != nil {

@@ -37,7 +37,7 @@ func (e *DiscoveryError) Error() string {
 	return fmt.Sprintf("oauth: the metadata at %s cannot be used: %v", e.URL, e.Err)
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *DiscoveryError) Unwrap() error { return e.Err }
 
 // A discovery is what is known of the authorization of one MCP server.
@@ -114,7 +114,7 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	return s.viaOrigin(ctx)
 }
 
-// pointer gives where the challenge says that the resource's metadata is, "" if it does not or if that is another origin,
+// pointer returns where the challenge says that the resource's metadata is, "" if it does not or if that is another origin,
 // and whether it says it at all.
 func (s *search) pointer(ch *Challenge) (address string, pointed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
@@ -134,7 +134,7 @@ func (s *search) pointer(ch *Challenge) (address string, pointed bool) {
 	return address, true
 }
 
-// resource gives the metadata of the resource and where it was, or nil if there is none.
+// resource returns the metadata of the resource and where it was, or nil if there is none.
 //
 // Spec: basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC 9728, section 3.1.
 func (s *search) resource(ctx context.Context, pointer string) (*ResourceMetadata, string, error) {
@@ -217,7 +217,7 @@ func (s *search) viaResource(ctx context.Context, m *ResourceMetadata, at string
 	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names have none: %w", ErrNoMetadata)
 }
 
-// server gives the metadata of an authorization server, or nil if it has none.
+// server returns the metadata of an authorization server, or nil if it has none.
 //
 // Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC 8414, sections 3.1 and 3.3.
 func (s *search) server(ctx context.Context, issuer string) (*ServerMetadata, error) {
@@ -242,7 +242,7 @@ func (s *search) server(ctx context.Context, issuer string) (*ServerMetadata, er
 	return nil, nil
 }
 
-// serverPlaces gives the URLs at which the metadata of an issuer may be, in the order in which to look.
+// serverPlaces returns the URLs at which the metadata of an issuer may be, in the order in which to look.
 func (f *Fetcher) serverPlaces(issuer string) ([]string, error) {
 	u, err := f.policy.checkText(issuer)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
@@ -296,7 +296,7 @@ func (s *search) viaOrigin(ctx context.Context) (*discovery, error) {
 	}, nil
 }
 
-// originOf gives scheme, host and port of a URL as they are written there.
+// originOf returns scheme, host and port of a URL as they are written there.
 func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
 // FetchServerMetadata fetches and checks the metadata of an authorization server of which only the issuer is known, in

@@ -120,7 +120,7 @@ type proofClaims struct {
 	Nonce     string `json:"nonce,omitempty"`
 }
 
-// prove gives a proof for one request. token is the access token that goes with it, empty at an authorization server.
+// prove returns a proof for one request. token is the access token that goes with it, empty at an authorization server.
 func (p *prover) prove(method string, target *url.URL, token string) (string, error) {
 	claims := proofClaims{
 		ID:       newJTI(),
@@ -224,7 +224,7 @@ func (p *prover) checkType(tokenType string) error {
 	return errors.New("oauth: the authorization server gave a token that is not bound to our key, which is demanded")
 }
 
-// proofTarget gives the htu of a request to a URL: without query and fragment, and with a path.
+// proofTarget returns the htu of a request to a URL: without query and fragment, and with a path.
 func proofTarget(u *url.URL) string {
 	t := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	if t.Path == "" {
@@ -237,7 +237,7 @@ func nonceOrigin(u *url.URL) string {
 	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
 }
 
-// accessTokenHash gives the ath of an access token.
+// accessTokenHash returns the ath of an access token.
 func accessTokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -258,7 +258,7 @@ func isNonce(text string) bool {
 	return true
 }
 
-// newJTI gives an identifier of a JWT that no other has.
+// newJTI returns an identifier of a JWT that no other has.
 func newJTI() string {
 	id := make([]byte, jtiSize)
 	_, _ = rand.Read(id) // it never fails

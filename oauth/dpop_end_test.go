@@ -91,7 +91,7 @@ func (s *boundSite) serveAS(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"DPoP","expires_in":3600}`, token)
 }
 
-// connect gives a client that is let in, over a RoundTripper of the test's.
+// connect returns a client that is let in, over a RoundTripper of the test's.
 func (s *boundSite) connect(revision string, base http.RoundTripper) (*mcp.Client, error) {
 	transport := oauth.NewTransport(s.url, &oauth.TransportOptions{
 		Base:   base,
@@ -136,7 +136,7 @@ func TestDPoPBetweenOurSides(t *testing.T) {
 	}
 }
 
-// TestStolenBoundToken gives a thief all that was sent with one request.
+// TestStolenBoundToken returns a thief all that was sent with one request.
 func TestStolenBoundToken(t *testing.T) {
 	s := newBoundSite(t, &oauth.ProofOptions{})
 	var stolen *http.Request

@@ -272,7 +272,7 @@ func TestProofIsRefused(t *testing.T) {
 	}
 }
 
-// testKey gives a key that is not the one of the test, always the same for a prover.
+// testKey returns a key that is not the one of the test, always the same for a prover.
 func (p *prover) testKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), []byte(strings.Repeat("s", 32)))

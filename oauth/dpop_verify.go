@@ -243,7 +243,7 @@ func (v *proofVerifier) checkNonce(got string, now time.Time) (next string, err 
 	return current, &proofError{codeUseNonce, "it holds no nonce that is current"}
 }
 
-// currentNonce gives the nonce of this time, empty if none is wanted.
+// currentNonce returns the nonce of this time, empty if none is wanted.
 func (v *proofVerifier) currentNonce(now time.Time) string {
 	if v.nonceKey == nil {
 		return ""
@@ -251,7 +251,7 @@ func (v *proofVerifier) currentNonce(now time.Time) string {
 	return v.nonceAt(now)
 }
 
-// nonceAt gives the nonce of a time, which all who know the key can tell without keeping anything.
+// nonceAt returns the nonce of a time, which all who know the key can tell without keeping anything.
 func (v *proofVerifier) nonceAt(t time.Time) string {
 	mac := hmac.New(sha256.New, v.nonceKey)
 	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLife/time.Second))))

@@ -7,7 +7,7 @@ import (
 
 // What the tests of the client reach within.
 
-// ReadTokenResponse gives the tokens and the life of what a token endpoint says.
+// ReadTokenResponse returns the tokens and the life of what a token endpoint says.
 func ReadTokenResponse(status int, body []byte) (access, refresh string, life time.Duration, err error) {
 	r, err := readTokenResponse(status, body, nil)
 	if err != nil {
@@ -19,7 +19,7 @@ func ReadTokenResponse(status int, body []byte) (access, refresh string, life ti
 // IsHostOf reports whether a Host header is that of a redirect URI.
 func IsHostOf(u *url.URL, host string) bool { return isHostOf(u, host) }
 
-// TakeAnswer gives the code of an answer to a login at an issuer.
+// TakeAnswer returns the code of an answer to a login at an issuer.
 func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values) (string, error) {
 	server := &ServerMetadata{Issuer: issuer, SendsIssuer: sendsIssuer}
 	l := &login{grantRequest: &grantRequest{discovery: &discovery{Issuer: issuer, Server: server}}, state: state}

@@ -47,7 +47,7 @@ type FetcherOptions struct {
 	// Each is a name or an address as it stands in URLs, with a port (":8443" after it) if only that is meant. It is
 	// for identity providers within a company. Default: none.
 	AllowedHosts []string
-	// Proxy gives the proxy for a request, as that of http.Transport does. What a proxy connects to cannot be checked
+	// Proxy returns the proxy for a request, as that of http.Transport does. What a proxy connects to cannot be checked
 	// here: it has to refuse what must not be reached. Default: no proxy, not even one from the environment.
 	Proxy func(*http.Request) (*url.URL, error)
 	// Timeout bounds each exchange as a whole, and each discovery, which is several. Default: 10 seconds.
@@ -85,7 +85,7 @@ type Fetcher struct {
 	log       *slog.Logger
 }
 
-// NewFetcher gives a Fetcher. opts may be nil.
+// NewFetcher returns a Fetcher. opts may be nil.
 func NewFetcher(opts *FetcherOptions) *Fetcher {
 	var o FetcherOptions
 	if opts != nil {
@@ -124,7 +124,7 @@ func NewFetcher(opts *FetcherOptions) *Fetcher {
 	return f
 }
 
-// For gives a Fetcher with the same options for what the server at an endpoint says: an MCP server, or an issuer that the
+// For returns a Fetcher with the same options for what the server at an endpoint says: an MCP server, or an issuer that the
 // caller trusts to name its own documents. How near that server is gets looked up, and again after a minute.
 func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
 	return f.at(&home{host: strings.ToLower(endpoint.Hostname()), reach: loopback, moves: true})
@@ -144,7 +144,7 @@ func (f *Fetcher) at(h *home) *Fetcher {
 	return &near
 }
 
-// HTTPClient gives a client that keeps the rules of the Fetcher, for libraries that want one. It follows no redirects; a
+// HTTPClient returns a client that keeps the rules of the Fetcher, for libraries that want one. It follows no redirects; a
 // body that is too large is an error while it is read.
 func (f *Fetcher) HTTPClient() *http.Client {
 	return &http.Client{
@@ -184,7 +184,7 @@ type boundedBody struct {
 	left int
 }
 
-// Read gives no more than is allowed, and an error where more would follow.
+// Read returns no more than is allowed, and an error where more would follow.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if len(p) > b.left+1 {
 		p = p[:b.left+1]

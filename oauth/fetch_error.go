@@ -29,10 +29,10 @@ func (e *FetchError) Error() string {
 	return fmt.Sprintf("oauth: fetch %s: HTTP %d: %v", e.URL, e.Status, e.Err)
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *FetchError) Unwrap() error { return e.Err }
 
-// withoutPeerText gives an error of an exchange, or one in its place if it could quote what the peer sent, which may be
+// withoutPeerText returns an error of an exchange, or one in its place if it could quote what the peer sent, which may be
 // anything that the peer was told.
 func withoutPeerText(err error) error {
 	for _, known := range []error{
@@ -61,8 +61,8 @@ type cleanError struct {
 	err  error
 }
 
-// Error gives the text that is.
+// Error returns the text that is.
 func (e *cleanError) Error() string { return e.text }
 
-// Unwrap gives the error.
+// Unwrap returns the error.
 func (e *cleanError) Unwrap() error { return e.err }

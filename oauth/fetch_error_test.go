@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// handshakes gives the port of a server on this machine that has a certificate, and a Fetcher that trusts roots.
+// handshakes returns the port of a server on this machine that has a certificate, and a Fetcher that trusts roots.
 func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.PrivateKey, roots *x509.CertPool) (string, *oauth.Fetcher) {
 	t.Helper()
 	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)

@@ -35,7 +35,7 @@ func inside(w *clientWorld, member, path string) *[]string {
 	return &came
 }
 
-// asPage gives the page of the authorization server at a path.
+// asPage returns the page of the authorization server at a path.
 func (w *clientWorld) asPage(path string) http.HandlerFunc {
 	w.world.mu.Lock()
 	defer w.world.mu.Unlock()

@@ -104,7 +104,7 @@ func (w *world) certificate(host string) tls.Certificate {
 	return c
 }
 
-// fetcher gives a Fetcher in the world.
+// fetcher returns a Fetcher in the world.
 func (w *world) fetcher(opts *oauth.FetcherOptions) *oauth.Fetcher {
 	var o oauth.FetcherOptions
 	if opts != nil {
@@ -165,7 +165,7 @@ func (w *world) connect(ctx context.Context, _, address string, check oauth.Chec
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 }
 
-// serve gives the client's end of a connection to a server that ends with it. The caller holds mu. Ports that begin with
+// serve returns the client's end of a connection to a server that ends with it. The caller holds mu. Ports that begin with
 // 80 are those of plain http.
 func (w *world) serve(host, port string) net.Conn {
 	client, server := net.Pipe()
@@ -263,7 +263,7 @@ func redirectPage(to string) http.HandlerFunc {
 	}
 }
 
-// requests gives what was asked for, in order, and forgets it.
+// requests returns what was asked for, in order, and forgets it.
 func (w *world) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,14 +272,14 @@ func (w *world) requests() []string {
 	return all
 }
 
-// lastHeader gives the header of the latest request.
+// lastHeader returns the header of the latest request.
 func (w *world) lastHeader() http.Header {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.headers[len(w.headers)-1]
 }
 
-// addresses gives those that were connected to, and forgets them.
+// addresses returns those that were connected to, and forgets them.
 func (w *world) addresses() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,7 @@ func (z zone) String() string {
 	return "special"
 }
 
-// MarshalText gives the name, for what is stored.
+// MarshalText returns the name, for what is stored.
 func (z zone) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
 // UnmarshalText reads a name. What is none is nowhere.

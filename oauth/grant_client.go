@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// NewClientCredentials gives the grant of programs that act for themselves and not for a person: the client shows its
+// NewClientCredentials returns the grant of programs that act for themselves and not for a person: the client shows its
 // secret or signs with its key, and gets tokens. Its id, secret and issuer stand in [TransportOptions].Client:
 //
 //	t := oauth.NewTransport(endpoint, &oauth.TransportOptions{

@@ -35,12 +35,12 @@ type EnterpriseOptions struct {
 	// client that the identity provider lets in without. ClientKey needs Issuer, for which it signs.
 	ClientSecret string
 	ClientKey    *ClientKey
-	// Subject gives the token that says who the person is, and its type, such as [TokenTypeID]. It is called whenever
+	// Subject returns the token that says who the person is, and its type, such as [TokenTypeID]. It is called whenever
 	// tokens are needed, and must be safe for concurrent use. It has to be set.
 	Subject func(ctx context.Context) (token, tokenType string, err error)
 }
 
-// NewEnterprise gives the grant of enterprise-managed authorization: the person has logged in at the identity provider of
+// NewEnterprise returns the grant of enterprise-managed authorization: the person has logged in at the identity provider of
 // the company, which says for each MCP server whether the person may use it; no browser is opened for it. At the
 // authorization server of the MCP server the client is the one that TransportOptions.Client names.
 //
@@ -133,7 +133,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	return answer.AccessToken, scopes, nil
 }
 
-// identityProvider gives the identity provider's token endpoint. The program has named it, not a server that it calls, so
+// identityProvider returns the identity provider's token endpoint. The program has named it, not a server that it calls, so
 // it may be as near as it is.
 func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*tokenEndpoint, error) {
 	address := g.TokenEndpoint

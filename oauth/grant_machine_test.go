@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// machine gives a Transport of a program that acts for itself, at a server that wants the scope read.
+// machine returns a Transport of a program that acts for itself, at a server that wants the scope read.
 func (w *clientWorld) machine(store oauth.Store) *oauth.Transport {
 	w.as.set(func(s *fakeServer) {
 		s.clients["machine"], s.method = "geheim", "client_secret_basic"
@@ -25,7 +25,7 @@ func (w *clientWorld) machine(store oauth.Store) *oauth.Transport {
 	})
 }
 
-// counts gives how many token requests and requests to the server there were since the last call.
+// counts returns how many token requests and requests to the server there were since the last call.
 func (w *clientWorld) counts() (tokens, requests int) {
 	w.rs.set(func(r *fakeResource) { requests, r.requests = r.requests, 0 })
 	return w.as.count("client_credentials"), requests

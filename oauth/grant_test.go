@@ -151,7 +151,7 @@ func writeTestJSON(rw http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(rw).Encode(v)
 }
 
-// client gives options with a client that the authorization server knows.
+// client returns options with a client that the authorization server knows.
 func (w *grantWorld) client(grant Grant) *TransportOptions {
 	return &TransportOptions{
 		Grant:  grant,
@@ -451,7 +451,7 @@ func TestWorkloadWithoutAssertion(t *testing.T) {
 	NewWorkload(nil)
 }
 
-// enterprise gives the options of a client that the identity provider knows too.
+// enterprise returns the options of a client that the identity provider knows too.
 func (w *grantWorld) enterprise() *EnterpriseOptions {
 	return &EnterpriseOptions{
 		Issuer: w.idp.URL, ClientID: "idp-client",

@@ -21,7 +21,7 @@ const grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 // needed, so that it can give a JWT that is fresh. It must be safe for concurrent use.
 type AssertionFunc func(ctx context.Context, issuer string) (string, error)
 
-// NewWorkload gives the grant of workload identity federation: the platform that a program runs on, such as a cluster or
+// NewWorkload returns the grant of workload identity federation: the platform that a program runs on, such as a cluster or
 // a cloud, vouches for it, and it holds no secret of its own. If TransportOptions.Client names a client, its id is sent,
 // and what it authenticates with if it has something. What the authorization server refuses is neither tried again nor
 // asked for in another way. A nil assertion panics. The Grant is safe for concurrent use.
@@ -64,7 +64,7 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 	return r.tokenEndpoint(client).grant(ctx, form)
 }
 
-// audienceOf gives the audience that a JWT names, which somebody else verifies. The token endpoint is no substitute for the
+// audienceOf returns the audience that a JWT names, which somebody else verifies. The token endpoint is no substitute for the
 // issuer in it: the metadata of any authorization server can name that of another one.
 func audienceOf(jwt string) []string {
 	const three = 3 // header, claims, signature
@@ -85,7 +85,7 @@ func audienceOf(jwt string) []string {
 	return stringsOf(claims.Audience)
 }
 
-// AssertionFile gives an AssertionFunc that reads the JWT from a file, each time anew: platforms put a fresh one there
+// AssertionFile returns an AssertionFunc that reads the JWT from a file, each time anew: platforms put a fresh one there
 // before the old one ends. It is one JWT for all authorization servers: [NewWorkload] says to which it goes.
 func AssertionFile(path string) AssertionFunc {
 	return func(context.Context, string) (string, error) {

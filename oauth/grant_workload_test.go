@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// workloadJWT gives what a platform says of a workload. Nobody here verifies it.
+// workloadJWT returns what a platform says of a workload. Nobody here verifies it.
 func workloadJWT(audience any) string {
 	claims, _ := json.Marshal(map[string]any{"sub": "workload", "aud": audience})
 	return "eyJhbGciOiJFUzI1NiJ9." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln"

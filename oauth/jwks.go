@@ -49,7 +49,7 @@ type verificationKey struct {
 // A keySet is what a server published at one time. It is not changed.
 type keySet struct{ keys []verificationKey }
 
-// find gives the keys that may have signed a token; id is empty if the token names none.
+// find returns the keys that may have signed a token; id is empty if the token names none.
 func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificationKey {
 	var found []verificationKey
 	for _, k := range s.keys {
@@ -69,7 +69,7 @@ func contains(all []jose.SignatureAlgorithm, a jose.SignatureAlgorithm) bool {
 	return false
 }
 
-// parseKeys gives the keys of a JWK set that can verify signatures with one of the algorithms. The others are left out,
+// parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms. The others are left out,
 // whatever is wrong with them: sets hold keys for other purposes, and of kinds that are not known here.
 //
 // Spec: RFC 7517, section 5.
@@ -110,7 +110,7 @@ func mayVerify(jwk []byte) bool {
 	return false
 }
 
-// algorithmsOfKey gives what a key can verify. A secret, a private key that somebody published and a weak key can nothing.
+// algorithmsOfKey returns what a key can verify. A secret, a private key that somebody published and a weak key can nothing.
 func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	if !jwk.IsPublic() || !jwk.Valid() {
 		return nil
@@ -167,7 +167,7 @@ func newPublishedKeys(f *Fetcher, issuer, address string, allowed []jose.Signatu
 	}, nil
 }
 
-// fresh gives the set that is in use, nil if a new one is due.
+// fresh returns the set that is in use, nil if a new one is due.
 func (p *publishedKeys) fresh(now time.Time) *keySet {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +177,7 @@ func (p *publishedKeys) fresh(now time.Time) *keySet {
 	return p.set
 }
 
-// current gives the set that is in use, and fetches it if it is due.
+// current returns the set that is in use, and fetches it if it is due.
 func (p *publishedKeys) current(ctx context.Context) (*keySet, error) {
 	now := time.Now()
 	if set := p.fresh(now); set != nil {
@@ -192,7 +192,7 @@ func (p *publishedKeys) current(ctx context.Context) (*keySet, error) {
 	return p.refresh(ctx, nil, true)
 }
 
-// renewed gives a newer set than the one in which a key was not found, or the same one if there can be none yet.
+// renewed returns a newer set than the one in which a key was not found, or the same one if there can be none yet.
 func (p *publishedKeys) renewed(ctx context.Context, set *keySet) (*keySet, error) {
 	return p.refresh(ctx, set, true)
 }

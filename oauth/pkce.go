@@ -9,14 +9,14 @@ import (
 // secretSize is the length of what nobody may guess, in bytes: 256 bits.
 const secretSize = 32
 
-// newSecret gives a random text of the characters that stand in URLs as they are.
+// newSecret returns a random text of the characters that stand in URLs as they are.
 func newSecret() string {
 	secret := make([]byte, secretSize)
 	_, _ = rand.Read(secret) // it never fails
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// challengeOf gives the code challenge of a verifier by the method S256.
+// challengeOf returns the code challenge of a verifier by the method S256.
 //
 // Spec: RFC 7636, section 4.2.
 func challengeOf(verifier string) string {

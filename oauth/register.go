@@ -194,7 +194,7 @@ func registrationRefusal(status int, body []byte) error {
 	}
 }
 
-// chooseAuthMethod gives what needs the least secrets of what a token endpoint takes.
+// chooseAuthMethod returns what needs the least secrets of what a token endpoint takes.
 func chooseAuthMethod(offered []string) (string, error) {
 	if len(offered) == 0 {
 		return authBasic, nil // what silence means by RFC 8414

@@ -101,7 +101,7 @@ func isLine(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// NewClientMetadataHandler gives a handler that serves the metadata of a client as a Client ID Metadata Document. It has
+// NewClientMetadataHandler returns a handler that serves the metadata of a client as a Client ID Metadata Document. It has
 // to be at the URL that is meta's ClientID. The error is that of [ClientMetadata.Validate]. meta is not used later.
 //
 // Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).

@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// registering gives the server of a world that answers to registrations, and what it was asked.
+// registering returns the server of a world that answers to registrations, and what it was asked.
 func registering(w *world, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
 	asked := new(map[string]any)
 	w.page(issuer+"/register", func(rw http.ResponseWriter, req *http.Request) {

@@ -49,7 +49,7 @@ const methodListen = "subscriptions/listen"
 // defaultMaxStream is for tokens that do not say when they expire.
 const defaultMaxStream = time.Hour
 
-// Require gives middleware that lets requests through to a resource only with an access token for it. For an MCP server
+// Require returns middleware that lets requests through to a resource only with an access token for it. For an MCP server
 // it is one line:
 //
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
@@ -210,7 +210,7 @@ func admittedFrom(ctx context.Context) *admitted {
 	return a
 }
 
-// Value gives the context itself to whoever asks for it.
+// Value returns the context itself to whoever asks for it.
 func (a *admitted) Value(key any) any {
 	if key == (admittedKey{}) {
 		return a
@@ -315,7 +315,7 @@ func isListening(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodListen
 }
 
-// streamEnd gives the time until which a client may listen.
+// streamEnd returns the time until which a client may listen.
 func (g *gate) streamEnd(t *Token) (end time.Time, bounded bool) {
 	longest := g.opts.MaxStream
 	if longest == 0 && t.Expires.IsZero() && !t.configured {
@@ -330,7 +330,7 @@ func (g *gate) streamEnd(t *Token) (end time.Time, bounded bool) {
 	return end, !end.IsZero()
 }
 
-// withoutToken gives the request as handlers see it: they need to know who the caller is, and whoever holds a token can
+// withoutToken returns the request as handlers see it: they need to know who the caller is, and whoever holds a token can
 // pass it on.
 //
 // Spec: basic/authorization (2025-06-18 and later), Token Passthrough.

@@ -26,7 +26,7 @@ const (
 	november2024 = "2024-11-05"
 )
 
-// newScoped gives a server whose tools need scopes.
+// newScoped returns a server whose tools need scopes.
 func newScoped() *mcp.Server {
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{
 		Logger: discardLog,
@@ -90,7 +90,7 @@ func newSite(t testing.TB, s *mcp.Server, opts *oauth.RequireOptions) *site {
 	return site
 }
 
-// token gives a token for the site.
+// token returns a token for the site.
 func (s *site) token(subject, scope string, changes ...claims) string {
 	all := append([]claims{{"sub": subject, "scope": scope, "aud": s.url, "jti": time.Now().String()}}, changes...)
 	return issue(s.t, all...)

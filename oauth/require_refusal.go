@@ -74,7 +74,7 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no 
 	_, _ = w.Write(text)
 }
 
-// challenges gives a challenge for every scheme that is taken, the error in that of the scheme that was used.
+// challenges returns a challenge for every scheme that is taken, the error in that of the scheme that was used.
 func (g *gate) challenges(scheme string, no *denial) []string {
 	schemes := []string{schemeBearer}
 	if g.proofs != nil {
@@ -104,7 +104,7 @@ func (g *gate) challenges(scheme string, no *denial) []string {
 	return all
 }
 
-// challenge gives what is the same in every challenge of a scheme.
+// challenge returns what is the same in every challenge of a scheme.
 func (g *gate) challenge(scheme string) Challenge {
 	c := Challenge{Scheme: scheme, Params: map[string]string{}}
 	if g.resource.document != nil {

@@ -46,7 +46,7 @@ var (
 	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k })
 )
 
-// jwks gives a set of public keys by their ids.
+// jwks returns a set of public keys by their ids.
 func jwks(t testing.TB, keys map[string]any) []byte {
 	t.Helper()
 	var set jose.JSONWebKeySet
@@ -162,7 +162,7 @@ func do(h http.Handler, method, target, body string, header ...string) *httptest
 	return w
 }
 
-// bearer gives the one Bearer challenge of an answer.
+// bearer returns the one Bearer challenge of an answer.
 func bearer(t testing.TB, w *httptest.ResponseRecorder) params {
 	t.Helper()
 	for _, c := range oauth.ParseChallenges(w.Result().Header) {
@@ -203,7 +203,7 @@ func TestAUTH05_ATokenLetsIn(t *testing.T) {
 	}
 }
 
-// tampered gives a token with another payload and the same signature.
+// tampered returns a token with another payload and the same signature.
 func tampered(token string, payload claims) string {
 	parts := strings.Split(token, ".")
 	text, _ := json.Marshal(payload)

@@ -14,7 +14,7 @@ import (
 // for a move to another authorization server to be seen.
 const metadataAge = "300"
 
-// NewMetadataHandler gives a handler that serves the metadata of a protected resource at its well-known address, in both
+// NewMetadataHandler returns a handler that serves the metadata of a protected resource at its well-known address, in both
 // forms: for https://example.com/mcp, /.well-known/oauth-protected-resource/mcp and, for clients that look no further,
 // /.well-known/oauth-protected-resource. Every web page may read it. What [Require] returns serves it as well, where
 // such requests reach it; this is for a mux that sends them elsewhere:
@@ -128,7 +128,7 @@ func (p *protected) isFor(audience []string) bool {
 	return slices.ContainsFunc(audience, func(a string) bool { return audienceName(a) == p.name })
 }
 
-// audienceName gives the form in which names of resources are compared: scheme and host in lower case, without one slash
+// audienceName returns the form in which names of resources are compared: scheme and host in lower case, without one slash
 // at the end. Nothing else is equal to what it is not: not a default port, not an escape, not another path.
 //
 // Spec: basic/authorization (2025-06-18 and later), Canonical Server URI.
@@ -154,7 +154,7 @@ func lowerASCII(s string) string {
 	}, s)
 }
 
-// target gives the URL of a request as its client knows it, which may be another one than reaches this server.
+// target returns the URL of a request as its client knows it, which may be another one than reaches this server.
 func (p *protected) target(r *http.Request) *url.URL {
 	base := strings.TrimSuffix(p.url.Path, "/")
 	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {

@@ -23,10 +23,10 @@ type Scopes struct {
 	Any []string
 }
 
-// AllOf gives Scopes that need every one of the given scopes.
+// AllOf returns Scopes that need every one of the given scopes.
 func AllOf(scopes ...string) Scopes { return Scopes{All: scopes} }
 
-// AnyOf gives Scopes that need one of the given scopes; clients that have none are told to get the first.
+// AnyOf returns Scopes that need one of the given scopes; clients that have none are told to get the first.
 func AnyOf(scopes ...string) Scopes { return Scopes{Any: scopes} }
 
 // validate says what is wrong with the scopes.
@@ -139,7 +139,7 @@ type ScopeRules struct {
 	OtherTools Scopes
 	// Prompts are the needs of prompts, by their names.
 	Prompts map[string]Scopes
-	// Resource gives the needs of reading a resource and of being told of its changes. It is called with whatever URI a
+	// Resource returns the needs of reading a resource and of being told of its changes. It is called with whatever URI a
 	// client names, and from several goroutines. Default: none.
 	Resource func(uri string) Scopes
 }
@@ -165,7 +165,7 @@ func (r *ScopeRules) validate() error {
 // maxListened bounds the resources of one subscription that are looked at; servers take no more than 1000.
 const maxListened = 1000
 
-// needs gives what a request needs.
+// needs returns what a request needs.
 func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 	needs := make([]Scopes, 0, 2)
 	if scopes, ok := r.Methods[req.Method]; ok {
@@ -208,7 +208,7 @@ func (r *ScopeRules) listenNeeds(needs []Scopes, req *mcp.Request) []Scopes {
 	return needs
 }
 
-// stringMember gives a string of an object that was checked, empty if there is none.
+// stringMember returns a string of an object that was checked, empty if there is none.
 func stringMember(obj []byte, key string) string {
 	raw, _ := jsonscan.Get(obj, key)
 	if jsonscan.Kind(raw) != '"' {
@@ -221,7 +221,7 @@ func stringMember(obj []byte, key string) string {
 	return text
 }
 
-// RequireScopes gives middleware for [mcp.ServerOptions.Middleware] that refuses requests whose caller lacks scopes,
+// RequireScopes returns middleware for [mcp.ServerOptions.Middleware] that refuses requests whose caller lacks scopes,
 // with a [*ScopeError]. Over HTTP the client is answered with status 403 and a challenge that names every scope that it
 // needs; over other transports, and where something was sent before, with a plain error. It panics if the rules cannot
 // work.
@@ -244,7 +244,7 @@ func RequireScopes(rules *ScopeRules) mcp.Middleware {
 	}
 }
 
-// CheckScopes gives a [*ScopeError] if the caller of ctx lacks scopes, else nil. Handlers use it where what they need
+// CheckScopes returns a [*ScopeError] if the caller of ctx lacks scopes, else nil. Handlers use it where what they need
 // depends on more than the name of a tool, and return the error as it is, before they have done or sent anything.
 func CheckScopes(ctx context.Context, needs Scopes) error {
 	if err := needs.validate(); err != nil {
@@ -297,13 +297,13 @@ func (e *ScopeError) Error() string {
 	return "oauth: the operation needs the scopes " + strings.Join(e.Scopes, " ")
 }
 
-// Unwrap gives the error as the client sees it.
+// Unwrap returns the error as the client sees it.
 func (e *ScopeError) Unwrap() error {
 	data := append(jsonscan.AppendQuote([]byte(`{"scope":`), strings.Join(e.Scopes, " ")), '}')
 	return &mcp.Error{Code: mcp.CodeInvalidRequest, Message: insufficientScope, Data: data}
 }
 
-// RefuseHTTP gives the status of the answer over HTTP, and the values of its WWW-Authenticate. A transport asks for it.
+// RefuseHTTP returns the status of the answer over HTTP, and the values of its WWW-Authenticate. A transport asks for it.
 func (e *ScopeError) RefuseHTTP() (status int, challenges []string) {
 	return http.StatusForbidden, []string{e.challenge}
 }

@@ -8,7 +8,7 @@ import (
 // A Store keeps what a client must not lose: tokens, and the ids that it was registered under. Values are secrets. All
 // methods are safe for concurrent use, and a key is any string of printable characters up to 4 KiB.
 type Store interface {
-	// Load gives the value under a key, nil if there is none.
+	// Load returns the value under a key, nil if there is none.
 	Load(ctx context.Context, key string) ([]byte, error)
 	// Update calls change with the value under a key, nil if there is none, and puts what it gives in its place; nil
 	// removes the key. An error of change is the error of Update, and leaves the value as it is. Between the call of
@@ -18,7 +18,7 @@ type Store interface {
 	Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error
 }
 
-// NewMemoryStore gives a Store that lasts as long as the process.
+// NewMemoryStore returns a Store that lasts as long as the process.
 func NewMemoryStore() Store {
 	return &memoryStore{values: map[string]*memoryValue{}}
 }

@@ -35,7 +35,7 @@ func newSavingStore(s Store) *savingStore {
 	return &savingStore{Store: s, unsaved: map[string]*unsavedValue{}}
 }
 
-// Load gives the value under a key, whether it is saved or not.
+// Load returns the value under a key, whether it is saved or not.
 func (s *savingStore) Load(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	tryAgain := s.unsaved[key] != nil
@@ -88,7 +88,7 @@ func (s *savingStore) replace(ctx context.Context, key string, value []byte) (be
 	return before, err
 }
 
-// newest gives the value under a key where the store holds another one. What is kept is forgotten if somebody else has
+// newest returns the value under a key where the store holds another one. What is kept is forgotten if somebody else has
 // written since.
 func (s *savingStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()

@@ -214,7 +214,7 @@ func (e *tokenEndpoint) askOnce(ctx context.Context, target *url.URL, form url.V
 	return r, answer, err
 }
 
-// authenticated gives a copy of a form with the resource, and says in it or in the header who the client is.
+// authenticated returns a copy of a form with the resource, and says in it or in the header who the client is.
 func (e *tokenEndpoint) authenticated(plain url.Values) (form url.Values, header http.Header, err error) {
 	form, header = url.Values{}, http.Header{}
 	for name, values := range plain {
@@ -274,7 +274,7 @@ func (e *tokenEndpoint) authMethod() (string, error) {
 	return "", errors.New("oauth: the token endpoint takes no authentication that the client is able to")
 }
 
-// basicCredentials gives a client's id and secret for the Authorization header.
+// basicCredentials returns a client's id and secret for the Authorization header.
 //
 // Spec: RFC 6749, section 2.3.1: both parts are form-encoded.
 func basicCredentials(id, secret string) string {
@@ -283,7 +283,7 @@ func basicCredentials(id, secret string) string {
 	return req.Header.Get("Authorization")
 }
 
-// secrets gives what an error must not repeat, whoever put it into its text.
+// secrets returns what an error must not repeat, whoever put it into its text.
 func (e *tokenEndpoint) secrets(form url.Values) []string {
 	all := []string{e.registration.ClientSecret}
 	for _, name := range []string{"code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token", "token"} {
@@ -344,7 +344,7 @@ func isSendable(token string) bool {
 	return true
 }
 
-// life gives how long the access token lasts, zero if that is not said. Some servers write the number as a string.
+// life returns how long the access token lasts, zero if that is not said. Some servers write the number as a string.
 func (r *tokenResponse) life() time.Duration {
 	text := strings.Trim(string(r.ExpiresIn), `"`)
 	seconds, err := strconv.ParseFloat(text, 64)
@@ -354,7 +354,7 @@ func (r *tokenResponse) life() time.Duration {
 	return time.Duration(min(seconds, maxTokenLife.Seconds()) * float64(time.Second))
 }
 
-// cleanText gives text of a peer as people may be shown it: what can be printed, on one line, at most so many bytes.
+// cleanText returns text of a peer as people may be shown it: what can be printed, on one line, at most so many bytes.
 func cleanText(text string, most int) string {
 	var b strings.Builder
 	for _, r := range text {

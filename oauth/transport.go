@@ -99,7 +99,7 @@ type Transport struct {
 	logouts  int   // what was begun before the last of them is no longer kept
 }
 
-// NewTransport gives a Transport for the MCP server at an endpoint such as https://example.com/mcp. Nothing is sent or
+// NewTransport returns a Transport for the MCP server at an endpoint such as https://example.com/mcp. Nothing is sent or
 // read yet; an endpoint or an option that cannot be used is the error of every request. opts may be nil.
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	var o TransportOptions
@@ -331,10 +331,10 @@ func (e *AuthorizeError) Error() string {
 	return fmt.Sprintf("oauth: authorize a request to %s: %v", e.Endpoint, withoutPrefix(e.Err))
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *AuthorizeError) Unwrap() error { return e.Err }
 
-// HTTPStatus gives Status, for callers that look for the method with [errors.As].
+// HTTPStatus returns Status, for callers that look for the method with [errors.As].
 func (e *AuthorizeError) HTTPStatus() int { return e.Status }
 
 func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "oauth: ") }

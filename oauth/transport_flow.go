@@ -40,7 +40,7 @@ type need struct {
 	refused   bool       // the server has refused a request without a token, for needLogin
 }
 
-// newNeed gives what a response wants. It gives nil if that is nothing that OAuth is the answer to. A 403 that names scopes
+// newNeed returns what a response wants. It gives nil if that is nothing that OAuth is the answer to. A 403 that names scopes
 // and no error is taken for one that lacks them: some servers leave the error out.
 //
 // Spec: RFC 6750, section 3; basic/authorization#error-handling.
@@ -78,7 +78,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 	return nil // more scopes would not help
 }
 
-// chooseChallenge gives the challenge that says most of those that OAuth can answer.
+// chooseChallenge returns the challenge that says most of those that OAuth can answer.
 func chooseChallenge(all []Challenge) *Challenge {
 	var best *Challenge
 	for i := range all {
@@ -193,7 +193,7 @@ func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 	}
 }
 
-// join gives the flow in progress, which may be for something else, or begins one. The waiter is nil if the flow is about
+// join returns the flow in progress, which may be for something else, or begins one. The waiter is nil if the flow is about
 // to end because all have left it: its end, when it has given up port and store, is the time for another.
 func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	t.mu.Lock()
@@ -217,7 +217,7 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	return f, mine, nil
 }
 
-// slot gives the place of the flow in progress: renewals have one of their own, so that they do not wait for a person. The
+// slot returns the place of the flow in progress: renewals have one of their own, so that they do not wait for a person. The
 // caller holds the lock.
 func (t *Transport) slot(n *need) **flow {
 	if n.kind == needRenewal {

@@ -19,13 +19,13 @@ type grantRequest struct {
 	awaitUser func() (done func())
 }
 
-// configured gives the client that the options name, as the authorization server knows it. It is an error if there is
+// configured returns the client that the options name, as the authorization server knows it. It is an error if there is
 // none, or if it belongs to another authorization server.
 func (r *grantRequest) configured(context.Context) (*Registration, error) {
 	return r.transport.configured(r.discovery)
 }
 
-// tokenEndpoint gives the token endpoint of the authorization server, for a client. Resource and proofs are as the
+// tokenEndpoint returns the token endpoint of the authorization server, for a client. Resource and proofs are as the
 // server and the options want them.
 func (r *grantRequest) tokenEndpoint(client *Registration) *tokenEndpoint {
 	return r.transport.tokenEndpoint(r.discovery.Server, client, r.discovery.Resource, r.discovery.reach)

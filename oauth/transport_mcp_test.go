@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// overHTTP gives the way of an MCP client to the world's server, which takes tokens before it answers.
+// overHTTP returns the way of an MCP client to the world's server, which takes tokens before it answers.
 func (w *clientWorld) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauth.Transport) *mcphttp.Transport {
 	t.Helper()
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})

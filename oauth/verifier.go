@@ -62,7 +62,7 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (*Token, error)
 }
 
-// Verifiers gives a Verifier for tokens of several kinds, such as those of two issuers. It asks each in turn and gives
+// Verifiers returns a Verifier for tokens of several kinds, such as those of two issuers. It asks each in turn and gives
 // the first answer that does not refuse the token, be it a token or a failure; the last refusal if all do.
 func Verifiers(each ...Verifier) Verifier { return verifiers(slices.Clone(each)) }
 
@@ -87,7 +87,7 @@ func refusedToken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidToken, fmt.Sprintf(format, args...))
 }
 
-// principal gives the caller that the token stands for.
+// principal returns the caller that the token stands for.
 func (t *Token) principal() *mcp.Principal {
 	return &mcp.Principal{
 		Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: t.Scopes, Claims: t.Claims,

@@ -22,7 +22,7 @@ type verified struct {
 	by    *keySet // nil if it rests on nothing that can change
 }
 
-// get gives a token that was found good by the same keys; nil if there is none.
+// get returns a token that was found good by the same keys; nil if there is none.
 func (c *verifiedTokens) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -56,7 +56,7 @@ type IntrospectionVerifier struct {
 	found    time.Time  // when
 }
 
-// NewIntrospectionVerifier gives a verifier for the tokens of an issuer. It panics if the options cannot work.
+// NewIntrospectionVerifier returns a verifier for the tokens of an issuer. It panics if the options cannot work.
 func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *IntrospectionVerifier {
 	v, err := newIntrospectionVerifier(issuer, opts)
 	if err != nil {
@@ -143,7 +143,7 @@ func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*
 	return v.read(body)
 }
 
-// findEndpoint gives the endpoint, from the metadata if need be. That is fetched as often as keys would be.
+// findEndpoint returns the endpoint, from the metadata if need be. That is fetched as often as keys would be.
 func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error) {
 	if v.opts.Endpoint != "" {
 		return v.opts.Endpoint, nil

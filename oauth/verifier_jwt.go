@@ -63,7 +63,7 @@ type JWTVerifier struct {
 	cache      verifiedTokens
 }
 
-// NewJWTVerifier gives a verifier for the tokens of an issuer. opts may be nil. It panics if the options cannot work.
+// NewJWTVerifier returns a verifier for the tokens of an issuer. opts may be nil. It panics if the options cannot work.
 func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 	v, err := newJWTVerifier(issuer, opts)
 	if err != nil {
@@ -157,7 +157,7 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 	return t, nil
 }
 
-// keysInUse gives the keys that need not be fetched; nil if there are none.
+// keysInUse returns the keys that need not be fetched; nil if there are none.
 func (v *JWTVerifier) keysInUse(now time.Time) *keySet {
 	if v.published == nil {
 		return v.fixed
@@ -346,7 +346,7 @@ func (c *tokenClaims) readBinding(t *Token) error {
 	return nil
 }
 
-// stringsOf gives a string, or the strings of an array; none of anything else.
+// stringsOf returns a string, or the strings of an array; none of anything else.
 func stringsOf(raw jsontext.Value) []string {
 	switch jsonscan.Kind(raw) {
 	case '"':

@@ -44,7 +44,7 @@ type staticEntry struct {
 	token  *Token
 }
 
-// NewStaticVerifier gives a verifier of the given tokens. It is an error if one of them cannot be used: it is empty or too
+// NewStaticVerifier returns a verifier of the given tokens. It is an error if one of them cannot be used: it is empty or too
 // short, has no subject, or is there twice. The error holds nothing of a token.
 func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	v := &StaticVerifier{}
@@ -85,7 +85,7 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 	return e, e.token.checkIdentity()
 }
 
-// Verify gives what the configuration says of a token.
+// Verify returns what the configuration says of a token.
 func (v *StaticVerifier) Verify(_ context.Context, token string) (*Token, error) {
 	digest := sha256.Sum256([]byte(token))
 	found := -1

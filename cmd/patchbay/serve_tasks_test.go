@@ -33,7 +33,7 @@ func must(t *testing.T, args ...string) (stdout string) {
 	return stdout
 }
 
-// freshState gives the commands of a test a directory of their own for what lasts.
+// freshState returns the commands of a test a directory of their own for what lasts.
 func freshState(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "state")

@@ -39,12 +39,12 @@ type told struct {
 // A setup changes how the client authorizes itself, for a scenario.
 type setup func(told *told, o *oauth.TransportOptions) error
 
-// authorized gives a scenario in which the client has to be let in.
+// authorized returns a scenario in which the client has to be let in.
 func authorized(change setup) scenario {
 	return scenario{play: call("test-tool", nil), auth: change}
 }
 
-// turnedAway gives a scenario in which the client must not go on, for a reason that its error tells.
+// turnedAway returns a scenario in which the client must not go on, for a reason that its error tells.
 func turnedAway(reason func(error) bool) scenario {
 	s := authorized(byBrowser)
 	s.givesUp = reason
@@ -152,7 +152,7 @@ func byBoundToken(_ *told, o *oauth.TransportOptions) error {
 	return nil
 }
 
-// newAuthorization gives the authorization of a scenario.
+// newAuthorization returns the authorization of a scenario.
 func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauth.Transport, error) {
 	o := &oauth.TransportOptions{
 		Authorizer: oauth.NewAuthorizer(redirectURI, agree),

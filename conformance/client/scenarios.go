@@ -38,7 +38,7 @@ var scenarios = map[string]scenario{
 	"sep-2640-client-verify-frontmatter":  {play: refuseSkills(skills.ErrFrontmatter)},
 }
 
-// accept gives a user who agrees to every form and fills it in like that.
+// accept returns a user who agrees to every form and fills it in like that.
 func accept(content string) func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 	return func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(content)}, nil

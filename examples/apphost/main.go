@@ -91,7 +91,7 @@ func (h *host) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// say gives a message of the page to its bridge.
+// say returns a message of the page to its bridge.
 func (h *host) say(w http.ResponseWriter, r *http.Request) {
 	bridge, ok := h.bridges.Load(r.PathValue("bridge"))
 	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20)) // a bridge takes no more

@@ -62,7 +62,7 @@ func run(dir, password string) (err error) {
 	return serve(ctx, mux, handler)
 }
 
-// newAuth gives the authorization server.
+// newAuth returns the authorization server.
 func newAuth(store authserver.Store, dir, password string) (*authserver.Server, error) {
 	hash, err := authserver.HashPassword(password)
 	if err != nil {
@@ -93,7 +93,7 @@ type note struct {
 	Text string `json:"text" jsonschema:"what to write down"`
 }
 
-// newNotes gives the MCP server, whose tools need scopes. A client is told which one it lacks, and asks the user.
+// newNotes returns the MCP server, whose tools need scopes. A client is told which one it lacks, and asks the user.
 func newNotes() *mcp.Server {
 	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 		oauth.RequireScopes(&oauth.ScopeRules{

@@ -65,7 +65,7 @@ func isViewType(text string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// Declare gives a copy of a client's options that declares the extension: the client shows views. The options may be nil.
+// Declare returns a copy of a client's options that declares the extension: the client shows views. The options may be nil.
 //
 // Spec: SEP-1865, Client (Host) Capabilities.
 func Declare(opts *mcp.ClientOptions) *mcp.ClientOptions {

@@ -114,7 +114,7 @@ const (
 	phaseReady
 )
 
-// Bridge gives the bridge of a page of this host's server. It panics if the page or Send is nil.
+// Bridge returns the bridge of a page of this host's server. It panics if the page or Send is nil.
 func (h *Host) Bridge(p *Page, opts *BridgeOptions) *Bridge {
 	if p == nil || opts == nil || opts.Send == nil {
 		panic("apps: Bridge: the page or BridgeOptions.Send is nil")
@@ -185,7 +185,7 @@ func (b *Bridge) Handle(ctx context.Context, raw stdjson.RawMessage) stdjson.Raw
 	return encodeAnswer(m.ID, result, err)
 }
 
-// begin gives a request of the page a context that ends when the page is torn down. done is called when it is answered.
+// begin returns a request of the page a context that ends when the page is torn down. done is called when it is answered.
 func (b *Bridge) begin(parent context.Context) (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	b.mu.Lock()

@@ -216,7 +216,7 @@ func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdj
 	return encodeResult(res)
 }
 
-// encodeResult gives a server's result as pages know it: what only clients have to know is not in it.
+// encodeResult returns a server's result as pages know it: what only clients have to know is not in it.
 func encodeResult(res mcp.Result) (stdjson.RawMessage, error) {
 	raw, err := (&mcp.Request{}).AppendResult(nil, res)
 	if err != nil {

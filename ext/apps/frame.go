@@ -77,7 +77,7 @@ func (p *Permission) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// features gives the permissions that are wanted, by their names in a Permissions Policy; with refused, those that are
+// features returns the permissions that are wanted, by their names in a Permissions Policy; with refused, those that are
 // not.
 func (p Permissions) features() (wanted, refused []string) {
 	for _, f := range []struct {

@@ -39,7 +39,7 @@ type Host struct {
 // listEvery is how often a name that is not known has the tools listed anew: pages choose the names.
 const listEvery = 10 * time.Second
 
-// NewHost gives the host for one client, whose options come from [Declare]. The options may be nil.
+// NewHost returns the host for one client, whose options come from [Declare]. The options may be nil.
 func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 	h := &Host{client: c, turn: make(chan struct{}, 1)}
 	if opts != nil {
@@ -98,7 +98,7 @@ func (h *Host) list(ctx context.Context) (forModel []*mcp.Tool, err error) {
 	return forModel, nil
 }
 
-// tool gives a tool of the server by its name. nil means that there is none.
+// tool returns a tool of the server by its name. nil means that there is none.
 func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	if t, sure := h.known(name); sure {
 		return t, nil
@@ -117,7 +117,7 @@ func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	return t, nil
 }
 
-// known gives a tool that was listed. Not to know it is sure if the tools were listed just now.
+// known returns a tool that was listed. Not to know it is sure if the tools were listed just now.
 func (h *Host) known(name string) (t *mcp.Tool, sure bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +170,7 @@ func (h *Host) read(ctx context.Context, uri string) (*Page, error) {
 	return p, nil
 }
 
-// declared gives what the list of resources says of a view's frame. A view that is not listed needs nothing.
+// declared returns what the list of resources says of a view's frame. A view that is not listed needs nothing.
 func (h *Host) declared(ctx context.Context, uri string) (f Frame, err error) {
 	for r, err := range h.client.Resources(ctx) {
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkLink gives the URL of a page of the web in the form in which it is shown to the user and opened: what is not ASCII
+// checkLink returns the URL of a page of the web in the form in which it is shown to the user and opened: what is not ASCII
 // is escaped, so that nothing in it can change how the rest looks. The host has to be ASCII as it is: an escape in it means
 // something else to each browser.
 //

@@ -106,7 +106,7 @@ func wantJSON(t testing.TB, what string, got any, want string) {
 	}
 }
 
-// panics gives the text of f's panic.
+// panics returns the text of f's panic.
 func panics(t testing.TB, f func()) (text string) {
 	t.Helper()
 	defer func() {

@@ -36,10 +36,10 @@ const (
 	SandboxOwnOrigin = Sandbox + " allow-same-origin"
 )
 
-// Policy gives the page's Content-Security-Policy, see [CSP.Policy].
+// Policy returns the page's Content-Security-Policy, see [CSP.Policy].
 func (p *Page) Policy() string { return p.Frame.CSP.Policy() }
 
-// Allow gives the value of the allow attribute of the frame that holds the page; empty for no permissions.
+// Allow returns the value of the allow attribute of the frame that holds the page; empty for no permissions.
 //
 // Spec: SEP-1865, Content Security Policy Enforcement.
 func (p *Page) Allow() string {
@@ -65,7 +65,7 @@ type HeaderOptions struct {
 	OwnOrigin bool
 }
 
-// Header gives the HTTP header under which a host serves the page. The options may be nil. The page is then as safe opened
+// Header returns the HTTP header under which a host serves the page. The options may be nil. The page is then as safe opened
 // by itself as it is in its frame. It needs an origin that is not the host's. The only error is an Embedder that is no
 // origin.
 //

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Policy gives the Content-Security-Policy of a view: nothing is allowed but the document itself and the origins of c. A
+// Policy returns the Content-Security-Policy of a view: nothing is allowed but the document itself and the origins of c. A
 // string in c that is no origin, or one behind the first 32 of its list, is left out, so that nothing can be smuggled into
 // the policy.
 //
@@ -41,7 +41,7 @@ func (c CSP) Policy() string {
 	return b.String()
 }
 
-// sources gives the origins among texts, each once.
+// sources returns the origins among texts, each once.
 func sources(texts []string, sockets bool) (found []string) {
 	for _, text := range texts[:min(len(texts), maxOrigins)] {
 		if o, err := parseOrigin(text, sockets); err == nil && !slices.Contains(found, o.text) {

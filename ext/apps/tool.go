@@ -38,7 +38,7 @@ func (u ToolUI) ForApp() bool {
 	return u.Visibility == nil || slices.Contains(u.Visibility, VisibilityApp)
 }
 
-// ToolUIOf gives what a server says about one of its tools and views. An error means that it says it wrongly; the tool is
+// ToolUIOf returns what a server says about one of its tools and views. An error means that it says it wrongly; the tool is
 // then for nobody, since it cannot be told from whom it is to be hidden.
 //
 // Spec: SEP-1865, Resource Discovery.

@@ -48,7 +48,7 @@ type Views struct {
 	known map[string]bool
 }
 
-// New gives a server the extension, before it serves. It is called once for a server.
+// New returns a server the extension, before it serves. It is called once for a server.
 //
 // Clients that do not show views do not get those tools listed that are for views alone: they would show them to their
 // model.
@@ -117,7 +117,7 @@ func (v *Views) AddFunc(view *View, f func(ctx context.Context) (html string, er
 	return r
 }
 
-// clone gives a copy that shares nothing with what the caller may change later.
+// clone returns a copy that shares nothing with what the caller may change later.
 func (f Frame) clone() Frame {
 	for _, l := range f.CSP.lists() {
 		*l.origins = slices.Clone(*l.origins)
@@ -129,7 +129,7 @@ func (f Frame) clone() Frame {
 	return f
 }
 
-// Link gives a copy of a tool that says what it has to do with views, to be registered with [mcp.AddTool] or another
+// Link returns a copy of a tool that says what it has to do with views, to be registered with [mcp.AddTool] or another
 // function that takes tools.
 //
 //	onlyView := []apps.Visibility{apps.VisibilityApp}

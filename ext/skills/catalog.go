@@ -139,7 +139,7 @@ func (c *Catalog) Reload() error {
 	return nil
 }
 
-// Skills gives the skills that are served, sorted by URI. They are not to be changed.
+// Skills returns the skills that are served, sorted by URI. They are not to be changed.
 func (c *Catalog) Skills() []*Skill {
 	snap := c.current.Load()
 	all := make([]*Skill, len(snap.skills))

@@ -40,7 +40,7 @@ func offered(c *mcp.Client, method string) error {
 	return nil
 }
 
-// List gives the skills that the server lists; it may have more, which [Get] gives. No file is read.
+// List returns the skills that the server lists; it may have more, which [Get] gives. No file is read.
 //
 // A skill whose description breaks the rules is an error that is an [ErrInvalidEntry], after which the list goes on. Any
 // other error ends it: [ErrNotOffered], or that there is no answer.
@@ -73,7 +73,7 @@ func decodeSkill(raw stdjson.RawMessage) (*Skill, error) {
 	return s, nil
 }
 
-// Get gives the skill of a URI, as it is now, whether the server lists it or not. That the server has no such skill is an
+// Get returns the skill of a URI, as it is now, whether the server lists it or not. That the server has no such skill is an
 // [*mcp.Error] with code -32602.
 //
 // Spec: skills.mdx, Getting a Skill.
@@ -98,7 +98,7 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 	return s, err
 }
 
-// ReadDir gives what is in a folder of the server, as it is now: files, and folders, whose MIME type is inode/directory.
+// ReadDir returns what is in a folder of the server, as it is now: files, and folders, whose MIME type is inode/directory.
 // It is for dynamic skills, and for folders that belong to none; the files of other skills are in their descriptions. A
 // folder may be ahead of a description: what it lists does not become part of the skill by that, and [Loaded.Read] reads
 // it only once [Get] has given a description that has it.
@@ -135,7 +135,7 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 	}
 }
 
-// pages gives the raw items of a list, page after page.
+// pages returns the raw items of a list, page after page.
 func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq2[stdjson.RawMessage, error] {
 	return func(yield func(stdjson.RawMessage, error) bool) {
 		if err := offered(c, method); err != nil {

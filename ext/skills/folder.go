@@ -121,7 +121,7 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	return err
 }
 
-// roots gives the folders that are skills. The top comes first: its name is part of the paths of all others.
+// roots returns the folders that are skills. The top comes first: its name is part of the paths of all others.
 func (r *reader) roots() (roots []string) {
 	for _, name := range r.paths {
 		switch root := path.Dir(name); {
@@ -194,7 +194,7 @@ func replaced(seen, opened fs.FileInfo) bool {
 	return os.SameFile(opened, opened) && !os.SameFile(seen, opened)
 }
 
-// uri gives the URI of a file or folder.
+// uri returns the URI of a file or folder.
 func (r *reader) uri(name string) string {
 	name = path.Join(r.base, name)
 	if name == "." {
@@ -254,7 +254,7 @@ func (r *reader) addSkill(root string) error {
 	return nil
 }
 
-// file gives a file, which may be in several skills.
+// file returns a file, which may be in several skills.
 func (r *reader) file(name string) *file {
 	uri := r.uri(name)
 	if f, ok := r.snap.files[uri]; ok {

@@ -78,7 +78,7 @@ func TestSkillsWithinTheOneThatTheFolderIs(t *testing.T) {
 	}
 }
 
-// with gives a folder with one good skill and other files: names and, in turn, their texts or what else they are.
+// with returns a folder with one good skill and other files: names and, in turn, their texts or what else they are.
 func with(files ...any) fstest.MapFS {
 	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
 	for i := 0; i < len(files); i += 2 {

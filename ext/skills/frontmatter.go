@@ -28,7 +28,7 @@ const (
 	maxDigits = 64
 )
 
-// splitFrontmatter gives the YAML with which a SKILL.md begins, and the text behind it.
+// splitFrontmatter returns the YAML with which a SKILL.md begins, and the text behind it.
 //
 // Spec: Agent Skills, SKILL.md format.
 func splitFrontmatter(file []byte) (front, body []byte, err error) {
@@ -53,7 +53,7 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 	return nil, nil, fmt.Errorf(`the frontmatter does not end: no line "---" in its first %d bytes`, maxFrontmatter)
 }
 
-// parseFrontmatter gives the frontmatter of a SKILL.md as a JSON object, whose members are in the order of the file. Values
+// parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, whose members are in the order of the file. Values
 // mean what they do in the core schema of YAML 1.2: what looks like a date, or says "yes", is a string.
 //
 // Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.

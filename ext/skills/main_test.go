@@ -57,7 +57,7 @@ func serve(t testing.TB, fsys fs.FS, opts *skills.Options) (*mcp.Server, *skills
 	return s, c
 }
 
-// dial gives a client of a server in memory.
+// dial returns a client of a server in memory.
 func dial(t testing.TB, s mcp.Handler) *mcp.Client {
 	t.Helper()
 	return mcptest.Dial(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)

@@ -173,13 +173,13 @@ func (c *Catalog) visibleChild(ctx context.Context, snap *snapshot, child *mcp.R
 	return c.server.Visible(ctx, mcp.Feature{Resource: child})
 }
 
-// newCursor gives a cursor that names the last item of a page, so that it stays right while items come and go. It holds
+// newCursor returns a cursor that names the last item of a page, so that it stays right while items come and go. It holds
 // what the caller has just been shown, and gives nothing to one who makes it up, so it needs no seal.
 func newCursor(last, of string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(of + "\x00" + last))
 }
 
-// openCursor gives the item after which the page begins: the empty string for the first page.
+// openCursor returns the item after which the page begins: the empty string for the first page.
 func openCursor(cursor *string, of string) (string, error) {
 	if cursor == nil {
 		return "", nil

@@ -67,7 +67,7 @@ type (
 // dynamic stands for the files of a skill that has none to list.
 const dynamic = `"dynamic"`
 
-// MarshalJSON gives the skill as servers send it.
+// MarshalJSON returns the skill as servers send it.
 func (s *Skill) MarshalJSON() ([]byte, error) {
 	w := wireSkill{URI: s.URI, Frontmatter: s.Frontmatter, Resources: stdjson.RawMessage(dynamic)}
 	if !s.Dynamic {

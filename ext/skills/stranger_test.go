@@ -51,7 +51,7 @@ func newStranger() *stranger {
 	return &stranger{entry: honest(), files: map[string]string{pdf: mainText, formURI: formText}}
 }
 
-// serve gives the stranger as a server.
+// serve returns the stranger as a server.
 func (s *stranger) serve(t *testing.T) *mcp.Server {
 	server := newServer(t, nil)
 	server.AddExtension(skills.ID, map[string]bool{"directoryRead": true})

@@ -12,7 +12,7 @@ import (
 // maxURI bounds the URIs of skills and their files. Resources have the same bound.
 const maxURI = 8 << 10
 
-// escapePath gives a path as part of a URI. Only unreserved characters stay, so that a path may begin the authority.
+// escapePath returns a path as part of a URI. Only unreserved characters stay, so that a path may begin the authority.
 //
 // Spec: RFC 3986, sections 2.3 and 3.2.2.
 func escapePath(name string) string {
@@ -28,7 +28,7 @@ func escapePath(name string) string {
 	return b.String()
 }
 
-// rootOf gives the URI of a skill's folder, from that of its SKILL.md, and the last part of it.
+// rootOf returns the URI of a skill's folder, from that of its SKILL.md, and the last part of it.
 func rootOf(uri string) (root, name string, err error) {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	switch {
@@ -44,7 +44,7 @@ func rootOf(uri string) (root, name string, err error) {
 	return strings.TrimSuffix(uri, "/"+skillFile), path[strings.LastIndexByte(path, '/')+1:], nil
 }
 
-// within gives the path of a file in the folder of a skill. The URI comes from a stranger, and the path may become one of
+// within returns the path of a file in the folder of a skill. The URI comes from a stranger, and the path may become one of
 // the disk: it leaves the folder on no system, and each of its parts is one.
 func within(root, uri string) (string, error) {
 	escaped, ok := strings.CutPrefix(uri, root+"/")

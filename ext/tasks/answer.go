@@ -24,7 +24,7 @@ const (
 	maxQuestions = 10_000
 )
 
-// tired gives the error that ends a task which asks once more, if it has asked enough.
+// tired returns the error that ends a task which asks once more, if it has asked enough.
 func (j *job) tired(questions map[string]mcp.InputRequest) *mcp.Error {
 	misfit := ""
 	for key := range questions {
@@ -44,7 +44,7 @@ func (j *job) tired(questions map[string]mcp.InputRequest) *mcp.Error {
 	return nil
 }
 
-// questions gives the open questions as clients see them.
+// questions returns the open questions as clients see them.
 func (j *job) questions() map[string]mcp.InputRequest {
 	if len(j.Open) == 0 {
 		return nil

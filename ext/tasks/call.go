@@ -155,7 +155,7 @@ func (m *Manager) createDone(ctx context.Context, c *calling, place *reservation
 	return m.created(c.request, &told), nil
 }
 
-// newJob gives the job of a call that was not stored yet.
+// newJob returns the job of a call that was not stored yet.
 func newJob(ctx context.Context, c *calling) *job {
 	o, req := c.tool.Load(), c.request
 	if o == nil {

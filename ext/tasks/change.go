@@ -30,12 +30,12 @@ var (
 	errUnchanged = errors.New("nothing to change")
 )
 
-// detached gives a context for the store: a client that goes away must not leave half a step behind.
+// detached returns a context for the store: a client that goes away must not leave half a step behind.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTime)
 }
 
-// read gives a job as the store has it, whether or not it has expired.
+// read returns a job as the store has it, whether or not it has expired.
 func (m *Manager) read(ctx context.Context, owner, id string) (*job, error) {
 	if !validID(id) {
 		return nil, ErrUnknown

@@ -37,7 +37,7 @@ type ClientOptions struct {
 	Logger *slog.Logger
 }
 
-// WithTasks gives a copy of opts, which may be nil, for a client that takes tasks: it declares the extension, and a call
+// WithTasks returns a copy of opts, which may be nil, for a client that takes tasks: it declares the extension, and a call
 // whose server makes a task of it waits for the result, as every call does. That is [mcp.Call], [mcp.Client.CallTool] and
 // a Request of tools/call. Questions of a task are answered by the client's own functions, under the limits of
 // [mcp.ClientOptions] for the questions of one request. While the server works, the time limits of the call stand still: a
@@ -253,7 +253,7 @@ func (k *taker) take(key string) *wait {
 	return w
 }
 
-// unpark gives the call that comes back with its answers; nil for a new one.
+// unpark returns the call that comes back with its answers; nil for a new one.
 func (k *taker) unpark(req *mcp.Request) (*wait, stdjson.RawMessage) {
 	k.mu.Lock()
 	none := len(k.parked) == 0

@@ -24,7 +24,7 @@ const (
 // maxSupporting bounds the tools that are known to take tasks: more than any host shows.
 const maxSupporting = 10_000
 
-// formOf gives the form of tasks that the revision of a request has.
+// formOf returns the form of tasks that the revision of a request has.
 func formOf(req *mcp.Request) form { return formIn(req.Revision()) }
 
 func formIn(revision string) form { return form{is2025: revision == clientRevision2025} }
@@ -38,7 +38,7 @@ const (
 	asTask                      // it has to
 )
 
-// augment gives a call the form that makes it a task, if it is to be one and that is for the client to say.
+// augment returns a call the form that makes it a task, if it is to be one and that is for the client to say.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 func (k *taker) augment(ctx context.Context, in *intent, req *mcp.Request) (*mcp.Request, manner) {

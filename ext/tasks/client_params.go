@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// withState gives a request with another requestState; nil is none.
+// withState returns a request with another requestState; nil is none.
 func withState(req *mcp.Request, state stdjson.RawMessage) (*mcp.Request, error) {
 	var b bytes.Buffer
 	d, e := jsontext.NewDecoder(bytes.NewReader(req.Params)), jsontext.NewEncoder(&b)
@@ -39,7 +39,7 @@ func withState(req *mcp.Request, state stdjson.RawMessage) (*mcp.Request, error)
 
 func discard(_ jsontext.Token, err error) error { return err }
 
-// withMember gives a request whose params have one member more.
+// withMember returns a request whose params have one member more.
 func withMember(req *mcp.Request, name string, value stdjson.RawMessage) *mcp.Request {
 	changed := *req
 	object := bytes.TrimRight(req.Params, " \t\r\n")
@@ -47,7 +47,7 @@ func withMember(req *mcp.Request, name string, value stdjson.RawMessage) *mcp.Re
 	return &changed
 }
 
-// toolOf gives the name of the tool that a request calls; empty if it does not say.
+// toolOf returns the name of the tool that a request calls; empty if it does not say.
 func toolOf(req *mcp.Request) string {
 	var p struct {
 		Name string `json:"name"`
@@ -56,7 +56,7 @@ func toolOf(req *mcp.Request) string {
 	return p.Name
 }
 
-// metaOf gives the `_meta` of a request as it is.
+// metaOf returns the `_meta` of a request as it is.
 func metaOf(req *mcp.Request) stdjson.RawMessage {
 	var p struct {
 		Meta stdjson.RawMessage `json:"_meta"`

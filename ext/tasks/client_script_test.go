@@ -88,7 +88,7 @@ func (s *script) said() []string {
 	return slices.Clone(s.lines)
 }
 
-// saidAt gives when the requests came that a line begins with the method, from the first request on.
+// saidAt returns when the requests came that a line begins with the method, from the first request on.
 func (s *script) saidAt(method string) (at []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.Clien
 	})
 }
 
-// answering gives options whose forms are filled in, and notes what they asked.
+// answering returns options whose forms are filled in, and notes what they asked.
 func answering(asked *[]string) *mcp.ClientOptions {
 	var mu sync.Mutex
 	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {

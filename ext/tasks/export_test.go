@@ -10,7 +10,7 @@ func Reseal(r Record) (again Record, extension, of2025 Status, err error) {
 	return again, j.status(), j.status2025(), err
 }
 
-// Glance gives the statuses of both forms from the head of a record.
+// Glance returns the statuses of both forms from the head of a record.
 func Glance(r Record) (extension, of2025 Status, err error) {
 	j, err := openHead(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func Cursor2025(raw []byte) (Cursor, error) { return parseCursor2025(raw) }
 // AnswerFits reports whether an answer has the form of one.
 func AnswerFits(method string, raw []byte) bool { return fits(method, raw) }
 
-// Due gives the number of runs that are due, wait for their turn or are under way.
+// Due returns the number of runs that are due, wait for their turn or are under way.
 func Due(m *Manager) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

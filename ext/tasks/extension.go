@@ -68,7 +68,7 @@ type description struct {
 // timeFormat is that of ISO 8601, in UTC and to the millisecond.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// status gives the task's status in the extension. A tool that failed has a result like any other.
+// status returns the task's status in the extension. A tool that failed has a result like any other.
 //
 // Spec: tasks extension, Task Status.
 func (j *job) status() Status {
@@ -85,7 +85,7 @@ func (j *job) status() Status {
 	return StatusCompleted
 }
 
-// describe gives what is known of a task at this moment.
+// describe returns what is known of a task at this moment.
 func (m *Manager) describe(j *job) description {
 	message, updated := m.latest(j)
 	return description{
@@ -95,7 +95,7 @@ func (m *Manager) describe(j *job) description {
 	}
 }
 
-// latest gives a task's status message and when it was last changed. The progress of a run is in memory.
+// latest returns a task's status message and when it was last changed. The progress of a run is in memory.
 func (m *Manager) latest(j *job) (message string, updated time.Time) {
 	message, updated = j.Message, time.UnixMilli(j.Updated)
 	if j.Phase != phaseWorking {
@@ -145,7 +145,7 @@ func (*detailedTask) ResultType() string { return mcp.ResultComplete }
 // ResultMeta is nil.
 func (*detailedTask) ResultMeta() mcp.Meta { return nil }
 
-// seen gives as much of a task as detailed shows.
+// seen returns as much of a task as detailed shows.
 func (m *Manager) seen(ctx context.Context, owner, id string) (*job, error) {
 	j, err := m.glance(ctx, owner, id)
 	if err != nil || j.Phase == phaseWorking {
@@ -158,7 +158,7 @@ func (m *Manager) detailed(j *job) *detailedTask {
 	return &detailedTask{Description: m.describe(j), InputRequests: j.questions(), Result: j.Result, Error: j.Error}
 }
 
-// created gives the result that tells a client of its task, in its own form.
+// created returns the result that tells a client of its task, in its own form.
 func (m *Manager) created(req *mcp.Request, j *job) mcp.Result {
 	if dialectOf(req) == dialect2025 {
 		return m.created2025(j)

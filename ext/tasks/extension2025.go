@@ -68,7 +68,7 @@ func (m *Manager) calling2025(req *mcp.Request) (*calling, error) {
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 var errNoTask = mcp.Errorf(mcp.CodeMethodNotFound, "there is no such tool that runs as a task: call it without params.task")
 
-// unreached gives the error of a call that became no task. A tool that the caller must not see is answered as one that runs
+// unreached returns the error of a call that became no task. A tool that the caller must not see is answered as one that runs
 // as no task: nobody learns that it is there.
 func (c *calling) unreached(err error) error {
 	var fault *mcp.Error

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// glance gives the head of a task to whoever asks for it: not of one whose time is over, and not of one that was lost.
+// glance returns the head of a task to whoever asks for it: not of one whose time is over, and not of one that was lost.
 // Clients look at a task far more often than it changes, and its params or its result may be of any size.
 func (m *Manager) glance(ctx context.Context, owner, id string) (*job, error) {
 	j, err := m.readHead(ctx, owner, id)
@@ -68,7 +68,7 @@ func openHead(r Record) (*job, error) {
 	return j, nil
 }
 
-// whole gives the task that the job is the head of.
+// whole returns the task that the job is the head of.
 func (j *job) whole() (*job, error) {
 	all, err := openJob(j.Record)
 	if err != nil {
@@ -77,7 +77,7 @@ func (j *job) whole() (*job, error) {
 	return all, nil
 }
 
-// headOf gives the members of an object that come before its payload, as an object. What comes after is not looked at.
+// headOf returns the members of an object that come before its payload, as an object. What comes after is not looked at.
 func headOf(data []byte) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // of which it makes no copy
 	if d.PeekKind() != '{' {

@@ -43,7 +43,7 @@ func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, 
 	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: &answered{}}, nil
 }
 
-// Resume gives the handle of a task by its ID, also one that another process has started. Nothing is sent: whether the
+// Resume returns the handle of a task by its ID, also one that another process has started. Nothing is sent: whether the
 // server knows the task is found out when it is asked. The result of such a handle is not checked against the output schema
 // of its tool, whose name nobody has kept.
 func Resume(c *mcp.Client, id string) *Handle {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// as gives a further client with another principal.
+// as returns a further client with another principal.
 func as(c *mcptest.Client, subject string) *mcptest.Client {
 	o := c.Options
 	o.Principal = &mcp.Principal{Issuer: "https://issuer.example", Subject: subject, ClientID: "app"}

@@ -19,7 +19,7 @@ const (
 	maxTaskList = 4 << 10 // bytes of a cursor
 )
 
-// List gives the tasks of the client at its server, page after page as they are needed, without their results. An error is
+// List returns the tasks of the client at its server, page after page as they are needed, without their results. An error is
 // the last thing given. Only servers of revision 2025-11-25 may have such a list, and say so in their capabilities; those of
 // this package do for authenticated callers. With others there is nothing but the IDs that the client has kept, and List gives
 // an error that says so.

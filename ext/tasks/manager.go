@@ -217,7 +217,7 @@ func errFull(what string) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeBusy, Message: what, Data: []byte(`{"retryAfterMs":60000}`)}
 }
 
-// public gives the error that a client may see; what is not meant for it is logged by the server as its own.
+// public returns the error that a client may see; what is not meant for it is logged by the server as its own.
 func public(err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return errUnknownTask

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// NewMemory gives a [Store] that lasts as long as the process, for tests and for tools whose tasks may be forgotten. Each
+// NewMemory returns a [Store] that lasts as long as the process, for tests and for tools whose tasks may be forgotten. Each
 // operation takes time that grows with the logarithm of the number of records, and a record takes some 250 bytes beside its
 // Data.
 func NewMemory() Store {
@@ -67,7 +67,7 @@ type entry struct {
 	data             []byte
 }
 
-// record gives the entry by value, all but the data.
+// record returns the entry by value, all but the data.
 func (e *entry) record() Record {
 	return Record{
 		Owner: e.owner, ID: e.id, Created: time.UnixMilli(e.created).UTC(), Expires: time.UnixMilli(e.expires).UTC(),
@@ -111,7 +111,7 @@ func (m *memory) Create(ctx context.Context, r Record) error {
 	return nil
 }
 
-// Get gives a record.
+// Get returns a record.
 func (m *memory) Get(ctx context.Context, owner, id string) (Record, error) {
 	if err := context.Cause(ctx); err != nil {
 		return Record{}, err
@@ -192,7 +192,7 @@ func (m *memory) grow(list *holding, by int) {
 	m.bytes += int64(by)
 }
 
-// List gives records of an owner, the oldest first.
+// List returns records of an owner, the oldest first.
 func (m *memory) List(ctx context.Context, owner string, after Cursor, limit int) ([]Record, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (m *memory) list(owner string, after Cursor, limit int) []Record {
 	return found
 }
 
-// Count gives the number of records, and of their bytes.
+// Count returns the number of records, and of their bytes.
 func (m *memory) Count(ctx context.Context, owner string, all bool) (n int, bytes int64, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, 0, err
@@ -238,7 +238,7 @@ func (m *memory) Count(ctx context.Context, owner string, all bool) (n int, byte
 	return 0, 0, nil
 }
 
-// Unfinished gives the records that are not done.
+// Unfinished returns the records that are not done.
 func (m *memory) Unfinished(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for _, e := range m.unfinished() {
@@ -288,7 +288,7 @@ func (m *memory) DeleteExpired(ctx context.Context, now time.Time, limit int) (i
 	return n, nil
 }
 
-// copyOf gives nil for no bytes, so that a record is the same however none were given.
+// copyOf returns nil for no bytes, so that a record is the same however none were given.
 func copyOf(data []byte) []byte { return append([]byte(nil), data...) }
 
 func checkUse(ctx context.Context, r Record) error {

@@ -44,7 +44,7 @@ func (x *index) remove(e *entry) {
 	*at = merge((*at).left, (*at).right)
 }
 
-// side gives the place of one of the two children.
+// side returns the place of one of the two children.
 func (n *treeNode) side(left bool) **treeNode {
 	if left {
 		return &n.left
@@ -93,7 +93,7 @@ func (x *index) first() *entry {
 	return node.entry
 }
 
-// after gives the entries behind e, which need not be there, in their order. There are none in a nil index.
+// after returns the entries behind e, which need not be there, in their order. There are none in a nil index.
 func (x *index) after(e *entry) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		if x != nil {

@@ -170,7 +170,7 @@ func (j *job) checkHead() error {
 	return nil
 }
 
-// seal gives the record to store.
+// seal returns the record to store.
 func (j *job) seal() (Record, error) {
 	r := j.Record
 	r.Done = j.Phase == phaseDone
@@ -195,7 +195,7 @@ var errEncode = errors.New("the task cannot be encoded")
 // errTooLarge says that a task has grown beyond what a store takes.
 var errTooLarge = fmt.Errorf("the task has more than %d bytes", MaxRecord)
 
-// finish gives the job its outcome, which the caller sets. What was needed for runs is dropped, and the job stays for a
+// finish returns the job its outcome, which the caller sets. What was needed for runs is dropped, and the job stays for a
 // while, whatever its time to live was.
 func (j *job) finish(now time.Time) {
 	j.Phase, j.Started, j.Message = phaseDone, false, ""

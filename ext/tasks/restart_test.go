@@ -53,7 +53,7 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// connected gives a client of a server with tasks.
+// connected returns a client of a server with tasks.
 func connected(t *testing.T, b *bench) *mcptest.Client {
 	t.Helper()
 	return mcptest.Connect(t, b.server, modern, &mcptest.Options{

@@ -74,7 +74,7 @@ type waiter struct {
 	told advance // how far the client knows that the run has come
 }
 
-// look gives the answer to the request if there is one.
+// look returns the answer to the request if there is one.
 func (w *waiter) look(ctx context.Context) (mcp.Result, error) {
 	done, err := w.manager.read2025(ctx)
 	if err != nil {
@@ -317,7 +317,7 @@ func (j *job) ask2025() (mcp.Result, error) {
 // with it, and with no answers, waits until there is something else.
 func (j *job) openKeys() string { return strings.Join(slices.Sorted(maps.Keys(j.Open)), ",") }
 
-// askedBefore gives the state of a request for a result: what its client is being asked already.
+// askedBefore returns the state of a request for a result: what its client is being asked already.
 func askedBefore(params stdjson.RawMessage) string {
 	var p struct {
 		State string `json:"requestState"`

@@ -26,7 +26,7 @@ type reservation struct {
 	once    sync.Once
 }
 
-// release gives the room back, once the task is stored or given up. It may be called again.
+// release returns the room back, once the task is stored or given up. It may be called again.
 func (r *reservation) release() {
 	r.once.Do(func() {
 		m := r.manager
@@ -102,7 +102,7 @@ func (m *Manager) reserve(ctx context.Context, req *mcp.Request) (*reservation, 
 	return r, nil
 }
 
-// used gives what is stored, of an owner and of all.
+// used returns what is stored, of an owner and of all.
 func (m *Manager) used(ctx context.Context, owner string) (own, all usage, err error) {
 	if own.tasks, own.bytes, err = m.store.Count(ctx, owner, false); err != nil {
 		return own, all, err

@@ -70,7 +70,7 @@ func (m *Manager) admit(owner, id string) *run {
 	return r
 }
 
-// claim gives a run its place if there is one. The caller holds the lock.
+// claim returns a run its place if there is one. The caller holds the lock.
 func (m *Manager) claim(r *run) {
 	if m.turns.take(r) {
 		m.active++
@@ -93,7 +93,7 @@ func (m *Manager) launch(r *run) {
 	}
 }
 
-// dismiss gives up a run that was not launched, or has ended.
+// dismiss returns up a run that was not launched, or has ended.
 func (m *Manager) dismiss(r *run) {
 	r.cancel(nil)
 	m.mu.Lock()
@@ -181,7 +181,7 @@ func (m *Manager) run(r *run) {
 // errGone is the error of a task whose handler has ended its goroutine, as [runtime.Goexit] does.
 var errGone = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
-// begin gives the step that lets a run begin which has waited for its turn: it must not be taken for one that has not begun.
+// begin returns the step that lets a run begin which has waited for its turn: it must not be taken for one that has not begun.
 func (m *Manager) begin(r *run) func() error {
 	return func() error {
 		begins := false
@@ -199,7 +199,7 @@ func (m *Manager) begin(r *run) func() error {
 	}
 }
 
-// putOff gives the step that leaves a run to the next process, since it has not begun.
+// putOff returns the step that leaves a run to the next process, since it has not begun.
 func (m *Manager) putOff(r *run) func() error {
 	return func() error {
 		_, err := m.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
@@ -272,7 +272,7 @@ func isToolError(result []byte) bool {
 	return json.Unmarshal(result, &r) == nil && r.IsError
 }
 
-// settle gives the step that stores what a run has come to.
+// settle returns the step that stores what a run has come to.
 func (m *Manager) settle(r *run, out ending) func() error {
 	began := time.Now()
 	return func() error {

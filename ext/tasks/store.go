@@ -51,21 +51,21 @@ const MaxRecord = 20 << 20
 type Store interface {
 	// Create adds a record and sets its Version to 1. An ID that exists, whoever owns it, is an ErrConflict.
 	Create(ctx context.Context, r Record) error
-	// Get gives the record of that owner and id, also one that has expired, until it is deleted. Else it is an ErrUnknown.
+	// Get returns the record of that owner and id, also one that has expired, until it is deleted. Else it is an ErrUnknown.
 	Get(ctx context.Context, owner, id string) (Record, error)
 	// Update replaces the record of the same owner and id if its Version is r.Version, which becomes one more. Else it is
 	// an ErrConflict, or an ErrUnknown. Created stays what it was.
 	Update(ctx context.Context, r Record) error
 	// Delete removes a record. One that is not there is no error.
 	Delete(ctx context.Context, owner, id string) error
-	// List gives up to limit records of an owner that lie behind the cursor, the oldest first: by Created, then by ID. The
+	// List returns up to limit records of an owner that lie behind the cursor, the oldest first: by Created, then by ID. The
 	// record at the cursor need not be there any more. It gives fewer, but at least one, where more would pass [MaxRecord]
 	// together: only a list of nothing is at its end. One that cannot be read is given with its Owner, ID and Created alone.
 	List(ctx context.Context, owner string, after Cursor, limit int) ([]Record, error)
-	// Count gives the number of records of an owner, and how many bytes of Data they have; of all owners together if all is
+	// Count returns the number of records of an owner, and how many bytes of Data they have; of all owners together if all is
 	// set.
 	Count(ctx context.Context, owner string, all bool) (n int, bytes int64, err error)
-	// Unfinished gives all records that are not Done, in any order. What changes meanwhile may be given or not. Whoever
+	// Unfinished returns all records that are not Done, in any order. What changes meanwhile may be given or not. Whoever
 	// takes them may call the store in between. An error that comes with an ID is about that record alone, and more follow.
 	Unfinished(ctx context.Context) iter.Seq2[Record, error]
 	// DeleteExpired removes up to limit records whose Expires is not after now and that are Done, and gives their number.

@@ -165,7 +165,7 @@ func (d *deadlines) len() int {
 	return len(d.heap)
 }
 
-// take gives those whose time is over, and whether it is time to delete.
+// take returns those whose time is over, and whether it is time to delete.
 func (d *deadlines) take(now time.Time) (due []*expiry, clean bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

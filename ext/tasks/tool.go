@@ -84,7 +84,7 @@ func AddTool[In, Out any](m *Manager, t *mcp.Tool, opts *ToolOptions, f func(con
 	return r
 }
 
-// offered gives the tool of a name that runs as tasks, nil if there is none any more.
+// offered returns the tool of a name that runs as tasks, nil if there is none any more.
 func (m *Manager) offered(tool string) *offer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +135,7 @@ func Begin(ctx context.Context) error {
 	return errBegun
 }
 
-// IDFrom gives the id of the task whose handler ctx belongs to, empty if it is none. Whoever knows it, and is the same
+// IDFrom returns the id of the task whose handler ctx belongs to, empty if it is none. Whoever knows it, and is the same
 // principal, can read the task: treat it like the principal's data.
 func IDFrom(ctx context.Context) string {
 	if r := runFrom(ctx); r != nil {
@@ -158,7 +158,7 @@ type calling struct {
 
 type callingKey struct{}
 
-// callingFrom gives the calling that ctx belongs to, and not one further out: a handler may call another server within
+// callingFrom returns the calling that ctx belongs to, and not one further out: a handler may call another server within
 // the process, with its own context.
 func callingFrom(ctx context.Context) *calling {
 	c, _ := ctx.Value(callingKey{}).(*calling)
@@ -170,7 +170,7 @@ func callingFrom(ctx context.Context) *calling {
 
 type runKey struct{}
 
-// runFrom gives the run that ctx belongs to, and not one further out.
+// runFrom returns the run that ctx belongs to, and not one further out.
 func runFrom(ctx context.Context) *run {
 	r, _ := ctx.Value(runKey{}).(*run)
 	if r == nil {

@@ -42,7 +42,7 @@ func (t *turns) take(r *run) bool {
 	return true
 }
 
-// release gives a place back.
+// release returns a place back.
 func (t *turns) release(r *run) {
 	l := t.line(r.owner)
 	t.taken--
@@ -74,7 +74,7 @@ func (t *turns) drop(r *run) {
 	t.forget(l)
 }
 
-// call gives the run whose turn it is, with its place; nil if there is none. The lines that are passed over are those of
+// call returns the run whose turn it is, with its place; nil if there is none. The lines that are passed over are those of
 // owners who have all the places that they may have, which cannot be many.
 func (t *turns) call() *run {
 	if t.taken >= t.places {

@@ -54,7 +54,7 @@ func (k *taker) newWait(ctx context.Context, h *Handle, first *sighting, req *mc
 	return &wait{taker: k, task: h, poll: p, news: newsOf(req)}
 }
 
-// followUp gives the options of requests that belong to a call: they are parts of its trace.
+// followUp returns the options of requests that belong to a call: they are parts of its trace.
 func followUp(req *mcp.Request) mcp.CallOptions {
 	o := mcp.CallOptions{NoCache: true}
 	for _, key := range []string{"traceparent", "tracestate", "baggage"} {
@@ -268,7 +268,7 @@ func (a *answered) set(key string, done bool) {
 	a.keys[key] = done
 }
 
-// claim gives the questions that nobody has answered or is about to, at most so many, for the caller to answer; elsewhere says
+// claim returns the questions that nobody has answered or is about to, at most so many, for the caller to answer; elsewhere says
 // that others are about to.
 func (a *answered) claim(questions []question, most int) (open []question, elsewhere bool) {
 	a.mu.Lock()
@@ -287,7 +287,7 @@ func (a *answered) claim(questions []question, most int) (open []question, elsew
 	return open, elsewhere
 }
 
-// release gives back what was claimed, and not answered.
+// release returns back what was claimed, and not answered.
 func (a *answered) release(questions []question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -32,7 +32,7 @@ type progressNote struct {
 	Message  string             `json:"message,omitzero"`
 }
 
-// newsOf gives the news of the call that req makes.
+// newsOf returns the news of the call that req makes.
 func newsOf(req *mcp.Request) *news {
 	token, ok := req.Meta("progressToken")
 	if !ok || req.Notify == nil {
@@ -50,7 +50,7 @@ func (n *news) renew(req *mcp.Request) {
 	}
 }
 
-// through gives req with its notes passing through the news.
+// through returns req with its notes passing through the news.
 func (n *news) through(req *mcp.Request) *mcp.Request {
 	if n == nil {
 		return req

@@ -48,7 +48,7 @@ type poller struct {
 	isDue   bool      // nothing is waited for before the next answer
 }
 
-// next gives the task as it stands after the pause that the server wants, or once it is told.
+// next returns the task as it stands after the pause that the server wants, or once it is told.
 //
 // Spec: tasks extension, Task Polling; basic/utilities/tasks (2025-11-25), Getting Tasks.
 func (p *poller) next(ctx context.Context) (*sighting, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Watch gives the task as it stands, and again whenever that is another, until its last status; it listens to the server
+// Watch returns the task as it stands, and again whenever that is another, until its last status; it listens to the server
 // where that agrees, and asks otherwise. It answers nothing: whoever watches a task that requires input calls Answer, or
 // Wait. An error is the last thing given; a server that cannot be reached is given two minutes. When ctx ends, the loop ends
 // without an error.

@@ -87,7 +87,7 @@ func (f *feed) wake(agreed bool, s *sighting) {
 	}
 }
 
-// wakes gives what says that it is time to look.
+// wakes returns what says that it is time to look.
 func (f *feed) wakes() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -95,7 +95,7 @@ func (f *feed) wakes() <-chan struct{} {
 	return f.woken
 }
 
-// take gives what was told; nil if the server is to be asked.
+// take returns what was told; nil if the server is to be asked.
 func (f *feed) take() *sighting {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// watched gives what a loop over a task sees.
+// watched returns what a loop over a task sees.
 func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) {
 	for task, e := range h.Watch(ctx) {
 		if e != nil {
@@ -81,7 +81,7 @@ func TestWatchGivesUpAServerThatStaysAway(t *testing.T) {
 	})
 }
 
-// telling gives a script whose task is listened to: say is what is told of it after each second, the first with the
+// telling returns a script whose task is listened to: say is what is told of it after each second, the first with the
 // acknowledgement.
 func telling(acknowledged string, say ...string) *script {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}

@@ -118,7 +118,7 @@ func (m *Manager) open(ctx context.Context, req *mcp.Request, member stdjson.Raw
 	return agreed, stop, nil
 }
 
-// news gives a task as tasks/get would give it now.
+// news returns a task as tasks/get would give it now.
 func (m *Manager) news(ctx context.Context, req *mcp.Request, id string) (stdjson.RawMessage, error) {
 	j, err := m.seen(ctx, req.Principal.Key(), id)
 	if errors.Is(err, errUnknownTask) {

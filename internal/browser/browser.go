@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Check gives the URL of a page that somebody else wants opened, in the form in which it is opened and shown, if it may
+// Check returns the URL of a page that somebody else wants opened, in the form in which it is opened and shown, if it may
 // be: it is https, or http on this machine, and shows plainly where it leads.
 //
 // Spec: basic/security_best_practices, Authorization URLs.
@@ -66,7 +66,7 @@ func Open(ctx context.Context, page *url.URL) error {
 	}
 }
 
-// command gives the program that opens pages, with its arguments.
+// command returns the program that opens pages, with its arguments.
 func command(system, page string) (name string, args []string) {
 	switch system {
 	case "darwin":

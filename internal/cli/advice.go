@@ -35,7 +35,7 @@ type advice struct {
 	hint  string // what else can
 }
 
-// advise gives advice on an error. There is none on errors that are no refusals.
+// advise returns advice on an error. There is none on errors that are no refusals.
 func (p *program) advise(ctx context.Context, code int, err error) advice {
 	t := p.asked.Load()
 	if t == nil || t.url == "" || code != exitAuth && !errors.Is(err, oauth.ErrLoginTimeout) {
@@ -120,7 +120,7 @@ func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauth.
 	return a
 }
 
-// lacks gives those of some scopes that the login at a target does not have; none if there is no login.
+// lacks returns those of some scopes that the login at a target does not have; none if there is no login.
 func (t *target) lacks(ctx context.Context, scopes []string) string {
 	if t.auth == nil {
 		return ""
@@ -204,7 +204,7 @@ func isThere(ctx context.Context, page string) bool {
 	return !slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusGone}, res.StatusCode)
 }
 
-// loginCommand gives the command that logs in to a target, asking for some scopes; empty if it cannot.
+// loginCommand returns the command that logs in to a target, asking for some scopes; empty if it cannot.
 func (p *program) loginCommand(t *target, scopes []string) string {
 	if p.loggingIn || t.mayLogIn() != nil || isMachine() {
 		return ""
@@ -216,7 +216,7 @@ func (p *program) loginCommand(t *target, scopes []string) string {
 	return command
 }
 
-// words gives a target as it is named on a command line.
+// words returns a target as it is named on a command line.
 func (t *target) words(config string) string {
 	if config != "" && t.from != "" {
 		return shellWord(t.name) + " --config " + shellWord(config)
@@ -224,7 +224,7 @@ func (t *target) words(config string) string {
 	return shellWord(t.name)
 }
 
-// scopesOf gives the scopes that the page of a login asks for.
+// scopesOf returns the scopes that the page of a login asks for.
 func scopesOf(page string) []string {
 	u, err := url.Parse(page)
 	if err != nil {
@@ -233,7 +233,7 @@ func scopesOf(page string) []string {
 	return without(strings.Fields(u.Query().Get("scope")), []string{scopeOffline})
 }
 
-// without gives what is in one list and not in another.
+// without returns what is in one list and not in another.
 func without(list, other []string) (rest []string) {
 	for _, s := range list {
 		if !slices.Contains(other, s) {
@@ -243,7 +243,7 @@ func without(list, other []string) (rest []string) {
 	return rest
 }
 
-// shellWord gives a word as a shell reads it. What would move a cursor or mislead a reader, and what a line on a screen would
+// shellWord returns a word as a shell reads it. What would move a cursor or mislead a reader, and what a line on a screen would
 // lose, stands in it as the number of each byte.
 func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
@@ -258,7 +258,7 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// numberedWord gives a word in the quotes of bash, ksh and zsh that take escapes.
+// numberedWord returns a word in the quotes of bash, ksh and zsh that take escapes.
 func numberedWord(word string) string {
 	var b strings.Builder
 	b.WriteString("$'")

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// loggedIn gives a server at which ann is logged in.
+// loggedIn returns a server at which ann is logged in.
 func loggedIn(t *testing.T) (server string, ann *person) {
 	t.Helper()
 	mcptest.NoLeaks(t)

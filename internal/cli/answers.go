@@ -95,7 +95,7 @@ func (a *answer) action() mcp.ElicitAction {
 	return a.Action
 }
 
-// form gives the answer to a form.
+// form returns the answer to a form.
 func (a *answer) form() *mcp.ElicitResult {
 	r := &mcp.ElicitResult{Action: a.action()}
 	if r.Action == mcp.ElicitAccept {
@@ -104,7 +104,7 @@ func (a *answer) form() *mcp.ElicitResult {
 	return r
 }
 
-// sample gives the answer of a model.
+// sample returns the answer of a model.
 func (a *answer) sample() *mcp.SampleResult {
 	if a.Result != nil {
 		return a.Result
@@ -116,7 +116,7 @@ func (a *answer) sample() *mcp.SampleResult {
 	return textResult(a.Text, model)
 }
 
-// take gives the first entry that fits and is not used up. One that says which question it is for is never used up.
+// take returns the first entry that fits and is not used up. One that says which question it is for is never used up.
 func take(entries []*answer, question string, fits func(a *answer) bool) *answer {
 	for _, a := range entries {
 		if a.used || !strings.Contains(question, a.Message) || !fits(a) {
@@ -146,7 +146,7 @@ func (a *answers) forForm(q *mcp.ElicitParams) *answer {
 	})
 }
 
-// forPage gives the answer to a page, which an entry with content is not.
+// forPage returns the answer to a page, which an entry with content is not.
 func (a *answers) forPage(q *mcp.ElicitParams) *answer {
 	if a == nil {
 		return nil
@@ -154,7 +154,7 @@ func (a *answers) forPage(q *mcp.ElicitParams) *answer {
 	return take(a.Elicitation, q.Message, func(e *answer) bool { return e.Content == nil && e.Field == "" })
 }
 
-// forSample gives the answer to a conversation, by the text of its last message.
+// forSample returns the answer to a conversation, by the text of its last message.
 func (a *answers) forSample(q *mcp.SampleParams) *answer {
 	if a == nil {
 		return nil

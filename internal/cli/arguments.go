@@ -159,7 +159,7 @@ func listOf(elements []stdjson.RawMessage) stdjson.RawMessage {
 	return append(out, ']')
 }
 
-// parameter gives what the schema says of a key; of one that it does not know, that it is a text.
+// parameter returns what the schema says of a key; of one that it does not know, that it is a text.
 func (a *arguments) parameter(key string) *parameter {
 	for i := range a.parameters {
 		if a.parameters[i].name == key {
@@ -228,7 +228,7 @@ func unknown(thing, name string, known []string) error {
 	return fmt.Errorf("%s: there are %s", text, cleanLine(strings.Join(known, ", ")))
 }
 
-// object gives the arguments as JSON.
+// object returns the arguments as JSON.
 func (a *arguments) object() stdjson.RawMessage {
 	out := []byte{'{'}
 	for i, key := range a.keys {

@@ -28,7 +28,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// protected gives the URL of a server as serve --auth demo has it.
+// protected returns the URL of a server as serve --auth demo has it.
 func protected(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,7 +53,7 @@ func protected(t *testing.T) string {
 	return origin + endpoint
 }
 
-// freshVault gives each test tokens of its own.
+// freshVault returns each test tokens of its own.
 func freshVault(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "vault")
@@ -166,7 +166,7 @@ func (b *person) visit(page string) error {
 	return fmt.Errorf("too many pages, the last is %s", b.last)
 }
 
-// seen gives how many pages were opened, and the text of the last one.
+// seen returns how many pages were opened, and the text of the last one.
 func (b *person) seen() (opened int, last string) {
 	b.seeing.Wait()
 	b.mu.Lock()
@@ -338,7 +338,7 @@ func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
 	}
 }
 
-// protectedBy gives the URL of a server that refuses everybody.
+// protectedBy returns the URL of a server that refuses everybody.
 func protectedBy(t *testing.T, saw func(authorization string)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -577,7 +577,7 @@ func TestMachineLogin(t *testing.T) {
 	}
 }
 
-// protectedForMachines gives the URL of a server that knows the client robot, and its secret.
+// protectedForMachines returns the URL of a server that knows the client robot, and its secret.
 func protectedForMachines(t *testing.T) (server, secret string) {
 	t.Helper()
 	secret, hash := authserver.NewClientSecret()

@@ -309,7 +309,7 @@ func (p *program) close(c *mcp.Client) {
 	}
 }
 
-// withProgress gives a context whose requests show their progress.
+// withProgress returns a context whose requests show their progress.
 func (p *program) withProgress(ctx context.Context) context.Context {
 	return mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress})
 }

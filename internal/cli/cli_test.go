@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// newServer gives the demo server, or one whose answers are hard to show.
+// newServer returns the demo server, or one whose answers are hard to show.
 func newServer(name string) *mcp.Server {
 	if name == "demo" {
 		return demo.New("1.0", nil).Server
@@ -106,7 +106,7 @@ func newOddServer() *mcp.Server {
 	return s
 }
 
-// listen gives the URL of a server.
+// listen returns the URL of a server.
 func listen(t *testing.T, s *mcp.Server) string {
 	t.Helper()
 	h := mcphttp.NewHandler(s, nil)

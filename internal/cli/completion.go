@@ -64,7 +64,7 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	}
 }
 
-// targetNames gives the names of configured servers.
+// targetNames returns the names of configured servers.
 func (p *program) targetNames(typed string) (names []string) {
 	configs, _ := host.LoadConfigs(p.flags.config) // a file that cannot be read names nothing
 	for _, c := range configs {
@@ -73,7 +73,7 @@ func (p *program) targetNames(typed string) (names []string) {
 	return matching(names, typed)
 }
 
-// matching gives the names that begin with what was typed and can stand on a command line and on a terminal. One that
+// matching returns the names that begin with what was typed and can stand on a command line and on a terminal. One that
 // begins with a hyphen would be a flag there.
 func matching(names []string, typed string) (found []string) {
 	for _, name := range names {

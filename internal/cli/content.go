@@ -146,7 +146,7 @@ func safeName(text string) string {
 	}, text)
 }
 
-// extensionOf gives the usual ending of files of a type. The tables of systems differ, so common types stand here.
+// extensionOf returns the usual ending of files of a type. The tables of systems differ, so common types stand here.
 func extensionOf(mimeType string) string {
 	plain, _, err := mime.ParseMediaType(mimeType)
 	if err != nil {

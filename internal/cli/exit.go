@@ -52,7 +52,7 @@ func usage(err error) error { return &coded{exitUsage, err} }
 // notFound marks what the server does not have.
 func notFound(err error) error { return &coded{exitNotFound, err} }
 
-// exitCode gives the status for an error. ctx is the command's own: what ended it was the user.
+// exitCode returns the status for an error. ctx is the command's own: what ended it was the user.
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }

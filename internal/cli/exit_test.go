@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// answering gives the URL of a web server that answers every request alike.
+// answering returns the URL of a web server that answers every request alike.
 func answering(t *testing.T, status int, contentType, body string) string {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func answering(t *testing.T, status int, contentType, body string) string {
 	return web.URL
 }
 
-// refusing gives the URL of an address at which nobody listens.
+// refusing returns the URL of an address at which nobody listens.
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -39,7 +39,7 @@ func newKeyboard(r io.Reader) *keyboard {
 	return k
 }
 
-// line gives the next line without its end. It is for one caller at a time.
+// line returns the next line without its end. It is for one caller at a time.
 func (k *keyboard) line(ctx context.Context) (string, error) {
 	if k.next == nil {
 		next := make(chan typed, 1)

@@ -23,7 +23,7 @@ func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	return list, nil
 }
 
-// only gives the item of a name, if one is asked for, else all of them.
+// only returns the item of a name, if one is asked for, else all of them.
 func only[T any](list []T, words []string, thing string, name func(T) string) ([]T, error) {
 	if len(words) == 0 {
 		return list, nil
@@ -32,7 +32,7 @@ func only[T any](list []T, words []string, thing string, name func(T) string) ([
 	return []T{item}, err
 }
 
-// find gives the item of a name. The error says which are near.
+// find returns the item of a name. The error says which are near.
 func find[T any](list []T, wanted, thing string, name func(T) string) (found T, err error) {
 	var known []string
 	for _, item := range list {

@@ -44,7 +44,7 @@ func (s *settings) isEmpty() bool {
 	return s.ClientID == "" && s.MetadataURL == "" && len(s.Scopes) == 0
 }
 
-// openVault gives the vault of the user.
+// openVault returns the vault of the user.
 func (p *program) openVault() (*vault.Vault, error) {
 	if p.vault == nil {
 		v, err := vault.New(&vault.Options{Dir: os.Getenv(envVaultDir), Passphrase: os.Getenv(envPassphrase)})
@@ -56,7 +56,7 @@ func (p *program) openVault() (*vault.Vault, error) {
 	return p.vault, nil
 }
 
-// settingsKey gives where the settings of a server are in the vault.
+// settingsKey returns where the settings of a server are in the vault.
 func settingsKey(t *target) string {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -66,7 +66,7 @@ func settingsKey(t *target) string {
 	return "settings " + u.String()
 }
 
-// loadSettings gives what the login at a target was made with.
+// loadSettings returns what the login at a target was made with.
 func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error) {
 	v, err := p.openVault()
 	if err != nil {
@@ -146,7 +146,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 	return err
 }
 
-// newAuth gives what authorizes the requests to a target for a person.
+// newAuth returns what authorizes the requests to a target for a person.
 func (p *program) newAuth(t *target, s *settings, ask oauth.Authorizer) (*oauth.Transport, error) {
 	v, err := p.openVault()
 	if err != nil {
@@ -212,7 +212,7 @@ func readSecretFile(name string) ([]byte, error) {
 	return readAll(f)
 }
 
-// browser gives what has the user log in in a browser, which opens by itself or, if the user does not want that, not.
+// browser returns what has the user log in in a browser, which opens by itself or, if the user does not want that, not.
 func (p *program) browser(t *target, opens bool) oauth.Authorizer {
 	return oauth.NewBrowser(&oauth.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {
@@ -252,7 +252,7 @@ func (p *program) showLoginPage(t *target, l *oauth.LoginRequest, opens bool) {
 	p.screen.status("waiting for the login in the browser … (Ctrl-C ends it)")
 }
 
-// joined gives what is in either list, once.
+// joined returns what is in either list, once.
 func joined(lists ...[]string) (all []string) {
 	for _, s := range slices.Concat(lists...) {
 		if !slices.Contains(all, s) {

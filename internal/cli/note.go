@@ -141,7 +141,7 @@ func isLeft(f fs.DirEntry) bool {
 	return strings.HasSuffix(f.Name(), ".new") && err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
-// notes gives what is remembered, the newest first. A file that is no note is passed over.
+// notes returns what is remembered, the newest first. A file that is no note is passed over.
 func notes() ([]*note, error) {
 	dir, err := noteDir()
 	if err != nil {
@@ -170,7 +170,7 @@ func notes() ([]*note, error) {
 	return all, nil
 }
 
-// notesOf gives the notes of one target.
+// notesOf returns the notes of one target.
 func notesOf(t *target) ([]*note, error) {
 	all, err := notes()
 	key := t.key()

@@ -110,7 +110,7 @@ func (r *schemaReader) resolve(schema []byte) []byte {
 	return schema
 }
 
-// kinds gives the types that a schema allows, and its values if it lists them all.
+// kinds returns the types that a schema allows, and its values if it lists them all.
 func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 	if raw, ok := jsonscan.Get(schema, "type"); ok {
 		types = names(raw)
@@ -171,7 +171,7 @@ func titled(values, titles []byte) (choices []choice) {
 	return choices
 }
 
-// word gives a member that is a string, else "".
+// word returns a member that is a string, else "".
 func word(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
 	s, err := jsonscan.Unquote(raw)

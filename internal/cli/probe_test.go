@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// oldServer gives the URL of a server that speaks two revisions of the session era. It answers the attempts in others than
+// oldServer returns the URL of a server that speaks two revisions of the session era. It answers the attempts in others than
 // the one that connects first when all of them are under way, and never if they come one by one.
 func oldServer(t *testing.T) string {
 	t.Helper()

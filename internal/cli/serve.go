@@ -153,13 +153,13 @@ Stop with Ctrl-C.
 	return err
 }
 
-// configuration gives one server's entry in the form that most clients read.
+// configuration returns one server's entry in the form that most clients read.
 func configuration(server map[string]any) (string, error) {
 	b, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"patchbay-demo": server}}, "", "  ")
 	return string(b), err
 }
 
-// selfCommand gives the command line that starts this program on stdio, from wherever a client runs it.
+// selfCommand returns the command line that starts this program on stdio, from wherever a client runs it.
 func selfCommand() (command string, args []string) {
 	exe, err := os.Executable()
 	if err == nil && !isTransient(exe) {

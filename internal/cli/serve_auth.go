@@ -115,7 +115,7 @@ func newProtectedDemo(origin string, server *mcp.Server, store authserver.Store,
 	return newProtected(resource, server, auth, log), nil
 }
 
-// newProtected gives the demo server for those whom an authorization server on its origin lets in.
+// newProtected returns the demo server for those whom an authorization server on its origin lets in.
 func newProtected(resource string, server *mcp.Server, auth *authserver.Server, log *slog.Logger) *protectedDemo {
 	return &protectedDemo{
 		handler: mcphttp.NewHandler(server, nil),
@@ -127,7 +127,7 @@ func newProtected(resource string, server *mcp.Server, auth *authserver.Server, 
 	}
 }
 
-// route gives the requests for the MCP server and for its metadata to the protected handler, and all others to the
+// route returns the requests for the MCP server and for its metadata to the protected handler, and all others to the
 // authorization server. It refuses names of other hosts, by which a page on the web could read what is meant for this one.
 func (d *protectedDemo) route(next http.Handler) http.Handler {
 	protected := d.protect(next)

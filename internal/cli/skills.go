@@ -263,7 +263,7 @@ func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
 	return r, err
 }
 
-// listSkills gives the skills of a server, and what is wrong with others that it lists.
+// listSkills returns the skills of a server, and what is wrong with others that it lists.
 func listSkills(ctx context.Context, c *mcp.Client) (list []*skills.Skill, faults []error, err error) {
 	list = []*skills.Skill{}
 	for s, err := range skills.List(ctx, c) {
@@ -279,7 +279,7 @@ func listSkills(ctx context.Context, c *mcp.Client) (list []*skills.Skill, fault
 	return list, faults, nil
 }
 
-// findSkill gives the skill of a URI or a name.
+// findSkill returns the skill of a URI or a name.
 func findSkill(ctx context.Context, c *mcp.Client, wanted string) (*skills.Skill, error) {
 	if strings.Contains(wanted, "://") {
 		s, err := skills.Get(ctx, c, wanted)
@@ -314,7 +314,7 @@ func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
 	return names
 }
 
-// skillError gives an error of skills its exit code.
+// skillError returns an error of skills its exit code.
 func skillError(err error) error {
 	switch {
 	case errors.Is(err, skills.ErrNotOffered):

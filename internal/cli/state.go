@@ -11,7 +11,7 @@ import (
 // envStateDir names the directory for what lasts.
 const envStateDir = "PATCHBAY_STATE_DIR"
 
-// stateDir gives a directory for what lasts from one run of the program to the next and is no secret, which tokens are: the
+// stateDir returns a directory for what lasts from one run of the program to the next and is no secret, which tokens are: the
 // vault has these. It is made if it is not there, for its user alone.
 func stateDir(name string) (string, error) {
 	base, err := stateHome()
@@ -22,7 +22,7 @@ func stateDir(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// stateHome gives what the system's users expect: $XDG_STATE_HOME or its default, and where there is no such custom the
+// stateHome returns what the system's users expect: $XDG_STATE_HOME or its default, and where there is no such custom the
 // directory for the data of programs.
 func stateHome() (string, error) {
 	if dir := os.Getenv(envStateDir); dir != "" {

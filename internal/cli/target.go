@@ -177,7 +177,7 @@ func (p *program) addToTarget(t *target) error {
 	return nil
 }
 
-// transport gives the way to a target.
+// transport returns the way to a target.
 func (p *program) transport(t *target) mcp.Transport {
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger()}

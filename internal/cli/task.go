@@ -151,7 +151,7 @@ func (p *program) listNotes() error {
 	return nil
 }
 
-// sharedTargets gives the names that several targets have: what tells commands and URLs apart may be secret.
+// sharedTargets returns the names that several targets have: what tells commands and URLs apart may be secret.
 func sharedTargets(all []*note) map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for _, n := range all {
@@ -364,7 +364,7 @@ func (p *program) showTask(t *tasks.Task) error {
 	return nil
 }
 
-// endOf gives what a task has ended with, as the server has told it: asked once more, it might say something else.
+// endOf returns what a task has ended with, as the server has told it: asked once more, it might say something else.
 func endOf(t *tasks.Task) (*mcp.ToolResult, error) {
 	switch {
 	case t.Result != nil:
@@ -436,7 +436,7 @@ func (p *program) describeTask(t *tasks.Task, tool string) {
 	}
 }
 
-// toolOf gives the tool of a task that was started here.
+// toolOf returns the tool of a task that was started here.
 func (p *program) toolOf(id string) string {
 	known, _ := notesOf(p.asked.Load()) // what cannot be read is not shown
 	for _, n := range known {
@@ -447,7 +447,7 @@ func (p *program) toolOf(id string) string {
 	return ""
 }
 
-// taskLine gives the command line for a task at the server that is talked to.
+// taskLine returns the command line for a task at the server that is talked to.
 func (p *program) taskLine(verb, id string, words ...string) string {
 	t := p.asked.Load()
 	line := []string{"patchbay", "task", verb}

@@ -114,7 +114,7 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	return p.showAnswered(ctx, h)
 }
 
-// chosen gives the keys of the questions to answer.
+// chosen returns the keys of the questions to answer.
 func (p *program) chosen(t *tasks.Task, only string) ([]string, error) {
 	keys := keysOf(t)
 	if only != "" {
@@ -220,10 +220,10 @@ func questionWords(q mcp.InputRequest) string {
 	return shorten(asked.Message, longest)
 }
 
-// answerUnseen gives the command that answers a question that is not shown before.
+// answerUnseen returns the command that answers a question that is not shown before.
 func (p *program) answerUnseen(id string) string { return p.taskLine("answer", id, "FIELD=VALUE…") }
 
-// answerWith gives the command that answers a question.
+// answerWith returns the command that answers a question.
 func (p *program) answerWith(t *tasks.Task, key string) string {
 	var fields []string
 	if len(t.InputRequests) > 1 {
@@ -257,7 +257,7 @@ func fieldWord(field *parameter) string {
 	return shellWord(name+"=") + kindWord(field)
 }
 
-// answerQuestion gives the answer to a question of a task, as it is sent.
+// answerQuestion returns the answer to a question of a task, as it is sent.
 func (p *program) answerQuestion(ctx context.Context, q mcp.InputRequest) (stdjson.RawMessage, error) {
 	p.leavesOpen = true
 	switch q.Method {
@@ -332,7 +332,7 @@ func (g *givenAnswer) settle(ctx context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
-// form gives the answer to a form.
+// form returns the answer to a form.
 func (g *givenAnswer) form(ctx context.Context, p *program, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 	if g.action != "" && g.action != mcp.ElicitAccept {
 		return &mcp.ElicitResult{Action: g.action}, nil
@@ -344,7 +344,7 @@ func (g *givenAnswer) form(ctx context.Context, p *program, q *mcp.ElicitParams)
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: a.object()}, nil
 }
 
-// page gives the answer to a page.
+// page returns the answer to a page.
 func (g *givenAnswer) page(q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 	if g.action == "" {
 		return nil, usage(fmt.Errorf("it wants a page visited, %s: open it yourself and give --action accept, or --action decline", cleanLine(q.URL)))
@@ -356,7 +356,7 @@ func (g *givenAnswer) page(q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 const samplingFields = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
 	"required": ["text"]}`
 
-// sample gives the answer of a model; nil refuses.
+// sample returns the answer of a model; nil refuses.
 func (g *givenAnswer) sample(ctx context.Context, p *program) (*mcp.SampleResult, error) {
 	if g.action != "" && g.action != mcp.ElicitAccept {
 		return nil, nil

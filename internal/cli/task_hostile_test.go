@@ -104,7 +104,7 @@ func (s *taskTeller) count(method string) (n int) {
 	return n
 }
 
-// listen gives the URL of the server.
+// listen returns the URL of the server.
 func (s *taskTeller) listen(t *testing.T) string {
 	t.Helper()
 	h := mcphttp.NewHandler(s, nil)

@@ -69,7 +69,7 @@ func (p *program) attend(ctx context.Context, h *tasks.Handle) (*mcp.ToolResult,
 	return result, calledOff(ctx, h, err)
 }
 
-// silently gives a context whose requests show no progress: the changes of the task are shown already.
+// silently returns a context whose requests show no progress: the changes of the task are shown already.
 func silently(ctx context.Context) context.Context {
 	return mcp.WithCallOptions(ctx, mcp.CallOptions{})
 }

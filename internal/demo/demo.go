@@ -46,7 +46,7 @@ type Demo struct {
 	Tasks *tasks.Manager
 }
 
-// New gives a demo server of the given version.
+// New returns a demo server of the given version.
 func New(version string, opts *Options) *Demo {
 	if opts == nil {
 		opts = &Options{}

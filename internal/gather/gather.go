@@ -48,7 +48,7 @@ type Buffer struct {
 // Len is how much has arrived.
 func (b *Buffer) Len() int { return b.length }
 
-// Space gives room for what arrives next, at least one byte of it; [Buffer.Filled] says how much of it was used. What has
+// Space returns room for what arrives next, at least one byte of it; [Buffer.Filled] says how much of it was used. What has
 // arrived is the beginning of claim bytes, or of an unknown number if that is negative. A claim is believed once a fifth
 // of it is there: then there is room for all, and for one byte more, in which the end is seen.
 func (b *Buffer) Space(claim int64) []byte {
@@ -76,7 +76,7 @@ func (b *Buffer) Add(p []byte) {
 	}
 }
 
-// Take gives what has arrived, in memory of its own, and leaves the buffer empty.
+// Take returns what has arrived, in memory of its own, and leaves the buffer empty.
 func (b *Buffer) Take() []byte {
 	taken := b.own
 	if b.used > 0 {

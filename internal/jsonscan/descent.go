@@ -24,7 +24,7 @@ func (d *Descent) Into(bracket byte) bool {
 	return true
 }
 
-// Key gives the decoded key of the next member of an object, whose value is then ahead. It aliases the text unless it was
+// Key returns the decoded key of the next member of an object, whose value is then ahead. It aliases the text unless it was
 // written with escapes. At the end of the object it reports false.
 func (d *Descent) Key() (key []byte, ok bool) {
 	if d.peek() == ',' {
@@ -87,7 +87,7 @@ func (d *Descent) At() int {
 	return d.at
 }
 
-// Since gives the text from a place on, up to where the pass stands; nil if the text has ended the pass.
+// Since returns the text from a place on, up to where the pass stands; nil if the text has ended the pass.
 func (d *Descent) Since(at int) []byte {
 	if at < 0 || d.at < at {
 		return nil
@@ -95,7 +95,7 @@ func (d *Descent) Since(at int) []byte {
 	return d.data[at:d.at:d.at]
 }
 
-// peek gives the first byte of what is ahead, and 0 at the end.
+// peek returns the first byte of what is ahead, and 0 at the end.
 func (d *Descent) peek() byte {
 	if d.at < 0 {
 		return 0

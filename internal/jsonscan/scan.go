@@ -70,7 +70,7 @@ func (s *scanner) note(at int, reason Reason) {
 
 func (s *scanner) space(at int) int { return skipSpace(s.data, at) }
 
-// token gives where the next token begins, after white space, and its first byte; 0 at the end of the text.
+// token returns where the next token begins, after white space, and its first byte; 0 at the end of the text.
 func (s *scanner) token(at int) (int, byte) {
 	for ; at < len(s.data); at++ {
 		if c := s.data[at]; !isSpace(c) {
@@ -182,7 +182,7 @@ func (s *scanner) object(at, depth int, each func(key, value []byte)) (int, bool
 // A span is a key of some size, and where it stands: in the text, or if that is negative, among those that were decoded.
 type span struct{ at, size int }
 
-// decode gives the span of a key of an object that was written with escapes. One that is too many for the object lasts
+// decode returns the span of a key of an object that was written with escapes. One that is too many for the object lasts
 // until the next.
 func (s *scanner) decode(of *keys, k span) span {
 	key := unescape(s.data[k.at : k.at+k.size])
@@ -190,7 +190,7 @@ func (s *scanner) decode(of *keys, k span) span {
 	return span{-len(s.decoded), len(key)}
 }
 
-// key gives a key, decoded.
+// key returns a key, decoded.
 func (s *scanner) key(k span) []byte {
 	if k.at < 0 {
 		return s.decoded[-k.at-1]

@@ -114,7 +114,7 @@ type Client struct {
 	visits    map[string]chan struct{}
 }
 
-// NewClient gives a client that is to be opened. Whoever has one closes it.
+// NewClient returns a client that is to be opened. Whoever has one closes it.
 func NewClient(cfg ClientConfig) *Client {
 	c := &Client{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), offered: cmp.Or(cfg.Revision, wire.LatestLegacy()),

@@ -66,7 +66,7 @@ func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) *askedTask {
 	return task
 }
 
-// respond gives the response to a request: the answer to a question, or the task that was made of it. A server that asks
+// respond returns the response to a request: the answer to a question, or the task that was made of it. A server that asks
 // before the session is open waits for that: what may be asked depends on the revision.
 func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMessage, *askedTask, *jsonrpc.Error) {
 	select {
@@ -162,7 +162,7 @@ func (c *Client) unsampleable(params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// modernQuestion gives the params of an input request: those of a session's request without what belongs to the message.
+// modernQuestion returns the params of an input request: those of a session's request without what belongs to the message.
 // Which kind of elicitation is meant is always said.
 //
 // Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
@@ -188,7 +188,7 @@ func modernQuestion(method string, params []byte) stdjson.RawMessage {
 	return closeWith(dst, '}')
 }
 
-// questionMeta gives the `_meta` of a request of the server without what is said of the message, or nil if nothing is
+// questionMeta returns the `_meta` of a request of the server without what is said of the message, or nil if nothing is
 // left.
 func questionMeta(meta []byte) []byte {
 	dst := []byte{'{'}
@@ -240,7 +240,7 @@ func projectAnswer(rev wire.Revision, method string, answer stdjson.RawMessage) 
 	return answerProjections.of(rev)[method].apply(answer), nil
 }
 
-// projectSampled gives what a model has said the content that rev has a form for: one block where it knows no arrays.
+// projectSampled returns what a model has said the content that rev has a form for: one block where it knows no arrays.
 //
 // Spec: schema CreateMessageResult
 func projectSampled(rev wire.Revision, answer []byte) (stdjson.RawMessage, *jsonrpc.Error) {

@@ -50,7 +50,7 @@ func sessionCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) std
 	return declared
 }
 
-// sessionElicitation gives the capability to ask the user, or nil if the revision knows none of the ways.
+// sessionElicitation returns the capability to ask the user, or nil if the revision knows none of the ways.
 func sessionElicitation(rev wire.Revision, value []byte) []byte {
 	switch {
 	case !rev.Has(wire.Elicitation):
@@ -79,7 +79,7 @@ func hasCapability(capabilities []byte, path ...string) bool {
 	return jsonscan.Kind(capabilities) == '{'
 }
 
-// onlyObjects gives the members of obj that are objects, but for one.
+// onlyObjects returns the members of obj that are objects, but for one.
 func onlyObjects(obj []byte, but string) []byte {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(obj) {
@@ -163,7 +163,7 @@ func (c *Client) refuses(method string) *jsonrpc.Error {
 	return nil
 }
 
-// lacking gives the methods that a server does not have by its own declaration, with what it would declare if it had them.
+// lacking returns the methods that a server does not have by its own declaration, with what it would declare if it had them.
 func lacking(rev wire.Revision, capabilities []byte) map[string]string {
 	lacks := make(map[string]string)
 	for _, c := range capabilityMethods {

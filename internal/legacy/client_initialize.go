@@ -63,7 +63,7 @@ func (c *Client) initializeParams() stdjson.RawMessage {
 	return append(params, '}')
 }
 
-// agree gives the revision that the server has chosen, unless it cannot be spoken.
+// agree returns the revision that the server has chosen, unless it cannot be spoken.
 //
 // Spec: basic/lifecycle#version-negotiation
 func (c *Client) agree(result []byte) (wire.Revision, error) {

@@ -68,7 +68,7 @@ func noTask() *jsonrpc.Error {
 	return invalidParams("params.taskId: there is no such task; a task is kept for its ttl, and the last %d of a session at most", maxTasks)
 }
 
-// taskCapability gives the capability to take questions as tasks, of those that declared promises to answer, or nil if there
+// taskCapability returns the capability to take questions as tasks, of those that declared promises to answer, or nil if there
 // are none.
 //
 // Spec: basic/utilities/tasks#client-capabilities (2025-11-25)
@@ -120,7 +120,7 @@ func (c *Client) takeTask(m *jsonrpc.Message) (*askedTask, *jsonrpc.Error) {
 	return task, nil
 }
 
-// parseTaskTTL gives the time to live that the member "task" of a question asks for, within what is given.
+// parseTaskTTL returns the time to live that the member "task" of a question asks for, within what is given.
 //
 // Spec: basic/utilities/tasks#ttl-and-resource-management (2025-11-25)
 func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
@@ -231,7 +231,7 @@ func (a *askedTasks) add(ctx context.Context, ttl time.Duration) (*askedTask, *j
 	return task, nil
 }
 
-// settle gives a task that has none its outcome. The caller holds the lock.
+// settle returns a task that has none its outcome. The caller holds the lock.
 func (t *askedTask) settle(status string, result stdjson.RawMessage, err *jsonrpc.Error) {
 	t.status, t.result, t.err, t.updated = status, result, err, time.Now()
 	if status == taskFailed {
@@ -294,7 +294,7 @@ func (a *askedTasks) cancel(t *askedTask, cause error) (stdjson.RawMessage, *jso
 	return t.append(nil), nil
 }
 
-// find gives nil for an id that no task has.
+// find returns nil for an id that no task has.
 func (a *askedTasks) find(id string) *askedTask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -316,7 +316,7 @@ func (a *askedTasks) describe(t *askedTask) stdjson.RawMessage {
 	return t.append(nil)
 }
 
-// list gives all tasks at once: there are few. So it never gave a cursor that could come back.
+// list returns all tasks at once: there are few. So it never gave a cursor that could come back.
 //
 // Spec: basic/utilities/tasks#task-listing (2025-11-25)
 func (a *askedTasks) list(params []byte) (stdjson.RawMessage, *jsonrpc.Error) {

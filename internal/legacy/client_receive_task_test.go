@@ -63,7 +63,7 @@ func (q *questioner) begin(method, params string) (id int, response string) {
 	return q.ids, q.awaited(q.ids)
 }
 
-// awaited gives the response to a request, or "".
+// awaited returns the response to a request, or "".
 func (q *questioner) awaited(id int) string {
 	q.Helper()
 	synctest.Wait()

@@ -34,7 +34,7 @@ func (e *echo) Close() error                                 { return nil }
 
 const richClient = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}`
 
-// opened gives a client of a server of rev that offers everything.
+// opened returns a client of a server of rev that offers everything.
 func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 	t.Helper()
 	link.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"i"}`

@@ -107,7 +107,7 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 	return l, nil
 }
 
-// tells gives the offers that are changes to be told.
+// tells returns the offers that are changes to be told.
 func (o offers) tells() offers {
 	o.logging = false
 	return o
@@ -149,13 +149,13 @@ func (l *listener) forget(uri string) {
 	delete(l.uris, uri)
 }
 
-// acknowledgement gives the params of the first notification.
+// acknowledgement returns the params of the first notification.
 func (l *listener) acknowledgement() stdjson.RawMessage {
 	params := filter(l.lists, l.subscribedTo())
 	return l.params(append(params[1:len(params)-1], ','))
 }
 
-// params gives the params of a notification: further members, each with a comma behind, and the subscription's id.
+// params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
 func (l *listener) params(members []byte) stdjson.RawMessage {
 	dst := append([]byte{'{'}, members...)
 	return append(append(append(dst, `"_meta":{"`+wire.MetaSubscriptionID+`":`...), l.id...), `}}`...)
@@ -196,7 +196,7 @@ func (l *listener) resourceUpdated(uri string) {
 	l.wake()
 }
 
-// above gives the resource that is subscribed to: the one of that URI, or the nearest that it is below. The caller holds
+// above returns the resource that is subscribed to: the one of that URI, or the nearest that it is below. The caller holds
 // l.mu.
 func (l *listener) above(uri string) (string, bool) {
 	if len(uri) > maxSubscribedURI || len(l.uris) == 0 {

@@ -35,7 +35,7 @@ func isNewTask(method string, sent, result []byte) bool {
 	return !isResult
 }
 
-// modernTask gives a result that is a task the type that says so. The task stays as the server's revision has it.
+// modernTask returns a result that is a task the type that says so. The task stays as the server's revision has it.
 func modernTask(result []byte) stdjson.RawMessage {
 	const mark = `{"resultType":"task",`
 	dst := append(make([]byte, 0, len(mark)+len(result)), mark...)
@@ -47,7 +47,7 @@ func modernTask(result []byte) stdjson.RawMessage {
 	return closeWith(dst, '}')
 }
 
-// relatedTask gives the task that a request of the server belongs to, as its `_meta` has it, or nil.
+// relatedTask returns the task that a request of the server belongs to, as its `_meta` has it, or nil.
 func (c *Client) relatedTask(params []byte) []byte {
 	if !c.isOpen() || !c.rev.Has(wire.Tasks) || jsonscan.Kind(params) != '{' {
 		return nil

@@ -104,7 +104,7 @@ func (s *script) note(m *jsonrpc.Message) {
 	s.lines = append(s.lines, strings.TrimSuffix(strings.TrimPrefix(string(jsonrpc.Append(nil, m)), `{"jsonrpc":"2.0",`), `}`))
 }
 
-// take gives what was sent since the last time.
+// take returns what was sent since the last time.
 func (s *script) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func open(t *testing.T, cfg legacy.ClientConfig, s *script) *legacy.Client {
 	return c
 }
 
-// modern gives params the envelope of a client, with further members of `_meta`.
+// modern returns params the envelope of a client, with further members of `_meta`.
 func modern(params, meta string) stdjson.RawMessage {
 	if params != "" {
 		params += ","

@@ -26,7 +26,7 @@ const (
 	visitPatience = 30 * time.Second
 )
 
-// visitsRequired gives the result that asks for what an error's data demands, or nil if this cannot be asked. The keys of
+// visitsRequired returns the result that asks for what an error's data demands, or nil if this cannot be asked. The keys of
 // its input requests are the ids of the visits.
 //
 // Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr (2026-07-28)
@@ -56,7 +56,7 @@ func (c *Client) visitsRequired(method string, data []byte) stdjson.RawMessage {
 	return append(closeWith(dst, '}'), '}')
 }
 
-// visitID gives the id of an elicitation that is a visit, or "".
+// visitID returns the id of an elicitation that is a visit, or "".
 func visitID(params []byte) string {
 	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" || text(params, "url") == "" || text(params, "message") == "" {
 		return ""

@@ -121,7 +121,7 @@ func (c *Client) unsubscribe(ctx context.Context, uri string) {
 	}
 }
 
-// watch gives the watch of a resource that has a listener.
+// watch returns the watch of a resource that has a listener.
 func (c *Client) watch(uri string) *watch {
 	c.mu.Lock()
 	defer c.mu.Unlock()

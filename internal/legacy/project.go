@@ -138,7 +138,7 @@ type onFirstUse[T any] struct {
 	}
 }
 
-// of gives the value of a revision; one that is not known is that of none.
+// of returns the value of a revision; one that is not known is that of none.
 func (u *onFirstUse[T]) of(rev wire.Revision) T {
 	if int(rev) >= len(u.made) {
 		rev = 0
@@ -185,7 +185,7 @@ func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message
 	return &projected
 }
 
-// notificationProjection gives what changes in the params of a notification, and false if the revision has no such
+// notificationProjection returns what changes in the params of a notification, and false if the revision has no such
 // notification.
 func notificationProjection(rev wire.Revision, method string) (*projection, bool) {
 	if _, ok := rev.Method(method); !ok && inAnyRevision(method) {

@@ -48,7 +48,7 @@ var firstAnnotations = sync.OnceValue(func() *projectedField {
 	return project(wire.November2024, &shape{fields: []field{annotations}}).find([]byte(annotations.key))
 })
 
-// addText gives a tool result that lost its structured content a text block with that content as JSON, unless it has
+// addText returns a tool result that lost its structured content a text block with that content as JSON, unless it has
 // text already: servers are asked to say everything in text too.
 //
 // Spec: server/tools#structured-content

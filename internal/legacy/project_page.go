@@ -34,7 +34,7 @@ type page struct {
 	projected []byte // with the brace behind it that ends a response
 }
 
-// pageIn gives the page, not projected, whose rest the answer holds from the offset on.
+// pageIn returns the page, not projected, whose rest the answer holds from the offset on.
 func pageIn(answer []byte, from int, left *wire.Page) page {
 	p := page{modern: answer[from:]}
 	if left != nil && left.Items != nil {
@@ -58,7 +58,7 @@ func (p *page) isKept(key pageKey) bool {
 	return minPage <= size && size <= maxPage && wire.IsList(key.method)
 }
 
-// find gives the projection of a page if it is kept, and behind it the brace that ends a response.
+// find returns the projection of a page if it is kept, and behind it the brace that ends a response.
 func (c *pages) find(key pageKey, p *page) (projected []byte, ok bool) {
 	if !p.isKept(key) {
 		return nil, false

@@ -264,7 +264,7 @@ func (p *projection) variant(obj []byte) *variant {
 	return p.variantOf(typ)
 }
 
-// variantOf gives the variant of objects whose member "type" is that, nil for none.
+// variantOf returns the variant of objects whose member "type" is that, nil for none.
 func (p *projection) variantOf(typ []byte) *variant {
 	for i := range p.variants {
 		if isString(typ, p.variants[i].typ) {

@@ -255,7 +255,7 @@ func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message, out
 	}
 }
 
-// batchOf gives one message of the responses that are not nil, or nil.
+// batchOf returns one message of the responses that are not nil, or nil.
 func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 	batch := &jsonrpc.Message{}
 	for _, m := range responses {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// cannedCore gives every request the same result.
+// cannedCore returns every request the same result.
 type cannedCore struct {
 	fakeCore
 	result string

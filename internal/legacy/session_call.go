@@ -67,7 +67,7 @@ func appendError(dst []byte, id jsonrpc.ID, err *jsonrpc.Error) []byte {
 	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
-// serve gives the response, or nil for none.
+// serve returns the response, or nil for none.
 func (x *Exchange) serve() *jsonrpc.Message {
 	result, err := x.respond(nil)
 	if !x.call.End() {
@@ -211,14 +211,14 @@ func (r Round) ID() jsonrpc.ID { return r.request.ID }
 // Method is the method of the request.
 func (r Round) Method() string { return r.request.Method }
 
-// Open gives the params, and reads their envelope into env, which is empty.
+// Open returns the params, and reads their envelope into env, which is empty.
 func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
 	params, err := r.session.modernParams(env, r.request.Params, r.index, r.answers)
 	env.Page = r.left
 	return params, err
 }
 
-// modernParams gives the params of a client's request, whose own index may be known, with the envelope of the session and
+// modernParams returns the params of a client's request, whose own index may be known, with the envelope of the session and
 // with further members, each with a comma behind, and reads the envelope into env, which is empty. What a client of a session
 // cannot know of is left out: it would be taken for the session's own. An envelope comes first, for it is what is looked for
 // first, unless the params have a `_meta`.
@@ -238,7 +238,7 @@ func (s *Session) modernParams(env *wire.Envelope, params []byte, own *wire.Inde
 	return rewritten, env.Open(rewritten)
 }
 
-// rewriteParams gives such params member by member.
+// rewriteParams returns such params member by member.
 func rewriteParams(envelope string, params, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
@@ -325,7 +325,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessa
 	return emptyResult, nil
 }
 
-// failure gives what a client may see of an error on this side.
+// failure returns what a client may see of an error on this side.
 func (s *Session) failure(ctx context.Context, what string, err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {

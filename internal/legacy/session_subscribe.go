@@ -23,7 +23,7 @@ const (
 // subscriptionID is the id of the session's one subscription. It is never seen outside.
 var subscriptionID = jsonrpc.StringID("session")
 
-// Attach gives the session a place for messages that belong to no request: changed lists and resources. It takes the
+// Attach returns the session a place for messages that belong to no request: changed lists and resources. It takes the
 // place of the one before; nil is none. Changes come on whichever goroutine the core tells them from, and only once the
 // client has said that it is initialized. Without a place the session listens to no changes, and they are not told later.
 func (s *Session) Attach(out Stream) {
@@ -74,7 +74,7 @@ func (s *Session) relisten(has offers) error {
 	return nil
 }
 
-// filter gives the params of a subscription.
+// filter returns the params of a subscription.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28)
 func filter(has offers, uris []string) []byte {

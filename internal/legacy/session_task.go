@@ -140,7 +140,7 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	return nil
 }
 
-// added gives the questions that the client was not asked yet. Those that find no place among the questions that wait have
+// added returns the questions that the client was not asked yet. Those that find no place among the questions that wait have
 // their turn later.
 func (w *taskWait) added(ctx context.Context, requests []byte) (all []question, err *jsonrpc.Error) {
 	w.freed = nil
@@ -250,7 +250,7 @@ func asksTheSame(a, b []byte) bool {
 	return n == 0
 }
 
-// take gives the member that hands an answer to the core. What the client refuses to answer ends the request; the task
+// take returns the member that hands an answer to the core. What the client refuses to answer ends the request; the task
 // goes on waiting.
 func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
 	q.stop()
@@ -262,7 +262,7 @@ func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
 	return append(answers, "},"...), nil
 }
 
-// takeBack gives up a question and tells the client so.
+// takeBack returns up a question and tells the client so.
 func (w *taskWait) takeBack(ctx context.Context, q *taskQuestion) {
 	q.stop()
 	delete(w.open, q.key)

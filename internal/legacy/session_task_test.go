@@ -22,7 +22,7 @@ const task = `{"taskId":"t1","status":"working","createdAt":"2025-11-25T10:30:00
 
 const taskResult = `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t1","_meta":{"progressToken":"p"}}}`
 
-// related gives a question the mark of the task.
+// related returns a question the mark of the task.
 func related(question string) string {
 	return strings.Replace(question, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}},`, 1)
 }

@@ -106,7 +106,7 @@ func (c *fakeCore) tell(method, params string) {
 	}
 }
 
-// member gives one member of a JSON object, compact.
+// member returns one member of a JSON object, compact.
 func member(object []byte, key string) string {
 	var m map[string]stdjson.RawMessage
 	if err := stdjson.Unmarshal(object, &m); err != nil {
@@ -131,7 +131,7 @@ func (o *outbox) write(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// take gives what was written since the last time, one line each.
+// take returns what was written since the last time, one line each.
 func (o *outbox) take() (lines []string) {
 	for _, m := range o.takeMessages() {
 		lines = append(lines, string(jsonrpc.Append(nil, m)))

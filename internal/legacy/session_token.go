@@ -45,7 +45,7 @@ func (x *Exchange) keepToken(result []byte) {
 	s.tokens = append(s.tokens, t)
 }
 
-// tokenOf gives the token for the task of a request; nil if its call gave none, or was not this session's.
+// tokenOf returns the token for the task of a request; nil if its call gave none, or was not this session's.
 func (s *Session) tokenOf(params []byte) *taskToken {
 	id := text(params, "taskId")
 	s.mu.Lock()
@@ -65,7 +65,7 @@ func (s *Session) forget(t *taskToken) {
 	s.tokens = slices.DeleteFunc(s.tokens, func(other *taskToken) bool { return other == t })
 }
 
-// withProgressToken gives the params of a request with a token in place of its own. Params that are none stay as they are.
+// withProgressToken returns the params of a request with a token in place of its own. Params that are none stay as they are.
 func withProgressToken(params []byte, token string) []byte {
 	meta, has := jsonscan.Get(params, "_meta")
 	if jsonscan.Kind(params) != '{' || has && jsonscan.Kind(meta) != '{' {

@@ -17,7 +17,7 @@ type CallContext struct {
 	cause error
 }
 
-// wake gives the context that can be waited for.
+// wake returns the context that can be waited for.
 func (c *CallContext) wake() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *CallContext) wake() context.Context {
 	return c.awake
 }
 
-// current gives the context to ask: the one that can be waited for as soon as it makes a difference.
+// current returns the context to ask: the one that can be waited for as soon as it makes a difference.
 func (c *CallContext) current() context.Context {
 	c.mu.Lock()
 	asleep := c.awake == nil && !c.ended
@@ -60,5 +60,5 @@ func (c *CallContext) Done() <-chan struct{} { return c.wake().Done() }
 // Err is the error of the context.
 func (c *CallContext) Err() error { return c.current().Err() }
 
-// Value gives the values of the context of what carries the call.
+// Value returns the values of the context of what carries the call.
 func (c *CallContext) Value(key any) any { return c.current().Value(key) }

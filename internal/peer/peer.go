@@ -87,7 +87,7 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 	return nil
 }
 
-// find gives the call with that id, or nil. The caller holds the lock, as for add and remove.
+// find returns the call with that id, or nil. The caller holds the lock, as for add and remove.
 func (t *Table) find(id jsonrpc.ID) *Call {
 	if t.single != nil && t.single.id == id {
 		return t.single

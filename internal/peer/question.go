@@ -71,7 +71,7 @@ func (t *Table) drop(id jsonrpc.ID) {
 	}
 }
 
-// Wait gives the response to the question. The error is the cause of ctx, or that of [Table.Hangup]. It is called once.
+// Wait returns the response to the question. The error is the cause of ctx, or that of [Table.Hangup]. It is called once.
 func (q *Question) Wait(ctx context.Context) (*jsonrpc.Message, error) {
 	select {
 	case m, ok := <-q.answer:
@@ -85,7 +85,7 @@ func (q *Question) Wait(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 }
 
-// Withdraw gives a question up. An answer that still comes belongs to nothing.
+// Withdraw returns a question up. An answer that still comes belongs to nothing.
 func (q *Question) Withdraw() {
 	q.table.mu.Lock()
 	defer q.table.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	return true
 }
 
-// Alone gives the id of the question that waits, if there is exactly one.
+// Alone returns the id of the question that waits, if there is exactly one.
 func (t *Table) Alone() (id jsonrpc.ID, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *Table) Alone() (id jsonrpc.ID, ok bool) {
 	return id, false
 }
 
-// Waiting gives the ids of the questions that wait.
+// Waiting returns the ids of the questions that wait.
 func (t *Table) Waiting() []jsonrpc.ID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +139,7 @@ func (t *Table) Hangup(cause error) {
 	}
 }
 
-// HungUp gives the cause of [Table.Hangup], and nil before that.
+// HungUp returns the cause of [Table.Hangup], and nil before that.
 func (t *Table) HungUp() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

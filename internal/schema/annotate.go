@@ -155,7 +155,7 @@ func (k keywords) check(raw []byte, fits func(raw []byte) error) error {
 	return fits(raw)
 }
 
-// listOf gives a value such as small|medium as a JSON array.
+// listOf returns a value such as small|medium as a JSON array.
 func listOf(typ, value string) []byte {
 	list := []byte{'['}
 	for i, item := range splitList(value) {

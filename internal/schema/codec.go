@@ -26,7 +26,7 @@ var goJSON = json.JoinOptions(
 	jsontext.EscapeForHTML(false),
 )
 
-// Encode gives v as JSON, by the rules of encoding/json with these differences: a nil slice is [] and a nil map is {},
+// Encode returns v as JSON, by the rules of encoding/json with these differences: a nil slice is [] and a nil map is {},
 // HTML characters are not escaped, a marshal method on the pointer is called for a value too, and text that is not UTF-8
 // is an error. Optional pointers that are nil are null here; Schema.DropNulls leaves them out.
 func Encode(v any) ([]byte, error) {

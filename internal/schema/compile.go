@@ -153,7 +153,7 @@ func (c *compiler) schema(raw []byte, home *resource) (*node, error) {
 	return n, nil
 }
 
-// modernName gives the name that a keyword of the schema at raw has in 2020-12, "" for an annotation.
+// modernName returns the name that a keyword of the schema at raw has in 2020-12, "" for an annotation.
 func (c *compiler) modernName(raw []byte, key string, value []byte) string {
 	if !c.draft7 {
 		if key == "dependencies" {

@@ -22,7 +22,7 @@ type Decoder struct {
 	fill filler // nil when the type is Decode's
 }
 
-// NewDecoder gives the decoder of a type.
+// NewDecoder returns the decoder of a type.
 func NewDecoder(t reflect.Type) *Decoder {
 	return &Decoder{fill: fillerOf(t, nil)}
 }
@@ -46,7 +46,7 @@ func (d *Decoder) Decode(data []byte, v any) error {
 // plainly right: whatever is wrong, Decode says it.
 type filler func(v reflect.Value, doc []byte, at int) (end int, ok bool)
 
-// fillerOf gives the filler of a type, nil where there is none. The types around it are known not to end in themselves.
+// fillerOf returns the filler of a type, nil where there is none. The types around it are known not to end in themselves.
 func fillerOf(t reflect.Type, around []reflect.Type) filler {
 	if hasOwnForm(t) || slices.Contains(around, t) {
 		return nil
@@ -83,7 +83,7 @@ func hasOwnForm(t reflect.Type) bool {
 		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// scalar gives the text of a number or literal, which is null for a value that stays as it is.
+// scalar returns the text of a number or literal, which is null for a value that stays as it is.
 func scalar(doc []byte, at int) (text []byte, end int, null bool) {
 	end = skipScalar(doc, at)
 	return doc[at:end], end, string(doc[at:end]) == "null"
@@ -222,7 +222,7 @@ func fillStruct(t reflect.Type, around []reflect.Type) filler {
 	}
 }
 
-// findField gives the field of a name, nil for none. Most senders keep the order of the fields.
+// findField returns the field of a name, nil for none. Most senders keep the order of the fields.
 func findField(fields []filledField, name []byte, place int) *filledField {
 	if place < len(fields) && fields[place].name == string(name) {
 		return &fields[place]
@@ -235,7 +235,7 @@ func findField(fields []filledField, name []byte, place int) *filledField {
 	return nil
 }
 
-// filledFields gives the fields of a struct; ok is false if one of them, or its tag, is anything out of the ordinary.
+// filledFields returns the fields of a struct; ok is false if one of them, or its tag, is anything out of the ordinary.
 func filledFields(t reflect.Type, around []reflect.Type) (fields []filledField, ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -314,7 +314,7 @@ func (e *evaluation) dependency(d *dependency, at int, seen *marks) bool {
 	return ok
 }
 
-// find gives the place of a member's value in the object at an offset.
+// find returns the place of a member's value in the object at an offset.
 func (e *evaluation) find(at int, name string) (valueAt int, present bool) {
 	for i := skipSpace(e.doc, at+1); i < len(e.doc) && e.doc[i] == '"'; {
 		nameEnd, valueAt := member(e.doc, i)
@@ -380,7 +380,7 @@ func (e *evaluation) array(n *node, at int, seen *marks) (end int, ok bool) {
 	return end, false
 }
 
-// unique tells whether the items of an array all differ.
+// unique reports whether the items of an array all differ.
 func (e *evaluation) unique(at, end, count int) bool {
 	if count < 2 {
 		return true
@@ -455,7 +455,7 @@ func (e *evaluation) choice(branches []*node, at int, seen *marks, most int) boo
 	return false
 }
 
-// quietly tells whether a value fits a schema whose failure is no problem in itself. Only a schema that fits adds to
+// quietly reports whether a value fits a schema whose failure is no problem in itself. Only a schema that fits adds to
 // what was seen.
 func (e *evaluation) quietly(n *node, at int, seen *marks) bool {
 	telling := e.telling
@@ -472,7 +472,7 @@ func (e *evaluation) quietly(n *node, at int, seen *marks) bool {
 	return ok
 }
 
-// outermost gives the schema that a reference means: for a dynamic one the anchor of its name in the outermost
+// outermost returns the schema that a reference means: for a dynamic one the anchor of its name in the outermost
 // resource that has it.
 func (e *evaluation) outermost(r *reference) *node {
 	if r.dynamic != "" && e.spend(len(e.scope)/8) {
@@ -528,7 +528,7 @@ type marks struct {
 	more []uint64
 }
 
-// word gives the bits among which one is.
+// word returns the bits among which one is.
 func (m *marks) word(i int) *uint64 {
 	w := i / 64
 	if w < len(m.few) {
@@ -561,13 +561,13 @@ func (m *marks) add(o *marks) {
 	}
 }
 
-// member gives the end of the name that starts at i and the start of its value.
+// member returns the end of the name that starts at i and the start of its value.
 func member(doc []byte, i int) (nameEnd, valueAt int) {
 	nameEnd = skipString(doc, i)
 	return nameEnd, skipSpace(doc, skipSpace(doc, nameEnd)+1)
 }
 
-// next gives the start of what follows the value that ends at i in its container: the next one or the bracket.
+// next returns the start of what follows the value that ends at i in its container: the next one or the bracket.
 func next(doc []byte, i int) int {
 	i = skipSpace(doc, i)
 	if i < len(doc) && doc[i] == ',' {

@@ -19,7 +19,7 @@ type field struct {
 	quoted   bool // by the `string` option
 }
 
-// fieldsOf gives the members that encoding/json would write for a struct, in the order of its fields: of several with
+// fieldsOf returns the members that encoding/json would write for a struct, in the order of its fields: of several with
 // one name the shallowest wins, then the one that a tag names, else none.
 func fieldsOf(root reflect.Type) ([]field, error) {
 	type level struct {

@@ -184,7 +184,7 @@ func (g *generator) schema(depth int) string {
 	return "{" + g.keywords(depth) + "}"
 }
 
-// keywords gives some members of a schema.
+// keywords returns some members of a schema.
 func (g *generator) keywords(depth int) string {
 	var members []string
 	seen := map[string]bool{}

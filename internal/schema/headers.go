@@ -15,7 +15,7 @@ type HeaderParam struct {
 	Type string   // string, integer or boolean
 }
 
-// Headers gives the properties with an x-mcp-header annotation, in the order of the schema. The error names the
+// Headers returns the properties with an x-mcp-header annotation, in the order of the schema. The error names the
 // annotation that breaks a rule: it is no header name, stands twice but for case, is on a property that is not of one
 // type string, integer or boolean (null beside it does no harm), or is not reached by properties alone.
 //
@@ -77,7 +77,7 @@ func headerParam(n *node, path []string) (HeaderParam, error) {
 	return HeaderParam{Path: path, Name: name, Type: types[0]}, nil
 }
 
-// isToken tells whether text is a token of HTTP.
+// isToken reports whether text is a token of HTTP.
 func isToken(text string) bool {
 	const marks = "!#$%&'*+-.^_`|~"
 	for _, c := range []byte(text) {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// For gives the schema of a Go type, for encoding/json's view of it. It is computed once per type.
+// For returns the schema of a Go type, for encoding/json's view of it. It is computed once per type.
 //
 // A struct is an object of its fields, embedded structs flattened, and of nothing else. A field is required unless it is
 // a pointer, says omitempty or omitzero, or has a default: what is optional may be absent, never null. A slice is an
@@ -39,7 +39,7 @@ import (
 // The error names the field and what is allowed there.
 func For(t reflect.Type) (*Schema, error) { return cached(t, false) }
 
-// ForElicitation gives the schema of a struct as a form for a person: a flat object of strings, numbers, integers,
+// ForElicitation returns the schema of a struct as a form for a person: a flat object of strings, numbers, integers,
 // booleans, enums and lists of enum values. Everything else is an error.
 //
 // Spec: client/elicitation, Requested Schema.
@@ -166,7 +166,7 @@ func (in *inference) typeOf(t reflect.Type) (keywords, error) {
 	return k, nil
 }
 
-// defName gives a recursive type a name of its own that needs no escapes in a reference.
+// defName returns a recursive type a name of its own that needs no escapes in a reference.
 func (in *inference) defName(t reflect.Type) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '_' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z') {
@@ -346,7 +346,7 @@ func (in *inference) member(f *field) (keywords, error) {
 	return k, nil
 }
 
-// accepts tells whether the field's Go type takes a JSON value.
+// accepts reports whether the field's Go type takes a JSON value.
 func (f *field) accepts(raw []byte) error {
 	return Decode(keywords{{f.name, raw}}.append(nil), reflect.New(f.owner).Interface())
 }
@@ -364,7 +364,7 @@ func enumOf(t reflect.Type) ([]byte, error) {
 	return Encode(values.Interface())
 }
 
-// deref gives what a pointer leads to, if it leads to anything but pointers.
+// deref returns what a pointer leads to, if it leads to anything but pointers.
 func deref(t reflect.Type) reflect.Type {
 	const most = 10
 	for i := 0; i < most && t.Kind() == reflect.Pointer; i++ {
@@ -391,7 +391,7 @@ func implements[I any](t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[I]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[I]())
 }
 
-// integerRange gives the bounds of an integer kind that a JSON number can reach without losing precision.
+// integerRange returns the bounds of an integer kind that a JSON number can reach without losing precision.
 func integerRange(k reflect.Kind) (low, high string, ok bool) {
 	switch k {
 	case reflect.Int, reflect.Int64:

@@ -50,7 +50,7 @@ type identified struct {
 	Kind string `json:"kind"`
 }
 
-// twoNodes gives a struct of two recursive types that have the same name.
+// twoNodes returns a struct of two recursive types that have the same name.
 func twoNodes() any {
 	type nöde struct{ Next *nöde }
 	first := nöde{}

@@ -145,7 +145,7 @@ func (n *node) compounds() *compoundRules {
 	return n.compound
 }
 
-// property gives the entry of a name, a new one at need.
+// property returns the entry of a name, a new one at need.
 func (r *objectRules) property(name string) *property {
 	if r.index == nil {
 		r.index = map[string]int{}
@@ -221,7 +221,7 @@ func smallInteger(raw []byte) (v int64, ok bool) {
 	return v, true
 }
 
-// find gives the entry of a member's name, nil without. Most senders keep the order of the schema, so the one in the
+// find returns the entry of a member's name, nil without. Most senders keep the order of the schema, so the one in the
 // same place is tried first.
 func (r *objectRules) find(token []byte, place int) *property {
 	name := unquote(token)
@@ -234,10 +234,10 @@ func (r *objectRules) find(token []byte, place int) *property {
 	return nil
 }
 
-// isPlain tells whether the schema of a property is all there is for its value.
+// isPlain reports whether the schema of a property is all there is for its value.
 func (r *objectRules) isPlain() bool { return r.patterns == nil && r.names == nil }
 
-// collects tells whether the node needs to know what was evaluated.
+// collects reports whether the node needs to know what was evaluated.
 func (n *node) collects() bool {
 	return n.object != nil && n.object.unevaluated != nil || n.array != nil && n.array.unevaluated != nil
 }

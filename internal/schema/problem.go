@@ -24,7 +24,7 @@ type Problem struct {
 	Text string // what was got and what is allowed
 }
 
-// Error gives all problems, with their paths.
+// Error returns all problems, with their paths.
 func (e *ValidationError) Error() string {
 	var b strings.Builder
 	for i, p := range e.Problems {
@@ -40,7 +40,7 @@ func (e *ValidationError) Error() string {
 	return b.String()
 }
 
-// shown gives a value for a problem's text: short values as they are, long ones by their kind and beginning.
+// shown returns a value for a problem's text: short values as they are, long ones by their kind and beginning.
 func shown(raw []byte) string {
 	const longest = 60
 	switch jsonscan.Kind(raw) {
@@ -67,7 +67,7 @@ func cut(text string, longest int) string {
 	return text[:longest] + "…"
 }
 
-// shortList gives the first values of a list.
+// shortList returns the first values of a list.
 func shortList(values []string) string {
 	const most, longest = 20, 60
 	var b strings.Builder
@@ -84,7 +84,7 @@ func shortList(values []string) string {
 	return b.String()
 }
 
-// Nearest gives the candidate that a misspelt name most likely means, "" if none is near.
+// Nearest returns the candidate that a misspelt name most likely means, "" if none is near.
 func Nearest(name string, candidates []string) string {
 	const longest, most = 64, 1000 // a longer name is no slip of the pen, and a longer list takes too much time
 	if len(name) < 2 || len(name) > longest {
@@ -136,7 +136,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// lookup gives the value that a JSON pointer names.
+// lookup returns the value that a JSON pointer names.
 func lookup(doc []byte, pointer string) ([]byte, bool) {
 	at := bytes.TrimSpace(doc)
 	if pointer == "" {
@@ -153,7 +153,7 @@ func lookup(doc []byte, pointer string) ([]byte, bool) {
 
 var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// pointerSteps gives the steps of a JSON pointer, unescaped.
+// pointerSteps returns the steps of a JSON pointer, unescaped.
 func pointerSteps(pointer string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for step := range strings.SplitSeq(pointer[1:], "/") {
@@ -164,7 +164,7 @@ func pointerSteps(pointer string) iter.Seq[string] {
 	}
 }
 
-// child gives the member or the item of a container that one step of a JSON pointer names.
+// child returns the member or the item of a container that one step of a JSON pointer names.
 func child(raw []byte, step string) ([]byte, bool) {
 	if jsonscan.Kind(raw) == '{' {
 		return jsonscan.Get(raw, step)

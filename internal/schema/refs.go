@@ -144,7 +144,7 @@ func (c *compiler) target(l link) (*node, error) {
 	return n, nil
 }
 
-// child gives the member or item of a container that one step of a JSON pointer names. Containers are indexed once, since a
+// child returns the member or item of a container that one step of a JSON pointer names. Containers are indexed once, since a
 // schema may hold thousands of references into one.
 func (c *compiler) child(raw []byte, step string) ([]byte, bool) {
 	parts := c.parts[&raw[0]]
@@ -162,7 +162,7 @@ func (c *compiler) child(raw []byte, step string) ([]byte, bool) {
 	return value, ok
 }
 
-// same gives the schemas that a node applies to the very value that it is applied to, as far as the text tells.
+// same returns the schemas that a node applies to the very value that it is applied to, as far as the text tells.
 func (n *node) same() []*node {
 	var all []*node
 	if r := n.compound; r != nil {

@@ -30,7 +30,7 @@ const (
 	dropNulls
 )
 
-// value gives raw itself unless something in it changes.
+// value returns raw itself unless something in it changes.
 func (w rewriting) value(n *node, raw []byte) []byte {
 	n = n.target()
 	start := skipSpace(raw, 0)

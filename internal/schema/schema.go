@@ -29,11 +29,11 @@ type Schema struct {
 	defaults bool    // some subschema has one
 }
 
-// JSON gives the published schema: compact, its members in the order in which they were given, unknown ones included.
+// JSON returns the published schema: compact, its members in the order in which they were given, unknown ones included.
 // Callers must not change the bytes.
 func (s *Schema) JSON() stdjson.RawMessage { return s.raw }
 
-// RootType gives the one type that the schema's root names, "" when it names none or several.
+// RootType returns the one type that the schema's root names, "" when it names none or several.
 func (s *Schema) RootType() string {
 	if names := s.root.types.names(); len(names) == 1 {
 		return names[0]

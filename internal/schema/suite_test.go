@@ -83,7 +83,7 @@ func runGroup(t *testing.T, name string, g suiteGroup, dialect string, bundle ma
 	return len(g.Tests)
 }
 
-// withMembers gives a schema a dialect and more definitions.
+// withMembers returns a schema a dialect and more definitions.
 func withMembers(t *testing.T, raw stdjson.RawMessage, dialect string, bundle map[string]stdjson.RawMessage) stdjson.RawMessage {
 	var members map[string]stdjson.RawMessage
 	if stdjson.Unmarshal(raw, &members) != nil {

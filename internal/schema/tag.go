@@ -67,7 +67,7 @@ func keyAt(tag string, at int) (key string, value int, known bool) {
 	return key, at + len(text) + 1, slices.Contains(tagOptions, key)
 }
 
-// likeOption gives the option that a key misspells or abbreviates, "" for a word of the text.
+// likeOption returns the option that a key misspells or abbreviates, "" for a word of the text.
 func likeOption(key string) string {
 	const shortest = 3
 	for _, o := range tagOptions {
@@ -78,7 +78,7 @@ func likeOption(key string) string {
 	return Nearest(key, tagOptions)
 }
 
-// splitList gives the items of a value such as small|medium|large, without the space around them.
+// splitList returns the items of a value such as small|medium|large, without the space around them.
 func splitList(value string) []string {
 	items := strings.Split(value, "|")
 	for i := range items {

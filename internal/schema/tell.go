@@ -83,7 +83,7 @@ func (e *evaluation) tellType(n *node, at int) {
 	e.tell(at, text)
 }
 
-// takes tells whether text is JSON of one of the types.
+// takes reports whether text is JSON of one of the types.
 func (t typeSet) takes(text []byte) bool {
 	e := evaluation{doc: text, steps: MaxSteps}
 	_, ok := e.value(&node{types: t}, 0, nil)
@@ -211,7 +211,7 @@ func (e *evaluation) tellChoice(branches []*node, at, fitting int) {
 	e.tell(at, text)
 }
 
-// allEnums gives the values of alternatives that are enums all.
+// allEnums returns the values of alternatives that are enums all.
 func allEnums(branches []*node) []string {
 	var values []string
 	for _, b := range branches {
@@ -257,7 +257,7 @@ func (e *evaluation) tellTag(branches []*node, at int) bool {
 	return false
 }
 
-// tag gives the schema of a property when it is an enum.
+// tag returns the schema of a property when it is an enum.
 func (n *node) tag(name string) *node {
 	if n.object == nil {
 		return nil
@@ -269,7 +269,7 @@ func (n *node) tag(name string) *node {
 	return n.object.properties[i].node.target()
 }
 
-// fewest gives the problems of the alternative that has the fewest.
+// fewest returns the problems of the alternative that has the fewest.
 func (e *evaluation) fewest(branches []*node, at int) []Problem {
 	outer := e.problems
 	defer func() { e.problems, e.telling = outer, true }()

@@ -12,7 +12,7 @@ import (
 // The functions here walk JSON that was checked before. On anything else they stop at the end of the text: they may say
 // nonsense, but do not panic.
 
-// skipSpace gives the index of the first byte from i on that is not white space.
+// skipSpace returns the index of the first byte from i on that is not white space.
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && b[i] <= ' ' {
 		i++
@@ -20,7 +20,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString gives the index after the string whose opening quote is at i.
+// skipString returns the index after the string whose opening quote is at i.
 func skipString(b []byte, i int) int {
 	i++
 	if i < len(b) {
@@ -40,7 +40,7 @@ func skipString(b []byte, i int) int {
 	return len(b)
 }
 
-// skipScalar gives the index after the number or literal that starts at i.
+// skipScalar returns the index after the number or literal that starts at i.
 func skipScalar(b []byte, i int) int {
 	for i < len(b) {
 		switch b[i] {
@@ -52,7 +52,7 @@ func skipScalar(b []byte, i int) int {
 	return i
 }
 
-// skipValue gives the index after the value that starts at i.
+// skipValue returns the index after the value that starts at i.
 func skipValue(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch b[i] {
@@ -78,7 +78,7 @@ func skipValue(b []byte, i int) int {
 	return len(b)
 }
 
-// inner gives the text of a string token between its quotes, escapes left as they are.
+// inner returns the text of a string token between its quotes, escapes left as they are.
 func inner(token []byte) []byte {
 	if len(token) < 2 {
 		return nil
@@ -86,7 +86,7 @@ func inner(token []byte) []byte {
 	return token[1 : len(token)-1]
 }
 
-// unquote gives the text of a string token; it copies only where there are escapes.
+// unquote returns the text of a string token; it copies only where there are escapes.
 func unquote(token []byte) []byte {
 	text := inner(token)
 	if bytes.IndexByte(text, '\\') < 0 {
@@ -144,7 +144,7 @@ func appendCanonical(dst, raw []byte) []byte {
 	return append(dst, raw...)
 }
 
-// pointerTo gives the JSON pointer of the value, or of the member whose name, starts at an offset.
+// pointerTo returns the JSON pointer of the value, or of the member whose name, starts at an offset.
 func pointerTo(doc []byte, offset int) string {
 	var path []byte
 	at := skipSpace(doc, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 )
 
-// again gives the same bytes without end.
+// again returns the same bytes without end.
 type again struct {
 	data []byte
 	rest []byte

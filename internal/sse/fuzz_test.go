@@ -59,7 +59,7 @@ func slowRead(stream string) (events []sse.Event, lastID string) {
 	return events, lastID
 }
 
-// chunks gives a stream in pieces whose sizes are taken from the stream itself.
+// chunks returns a stream in pieces whose sizes are taken from the stream itself.
 type chunks struct {
 	rest []byte
 	seed uint32

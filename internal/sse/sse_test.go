@@ -172,7 +172,7 @@ func TestLargestIDAndType(t *testing.T) {
 	}
 }
 
-// endless gives the same text again and again.
+// endless returns the same text again and again.
 type endless struct {
 	text string
 	at   int
@@ -206,7 +206,7 @@ func TestEndlessEventIsNotRead(t *testing.T) {
 	}
 }
 
-// atEnd gives n bytes of text and calls done before the end of the stream.
+// atEnd returns n bytes of text and calls done before the end of the stream.
 type atEnd struct {
 	text endless
 	n    int64

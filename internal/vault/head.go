@@ -57,7 +57,7 @@ func (h *head) checkName() string {
 	return fmt.Sprintf("check\n%d\n%s\n%x\n%d", h.Version, h.Key, h.Salt, h.Iterations)
 }
 
-// readHead gives the head, nil if there is no vault.
+// readHead returns the head, nil if there is no vault.
 func (v *Vault) readHead() (*head, error) {
 	file := filepath.Join(v.dir, headName)
 	text, err := readPrivate(file, maxHead)
@@ -99,7 +99,7 @@ func (v *Vault) checkEmpty() error {
 	return nil
 }
 
-// unlock gives what opens the values, from missing if there is no vault. What it found before serves as long as the vault
+// unlock returns what opens the values, from missing if there is no vault. What it found before serves as long as the vault
 // is the same: it may have been removed meanwhile, and made anew.
 func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*sealer, error)) (*sealer, error) {
 	select {

@@ -61,7 +61,7 @@ type Vault struct {
 	seal *sealer       // of the vault as it was last found, nil until it is needed
 }
 
-// New gives the vault in a directory, which need not exist.
+// New returns the vault in a directory, which need not exist.
 func New(opts *Options) (*Vault, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -96,7 +96,7 @@ type Description struct {
 	Key string
 }
 
-// Describe gives a description of the vault, without opening it.
+// Describe returns a description of the vault, without opening it.
 func (v *Vault) Describe() (Description, error) {
 	h, err := v.readHead()
 	if err != nil || h == nil {
@@ -105,7 +105,7 @@ func (v *Vault) Describe() (Description, error) {
 	return Description{Dir: v.dir, Key: h.Key}, nil
 }
 
-// Load gives the value under a key, nil if there is none.
+// Load returns the value under a key, nil if there is none.
 func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 	text, err := v.readSealed(key)
 	if err != nil || text == nil {
@@ -161,14 +161,14 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 	return writeFile(v.path(key, ".sealed"), s.seal(key, changed))
 }
 
-// path gives the file of a key: any text may be one, and the names of files tell nothing of it.
+// path returns the file of a key: any text may be one, and the names of files tell nothing of it.
 func (v *Vault) path(key, suffix string) string {
 	const enough = 16 // bytes of the hash, so that no two keys meet
 	sum := sha256.Sum256([]byte(key))
 	return filepath.Join(v.dir, hex.EncodeToString(sum[:enough])+suffix)
 }
 
-// readSealed gives the file of a key, nil if there is none.
+// readSealed returns the file of a key, nil if there is none.
 func (v *Vault) readSealed(key string) ([]byte, error) {
 	if len(key) > maxKey {
 		return nil, fmt.Errorf("a key of %d bytes is too long for the vault, which takes %d", len(key), maxKey)

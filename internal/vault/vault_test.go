@@ -39,7 +39,7 @@ func open(t *testing.T, opts vault.Options) *vault.Vault {
 	return v
 }
 
-// inFile gives a vault, and its directory, whose key is in a file.
+// inFile returns a vault, and its directory, whose key is in a file.
 func inFile(t *testing.T) (*vault.Vault, string) {
 	t.Helper()
 	noKeyring(t)
@@ -68,7 +68,7 @@ func wants(t *testing.T, v *vault.Vault, key, want string) {
 	}
 }
 
-// only gives the one file of a vault with a suffix.
+// only returns the one file of a vault with a suffix.
 func only(t *testing.T, dir, suffix string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*"+suffix))

@@ -89,7 +89,7 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	return nil
 }
 
-// Clone gives a copy that shares no memory with params.
+// Clone returns a copy that shares no memory with params.
 func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)

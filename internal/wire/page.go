@@ -34,7 +34,7 @@ func (p *Page) Whole(answer []byte) []byte {
 	return slices.Insert(answer, p.At, p.Items...)
 }
 
-// Cut gives the whole answer in pieces, without a copy: what is before the items, what is kept, and what is left.
+// Cut returns the whole answer in pieces, without a copy: what is before the items, what is kept, and what is left.
 func (p *Page) Cut(answer []byte) (before, kept, behind []byte) {
 	before, behind = answer[:p.At], answer[p.At:]
 	if p.Ended != nil && bytes.Equal(behind, p.Ended[len(p.Items):]) {

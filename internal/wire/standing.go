@@ -15,7 +15,7 @@ type Standing struct {
 	clientInfo, capabilities Span // within text
 }
 
-// NewStanding gives the envelope of a client that speaks a revision, with two JSON objects that it declared, together
+// NewStanding returns the envelope of a client that speaks a revision, with two JSON objects that it declared, together
 // shorter than 4 GiB.
 func NewStanding(rev Revision, clientInfo, capabilities []byte, logLevel string) Standing {
 	s := Standing{revision: rev, logLevel: logLevel}
@@ -33,7 +33,7 @@ func appendSpan(dst, value []byte) ([]byte, Span) {
 	return dst, Span{uint32(at), uint32(len(dst))}
 }
 
-// WithLogLevel gives the same envelope with another log level.
+// WithLogLevel returns the same envelope with another log level.
 func (s Standing) WithLogLevel(level string) Standing {
 	text := []byte(s.text)
 	return NewStanding(s.revision, s.clientInfo.in(text), s.capabilities.in(text), level)

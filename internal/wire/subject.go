@@ -28,7 +28,7 @@ const (
 	subjectKeys // how many there are
 )
 
-// subjectKey gives the place of a key among those of a subject.
+// subjectKey returns the place of a key among those of a subject.
 func subjectKey(key []byte) (place int, ok bool) {
 	switch string(key) {
 	case "name":
@@ -45,7 +45,7 @@ func subjectKey(key []byte) (place int, ok bool) {
 	return 0, false
 }
 
-// Subject gives the subject of a request's params, which have to be checked JSON or nil. For the params that the
+// Subject returns the subject of a request's params, which have to be checked JSON or nil. For the params that the
 // envelope was opened from it has been found already.
 func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 	if x := &e.subject; x.isOf(params) {
@@ -63,7 +63,7 @@ func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 	return Subject{found[subjectName], found[subjectURI], found[subjectArguments], found[subjectInputResponses], found[subjectRequestState]}
 }
 
-// Member gives one member of a request's params, as [Envelope.Subject] gives several.
+// Member returns one member of a request's params, as [Envelope.Subject] gives several.
 func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMessage, bool) {
 	i, ok := subjectKey([]byte(key))
 	if !ok || !e.subject.isOf(params) {
@@ -99,7 +99,7 @@ type Index struct {
 // A Span is where in a text a value begins, and where it ends; zero for none.
 type Span struct{ At, End uint32 }
 
-// Shift gives the same span of a text in which it stands further behind.
+// Shift returns the same span of a text in which it stands further behind.
 func (s Span) Shift(by int) Span {
 	if s.End > 0 {
 		s.At, s.End = s.At+uint32(by), s.End+uint32(by)
@@ -130,7 +130,7 @@ func (x *Index) add(key []byte, at, size int) {
 	}
 }
 
-// in gives the value at a place, out of the params that the index is of; nil for none.
+// in returns the value at a place, out of the params that the index is of; nil for none.
 func (x *Index) in(params []byte, place int) stdjson.RawMessage {
 	s := x.spans[place]
 	if s.End == 0 {

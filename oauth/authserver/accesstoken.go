@@ -111,7 +111,7 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 	return t, nil
 }
 
-// live gives what an access token of this server says, and its grant, if both are alive. An error of the token is an
+// live returns what an access token of this server says, and its grant, if both are alive. An error of the token is an
 // oauth.ErrInvalidToken.
 func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant, error) {
 	c, err := s.readAccess(ctx, token)
@@ -137,7 +137,7 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 	return c, g, nil
 }
 
-// readAccess gives what an access token says that this server has signed, whether it has expired or not.
+// readAccess returns what an access token says that this server has signed, whether it has expired or not.
 func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, error) {
 	var public []jose.JSONWebKey
 	var algs []jose.SignatureAlgorithm
@@ -158,7 +158,7 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 // errSignature is the error for everything that keeps a JWT from being what one of the keys has signed.
 var errSignature = errors.New("the signature is missing, malformed or wrong")
 
-// verifyCompact gives the type and the payload of a JWT that one of the keys has signed. Only that key is tried which the
+// verifyCompact returns the type and the payload of a JWT that one of the keys has signed. Only that key is tried which the
 // JWT names, if it names one.
 func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAlgorithm) (typ string, payload []byte, err error) {
 	if len(token) > maxToken {

@@ -51,7 +51,7 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	redirectTo(w, s.pageURL(pathConsent, in.ID))
 }
 
-// pageURL gives the address of a page of an interaction.
+// pageURL returns the address of a page of an interaction.
 func (s *Server) pageURL(path, id string) string {
 	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {id}}.Encode()
 }
@@ -97,7 +97,7 @@ func (s *Server) showFailure(w http.ResponseWriter, r *http.Request, err error) 
 		Detail: "The server cannot answer for now. Wait a moment, then go back to the app and try again."})
 }
 
-// answerURL gives the redirect URI with an answer to an authorization request in it.
+// answerURL returns the redirect URI with an answer to an authorization request in it.
 //
 // Spec: RFC 9207, section 2.
 func (s *Server) answerURL(redirect, state string, hasState bool, answer url.Values) string {

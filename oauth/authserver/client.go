@@ -85,7 +85,7 @@ func (c *client) mayHave(scope string) bool {
 	return c.scopes == nil || slices.Contains(c.scopes, scope)
 }
 
-// actingForItself gives the client as it is where no person is asked: what is kept for those who ask is then the
+// actingForItself returns the client as it is where no person is asked: what is kept for those who ask is then the
 // operator's to allow, by naming it.
 func (c *client) actingForItself(res *Resource) *client {
 	if c.scopes != nil {
@@ -101,7 +101,7 @@ func (c *client) actingForItself(res *Resource) *client {
 	return &itself
 }
 
-// knownClients gives the clients of the operator.
+// knownClients returns the clients of the operator.
 func knownClients(o *Options) (map[string]*client, error) {
 	known := map[string]*client{}
 	var errs []error
@@ -204,7 +204,7 @@ func isClientID(id string) bool {
 // errNoClient is the error for a client that is not known here.
 var errNoClient = errors.New("the client is not known")
 
-// client gives the client of an id: errNoClient if there is none, an *oauthError if its document is no good.
+// client returns the client of an id: errNoClient if there is none, an *oauthError if its document is no good.
 func (s *Server) client(ctx context.Context, id string) (*client, error) {
 	if !isClientID(id) {
 		return nil, errNoClient
@@ -232,7 +232,7 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 }
 
 // isDocumentID reports whether an id is the URL of a Client ID Metadata Document, well made or not. An id that this
-// server gives never looks like one.
+// server returns never looks like one.
 func isDocumentID(id string) bool {
 	u, err := url.Parse(id)
 	return err == nil && u.Scheme != "" && strings.Contains(id, "://")

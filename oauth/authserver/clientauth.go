@@ -40,7 +40,7 @@ type credentials struct {
 	assertion string
 }
 
-// authenticate gives the client of a request.
+// authenticate returns the client of a request.
 //
 // Spec: OAuth 2.1, section 2.4; RFC 7523, sections 2.2 and 3.
 func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
@@ -177,7 +177,7 @@ func (t *oneText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// assertedClient gives the client that an assertion speaks of. Nothing of it is proven.
+// assertedClient returns the client that an assertion speaks of. Nothing of it is proven.
 func assertedClient(assertion string) string {
 	parts := strings.Split(assertion, ".")
 	if len(assertion) > maxToken || len(parts) != 3 {
@@ -228,7 +228,7 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	})
 }
 
-// unixTime gives the time of a NumericDate. What is beyond all reason becomes a time that no check lets pass.
+// unixTime returns the time of a NumericDate. What is beyond all reason becomes a time that no check lets pass.
 func unixTime(seconds float64) time.Time {
 	const most = 1 << 40 // far beyond every date, and within what a Time can hold
 	return time.Unix(int64(min(max(seconds, -most), most)), 0)

@@ -37,7 +37,7 @@ func newClientJWKS(f *oauth.Fetcher, g *gate) *clientJWKS {
 	return j
 }
 
-// clientKeys gives the public keys of a client, or an *oauthError: invalid_client if there are none, and
+// clientKeys returns the public keys of a client, or an *oauthError: invalid_client if there are none, and
 // temporarily_unavailable if they cannot be known for now.
 func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, error) {
 	if c.JWKSURI == "" {
@@ -82,7 +82,7 @@ func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebK
 	return keys, clientKeysTime, nil
 }
 
-// keysError gives an error of a fetch without what may be secret in it.
+// keysError returns an error of a fetch without what may be secret in it.
 func keysError(address string, err error) error {
 	var unfetched *oauth.FetchError
 	if errors.As(err, &unfetched) {
@@ -91,7 +91,7 @@ func keysError(address string, err error) error {
 	return &oauth.FetchError{URL: hostOf(address), Err: errors.New("the answer did not come in time, or broke off")}
 }
 
-// parseKeySet gives the public keys of a set that can sign. Those of other kinds are left out.
+// parseKeySet returns the public keys of a set that can sign. Those of other kinds are left out.
 func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []rawKey `json:"keys"`

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// newKeyedHost gives a host of a document whose client has keys.
+// newKeyedHost returns a host of a document whose client has keys.
 func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
 	h := newDocumentHost(t)
 	h.body = document(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"` + h.URL + `/jwks"`)
@@ -31,7 +31,7 @@ func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
 	return h
 }
 
-// prove gives a form with an assertion for a client.
+// prove returns a form with an assertion for a client.
 func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Values {
 	w.t.Helper()
 	form.Set("client_assertion_type", jwtBearer)

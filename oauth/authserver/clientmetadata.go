@@ -52,7 +52,7 @@ func newDocuments(o *Options, store Store, g *gate) *documents {
 	return d
 }
 
-// documentClient gives the client of a Client ID Metadata Document, or an *oauthError: invalid_client, or
+// documentClient returns the client of a Client ID Metadata Document, or an *oauthError: invalid_client, or
 // temporarily_unavailable if it cannot be known for now. Any other error is one of the store.
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
@@ -124,7 +124,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	return c, life, err
 }
 
-// load gives what the Store has of a document.
+// load returns what the Store has of a document.
 func (d *documents) load(ctx context.Context, id string) (*localCopy[*client], error) {
 	value, err := d.store.Get(ctx, kindDocument, id)
 	if err != nil || value == nil {
@@ -175,7 +175,7 @@ func (d *documents) allows(host string) bool {
 	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
 }
 
-// clientOfDocument gives the client that a document describes.
+// clientOfDocument returns the client that a document describes.
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	c := &client{
 		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI, TermsURI: meta.TermsURI,

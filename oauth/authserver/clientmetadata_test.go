@@ -51,7 +51,7 @@ func newDocumentHost(t *testing.T) *documentHost {
 	return h
 }
 
-// document gives a good one with more members.
+// document returns a good one with more members.
 func document(more string) string {
 	return `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://127.0.0.1/cb","https://app.example/cb"]` + more + `}`
 }

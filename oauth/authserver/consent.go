@@ -31,7 +31,7 @@ func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
 	s.showConsent(w, r, in, c, s.resource(in.Resource))
 }
 
-// clientOf gives the client of an interaction, if everything that was checked at its beginning still holds.
+// clientOf returns the client of an interaction, if everything that was checked at its beginning still holds.
 func (s *Server) clientOf(r *http.Request, in *interaction) (*client, error) {
 	c, err := s.client(r.Context(), in.Client)
 	if errors.Is(err, errNoClient) {

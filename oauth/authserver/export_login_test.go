@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 )
 
-// Sealed gives what a sealer with these keys makes of a secret for a record.
+// Sealed returns what a sealer with these keys makes of a secret for a record.
 func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
 	s, err := newSealer(keys)
 	if err != nil {
@@ -15,7 +15,7 @@ func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
 	return s.seal(secret, kind, key)
 }
 
-// Unsealed gives what a sealer with these keys opens, and whether it was sealed with an old one.
+// Unsealed returns what a sealer with these keys opens, and whether it was sealed with an old one.
 func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, error) {
 	s, err := newSealer(keys)
 	if err != nil {
@@ -24,7 +24,7 @@ func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, er
 	return s.open(sealed, kind, key)
 }
 
-// LimitedKeys gives how many addresses, clients and users are remembered at most by any of the limits.
+// LimitedKeys returns how many addresses, clients and users are remembered at most by any of the limits.
 func LimitedKeys(s *Server) int {
 	n := 0
 	for i := range s.limits.tables {
@@ -65,7 +65,7 @@ func AskedFrom(ctx context.Context, address string) context.Context { return wit
 // ShownHost is how hosts of strangers are shown.
 func ShownHost(host string) string { return shownHost(host) }
 
-// KeptDocuments gives how many documents are in memory, and how many failures.
+// KeptDocuments returns how many documents are in memory, and how many failures.
 func KeptDocuments(s *Server) (good, bad int) {
 	r := &s.documents.copies
 	r.mu.Lock()

@@ -2,7 +2,7 @@ package authserver
 
 import "go.etcd.io/bbolt"
 
-// MemoryRecords gives how many records take room, expired or not.
+// MemoryRecords returns how many records take room, expired or not.
 func MemoryRecords(s Store) int {
 	m := s.(*memoryStore)
 	m.mu.Lock()
@@ -22,7 +22,7 @@ func FileForgetsCounts(s Store) error {
 // SweepAtMost is how many expired records one write of a file removes.
 const SweepAtMost = sweepAtMost
 
-// FileRecords gives how many records take room, expired or not, -1 if the index of expiries has others, and -2 if they are
+// FileRecords returns how many records take room, expired or not, -1 if the index of expiries has others, and -2 if they are
 // not as many as the counts say.
 func FileRecords(s Store) int {
 	n, expiring, indexed, counted := 0, 0, 0, 0

@@ -52,7 +52,7 @@ func (g *gate) pays(ctx context.Context, address string) bool {
 	return ok
 }
 
-// enter gives room for a fetch until leave, or errBusy. One who hurries does not wait for it.
+// enter returns room for a fetch until leave, or errBusy. One who hurries does not wait for it.
 func (g *gate) enter(ctx context.Context, hurries bool) (leave func(), err error) {
 	asker, wait := askerOf(ctx), gateTime
 	if hurries {
@@ -120,7 +120,7 @@ func withAsker(ctx context.Context, address string) context.Context {
 	return context.WithValue(ctx, askerKey{}, address)
 }
 
-// askerOf gives the address that a request comes from, with all that may be in the same hands.
+// askerOf returns the address that a request comes from, with all that may be in the same hands.
 func askerOf(ctx context.Context) string {
 	address, _ := ctx.Value(askerKey{}).(string)
 	if site, err := netip.ParsePrefix(address); err == nil && site.Bits() > askerBits {

@@ -50,7 +50,7 @@ func (s *Server) putGrant(ctx context.Context, g *grant) error {
 	return s.store.Put(ctx, kindGrant, g.ID, value, g.Expires)
 }
 
-// grant gives a grant that lives, or errNoGrant.
+// grant returns a grant that lives, or errNoGrant.
 func (s *Server) grant(ctx context.Context, id string) (*grant, error) {
 	value, err := s.store.Get(ctx, kindGrant, id)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// dropUpstream gives back what a third party gave, whether or not whoever asked is still there: nobody else will. A
+// dropUpstream returns back what a third party gave, whether or not whoever asked is still there: nobody else will. A
 // failure leaves there what nobody here uses any more.
 func (s *Server) dropUpstream(ctx context.Context, handle string) {
 	if s.delegate == nil || handle == "" {
@@ -156,7 +156,7 @@ func (s *Server) putCode(ctx context.Context, rec *codeRecord) (code string, err
 	return code, s.store.Put(ctx, kindCode, hashKey(code), value, rec.Expires.Add(usedCodeTime))
 }
 
-// useCode gives what a code stands for, nil if there is no such code. A code has been used from then on, whatever comes of
+// useCode returns what a code stands for, nil if there is no such code. A code has been used from then on, whatever comes of
 // it; first says whether it had not been before.
 func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, first bool, err error) {
 	err = s.store.Update(ctx, kindCode, hashKey(code), func(old []byte) ([]byte, time.Time, error) {

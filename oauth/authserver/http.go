@@ -260,7 +260,7 @@ type form map[string]string
 // Spec: RFC 8707, section 2.
 var repeatable = []string{"resource"}
 
-// get gives a parameter, empty if it is absent. An empty one is an absent one.
+// get returns a parameter, empty if it is absent. An empty one is an absent one.
 //
 // Spec: RFC 6749, section 3.1.
 func (f form) get(name string) string { return f[name] }
@@ -333,7 +333,7 @@ func single(values url.Values) (form, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '�' }
 
-// formValue gives a parameter of a page: from the query of a GET, from the body of a POST, empty unless it stands once.
+// formValue returns a parameter of a page: from the query of a GET, from the body of a POST, empty unless it stands once.
 func formValue(r *http.Request, name string) string {
 	values := r.URL.Query()
 	if r.Method == http.MethodPost {

@@ -62,7 +62,7 @@ type Delegate interface {
 	// the third party has ended it, and any other error when that cannot be found out for now. It is called for every
 	// access token that is checked, so it remembers what it found for a short time.
 	CheckUpstream(ctx context.Context, handle string) error
-	// RevokeUpstream gives back what the third party gave, and forgets it.
+	// RevokeUpstream returns back what the third party gave, and forgets it.
 	RevokeUpstream(ctx context.Context, handle string) error
 }
 
@@ -99,25 +99,25 @@ type LoginRequest struct {
 // in the user's browser. It holds letters, digits, - and _ alone.
 func (l *LoginRequest) ID() string { return l.in.ID }
 
-// ClientID gives the id of the client that wants a token.
+// ClientID returns the id of the client that wants a token.
 func (l *LoginRequest) ClientID() string { return l.in.Client }
 
-// clientName gives what the client is called, by itself or by the operator.
+// clientName returns what the client is called, by itself or by the operator.
 func (l *LoginRequest) clientName() string { return l.client.Name }
 
-// Resource gives the URL of the resource that the token is for.
+// Resource returns the URL of the resource that the token is for.
 func (l *LoginRequest) Resource() string { return l.in.Resource }
 
-// CSRF gives the value of the form field csrf, which every form of the login has to hold, together with the field
+// CSRF returns the value of the form field csrf, which every form of the login has to hold, together with the field
 // interaction, whose value is that of [LoginRequest.ID].
 func (l *LoginRequest) CSRF() string { return l.in.CSRF }
 
-// URL gives the address of a page of the login, such as that which a third party sends the browser back to. It does not
+// URL returns the address of a page of the login, such as that which a third party sends the browser back to. It does not
 // name the interaction: a link or form adds the parameter interaction, and a third party gets a state that begins with
 // the ID and a dot.
 func (l *LoginRequest) URL(path string) string { return l.s.loginURL(path) }
 
-// PageURL gives the address of a page of the login for links and redirects of our own: with the interaction.
+// PageURL returns the address of a page of the login for links and redirects of our own: with the interaction.
 func (l *LoginRequest) PageURL(path string) string {
 	return l.s.loginURL(path) + "?" + url.Values{paramInteraction: {l.in.ID}}.Encode()
 }
@@ -137,7 +137,7 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	})
 }
 
-// Take gives what was kept, nil if there is nothing, and forgets it: of many who take only one gets it.
+// Take returns what was kept, nil if there is nothing, and forgets it: of many who take only one gets it.
 func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
 	var sealed []byte
 	err := l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
@@ -181,7 +181,7 @@ type interaction struct {
 	Login     []byte    `json:"login,omitempty"` // sealed
 }
 
-// cookieName gives the name of the cookie which binds an interaction to a browser. Each interaction has its own, so that
+// cookieName returns the name of the cookie which binds an interaction to a browser. Each interaction has its own, so that
 // two tabs do not end each other. Browsers take the prefix over https alone.
 func (s *Server) cookieName(id string) string {
 	name := "patchbay-" + id[:min(16, len(id))]
@@ -214,7 +214,7 @@ var (
 	errOtherBrowser  = errors.New("the interaction is of another browser")
 )
 
-// interactionOf gives the interaction of a request, if it comes from the browser that began it.
+// interactionOf returns the interaction of a request, if it comes from the browser that began it.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	id := formValue(r, paramInteraction)
 	if id == "" {
@@ -279,7 +279,7 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
 }
 
-// encode gives what is stored. It leaves < and & as they are: escaped, a state of strangers would take six times its room.
+// encode returns what is stored. It leaves < and & as they are: escaped, a state of strangers would take six times its room.
 func (in *interaction) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

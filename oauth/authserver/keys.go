@@ -41,7 +41,7 @@ const (
 	onlyRecord  = "1" // the key of a kind that has a single record
 )
 
-// openSealer gives the sealer of the operator's keys, or of one that is kept in the store.
+// openSealer returns the sealer of the operator's keys, or of one that is kept in the store.
 func (s *Server) openSealer(ctx context.Context) (*sealer, error) {
 	if len(s.o.SealKeys) > 0 {
 		return newSealer(s.o.SealKeys)
@@ -149,7 +149,7 @@ func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", errors.New("the key is of no kind that is known here")
 }
 
-// current gives the key that signs now.
+// current returns the key that signs now.
 func (k *keyring) current(ctx context.Context) timedSigner {
 	all := k.all(ctx)
 	now, best := time.Now(), all[0]
@@ -161,7 +161,7 @@ func (k *keyring) current(ctx context.Context) timedSigner {
 	return best
 }
 
-// all gives the keys that are published. When they are due one request asks the store, for its own time alone, while the
+// all returns the keys that are published. When they are due one request asks the store, for its own time alone, while the
 // others go on with the keys that there are, unless those are stale. A store that does not answer changes no key.
 func (k *keyring) all(ctx context.Context) []timedSigner {
 	k.mu.Lock()
@@ -245,7 +245,7 @@ func (k *keyring) load(ctx context.Context) ([]timedSigner, error) {
 	return signers, nil
 }
 
-// turn gives the keys as they should be now, and whether that differs from what is stored.
+// turn returns the keys as they should be now, and whether that differs from what is stored.
 func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bool, err error) {
 	if value != nil {
 		if err := json.Unmarshal(value, &records); err != nil {
@@ -270,7 +270,7 @@ func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bo
 	return append(records, made), true, err
 }
 
-// reseal gives the keys that can be opened, sealed with the first of the seal keys, and whether that changes anything. The
+// reseal returns the keys that can be opened, sealed with the first of the seal keys, and whether that changes anything. The
 // others are dropped if there are any left: what they have signed is worth nothing then. If there are none, the seal keys
 // are more likely the wrong ones than lost.
 func (k *keyring) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {

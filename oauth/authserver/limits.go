@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxLimited is how many addresses, clients or users are remembered for each limit: the least recent is forgotten,
-	// which gives it its full rate again. 10,000 of them take about 3 MiB.
+	// which returns it its full rate again. 10,000 of them take about 3 MiB.
 	maxLimited = 10_000
 	// maxForwarded is how many addresses of X-Forwarded-For are looked at: no chain of real proxies is longer.
 	maxForwarded = 16
@@ -148,7 +148,7 @@ type share struct {
 	key   string
 }
 
-// sharesOf gives what a request counts against: the share of its address, and those of the networks around it. What is
+// sharesOf returns what a request counts against: the share of its address, and those of the networks around it. What is
 // limited by address and something else names that too.
 func (l *limits) sharesOf(r *http.Request, which limited, besides string) []share {
 	addr := l.source(r)
@@ -189,7 +189,7 @@ func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 // address names who asks.
 func (l *limits) address(r *http.Request) string { return nameOf(l.source(r)) }
 
-// nameOf gives the key of an address.
+// nameOf returns the key of an address.
 func nameOf(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
@@ -201,7 +201,7 @@ func nameOf(addr netip.Addr) string {
 	return addr.String()
 }
 
-// source gives the address of who asks: the peer of the connection, or whom trusted proxies have it from. Some have none,
+// source returns the address of who asks: the peer of the connection, or whom trusted proxies have it from. Some have none,
 // such as the peer of a Unix socket.
 func (l *limits) source(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -323,7 +323,7 @@ func (t *limitTable) remember(key string) {
 	t.bucket(key)
 }
 
-// bucket gives the bucket of a key with what is in it now.
+// bucket returns the bucket of a key with what is in it now.
 func (t *limitTable) bucket(key string) *limitBucket {
 	now, full := time.Now(), float64(t.rate.Count)
 	if e, ok := t.buckets[key]; ok {

@@ -48,11 +48,11 @@ type PasswordUser struct {
 type PasswordOptions struct {
 	// Users are those that may log in.
 	Users []PasswordUser
-	// Find gives the user of a name that is not among Users, nil if there is none. Default: there are no others.
+	// Find returns the user of a name that is not among Users, nil if there is none. Default: there are no others.
 	Find func(ctx context.Context, name string) (*PasswordUser, error)
 }
 
-// NewPasswordLogin gives a [Login] by user name and password, for small installations. Attempts are limited, see
+// NewPasswordLogin returns a [Login] by user name and password, for small installations. Attempts are limited, see
 // [LimitOptions], and an unknown user takes as long as a wrong password.
 func NewPasswordLogin(opts PasswordOptions) (Login, error) {
 	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find, turn: make(chan struct{}, passwordsAtOnce)}
@@ -72,7 +72,7 @@ func NewPasswordLogin(opts PasswordOptions) (Login, error) {
 	return l, nil
 }
 
-// HashPassword gives the hash of a password for [PasswordUser]: PBKDF2 with a salt of its own. A password has at most
+// HashPassword returns the hash of a password for [PasswordUser]: PBKDF2 with a salt of its own. A password has at most
 // 1024 bytes.
 func HashPassword(password string) (string, error) {
 	if password == "" || len(password) > maxPassword {
@@ -198,7 +198,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 	}{s.pageForm("Log in", pathLogin, l.in, l.clientName()), user, failure}, s.formTargets(l.in.Redirect))
 }
 
-// check gives the subject of a user, nil if there is no such user or the password is another.
+// check returns the subject of a user, nil if there is no such user or the password is another.
 func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subject, error) {
 	user := p.users[name]
 	if user == nil && p.find != nil {
@@ -232,7 +232,7 @@ func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subj
 	return &user.subject, nil
 }
 
-// decoy gives a hash that takes as long as those of real users.
+// decoy returns a hash that takes as long as those of real users.
 func (p *passwordLogin) decoy() *passwordHash {
 	h := &passwordHash{salt: make([]byte, passwordSaltLen), key: make([]byte, passwordKeyLen)}
 	for _, u := range p.users {
@@ -245,7 +245,7 @@ func (p *passwordLogin) decoy() *passwordHash {
 // takePassword counts an attempt to log in: against the address, against the user as seen from there, and against the user
 // from wherever, so that many addresses help little. Who shares the user's address can lock her out there; who has few
 // others cannot; who has many can, but not from where she has logged in before, since those attempts do not count there.
-// It gives what takes the count back when the attempt was none to guess, or sets Retry-After.
+// It returns what takes the count back when the attempt was none to guess, or sets Retry-After.
 func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name string) (took func(), ok bool) {
 	user := hashKey(name)
 	everywhere, atHome := share{&l.tables[limitPasswordsEverywhere], user}, l.passwordHome(r, name)
@@ -267,7 +267,7 @@ func (l *limits) rememberHome(r *http.Request, name string) {
 	home.table.remember(home.key)
 }
 
-// passwordHome gives the share of a user at an address that she has logged in from, if it is remembered.
+// passwordHome returns the share of a user at an address that she has logged in from, if it is remembered.
 func (l *limits) passwordHome(r *http.Request, name string) share {
 	return share{&l.tables[limitPasswordsAtHome], l.address(r) + " " + hashKey(name)}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// hashed gives a hash of alice's password with the fewest rounds that are taken, since it takes its time nevertheless.
+// hashed returns a hash of alice's password with the fewest rounds that are taken, since it takes its time nevertheless.
 var hashed = sync.OnceValues(func() (string, error) {
 	salt := []byte("sixteen bytes of")
 	key, err := pbkdf2.Key(sha512.New, "correct horse", salt, 100_000, 32)

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// describe gives what the server says of itself.
+// describe returns what the server says of itself.
 //
 // Spec: RFC 8414, section 2; basic/authorization/client-registration (2026-07-28).
 func (s *Server) describe() *oauth.ServerMetadata {
@@ -49,7 +49,7 @@ func (s *Server) describe() *oauth.ServerMetadata {
 	return m
 }
 
-// Metadata gives what the server says of itself. It is not to be changed.
+// Metadata returns what the server says of itself. It is not to be changed.
 func (s *Server) Metadata() *oauth.ServerMetadata { return s.metadata }
 
 func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
@@ -57,7 +57,7 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.metadata)
 }
 
-// ResourceMetadata gives what one of the resources says of itself, for [oauth.Require]. Its scopes are those that a client
+// ResourceMetadata returns what one of the resources says of itself, for [oauth.Require]. Its scopes are those that a client
 // should ask for at first. The Server serves the same document; whoever changes it mounts an [oauth.NewMetadataHandler]
 // of what it is then before the Server. It panics if there is no such resource in [Options.Resources].
 func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {

@@ -155,7 +155,7 @@ func NewClientSecret() (secret, hash string) {
 
 const hashPrefix = "sha256:"
 
-// HashClientSecret gives the hash of a secret for [Client] or [Registration]. Since the hash is a fast one, the secret
+// HashClientSecret returns the hash of a secret for [Client] or [Registration]. Since the hash is a fast one, the secret
 // must be made by a machine, of at least 128 random bits.
 func HashClientSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))

@@ -87,7 +87,7 @@ func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any
 	_, _ = w.Write(body.Bytes()) // whoever is gone needs no page
 }
 
-// formTargets gives where the form of an interaction may lead. Browsers apply it to every redirect that follows: to the
+// formTargets returns where the form of an interaction may lead. Browsers apply it to every redirect that follows: to the
 // login of a third party, which has hosts of its own, and in the end to the client.
 func (s *Server) formTargets(redirect string) []string {
 	targets := []string{"'self'", "https:"}
@@ -184,7 +184,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 	s.pages.write(w, http.StatusOK, "consent", data, s.formTargets(in.Redirect))
 }
 
-// pageForm gives what all forms of an interaction have.
+// pageForm returns what all forms of an interaction have.
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
 		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
@@ -199,7 +199,7 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	return f
 }
 
-// scopesOf gives those scopes of a resource that are asked for, in the order of the resource.
+// scopesOf returns those scopes of a resource that are asked for, in the order of the resource.
 func scopesOf(res *Resource, names []string) []Scope {
 	var scopes []Scope
 	for _, sc := range res.Scopes {
@@ -210,7 +210,7 @@ func scopesOf(res *Resource, names []string) []Scope {
 	return scopes
 }
 
-// redirectHost gives what a user can judge a redirect by: its host, or the scheme of an app.
+// redirectHost returns what a user can judge a redirect by: its host, or the scheme of an app.
 func redirectHost(u *url.URL) string {
 	if isAppLink(u) {
 		return u.Scheme + ":"
@@ -218,7 +218,7 @@ func redirectHost(u *url.URL) string {
 	return u.Hostname()
 }
 
-// hostOf gives the host of an http or https URL, empty if it is none.
+// hostOf returns the host of an http or https URL, empty if it is none.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {

@@ -25,7 +25,7 @@ func randomText(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashKey gives the key under which a secret is found in the store.
+// hashKey returns the key under which a secret is found in the store.
 func hashKey(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

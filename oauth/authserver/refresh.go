@@ -82,7 +82,7 @@ func (f *family) judge(token string) standing {
 
 var errNoRefresh = errors.New("no such refresh token")
 
-// family gives the family that a refresh token belongs to, and what the token is worth in it.
+// family returns the family that a refresh token belongs to, and what the token is worth in it.
 func (s *Server) family(ctx context.Context, token string) (*family, standing, error) {
 	id, secret, ok := strings.Cut(token, ".")
 	if !ok || len(id) != tokenLength(idBytes) || len(secret) != tokenLength(tokenBytes) {
@@ -113,7 +113,7 @@ func parseFamily(value []byte) (*family, error) {
 	return f, nil
 }
 
-// rotate gives the successor of a refresh token: a new one for the present token, for the one before the very token that
+// rotate returns the successor of a refresh token: a new one for the present token, for the one before the very token that
 // it was given already. For any other it is errNoRefresh.
 //
 // Spec: OAuth 2.1, section 4.3.1; RFC 9700, section 4.14.2.

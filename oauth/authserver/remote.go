@@ -30,9 +30,9 @@ const (
 // have a room of their own, and so has each who asks, at the gate.
 type remote[T any] struct {
 	gate *gate
-	// fetch gives a value, and how long it may be kept.
+	// fetch returns a value, and how long it may be kept.
 	fetch func(ctx context.Context, address string) (value T, life time.Duration, err error)
-	// load gives what outlives the memory, nil if there is nothing. It may be nil itself.
+	// load returns what outlives the memory, nil if there is nothing. It may be nil itself.
 	load func(ctx context.Context, address string) (*localCopy[T], error)
 	// retry is how long a failure holds, and standIn for how long a copy does when its host does not answer.
 	retry, standIn time.Duration
@@ -63,7 +63,7 @@ type flight[T any] struct {
 	err   error
 }
 
-// get gives the value at an address: errBusy if it cannot be fetched for now, and nothing stands in.
+// get returns the value at an address: errBusy if it cannot be fetched for now, and nothing stands in.
 func (r *remote[T]) get(ctx context.Context, address string) (T, error) {
 	held, under, err := r.look(ctx, address)
 	now := time.Now()
@@ -95,7 +95,7 @@ func (r *remote[T]) enter(ctx context.Context, address string, hurries bool) (T,
 	return *new(T), err
 }
 
-// look gives the copy of an address and the fetch of it, nil if there is none, or the failure that holds.
+// look returns the copy of an address and the fetch of it, nil if there is none, or the failure that holds.
 func (r *remote[T]) look(ctx context.Context, address string) (*localCopy[T], *flight[T], error) {
 	held, under, err := r.lookHere(address)
 	if err != nil || held != nil || r.load == nil {
@@ -141,7 +141,7 @@ func (r *remote[T]) fly(ctx context.Context, address string) (T, error) {
 	return f.value, f.err
 }
 
-// takeOff gives the fetch of an address, which is ours to do if nobody does it or has done it meanwhile.
+// takeOff returns the fetch of an address, which is ours to do if nobody does it or has done it meanwhile.
 func (r *remote[T]) takeOff(ctx context.Context, address string) (f *flight[T], isOurs bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +196,7 @@ func (r *remote[T]) land(address string, f *flight[T]) {
 	close(f.done)
 }
 
-// peek gives the copy of an address that is in memory, nil if there is none.
+// peek returns the copy of an address that is in memory, nil if there is none.
 func (r *remote[T]) peek(address string) *localCopy[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +212,7 @@ func (f *flight[T]) wait(ctx context.Context) (T, error) {
 	}
 }
 
-// copyTime gives how long a copy is good that may be kept for life.
+// copyTime returns how long a copy is good that may be kept for life.
 func copyTime(life time.Duration) time.Duration { return min(max(life, minCopyTime), maxCopyTime) }
 
 // isWithin reports whether a copy is no older than a time. One of the future is one of a clock that was set back.
@@ -235,7 +235,7 @@ func isGone(err error) bool {
 	return false
 }
 
-// hostKey gives the host of an address as rates are counted by it.
+// hostKey returns the host of an address as rates are counted by it.
 func hostKey(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -255,7 +255,7 @@ type lruEntry[V any] struct {
 	value *V
 }
 
-// get gives a value, nil if there is none.
+// get returns a value, nil if there is none.
 func (l *lru[V]) get(key string) *V {
 	e, ok := l.byKey[key]
 	if !ok {

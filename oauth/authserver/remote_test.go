@@ -33,7 +33,7 @@ func (w *world) from(address string, form url.Values) reply {
 
 const documentURI = "http://127.0.0.1:7/cb"
 
-// loginOf gives the tokens of a client with a document.
+// loginOf returns the tokens of a client with a document.
 func (w *world) loginOf(id string) tokens {
 	w.t.Helper()
 	code := w.code("client_id", id, "redirect_uri", documentURI)

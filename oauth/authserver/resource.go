@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// resourceKey gives what two spellings of the identifier of one resource have in common: scheme and host compare without
+// resourceKey returns what two spellings of the identifier of one resource have in common: scheme and host compare without
 // case, a port that is the default counts as none, and no path as a single slash.
 //
 // Spec: basic/authorization (2025-06-18 and later), Canonical Server URI; RFC 3986, section 6.2.
@@ -40,7 +40,7 @@ func isScope(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// resourceFor gives the resource that a client asks for. Clients of 2025-03-26 do not say which, and do not have to
+// resourceFor returns the resource that a client asks for. Clients of 2025-03-26 do not say which, and do not have to
 // where there is a single one for them.
 func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 	if identifier == "" {
@@ -69,7 +69,7 @@ func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 // maxScope bounds the parameter scope.
 const maxScope = 4 << 10
 
-// scopesFor gives what a client that asks for scopes can have at a resource: of those that it names the ones that exist,
+// scopesFor returns what a client that asks for scopes can have at a resource: of those that it names the ones that exist,
 // or, if it names none, all that are not kept for those who ask. What nobody knows is dropped, so that a client may ask
 // for all that some document lists.
 //
@@ -126,7 +126,7 @@ func onlyOffline(asked string) bool {
 	return true
 }
 
-// narrow gives what is asked of what is granted: all of it if nothing is asked. More than what is granted is refused.
+// narrow returns what is asked of what is granted: all of it if nothing is asked. More than what is granted is refused.
 //
 // Spec: RFC 6749, section 6.
 func narrow(granted []string, asked string) ([]string, error) {
@@ -152,7 +152,7 @@ func narrow(granted []string, asked string) ([]string, error) {
 // errNotAllowed is the error for scopes none of which the user may allow.
 var errNotAllowed = refuse(codeAccessDenied, "the user may not allow any of the scopes")
 
-// allowedBy gives those of the scopes that the user may allow. If none is left, that is no answer to a client which has
+// allowedBy returns those of the scopes that the user may allow. If none is left, that is no answer to a client which has
 // asked for some; one that has not can do with a token without.
 func (in *interaction) allowedBy(u *Subject) ([]string, error) {
 	if u.Scopes == nil {
@@ -170,7 +170,7 @@ func (in *interaction) allowedBy(u *Subject) ([]string, error) {
 	return scopes, nil
 }
 
-// stillThere gives those of the scopes that the resource has and the client may have.
+// stillThere returns those of the scopes that the resource has and the client may have.
 func stillThere(c *client, res *Resource, scopes []string) []string {
 	var left []string
 	for _, name := range scopes {

@@ -39,7 +39,7 @@ func (s *Server) describeResources() []description {
 	return all
 }
 
-// plainHost gives the form in which hosts are compared.
+// plainHost returns the form in which hosts are compared.
 func plainHost(host string) string {
 	host = strings.ToLower(host)
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
@@ -61,7 +61,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-// resourceHandler gives what serves the metadata at a path, nil if there is none. The path that names no resource is that
+// resourceHandler returns what serves the metadata at a path, nil if there is none. The path that names no resource is that
 // of the only one of its host: where there are several, it would be wrong for all but one.
 func (s *Server) resourceHandler(host, path string) http.Handler {
 	var ofHost []http.Handler

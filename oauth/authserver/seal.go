@@ -204,7 +204,7 @@ func (s *sealer) seal(secret []byte, kind, key string) ([]byte, error) {
 	return aead.Seal(head, nil, secret, sealPlace(head, kind, key)), nil
 }
 
-// open gives what was sealed for a place, and whether it should be sealed again because its key is an old one.
+// open returns what was sealed for a place, and whether it should be sealed again because its key is an old one.
 func (s *sealer) open(sealed []byte, kind, key string) (secret []byte, old bool, err error) {
 	if len(sealed) < 2 || sealed[0] != sealForm {
 		return nil, false, errChanged

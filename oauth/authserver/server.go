@@ -51,7 +51,7 @@ type Server struct {
 	routes     map[string]http.HandlerFunc
 }
 
-// New gives a Server. Its error says everything that is wrong with the options, or that the store does not work.
+// New returns a Server. Its error says everything that is wrong with the options, or that the store does not work.
 func New(opts Options) (*Server, error) {
 	issuer, err := parseIssuer(opts.Issuer)
 	if err != nil {
@@ -123,7 +123,7 @@ func isLoopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// loginURL gives the URL of a page of the login.
+// loginURL returns the URL of a page of the login.
 func (s *Server) loginURL(path string) string {
 	if path = strings.Trim(path, "/"); path != "" {
 		path = "/" + path
@@ -131,5 +131,5 @@ func (s *Server) loginURL(path string) string {
 	return s.o.Issuer + pathLogin + path
 }
 
-// Issuer gives the issuer, which is the iss of every token.
+// Issuer returns the issuer, which is the iss of every token.
 func (s *Server) Issuer() string { return s.o.Issuer }

@@ -37,7 +37,7 @@ var (
 	keyFormat     = []byte("format")
 )
 
-// OpenFileStore gives a Store that keeps its records in one file, which is made if it is not there: 0600, readable by
+// OpenFileStore returns a Store that keeps its records in one file, which is made if it is not there: 0600, readable by
 // its owner alone. What a method has written survives the death of the process at any moment, and of the machine as far
 // as its disk keeps what it says it has. A file belongs to one process at a time; whoever comes second waits ten
 // seconds for it, and then gets an error. A file that others may read is refused.
@@ -115,7 +115,7 @@ type fileStore struct {
 	swept    time.Time
 }
 
-// Get gives the value of a record.
+// Get returns the value of a record.
 func (s *fileStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *fileStore) Put(ctx context.Context, kind, key string, value []byte, exp
 	})
 }
 
-// Take gives the value of a record and removes it.
+// Take returns the value of a record and removes it.
 func (s *fileStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
 	// Most of those who take what is not there guess. They need not cost a write.
 	if value, err := s.Get(ctx, kind, key); value == nil {
@@ -177,7 +177,7 @@ func (s *fileStore) Update(ctx context.Context, kind, key string, change func(ol
 	return err
 }
 
-// Count gives the number of records of a kind, with those that have expired and were not swept yet.
+// Count returns the number of records of a kind, with those that have expired and were not swept yet.
 func (s *fileStore) Count(ctx context.Context, kind string) (int, error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
@@ -291,7 +291,7 @@ func putRecord(tx *bbolt.Tx, kind, key string, value []byte, expires time.Time) 
 	return tx.Bucket(bucketExpires).Put(expiryIndex(stored[:expiryLen], kind, key), nil)
 }
 
-// expiryNanos gives the time of an expiry as it is kept: 0 is never, and what lies outside of what can be counted is the
+// expiryNanos returns the time of an expiry as it is kept: 0 is never, and what lies outside of what can be counted is the
 // nearest that can.
 func expiryNanos(expires time.Time) uint64 {
 	switch {

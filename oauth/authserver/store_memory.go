@@ -22,7 +22,7 @@ const (
 // ErrStoreClosed is the error of a store that was closed.
 var ErrStoreClosed = errors.New("authserver: the store is closed")
 
-// NewMemoryStore gives a Store that lasts as long as the process: everybody has to log in again after a restart, and
+// NewMemoryStore returns a Store that lasts as long as the process: everybody has to log in again after a restart, and
 // clients that registered are unknown. It takes as much memory as there are records that have not expired.
 func NewMemoryStore() Store {
 	return &memoryStore{kinds: map[string]map[string]memoryRecord{}}
@@ -40,7 +40,7 @@ type memoryRecord struct {
 	expires time.Time
 }
 
-// Get gives the value of a record.
+// Get returns the value of a record.
 func (s *memoryStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *memoryStore) Put(ctx context.Context, kind, key string, value []byte, e
 	return nil
 }
 
-// Take gives the value of a record and removes it.
+// Take returns the value of a record and removes it.
 func (s *memoryStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(
 	return nil
 }
 
-// Count gives the number of records of a kind, with those that have expired in the last minute.
+// Count returns the number of records of a kind, with those that have expired in the last minute.
 func (s *memoryStore) Count(ctx context.Context, kind string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ type tokenAnswer struct {
 	Scope        string `json:"scope"`
 }
 
-// serveToken gives tokens for codes, refresh tokens, and to machines.
+// serveToken returns tokens for codes, refresh tokens, and to machines.
 //
 // Spec: OAuth 2.1, section 3.2.
 func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func (s *Server) token(r *http.Request) (*tokenAnswer, error) {
 // The same words for a code or token that never was, is over, or is somebody else's.
 var errBadGrant = refuse(codeInvalidGrant, "the code or token is not valid")
 
-// exchangeCode gives tokens for a code.
+// exchangeCode returns tokens for a code.
 //
 // Spec: OAuth 2.1, section 4.1.3.
 func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenAnswer, error) {
@@ -102,7 +102,7 @@ func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, told error
 	return told
 }
 
-// firstTokens gives the first tokens of a grant of a user. The grant may have been ended meanwhile by a second use of its
+// firstTokens returns the first tokens of a grant of a user. The grant may have been ended meanwhile by a second use of its
 // code: then it is not brought back.
 func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []string) (*tokenAnswer, error) {
 	until := s.accessExpiry(g)
@@ -142,7 +142,7 @@ func badGrantIfEnded(err error) error {
 	return err
 }
 
-// narrowed gives the scopes of a token request, which may ask for less than was granted, and names no other resource. Of
+// narrowed returns the scopes of a token request, which may ask for less than was granted, and names no other resource. Of
 // what was granted there is left what the operator lets the client have now.
 //
 // Spec: RFC 6749, section 6; RFC 8707, section 2.2.
@@ -168,7 +168,7 @@ func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
 	return nil, errBadGrant
 }
 
-// exchangeRefresh gives an access token and the next refresh token for a refresh token.
+// exchangeRefresh returns an access token and the next refresh token for a refresh token.
 //
 // Spec: OAuth 2.1, section 4.3.
 func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*tokenAnswer, error) {
@@ -228,7 +228,7 @@ func (s *Server) refuseFamily(ctx context.Context, f *family, reason string) err
 	return errBadGrant
 }
 
-// exchangeClient gives an access token to a machine.
+// exchangeClient returns an access token to a machine.
 //
 // Spec: OAuth 2.1, section 4.2; MCP extension io.modelcontextprotocol/oauth-client-credentials.
 func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenAnswer, error) {

@@ -96,8 +96,8 @@ type UpstreamOptions struct {
 	Fetcher *oauth.Fetcher
 }
 
-// NewUpstreamLogin gives a [Login] by third parties, to whom the server is a client. It is a [Delegate]: what the third
-// party gives is kept sealed in the server's Store and never given to a client; the grants of the server end when the
+// NewUpstreamLogin returns a [Login] by third parties, to whom the server is a client. It is a [Delegate]: what the third
+// party returns is kept sealed in the server's Store and never given to a client; the grants of the server end when the
 // third party's do, and the other way round, but for those that nobody ends: when a code is never used, or a refresh
 // token for too long, nothing is given back to the third party. A handler that acts for the user calls [Server.UpstreamToken]. One such
 // Login serves one Server.

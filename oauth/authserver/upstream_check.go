@@ -30,7 +30,7 @@ type upstreamCheck struct {
 	until time.Time  // until when that counts
 }
 
-// of gives what is known of a grant. The least recent one makes room; whoever checks it goes on.
+// of returns what is known of a grant. The least recent one makes room; whoever checks it goes on.
 func (c *upstreamChecks) of(handle string) *upstreamCheck {
 	c.mu.Lock()
 	defer c.mu.Unlock()

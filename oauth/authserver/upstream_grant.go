@@ -53,7 +53,7 @@ func (g *upstreamGrant) set(token *oauth2.Token) {
 	}
 }
 
-// dueAt gives when the access token is to be renewed, or, if it cannot be, when it ends; zero if it does not say. One that
+// dueAt returns when the access token is to be renewed, or, if it cannot be, when it ends; zero if it does not say. One that
 // lives no longer than two minutes is renewed after half its life.
 func (g *upstreamGrant) dueAt() time.Time {
 	if g.Expires.IsZero() || g.Refresh == "" {
@@ -67,7 +67,7 @@ func (g *upstreamGrant) due(now time.Time) bool {
 	return !at.IsZero() && !now.Before(at)
 }
 
-// goodUntil gives until when it need not be asked about again if the third party says now that it is valid.
+// goodUntil returns until when it need not be asked about again if the third party says now that it is valid.
 func (g *upstreamGrant) goodUntil(now time.Time, every time.Duration) time.Time {
 	if at := g.dueAt(); !at.IsZero() && at.Before(now.Add(every)) {
 		return at
@@ -100,7 +100,7 @@ func (u *upstreamLogin) sealGrant(handle string, g *upstreamGrant) ([]byte, erro
 	return u.server().sealer.seal(value, kindUpstream, handle)
 }
 
-// openGrant gives a grant from its record, nil if there is none. old says that its key is.
+// openGrant returns a grant from its record, nil if there is none. old says that its key is.
 func (u *upstreamLogin) openGrant(handle string, sealed []byte) (g *upstreamGrant, old bool, err error) {
 	if sealed == nil {
 		return nil, false, nil
@@ -186,7 +186,7 @@ func (u *upstreamLogin) CheckUpstream(ctx context.Context, handle string) error 
 	return err
 }
 
-// loadForCheck gives a grant as its last renewal has left it, sealed with the present key; nil if it is not there.
+// loadForCheck returns a grant as its last renewal has left it, sealed with the present key; nil if it is not there.
 func (u *upstreamLogin) loadForCheck(ctx context.Context, handle string) (*upstreamGrant, error) {
 	if g := u.checks.unsavedOf(handle); g != nil {
 		return u.save(ctx, handle, g)
@@ -307,7 +307,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// RevokeUpstream gives back what a third party gave, and forgets it, whether that works or not.
+// RevokeUpstream returns back what a third party gave, and forgets it, whether that works or not.
 func (u *upstreamLogin) RevokeUpstream(ctx context.Context, handle string) error {
 	sealed, err := u.server().store.Take(ctx, kindUpstream, handle)
 	if err != nil {

@@ -20,7 +20,7 @@ func (w *world) wantUnknown(token, why string) {
 	}
 }
 
-// principalOf gives the principal of an access token.
+// principalOf returns the principal of an access token.
 func (w *world) principalOf(token string) *mcp.Principal {
 	w.t.Helper()
 	got, err := w.verify(token)

@@ -51,7 +51,7 @@ type foundEndpoints struct {
 	fresh time.Time  // until when all this holds
 }
 
-// endpoints gives the endpoints of the third party, from its metadata.
+// endpoints returns the endpoints of the third party, from its metadata.
 func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	f := &p.found
 	if f.fixed != nil {
@@ -302,7 +302,7 @@ func (p *provider) introspect(ctx context.Context, ends *endpoints, token string
 	return answer.Active, nil
 }
 
-// renew gives new tokens for a refresh token.
+// renew returns new tokens for a refresh token.
 func (p *provider) renew(ctx context.Context, ends *endpoints, rec *upstreamGrant) (*oauth2.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, "").TokenSource(ctx, &oauth2.Token{RefreshToken: rec.Refresh}).Token()
@@ -321,7 +321,7 @@ func (p *provider) renew(ctx context.Context, ends *endpoints, rec *upstreamGran
 	return token, nil
 }
 
-// revoke gives back what the third party gave, if it has a way to.
+// revoke returns back what the third party gave, if it has a way to.
 //
 // Spec: RFC 7009, section 2.
 func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *upstreamGrant) error {

@@ -30,7 +30,7 @@ func (t UpstreamToken) LogValue() slog.Value { return slog.StringValue(t.String(
 // ErrNoUpstreamToken is the error for a principal whom no third party gave anything, or not for this resource.
 var ErrNoUpstreamToken = errors.New("authserver: no third party gave anything for this principal and resource")
 
-// UpstreamToken gives a token with which the server of a resource acts for a principal at the third party that the
+// UpstreamToken returns a token with which the server of a resource acts for a principal at the third party that the
 // principal logged in by. The principal must come from the server's own tokens for that very resource. The token has a
 // minute left to live at least, or half its life if that is less, while the third party answers and renews it, and never
 // has expired; it must never be passed on to the client.

@@ -69,7 +69,7 @@ type world struct {
 	base   http.RoundTripper
 }
 
-// newWorld gives a server that is reached over real HTTP.
+// newWorld returns a server that is reached over real HTTP.
 func newWorld(t *testing.T, change func(*authserver.Options)) *world {
 	t.Helper()
 	var server *authserver.Server
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, change func(*authserver.Options)) *world {
 	return &world{t, server, o.Issuer, front.Client().Transport}
 }
 
-// newQuietWorld gives a server without a network, at an https address: for time that is not real.
+// newQuietWorld returns a server without a network, at an https address: for time that is not real.
 func newQuietWorld(t *testing.T, change func(*authserver.Options)) *world {
 	t.Helper()
 	o := options("https://as.example")
@@ -207,7 +207,7 @@ func (b *browser) submit(address string, form url.Values, header ...string) repl
 	return b.w.send(b.client, b.w.request(http.MethodPost, address, form.Encode(), header...))
 }
 
-// authorizeQuery gives the query of a good authorization request of the public client.
+// authorizeQuery returns the query of a good authorization request of the public client.
 func authorizeQuery(change ...string) url.Values {
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {publicID}, "redirect_uri": {"http://127.0.0.1:4711/callback"},
@@ -261,7 +261,7 @@ func (b *browser) authorize(q url.Values) url.Values {
 	return b.answer(b.get(res.Header.Get("Location")))
 }
 
-// answer gives the parameters of a redirect to a client.
+// answer returns the parameters of a redirect to a client.
 func (b *browser) answer(res reply) url.Values {
 	b.w.t.Helper()
 	u, err := res.Location()
@@ -280,7 +280,7 @@ func (w *world) code(change ...string) string {
 	return answer.Get("code")
 }
 
-// exchangeForm gives the form of a good token request of the public client.
+// exchangeForm returns the form of a good token request of the public client.
 func exchangeForm(code string, change ...string) url.Values {
 	f := url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {publicID}, "code_verifier": {verifier},

@@ -75,7 +75,7 @@ func (c Call) Message() []byte {
 	return text
 }
 
-// Check tells whether answer is the right answer to Message.
+// Check reports whether answer is the right answer to Message.
 func (c Call) Check(answer []byte) error {
 	return c.check(answer, strconv.AppendInt(nil, firstID, 10))
 }

@@ -18,7 +18,7 @@ func Hello(era echo.Era) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{%s}}}`, Call{Era: era}.meta())
 }
 
-// CheckHello tells whether answer is a right answer to Hello.
+// CheckHello reports whether answer is a right answer to Hello.
 func CheckHello(era echo.Era, answer []byte) error {
 	if era == echo.Session {
 		return checkInitialized(answer)

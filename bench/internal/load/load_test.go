@@ -70,7 +70,7 @@ func (f *fake) respond(t *testing.T, body []byte) []string {
 // listed is the length of the fake's list of tools.
 const listed = 50
 
-// answer gives a response, unless the fake has another one.
+// answer returns a response, unless the fake has another one.
 func (f *fake) answer(id json.RawMessage, result string) string {
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, id, result)
 	if n := f.calls.Add(1); f.wrong != nil {

@@ -125,7 +125,7 @@ func (h *handler) newSession() string {
 	return "limit-" + strconv.Itoa(h.sessions)
 }
 
-// member gives what follows the key, up to the end.
+// member returns what follows the key, up to the end.
 func member(body []byte, key string, end byte) string {
 	_, after, _ := bytes.Cut(body, []byte(key))
 	return string(after[:max(0, bytes.IndexByte(after, end))])

@@ -93,7 +93,7 @@ func (a *answers) appendCount(dst, body []byte) ([]byte, error) {
 //go:noinline
 func count(message string) int { return len(message) }
 
-// serveLarge gives a large result: it checks the text and copies it into the
+// serveLarge returns a large result: it checks the text and copies it into the
 // answer, in one pass, and writes that with its length.
 func (h *handler) serveLarge(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)

@@ -83,7 +83,7 @@ func timeIn(b []byte) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) ^ (1 << 63))).UTC()
 }
 
-// placeOf gives the owner and the time of creation, as they stand in keys and in the index of expiries.
+// placeOf returns the owner and the time of creation, as they stand in keys and in the index of expiries.
 func placeOf(owner string, created int64) []byte { return appendTime(ownerKey(owner), created) }
 
 func ownedKey(place []byte, id string) []byte { return append(bytes.Clone(place), id...) }
@@ -187,7 +187,7 @@ type dueRecord struct {
 	dataLen int
 }
 
-// dueRecords gives what has expired, the first to expire first.
+// dueRecords returns what has expired, the first to expire first.
 func dueRecords(tx *bbolt.Tx, now time.Time, limit int) []dueRecord {
 	var found []dueRecord
 	cursor := tx.Bucket(bucketExpires).Cursor()

@@ -173,7 +173,7 @@ func each[T any](all []T, f func(v T)) {
 	workers.Wait()
 }
 
-// toolOf gives the tool that the task of a round with that number calls.
+// toolOf returns the tool that the task of a round with that number calls.
 func toolOf(i int) string { return []string{"plain", "again", "ask"}[i%3] }
 
 // startTasks starts tasks, waits for some of them, and kills the server meanwhile, at a moment that nobody has chosen.

@@ -101,7 +101,7 @@ func (s *Store) commit(batch []*change) {
 // errNothing ends a transaction that need not go to the disk.
 var errNothing = errors.New("nothing was changed")
 
-// settle gives all that were not refused what became of the transaction.
+// settle returns all that were not refused what became of the transaction.
 func settle(batch []*change, err error) {
 	if err == nil || errors.Is(err, errNothing) {
 		return

@@ -50,7 +50,7 @@ func randomStep(random *rand.Rand) (name string, call step) {
 
 func results[T any](v T, err error) []any { return []any{v, err} }
 
-// all gives everything that a store has.
+// all returns everything that a store has.
 func all(ctx context.Context, s tasks.Store) []any {
 	var ids []string
 	for r, err := range s.Unfinished(ctx) {

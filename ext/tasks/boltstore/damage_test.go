@@ -32,7 +32,7 @@ func task(id string, size int) tasks.Record {
 // sizes are those of the tasks in the file that is damaged: with their heads and in parts.
 var sizes = []int{0, 10, 300, 3000, 300, 10, 16 << 10, 5000, 300, 1, 70_000}
 
-// wholeFile gives the bytes of a file with tasks, some of them done and some deleted.
+// wholeFile returns the bytes of a file with tasks, some of them done and some deleted.
 func wholeFile(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")

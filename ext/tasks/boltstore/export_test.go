@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// Commits gives the number of transactions that a file has seen.
+// Commits returns the number of transactions that a file has seen.
 func Commits(s *Store) (n int) {
 	_ = s.view(func(tx *bbolt.Tx) error {
 		n = tx.ID()
@@ -24,7 +24,7 @@ func View(s *Store, do func(tx *bbolt.Tx) error) error { return s.view(do) }
 // Change writes to the database of a store, as if it had been damaged.
 func Change(s *Store, do func(tx *bbolt.Tx) error) error { return s.update(do) }
 
-// Encode gives the stored form of a record, and true if that is all of it.
+// Encode returns the stored form of a record, and true if that is all of it.
 func Encode(r tasks.Record) ([]byte, bool) {
 	h := headFor(r)
 	return h.encode(), !h.parts

@@ -152,7 +152,7 @@ func until(t *testing.T, h *tasks.Handle, status tasks.Status) *tasks.Task {
 
 type measurement struct{ heap, goroutines int }
 
-// measure gives what is in use once all that can go has gone.
+// measure returns what is in use once all that can go has gone.
 func measure() measurement {
 	for range 3 {
 		runtime.GC()

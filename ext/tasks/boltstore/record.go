@@ -41,7 +41,7 @@ type head struct {
 	inline           []byte // the data, if it is not in parts
 }
 
-// headFor gives the head of a record.
+// headFor returns the head of a record.
 func headFor(r tasks.Record) head {
 	h := head{
 		owner: r.Owner, id: r.ID, created: r.Created.UnixMilli(), expires: r.Expires.UnixMilli(), version: r.Version, done: r.Done,
@@ -53,7 +53,7 @@ func headFor(r tasks.Record) head {
 	return h
 }
 
-// encode gives a head as it is kept.
+// encode returns a head as it is kept.
 func (h head) encode() []byte {
 	b := make([]byte, 5, headLen+len(h.owner)+len(h.inline))
 	b[0] = recordFormat
@@ -114,7 +114,7 @@ func decodeHead(id string, b []byte) (head, error) {
 	return h, nil
 }
 
-// record gives the record with a copy of its data.
+// record returns the record with a copy of its data.
 func (h head) record(tx *bbolt.Tx) (tasks.Record, error) {
 	var data []byte
 	if h.parts {

@@ -72,7 +72,7 @@ type Store struct {
 
 var _ tasks.Store = (*Store)(nil)
 
-// Open gives the store in a file, which is made if it is not there: 0600, readable by its owner alone. One that others may
+// Open returns the store in a file, which is made if it is not there: 0600, readable by its owner alone. One that others may
 // read is refused, as is what is no file of this package or of a later one. It is an [ErrInUse] if the file stays open
 // elsewhere, and an [ErrDamaged] if it shows damage; damage to a single record shows when that is read. opts may be nil.
 //
@@ -206,7 +206,7 @@ func (s *Store) Create(ctx context.Context, r tasks.Record) error {
 	return s.write(ctx, len(r.Data), func(tx *bbolt.Tx) error { return createRecord(tx, r) })
 }
 
-// Get gives a record.
+// Get returns a record.
 func (s *Store) Get(ctx context.Context, owner, id string) (r tasks.Record, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		h, err := headOf(tx, owner, id)
@@ -244,7 +244,7 @@ func (s *Store) Delete(ctx context.Context, owner, id string) error {
 	return err
 }
 
-// List gives records of an owner, the oldest first.
+// List returns records of an owner, the oldest first.
 func (s *Store) List(ctx context.Context, owner string, after tasks.Cursor, limit int) (found []tasks.Record, err error) {
 	size := 0
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
@@ -276,7 +276,7 @@ func (s *Store) List(ctx context.Context, owner string, after tasks.Cursor, limi
 	return found, nil
 }
 
-// Count gives the number of records, and of the bytes of their data.
+// Count returns the number of records, and of the bytes of their data.
 func (s *Store) Count(ctx context.Context, owner string, all bool) (n int, size int64, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
 		key := keyAll
@@ -292,7 +292,7 @@ func (s *Store) Count(ctx context.Context, owner string, all bool) (n int, size 
 // unfinishedAtOnce is how many ids Unfinished reads at a time: enough to go fast, few enough to hold up nobody.
 const unfinishedAtOnce = 256
 
-// Unfinished gives the records that are not done. A damaged one is an [ErrDamaged] with its ID.
+// Unfinished returns the records that are not done. A damaged one is an [ErrDamaged] with its ID.
 func (s *Store) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {
 	return func(yield func(tasks.Record, error) bool) {
 		for after := ""; ; {
@@ -327,7 +327,7 @@ func (s *Store) unfinished(ctx context.Context, after string) (ids []string, err
 	return ids, err
 }
 
-// yieldUnfinished gives a record, if it still is unfinished. It is read in a transaction of its own, and given after that,
+// yieldUnfinished returns a record, if it still is unfinished. It is read in a transaction of its own, and given after that,
 // so that the store can be used in between.
 func (s *Store) yieldUnfinished(ctx context.Context, id string, yield func(tasks.Record, error) bool) bool {
 	var r tasks.Record

@@ -267,7 +267,7 @@ func checkSizes(ctx context.Context, s tasks.Store) error {
 	return nil
 }
 
-// pattern gives data in which no two places look alike.
+// pattern returns data in which no two places look alike.
 func pattern(size int, seed byte) []byte {
 	data := make([]byte, size)
 	for i := range data {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// done gives a finished record that expires then.
+// done returns a finished record that expires then.
 func done(owner, id string, expires time.Time) tasks.Record {
 	r := task(owner, id)
 	r.Done, r.Expires = true, expires

@@ -339,7 +339,7 @@ func (f *faulty) DeleteExpired(_ context.Context, now time.Time, limit int) (int
 	return n, nil
 }
 
-// reopen gives what a store that was closed has when it is opened.
+// reopen returns what a store that was closed has when it is opened.
 func (f *faulty) reopen() tasks.Store {
 	if f.has("forgets") {
 		return newFaulty(f.bug)

@@ -15,7 +15,7 @@ import (
 // noon is when the tests' tasks are made.
 var noon = time.Date(2026, 7, 28, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
-// task gives a record for the tests.
+// task returns a record for the tests.
 func task(owner, id string) tasks.Record {
 	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour), Data: []byte("data of " + id)}
 }

@@ -36,7 +36,7 @@ var found = map[string][]string{
 	"what was written is there after it was closed and opened": {"forgets", "forgets large data", "what was deleted comes back"},
 }
 
-// all gives the clauses with that of the stores that last.
+// all returns the clauses with that of the stores that last.
 func all() []clause {
 	return append(clauses[:len(clauses):len(clauses)], clause{"what was written is there after it was closed and opened",
 		func(ctx context.Context, s tasks.Store) error {
@@ -50,7 +50,7 @@ func TestASoundStorePasses(t *testing.T) {
 	RunLasting(t, lasting())
 }
 
-// lasting gives a store for each folder that is there again when it is opened again.
+// lasting returns a store for each folder that is there again when it is opened again.
 func lasting() func(t *testing.T, dir string) tasks.Store {
 	stores := map[string]tasks.Store{}
 	return func(_ *testing.T, dir string) tasks.Store {
