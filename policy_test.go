@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"go/ast"
-	"go/doc"
 	"go/parser"
 	"go/printer"
 	"go/token"
@@ -312,88 +310,6 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 			}
 		}
 	}
-}
-
-// TestAPIIsGolden shows every change of the exported surface in review. Run with -update after a wanted one.
-func TestAPIIsGolden(t *testing.T) {
-	total := 0
-	for _, name := range []string{"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "oauth", "oauth/authserver", "ext/tasks", "ext/tasks/boltstore", "ext/tasks/storetest", "ext/apps", "ext/skills"} {
-		surface := exported(t, name)
-		total += len(surface)
-		got := strings.Join(surface, "\n") + "\n"
-		golden := filepath.Join("api", strings.ReplaceAll(name, "/", "-")+".txt")
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("%s is not current: look at the change of the exported surface, then run `go test . -update`", golden)
-		}
-	}
-	t.Logf("%d exported identifiers and methods", total)
-}
-
-// exported lists the exported surface of a package, one line each.
-func exported(t *testing.T, dir string) []string {
-	t.Helper()
-	set := token.NewFileSet()
-	var files []*ast.File
-	sources(t, func(name string, _ *ast.File, _ *token.FileSet, text []byte) {
-		if path.Dir(name) != dir {
-			return
-		}
-		file, err := parser.ParseFile(set, name, text, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, file)
-	})
-	p, err := doc.NewFromFiles(set, files, module+"/"+dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	funcs := func(fs []*doc.Func) {
-		for _, f := range fs {
-			decl := *f.Decl
-			decl.Body, decl.Doc = nil, nil
-			add("%s", oneLine(set, &decl))
-		}
-	}
-	values := func(vs []*doc.Value) {
-		for _, v := range vs {
-			for _, n := range v.Names {
-				if ast.IsExported(n) {
-					add("%s %s", v.Decl.Tok, n)
-				}
-			}
-		}
-	}
-	values(p.Consts)
-	values(p.Vars)
-	funcs(p.Funcs)
-	for _, typ := range p.Types {
-		add("type %s", typ.Name)
-		values(typ.Consts)
-		values(typ.Vars)
-		funcs(typ.Funcs)
-		funcs(typ.Methods)
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-func oneLine(set *token.FileSet, node any) string {
-	var b bytes.Buffer
-	_ = printer.Fprint(&b, set, node)
-	return strings.Join(strings.Fields(b.String()), " ")
 }
 
 // TestREADMECodeIsCompiled keeps the README true: its Go code stands in a program that compiles.
