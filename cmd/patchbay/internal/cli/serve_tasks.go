@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
-	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 

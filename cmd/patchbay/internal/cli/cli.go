@@ -17,7 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
