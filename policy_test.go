@@ -22,6 +22,9 @@ import (
 
 const module = "github.com/patchbay-mcp/patchbay"
 
+// productModules are the folders of the modules that users build. The others are for development only.
+var productModules = []string{".", "cmd/patchbay"}
+
 var update = flag.Bool("update", false, "rewrite the golden files under api/")
 
 // A rule says what a package may import of this module, and why no more.
@@ -50,15 +53,15 @@ var importRules = []rule{
 	{"oauth", []string{"mcp", "internal/browser", "internal/jsonscan"}, "authorization is middleware and an http.RoundTripper: it knows no transport"},
 	{"oauth/authserver", []string{"oauth", "mcp", "internal/jsonscan"}, "an authorization server knows who may, not what they do"},
 	{"oauth/authserver/storetest", []string{"oauth/authserver"}, "the suite for stores sees what their implementers see"},
-	{"internal/vault", []string{"oauth"}, "a vault keeps what clients give it"},
+	{"cmd/patchbay/internal/vault", []string{"oauth"}, "a vault keeps what clients give it"},
 	{"host", []string{"internal/jsonscan"}, "a configuration is data: who reads it decides what to connect"},
 	{"ext/tasks", []string{"mcp", "jsonrpc"}, "an extension is written on the public API, as anybody's would be"},
 	{"ext/tasks/boltstore", []string{"ext/tasks"}, "a store sees what its implementers see"},
 	{"ext/tasks/storetest", []string{"ext/tasks"}, "the suite for stores sees what their implementers see"},
 	{"ext/apps", []string{"mcp"}, "an extension is written on the public API, as anybody's would be"},
 	{"ext/skills", []string{"mcp"}, "an extension is written on the public API, as anybody's would be"},
-	{"internal/demo", []string{"mcp", "ext/tasks", "ext/apps", "ext/skills"}, "the demo is a user of the SDK"},
-	{"internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "ext/tasks", "ext/tasks/boltstore", "ext/skills", "host", "jsonrpc", "internal/browser", "internal/demo", "internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
+	{"cmd/patchbay/internal/demo", []string{"mcp", "ext/tasks", "ext/apps", "ext/skills"}, "the demo is a user of the SDK"},
+	{"cmd/patchbay/internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "ext/tasks", "ext/tasks/boltstore", "ext/skills", "host", "jsonrpc", "internal/browser", "cmd/patchbay/internal/demo", "cmd/patchbay/internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
 		"the command is a user of the SDK, and the only one to read command lines"},
 	{"examples/app", []string{"mcp", "ext/apps"}, "examples are what users write"},
 	{"examples/apphost", []string{"mcp", "ext/apps"}, "examples are what users write"},
@@ -70,20 +73,20 @@ var importRules = []rule{
 	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "ext/tasks/boltstore"}, "examples are what users write"},
 	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, "examples are what users write"},
 	{"examples/protected", []string{"mcp", "mcphttp", "oauth"}, "examples are what users write"},
-	{"cmd/patchbay", []string{"internal/cli"}, "commands wire, they do not work"},
+	{"cmd/patchbay", []string{"cmd/patchbay/internal/cli"}, "commands wire, they do not work"},
 }
 
 // allowedOutside are the modules that a package may use besides our own; each has its decision in docs/adr. Those under
 // the empty name are for every package.
 var allowedOutside = map[string][]string{
-	"":                    {"github.com/go-json-experiment/json"},
-	"mcptest":             {"github.com/santhosh-tekuri/jsonschema/v6"},
-	"oauth":               {"github.com/go-jose/go-jose/v4"},
-	"oauth/authserver":    {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "go.etcd.io/bbolt"},
-	"ext/tasks/boltstore": {"go.etcd.io/bbolt"},
-	"ext/skills":          {"go.yaml.in/yaml/v4"},
-	"internal/vault":      {"github.com/zalando/go-keyring", "golang.org/x/sys"},
-	"internal/cli":        {"github.com/spf13/cobra", "golang.org/x/term"},
+	"":                            {"github.com/go-json-experiment/json"},
+	"mcptest":                     {"github.com/santhosh-tekuri/jsonschema/v6"},
+	"oauth":                       {"github.com/go-jose/go-jose/v4"},
+	"oauth/authserver":            {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2", "go.etcd.io/bbolt"},
+	"ext/tasks/boltstore":         {"go.etcd.io/bbolt"},
+	"ext/skills":                  {"go.yaml.in/yaml/v4"},
+	"cmd/patchbay/internal/vault": {"github.com/zalando/go-keyring", "golang.org/x/sys"},
+	"cmd/patchbay/internal/cli":   {"github.com/spf13/cobra", "golang.org/x/term"},
 }
 
 // A listed package, as `go list -json` prints it.
@@ -117,7 +120,11 @@ func TestImportRules(t *testing.T) {
 	for _, r := range importRules {
 		rules[r.pkg] = r
 	}
-	for _, p := range list(t, "./...") {
+	var patterns []string
+	for _, m := range productModules {
+		patterns = append(patterns, "./"+path.Join(m, "..."))
+	}
+	for _, p := range list(t, patterns...) {
 		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 		if name == "" {
 			continue // the tests in this folder
@@ -158,7 +165,7 @@ func TestStdioServerDoesNotLinkHTTP(t *testing.T) {
 	}
 }
 
-// sources returns every Go file of the main module, parsed, tests left out.
+// sources visits every Go file of the product modules, parsed, except tests.
 func sources(t *testing.T, visit func(name string, file *ast.File, set *token.FileSet, text []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -166,7 +173,9 @@ func sources(t *testing.T, visit func(name string, file *ast.File, set *token.Fi
 			return err
 		}
 		if d.IsDir() {
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); name != "." && (err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
+			_, err := os.Stat(filepath.Join(name, "go.mod"))
+			otherModule := err == nil && !slices.Contains(productModules, filepath.ToSlash(name))
+			if name != "." && (otherModule || strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -232,7 +241,7 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 
 // eraFiles are where the words of the session era may stand: the edge, its contract with transports, the options that
 // bound it, the trace that shows what travels, and the tests' client.
-var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect[a-z_]*|transport|doc)\.go|internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
+var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect[a-z_]*|transport|doc)\.go|cmd/patchbay/internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)

@@ -14,7 +14,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/patchbay-mcp/patchbay/internal/cli"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/cli"
 )
 
 func main() {

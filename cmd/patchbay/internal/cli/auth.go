@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 

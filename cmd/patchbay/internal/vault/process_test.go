@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 )
 
 // The test binary plays other programs that use the vault: roleEnv says which, dirEnv where.

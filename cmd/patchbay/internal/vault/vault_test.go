@@ -14,7 +14,7 @@ import (
 
 	"github.com/zalando/go-keyring"
 
-	"github.com/patchbay-mcp/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
-	"github.com/patchbay-mcp/patchbay/internal/demo"
 )
 
 const (
