@@ -24,4 +24,3 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 )
 
-replace github.com/patchbay-mcp/patchbay => ..

@@ -31,4 +31,3 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 )
 
-replace github.com/patchbay-mcp/patchbay => ../
