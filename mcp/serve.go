@@ -238,7 +238,7 @@ func (s *stream) takeRequest(m *jsonrpc.Message, session *legacy.Session) job {
 	case env.HasVersion:
 		return s.takeModern(m, env)
 	case session != nil:
-		return s.acceptRequest(session, m, env.Index())
+		return s.acceptRequest(session, m)
 	case m.Method == wire.MethodInitialize:
 		return s.initialize(m)
 	case m.Method == wire.MethodPing:
@@ -369,10 +369,10 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	}}
 }
 
-// acceptRequest hands a request to the session. The index is that of its params.
-func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message, index wire.Index) job {
+// acceptRequest hands a request to the session.
+func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job {
 	if s.lines != nil {
-		x := &legacy.Exchange{Index: index}
+		x := new(legacy.Exchange)
 		if reply := session.Begin(s.ctx, x, m, s.out); reply != nil {
 			s.reply(reply)
 			return job{}

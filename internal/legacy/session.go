@@ -80,7 +80,6 @@ type Config struct {
 
 	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
 	pages   pageCache
-	frame   frame
 }
 
 func (c *Config) logger() *slog.Logger {
@@ -119,14 +118,14 @@ type Session struct {
 	heardURIs []string
 	uris      []string // resources that the client subscribed to
 
-	mu          sync.Mutex    // guards the fields below
-	envelope    envelope      // of every request
-	welcomed    bool          // offers is known
-	offers      offers        // not changed once it is known
-	described   chan struct{} // closed when offers is known; nil while nobody waits for that
-	initialized bool          // the client is ready for what it did not ask for
-	changes     Stream        // where changes go; nil for nowhere
-	tokens      []*taskToken  // the oldest first
+	mu          sync.Mutex     // guards the fields below
+	envelope    sharedEnvelope // of every request
+	welcomed    bool           // offers is known
+	offers      offers         // not changed once it is known
+	described   chan struct{}  // closed when offers is known; nil while nobody waits for that
+	initialized bool           // the client is ready for what it did not ask for
+	changes     Stream         // where changes go; nil for nowhere
+	tokens      []*taskToken   // the oldest first
 }
 
 // Revision is the revision that the session has settled on.

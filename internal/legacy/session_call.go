@@ -33,9 +33,6 @@ type Exchange struct {
 	out     Sender
 	told    progress
 	task    *taskToken // whose progress is told, in place of the request's own; nil for that
-
-	// Index is that of the request's params, where it is known already: then they are not looked through once more.
-	Index wire.Index
 }
 
 // AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
@@ -97,7 +94,7 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 // relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
-	round := Round{Notify: x.notify, session: s, request: x.request, index: &x.Index}
+	round := Round{Notify: x.notify, session: s, request: x.request}
 	for range maxRounds {
 		answer, err := s.cfg.Core.Serve(ctx, dst, round)
 		if err != nil {
@@ -125,20 +122,17 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled
 	if isCacheable(key, answer[from:]) {
 		modern = bytes.Clone(answer[from:])
 	}
-	answer, complete := s.cfg.frame.takeOff(answer, from)
-	if !complete { // few are not: the others are not read for it
-		result := answer[from:]
-		switch typ, _ := jsonscan.Get(result, "resultType"); {
-		case isString(typ, "input_required"):
-			further, err = s.ask(ctx, bytes.Clone(result), x.out)
-			return nil, further, err
-		case isString(typ, "task"):
-			if !fitsTask(s.rev, result) {
-				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
-				return nil, nil, errInternal
-			}
-			x.keepToken(result)
+	result := answer[from:]
+	switch typ, _ := jsonscan.Get(result, "resultType"); {
+	case isString(typ, "input_required"):
+		further, err = s.ask(ctx, bytes.Clone(result), x.out)
+		return nil, further, err
+	case isString(typ, "task"):
+		if !fitsTask(s.rev, result) {
+			s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+			return nil, nil, errInternal
 		}
+		x.keepToken(result)
 	}
 	answer = x.method.result.replace(answer, from)
 	if modern != nil {
@@ -181,7 +175,6 @@ type Round struct {
 
 	session *Session
 	request *jsonrpc.Message // as the client sent it
-	index   *wire.Index      // of its params, if known
 	answers []byte           // members that the params have in addition, each with a comma behind
 }
 
@@ -193,65 +186,7 @@ func (r Round) Method() string { return r.request.Method }
 
 // Open returns the params, and reads their envelope into env, which is empty.
 func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
-	return r.session.modernParams(env, r.request.Params, r.index, r.answers)
-}
-
-// modernParams returns the params of a client's request, whose own index may be known, with the envelope of the session and
-// with further members, each with a comma behind, and reads the envelope into env, which is empty. What a client of a session
-// cannot know of is left out: it would be taken for the session's own. An envelope comes first, for it is what is looked for
-// first, unless the params have a `_meta`.
-func (s *Session) modernParams(env *wire.Envelope, params []byte, own *wire.Index, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
-	s.mu.Lock()
-	envelope := s.envelope.Value()
-	s.mu.Unlock()
-	if further == nil {
-		if joined, ok := envelope.Join(env, params, own); ok {
-			return joined, nil
-		}
-	}
-	rewritten, err := rewriteParams(envelope.Meta(), params, further)
-	if err != nil {
-		return nil, err
-	}
-	return rewritten, env.Open(rewritten)
-}
-
-// rewriteParams returns such params member by member.
-func rewriteParams(envelope string, params, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
-	if params != nil && jsonscan.Kind(params) != '{' {
-		return nil, invalidParams("params: want an object")
-	}
-	meta, has := jsonscan.Get(params, "_meta")
-	if has && jsonscan.Kind(meta) != '{' {
-		return nil, invalidParams("params._meta: want an object")
-	}
-	dst := make([]byte, 0, len(`{"_meta":,`)+len(envelope)+len(params)+len(further))
-	dst = appendMeta(append(dst, `{"_meta":`...), envelope, meta)
-	dst = append(dst, ',')
-	for key, value := range jsonscan.Members(params) {
-		switch string(key) {
-		case "_meta", "inputResponses", "requestState":
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(append(dst, further...), '}'), nil
-}
-
-// appendMeta appends the session's envelope together with what a request has in its own `_meta`.
-func appendMeta(dst []byte, envelope string, meta []byte) []byte {
-	if meta == nil {
-		return append(dst, envelope...)
-	}
-	dst = append(append(dst, envelope[:len(envelope)-1]...), ',')
-	for key, value := range jsonscan.Members(meta) {
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return r.session.modernParams(env, r.request.Params, r.answers)
 }
 
 // progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are
@@ -299,7 +234,9 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.envelope = unique.Make(s.envelope.Value().WithLogLevel(level))
+	envelope := s.envelope.Value()
+	envelope.logLevel = level
+	s.envelope = unique.Make(envelope)
 	return emptyResult, nil
 }
 

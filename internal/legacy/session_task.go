@@ -108,7 +108,7 @@ func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	asked := *w.request
 	asked.Params = w.params
 	result, err := w.session.cfg.Core.Serve(ctx, nil, Round{
-		Notify: w.notify, session: w.session, request: &asked, index: new(wire.Index), answers: further,
+		Notify: w.notify, session: w.session, request: &asked, answers: further,
 	})
 	return outcome{result, err}
 }

@@ -316,7 +316,7 @@ func TestParamsOfEveryFormCarryTheEnvelope(t *testing.T) {
 		{`,"params":{"_meta":{ }}`, `{` + envelope + `}`},
 		{`,"params":{"requestState":"forged"}`, `{` + envelope + `}`},
 		{`,"params":{"request\u0053tate":"forged","name":"t"}`, `{` + envelope + `,"name":"t"}`},
-		{`,"params":{ "n\u0061me" : "t" }`, `{` + envelope + `, "n\u0061me" : "t" }`},
+		{`,"params":{ "n\u0061me" : "t" }`, `{` + envelope + `,"name":"t"}`},
 		{`,"params":{"_m\u0065ta":{"a":1},"name":"t"}`, `{` + envelope[:len(envelope)-1] + `,"a":1},"name":"t"}`},
 	} {
 		core := &fakeCore{}

@@ -36,7 +36,7 @@ type Envelope struct {
 	// Meta is the whole `_meta` object.
 	Meta stdjson.RawMessage
 
-	subject Index
+	subject index
 }
 
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
@@ -77,7 +77,6 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	if !d.Into('{') {
 		return invalidParams("params._meta must be an object")
 	}
-	e.subject.meta = uint32(at)
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		if err := e.take(key, d.Value()); err != nil {
 			return err
@@ -92,7 +91,7 @@ func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
 	c.ProgressToken, c.Meta = bytes.Clone(e.ProgressToken), bytes.Clone(e.Meta)
-	c.subject = Index{}
+	c.subject = index{}
 	return c
 }
 
