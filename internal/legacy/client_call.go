@@ -167,8 +167,7 @@ func (c *Client) setLevel(ctx context.Context, level string) {
 	case response.Error != nil:
 		c.log.DebugContext(ctx, "mcp: log level not set", "level", level, "error", response.Error)
 	}
-	told := level // so that only a level that is told costs an allocation
-	c.level.Store(&told)
+	c.level.Store(&level)
 }
 
 func (c *Client) hasLevel(level string) bool {

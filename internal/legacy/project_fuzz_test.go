@@ -175,16 +175,6 @@ func FuzzProjectInputRequest(f *testing.F) {
 
 const smallResult = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}},"content":[{"type":"text","text":"hello world"}]}`
 
-func TestSmallResultIsProjectedInTheRoomOfItsAnswer(t *testing.T) {
-	result := []byte(smallResult)
-	room := make([]byte, 0, 2*len(result)) // that of a transport is larger
-	for _, rev := range legacyRevisions() {
-		if n := testing.AllocsPerRun(100, func() { appendResult(room, rev, wire.MethodToolsCall, result) }); n > 0 {
-			t.Errorf("%v: %v allocations", rev, n)
-		}
-	}
-}
-
 func BenchmarkProjectResult(b *testing.B) {
 	list := []byte(`{"resultType":"complete","tools":[` + strings.Repeat(`{"name":"echo","title":"Echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}},`, 49) + `{"name":"x"}]}`)
 	for name, test := range map[string]struct {

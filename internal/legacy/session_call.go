@@ -47,16 +47,9 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	case !x.call.End():
 		return dst[:mark], nil
 	case err != nil:
-		return appendError(dst[:mark], x.request.ID, err), err
+		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
 	}
 	return append(answer, '}'), nil
-}
-
-// appendError is apart so that a request that goes well keeps no room for a message on its stack.
-//
-//go:noinline
-func appendError(dst []byte, id jsonrpc.ID, err *jsonrpc.Error) []byte {
-	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
 // serve returns the response, or nil for none.

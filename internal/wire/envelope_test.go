@@ -213,13 +213,6 @@ func TestLOG10_Levels(t *testing.T) {
 	}
 }
 
-func TestOpenDoesNotAllocate(t *testing.T) {
-	params := stdjson.RawMessage(fullParams)
-	if n := testing.AllocsPerRun(100, func() { _, _ = wire.Open(params) }); n > 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // callParams are those of a call that says no more than it has to.
 const callParams = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
 	`{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"message":"hello world"}}`

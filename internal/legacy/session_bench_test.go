@@ -24,34 +24,6 @@ func (c *cannedCore) Serve(_ context.Context, dst []byte, r legacy.Round) ([]byt
 
 const cannedResult = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"content":[{"type":"text","text":"hello"}]}`
 
-// What the translator adds to a call, for each revision: the exchange, the params in the modern form and the function that
-// notifies.
-func TestAllocationsOfACall(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates")
-	}
-	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
-		core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
-		session, _ := legacy.Initialize(t.Context(), config(core), initialize(version))
-		core.result = cannedResult
-		request := message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}`)
-		var answer []byte
-		call := func() {
-			x := new(legacy.Exchange)
-			if reply := session.Begin(t.Context(), x, request, nil); reply != nil {
-				t.Fatal(reply.Error)
-			}
-			answer, _ = x.AppendAnswer(answer[:0])
-		}
-		if n := testing.AllocsPerRun(100, call); n != 3 {
-			t.Errorf("%s: %v allocations, want 3", version, n)
-		}
-		if want := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}]}}`; string(answer) != want {
-			t.Errorf("%s: answered %s", version, answer)
-		}
-	}
-}
-
 func BenchmarkCall(b *testing.B) {
 	for _, version := range []string{"2024-11-05", "2025-11-25"} {
 		b.Run(version, func(b *testing.B) {
