@@ -333,7 +333,7 @@ func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
 	}
 	defer s.unlock()
 	if wanted {
-		params := append(result.ID.Append([]byte(`{"requestId":`)), '}')
+		params := append([]byte(`{"requestId":`+result.ID.String()), '}')
 		_ = s.send(result, jsonrpc.NewNotification(wire.NotificationCancelled, params))
 	}
 }

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -134,7 +134,7 @@ func checkProjection(t *testing.T, rev wire.Revision, method string, result []by
 }
 
 func decoded(t *testing.T, data []byte) (value any) {
-	d := stdjson.NewDecoder(bytes.NewReader(data))
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&value); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -30,7 +30,7 @@ type Stream func(ctx context.Context, m *jsonrpc.Message) error
 func (s Stream) Send(ctx context.Context, m *jsonrpc.Message) error { return s(ctx, m) }
 
 // Notify writes a notification. With Send it makes the stream a [Sender].
-func (s Stream) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (s Stream) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	return s(ctx, jsonrpc.NewNotification(method, params))
 }
 
@@ -38,11 +38,11 @@ func (s Stream) Notify(ctx context.Context, method string, params stdjson.RawMes
 type Sender interface {
 	Send(ctx context.Context, m *jsonrpc.Message) error
 	// Notify is Send for a notification. The params are not kept.
-	Notify(ctx context.Context, method string, params stdjson.RawMessage) error
+	Notify(ctx context.Context, method string, params json.RawMessage) error
 }
 
 // A Notify writes one notification of a request. It blocks and fails as a [Stream] does.
-type Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error
+type Notify = func(ctx context.Context, method string, params json.RawMessage) error
 
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.

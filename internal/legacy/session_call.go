@@ -3,7 +3,7 @@ package legacy
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"sync"
@@ -40,7 +40,7 @@ type Exchange struct {
 func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = x.request.ID.Append(dst)
+	dst = append(dst, x.request.ID.String()...)
 	dst = append(dst, `,"result":`...)
 	answer, err := x.respond(dst)
 	switch {
@@ -63,7 +63,7 @@ func (x *Exchange) serve() *jsonrpc.Message {
 
 // respond appends the result to dst, or gives the error.
 func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
-	var result stdjson.RawMessage
+	var result json.RawMessage
 	var err *jsonrpc.Error
 	ctx, params := x.call.Context(), x.request.Params
 	switch x.request.Method {
@@ -135,7 +135,7 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled
 }
 
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.
-func (x *Exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (x *Exchange) notify(ctx context.Context, method string, params json.RawMessage) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
@@ -178,7 +178,7 @@ func (r Round) ID() jsonrpc.ID { return r.request.ID }
 func (r Round) Method() string { return r.request.Method }
 
 // Open returns the params, and reads their envelope into env, which is empty.
-func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
+func (r Round) Open(env *wire.Envelope) (json.RawMessage, *jsonrpc.Error) {
 	return r.session.modernParams(env, r.request.Params, r.answers)
 }
 
@@ -210,7 +210,7 @@ func (p *progress) rises(params []byte) bool {
 // setLevel changes the lowest level of the log messages that later requests send.
 //
 // Spec: server/utilities/logging#setting-log-level
-func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.offered(ctx)
 	if err != nil {
 		return nil, errInternal

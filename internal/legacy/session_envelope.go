@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"unique"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -39,7 +39,7 @@ func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
 // modernParams returns the params of a client's request with the envelope of the session, and reads that into env, which
 // must be empty. retry holds members to add, each with a comma behind it; nil for none. Members that belong to the
 // modern era are removed from params: a client of a session cannot mean them.
-func (s *Session) modernParams(env *wire.Envelope, params, retry []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) modernParams(env *wire.Envelope, params, retry []byte) (json.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"unique"
 
@@ -145,14 +145,14 @@ func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	return jsonrpc.NewResponse(id, append(result, '}'))
 }
 
-func serverInfo(discovered []byte) stdjson.RawMessage {
+func serverInfo(discovered []byte) json.RawMessage {
 	meta, _ := jsonscan.Get(discovered, "_meta")
 	if jsonscan.Kind(meta) == '{' {
 		if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok && jsonscan.Kind(info) == '{' {
 			return info
 		}
 	}
-	return stdjson.RawMessage(unnamedServer)
+	return json.RawMessage(unnamedServer)
 }
 
 func parseOffers(capabilities []byte) offers {
@@ -208,7 +208,7 @@ func (s *Session) offered(ctx context.Context) (offers, error) {
 }
 
 // discard tells nobody.
-func discard(context.Context, string, stdjson.RawMessage) error { return nil }
+func discard(context.Context, string, json.RawMessage) error { return nil }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

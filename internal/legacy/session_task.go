@@ -3,7 +3,7 @@ package legacy
 import (
 	"context"
 	"crypto/rand"
-	stdjson "encoding/json"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -58,7 +58,7 @@ type taskQuestion struct {
 	question
 	stop context.CancelFunc // ends the waiting
 
-	answer  stdjson.RawMessage
+	answer  json.RawMessage
 	failure *jsonrpc.Error
 }
 

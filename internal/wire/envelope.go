@@ -2,7 +2,7 @@ package wire
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -27,14 +27,14 @@ type Envelope struct {
 	// Revision is the known revision that VersionText names, or zero.
 	Revision Revision
 	// ClientInfo and Capabilities are JSON objects.
-	ClientInfo   stdjson.RawMessage
-	Capabilities stdjson.RawMessage
+	ClientInfo   json.RawMessage
+	Capabilities json.RawMessage
 	// LogLevel is one of the eight levels, or "" when no log messages are wanted.
 	LogLevel string
 	// ProgressToken is a JSON string or integer.
-	ProgressToken stdjson.RawMessage
+	ProgressToken json.RawMessage
 	// Meta is the whole `_meta` object.
-	Meta stdjson.RawMessage
+	Meta json.RawMessage
 
 	subject index
 }
@@ -42,13 +42,13 @@ type Envelope struct {
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
 // of a wrong JSON type, an unknown log level or an oversized value is [jsonrpc.CodeInvalidParams]. What is missing is
 // left to [Envelope.Complete]; an unknown version is left to the caller.
-func Open(params stdjson.RawMessage) (e Envelope, err *jsonrpc.Error) {
+func Open(params json.RawMessage) (e Envelope, err *jsonrpc.Error) {
 	err = e.Open(params)
 	return e, err
 }
 
 // Open is the function Open for an envelope that is empty.
-func (e *Envelope) Open(params stdjson.RawMessage) *jsonrpc.Error {
+func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 	if len(params) == 0 {
 		return nil
 	}

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"math"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -10,11 +10,11 @@ import (
 // A Subject holds the members of a request's params that name what the request uses, and how. The values alias the
 // params and are not validated; an absent one is nil.
 type Subject struct {
-	Name           stdjson.RawMessage
-	URI            stdjson.RawMessage
-	Arguments      stdjson.RawMessage
-	InputResponses stdjson.RawMessage
-	RequestState   stdjson.RawMessage
+	Name           json.RawMessage
+	URI            json.RawMessage
+	Arguments      json.RawMessage
+	InputResponses json.RawMessage
+	RequestState   json.RawMessage
 }
 
 // The members of a subject, in the order of its fields.
@@ -46,14 +46,14 @@ func subjectMember(key []byte) (member int, ok bool) {
 
 // Subject returns the subject of a request's params, which must be checked JSON or nil. For the params that the envelope
 // was opened from, it does not scan them again.
-func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
+func (e *Envelope) Subject(params json.RawMessage) Subject {
 	if x := &e.subject; x.isOf(params) {
 		return Subject{
 			x.value(params, subjectName), x.value(params, subjectURI), x.value(params, subjectArguments),
 			x.value(params, subjectInputResponses), x.value(params, subjectRequestState),
 		}
 	}
-	var found [subjectMembers]stdjson.RawMessage
+	var found [subjectMembers]json.RawMessage
 	for key, value := range jsonscan.Members(params) {
 		if i, ok := subjectMember(key); ok {
 			found[i] = value
@@ -66,7 +66,7 @@ func (e *Envelope) Subject(params stdjson.RawMessage) Subject {
 }
 
 // Member returns one member of a request's params, and whether it is there.
-func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMessage, bool) {
+func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, bool) {
 	i, ok := subjectMember([]byte(key))
 	if !ok || !e.subject.isOf(params) {
 		return jsonscan.Get(params, key)
@@ -77,14 +77,14 @@ func (e *Envelope) Member(params stdjson.RawMessage, key string) (stdjson.RawMes
 
 // Made records that this process encoded params, with this envelope, and where name and arguments are in them. The
 // params are then treated like params that the envelope was opened from.
-func (e *Envelope) Made(params stdjson.RawMessage, name, arguments Span) {
+func (e *Envelope) Made(params json.RawMessage, name, arguments Span) {
 	e.subject = index{}
 	e.subject.bind(params)
 	e.subject.spans[subjectName], e.subject.spans[subjectArguments] = name, arguments
 }
 
 // IsOf reports whether the envelope was opened from these very params, which were checked before.
-func (e *Envelope) IsOf(params stdjson.RawMessage) bool { return e.subject.isOf(params) }
+func (e *Envelope) IsOf(params json.RawMessage) bool { return e.subject.isOf(params) }
 
 // An index holds the positions of a subject's members in params. The zero index belongs to no params.
 type index struct {
@@ -123,7 +123,7 @@ func (x *index) add(key []byte, at, size int) {
 }
 
 // value returns a member of the params that the index belongs to, or nil.
-func (x *index) value(params []byte, member int) stdjson.RawMessage {
+func (x *index) value(params []byte, member int) json.RawMessage {
 	s := x.spans[member]
 	if s.End == 0 {
 		return nil
