@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -57,18 +56,6 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	}
 	r.Method, r.ID, r.Params = msg.Method, msg.ID, msg.Params
 	return r, nil
-}
-
-// RequestOf is [NewRequest] for the transports of this module that have a session's request. It takes its notifications to
-// the session.
-func RequestOf(r legacy.Round) (*Request, *Error) {
-	req := newServed()
-	var err *Error
-	if req.Params, err = r.Open(&req.env); err != nil {
-		return nil, err
-	}
-	req.Method, req.ID, req.Notify = r.Method(), r.ID(), r.Notify
-	return req, nil
 }
 
 // newServed returns an empty request for a server, with room for the call that it becomes there.

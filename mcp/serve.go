@@ -507,12 +507,12 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // A core is the modern side of a session.
 type core struct{ s *stream }
 
-func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
-	req, err := RequestOf(r)
+func (c core) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *Error) {
+	req, err := NewRequest(msg)
 	if err != nil {
-		return nil, err
+		return nil, asError(err)
 	}
-	req.Principal = PrincipalFrom(c.s.ctx)
+	req.Notify, req.Principal = notify, PrincipalFrom(c.s.ctx)
 	return AppendResult(dst, ctx, c.s.handler, req)
 }
 

@@ -29,7 +29,7 @@ func TestAllocationsOfACallOnAStream(t *testing.T) {
 		}, 10},
 		{"session", []string{initializeLine(`0`, "2025-11-25"), initializedLine}, func(id string) string {
 			return plainLine(id, "tools/call", `{"name":"echo","arguments":{"message":"hello world"}}`)
-		}, 11},
+		}, 12},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const burst = 16

@@ -18,11 +18,13 @@ import (
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
-func (c *sessionCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *mcp.Error) {
-	req, err := mcp.RequestOf(r)
+func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *mcp.Error) {
+	req, err := mcp.NewRequest(msg)
 	if err != nil {
-		return nil, err
+		invalid, _ := errors.AsType[*mcp.Error](err)
+		return nil, invalid
 	}
+	req.Notify = notify
 	attribute(ctx, req)
 	return mcp.AppendResult(dst, ctx, c, req)
 }

@@ -47,9 +47,9 @@ type Notify = func(ctx context.Context, method string, params json.RawMessage) e
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.
 type Core interface {
-	// Serve answers one request; the notifications that belong to it go to its Notify before Serve returns. It appends the
-	// result to dst, on one line, or gives the error, which may alias the request; else nothing of the request is kept.
-	Serve(ctx context.Context, dst []byte, r Round) ([]byte, *jsonrpc.Error)
+	// Serve answers one request. It sends the notifications that belong to the request to notify before it returns. It
+	// appends the result to dst, on one line, or returns the error, which may alias the request.
+	Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to notify until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
 	Listen(ctx context.Context, req *jsonrpc.Message, notify Notify) (stop func(), err error)

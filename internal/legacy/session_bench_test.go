@@ -15,8 +15,8 @@ type cannedCore struct {
 	result string
 }
 
-func (c *cannedCore) Serve(_ context.Context, dst []byte, r legacy.Round) ([]byte, *jsonrpc.Error) {
-	if _, err := r.Open(&wire.Envelope{}); err != nil {
+func (c *cannedCore) Serve(_ context.Context, dst []byte, req *jsonrpc.Message, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
+	if _, err := wire.Open(req.Params); err != nil {
 		return nil, err
 	}
 	return append(dst, c.result...), nil

@@ -87,9 +87,9 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 // relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
-	round := Round{Notify: x.notify, session: s, request: x.request}
+	var retry []byte
 	for range maxRounds {
-		answer, err := s.cfg.Core.Serve(ctx, dst, round)
+		answer, err := s.serve(ctx, dst, x.request, retry, x.notify)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
@@ -97,7 +97,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if result != nil || err != nil {
 			return result, err
 		}
-		round.answers = further
+		retry = further
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
@@ -159,27 +159,6 @@ func (x *Exchange) notify(ctx context.Context, method string, params json.RawMes
 func asksForInput(result []byte) bool {
 	typ, ok := jsonscan.Get(result, "resultType")
 	return ok && isString(typ, "input_required")
-}
-
-// A Round is a request as the core gets it: in the modern form, with the session's envelope, and with what the client has
-// answered in the rounds before.
-type Round struct {
-	Notify Notify // takes the notifications that belong to the request
-
-	session *Session
-	request *jsonrpc.Message // as the client sent it
-	answers []byte           // members that the params have in addition, each with a comma behind
-}
-
-// ID is the id of the request.
-func (r Round) ID() jsonrpc.ID { return r.request.ID }
-
-// Method is the method of the request.
-func (r Round) Method() string { return r.request.Method }
-
-// Open returns the params, and reads their envelope into env, which is empty.
-func (r Round) Open(env *wire.Envelope) (json.RawMessage, *jsonrpc.Error) {
-	return r.session.modernParams(env, r.request.Params, r.answers)
 }
 
 // progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"context"
 	"encoding/json"
 	"unique"
 
@@ -36,10 +37,19 @@ func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// modernParams returns the params of a client's request with the envelope of the session, and reads that into env, which
-// must be empty. retry holds members to add, each with a comma behind it; nil for none. Members that belong to the
-// modern era are removed from params: a client of a session cannot mean them.
-func (s *Session) modernParams(env *wire.Envelope, params, retry []byte) (json.RawMessage, *jsonrpc.Error) {
+// serve has the core answer a request of the client, in the modern form. retry holds the members that a retried request
+// has in addition, each with a comma behind it; nil for none.
+func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message, retry []byte, notify Notify) ([]byte, *jsonrpc.Error) {
+	params, err := s.modernParams(m.Params, retry)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Core.Serve(ctx, dst, jsonrpc.NewRequest(m.ID, m.Method, params), notify)
+}
+
+// modernParams returns the params of a client's request with the envelope of the session. Members that belong to the
+// modern era are replaced by those of retry: a client of a session cannot mean them.
+func (s *Session) modernParams(params, retry []byte) (json.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
@@ -67,6 +77,5 @@ func (s *Session) modernParams(env *wire.Envelope, params, retry []byte) (json.R
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
-	dst = closeWith(append(dst, retry...), '}')
-	return dst, env.Open(dst)
+	return closeWith(append(dst, retry...), '}'), nil
 }

@@ -126,9 +126,7 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	var found offers
 	defer func() { s.describe(found) }()
-	discovered, err := s.cfg.Core.Serve(ctx, nil, Round{
-		Notify: discard, session: s, request: jsonrpc.NewRequest(id, wire.MethodDiscover, nil),
-	})
+	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discard)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}

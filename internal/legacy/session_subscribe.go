@@ -55,7 +55,7 @@ func (s *Session) relisten(has offers) error {
 	s.mu.Unlock()
 	var stop func()
 	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
-		params, invalid := s.modernParams(new(wire.Envelope), filter(has, s.uris), nil)
+		params, invalid := s.modernParams(filter(has, s.uris), nil)
 		if invalid != nil {
 			return invalid
 		}

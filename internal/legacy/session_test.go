@@ -40,13 +40,11 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *jsonrpc.Error) {
-	params, err := r.Open(&wire.Envelope{})
-	if err != nil {
+func (c *fakeCore) Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
+	if _, err := wire.Open(req.Params); err != nil {
 		return nil, err
 	}
-	req := &jsonrpc.Message{ID: r.ID(), Method: r.Method(), Params: params}
-	out := func(ctx context.Context, m *jsonrpc.Message) error { return r.Notify(ctx, m.Method, m.Params) }
+	out := func(ctx context.Context, m *jsonrpc.Message) error { return notify(ctx, m.Method, m.Params) }
 	if req.Method == wire.MethodDiscover {
 		if c.discovered == "" {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no"}
