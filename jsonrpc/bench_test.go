@@ -1,7 +1,7 @@
 package jsonrpc_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -15,12 +15,12 @@ const toolsCall = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"nam
 
 // plainMessage is the same envelope for encoding/json.
 type plainMessage struct {
-	Version string             `json:"jsonrpc"`
-	ID      stdjson.RawMessage `json:"id"`
-	Method  string             `json:"method"`
-	Params  stdjson.RawMessage `json:"params"`
-	Result  stdjson.RawMessage `json:"result"`
-	Error   stdjson.RawMessage `json:"error"`
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
 }
 
 func benchmarkMessages() map[string][]byte {
@@ -59,7 +59,7 @@ func BenchmarkDecodeEncodingJSON(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var m plainMessage
-				if err := stdjson.Unmarshal(data, &m); err != nil {
+				if err := json.Unmarshal(data, &m); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -23,26 +23,17 @@ const maxBatch = 100
 //
 // The message aliases data, which must not change afterwards.
 func Decode(data []byte) (*Message, error) {
-	// All the work is elsewhere, so that this is inlined: a caller that does not keep the message has it on its stack.
 	m := new(Message)
-	if err := m.decode(data); err != nil {
-		return nil, err
-	}
-	return m, nil
-}
-
-// decode fills a message that is empty.
-func (m *Message) decode(data []byte) error {
 	var refused *DecodeError
 	if jsonscan.Kind(data) == '[' {
 		refused = m.decodeBatch(data)
 	} else {
 		refused = m.decodeOne(data)
 	}
-	if refused == nil {
-		return nil // and not a nil *DecodeError
+	if refused != nil {
+		return nil, refused
 	}
-	return refused
+	return m, nil
 }
 
 func (m *Message) decodeBatch(data []byte) *DecodeError {
@@ -260,20 +251,9 @@ func (e *envelope) fillCall(m *Message) (fault string) {
 		}
 	}
 	m.Params = e.values[fieldParams]
-	m.ID, m.Method = idAndMethod(e.values[fieldID], method)
+	m.ID = ID{string(e.values[fieldID])}
+	m.Method, _ = jsonscan.Unquote(method) // checked before
 	return ""
-}
-
-// idAndMethod makes both strings in one allocation.
-func idAndMethod(id, method []byte) (ID, string) {
-	if bytes.IndexByte(method, '\\') >= 0 {
-		name, _ := jsonscan.Unquote(method) // checked before
-		return ID{string(id)}, name
-	}
-	var room [64]byte // enough for a UUID and a method of ordinary length
-	both := append(append(room[:0], id...), method[1:len(method)-1]...)
-	text := string(both)
-	return ID{text[:len(id)]}, text[len(id):]
 }
 
 func (e *envelope) fillResponse(m *Message) (fault string) {

@@ -346,27 +346,6 @@ func TestMessageAliasesItsBytes(t *testing.T) {
 	}
 }
 
-func TestAllocationsOfDecode(t *testing.T) {
-	data := []byte(toolsCall)
-	id := jsonrpc.IntID(17)
-	// Its id and method. The message is on the stack of a caller that does not keep it, as long as Decode is inlined.
-	read := func() {
-		if m, err := jsonrpc.Decode(data); err != nil || m.ID != id {
-			t.Fatal("the message was not read", err)
-		}
-	}
-	if n := testing.AllocsPerRun(100, read); n > 1 {
-		t.Errorf("%v allocations for a call", n)
-	}
-	var kept *jsonrpc.Message
-	if n := testing.AllocsPerRun(100, func() { kept, _ = jsonrpc.Decode(data) }); n > 2 {
-		t.Errorf("%v allocations for a call that is kept", n)
-	}
-	if kept.ID != id {
-		t.Error(kept)
-	}
-}
-
 func TestR712_AnIDThatMayBeCutIsNone(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":12`:                    "",

@@ -19,7 +19,7 @@ func Append(dst []byte, m *Message) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if !m.ID.IsZero() {
 		dst = append(dst, `,"id":`...)
-		dst = m.ID.Append(dst)
+		dst = append(dst, m.ID.raw...)
 	}
 	if m.Method != "" {
 		dst = append(dst, `,"method":`...)

@@ -1,15 +1,15 @@
 package jsonrpc
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 )
 
 // An Error is the error of a response, as it travels.
 type Error struct {
-	Code    int                `json:"code"`          // what went wrong, for programs
-	Message string             `json:"message"`       // what went wrong, for people: one sentence
-	Data    stdjson.RawMessage `json:"data,omitzero"` // any JSON value, nil when absent
+	Code    int             `json:"code"`          // what went wrong, for programs
+	Message string          `json:"message"`       // what went wrong, for people: one sentence
+	Data    json.RawMessage `json:"data,omitzero"` // any JSON value, nil when absent
 
 	remote bool
 }

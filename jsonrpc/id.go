@@ -78,17 +78,12 @@ func (id ID) String() string {
 	return id.raw
 }
 
-// Append appends the JSON text of the id to dst, null when there is none.
-func (id ID) Append(dst []byte) []byte {
-	if id.IsZero() {
-		return append(dst, "null"...)
-	}
-	return append(dst, id.raw...)
-}
-
-// MarshalJSON returns the JSON text of the id, null when there is none. The error is always nil.
+// MarshalJSON returns the JSON text of the id, null for the zero ID. The error is always nil.
 func (id ID) MarshalJSON() ([]byte, error) {
-	return id.Append(nil), nil
+	if id.IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(id.raw), nil
 }
 
 // UnmarshalJSON reads an id as [ParseID] does, and null as no id.

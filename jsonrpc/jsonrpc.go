@@ -11,7 +11,7 @@
 // Spec: basic/index#messages.
 package jsonrpc
 
-import stdjson "encoding/json"
+import "encoding/json"
 
 // Codes of errors that JSON-RPC itself defines. Spec: basic/index#responses.
 const (
@@ -51,11 +51,11 @@ func (k Kind) String() string {
 
 // A Message is one JSON-RPC message. Which fields are set decides its [Kind].
 type Message struct {
-	ID     ID                 // of a request, and of the response to it; zero on an error that answers no known request
-	Method string             // of a request or notification
-	Params stdjson.RawMessage // of a request or notification: an object or array as it was sent, nil when absent
-	Result stdjson.RawMessage // of a response that is no error: any value as it was sent
-	Error  *Error             // of a response that is an error
+	ID     ID              // of a request, and of the response to it; zero on an error that answers no known request
+	Method string          // of a request or notification
+	Params json.RawMessage // of a request or notification: an object or array as it was sent, nil when absent
+	Result json.RawMessage // of a response that is no error: any value as it was sent
+	Error  *Error          // of a response that is an error
 
 	// Batch holds the messages of a batch, in order. Elements that were refused are of kind Invalid.
 	Batch []*Message
@@ -82,20 +82,20 @@ func (m *Message) Kind() Kind {
 }
 
 // NewRequest returns a request. params is a JSON object or array, or nil for none.
-func NewRequest(id ID, method string, params stdjson.RawMessage) *Message {
+func NewRequest(id ID, method string, params json.RawMessage) *Message {
 	return &Message{ID: id, Method: method, Params: params}
 }
 
 // NewNotification returns a notification. params is a JSON object or array, or nil for none.
-func NewNotification(method string, params stdjson.RawMessage) *Message {
+func NewNotification(method string, params json.RawMessage) *Message {
 	return &Message{Method: method, Params: params}
 }
 
 // NewResponse returns the successful response to the request with that id. A nil result is sent as an empty object,
 // since a response cannot be without one.
-func NewResponse(id ID, result stdjson.RawMessage) *Message {
+func NewResponse(id ID, result json.RawMessage) *Message {
 	if result == nil {
-		result = stdjson.RawMessage("{}")
+		result = json.RawMessage("{}")
 	}
 	return &Message{ID: id, Result: result}
 }

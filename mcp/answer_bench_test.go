@@ -82,11 +82,11 @@ func TestACallCostsFewAllocations(t *testing.T) {
 		want float64
 	}{
 		// The id of the message, the request with its call, the input and its text, and the result.
-		{"a text", benchCall("echo", `{"message":"hello, how are you today"}`), 5},
+		{"a text", benchCall("echo", `{"message":"hello, how are you today"}`), 7},
 		// As before, and two more texts, a list with two texts that grows once, and a number behind a pointer.
-		{"arguments of many types", benchCall("mixed", benchArguments), 11},
-		// The id of the message, the request with its call, and the list.
-		{"a list", benchList, 3},
+		{"arguments of many types", benchCall("mixed", benchArguments), 13},
+		// The id of the message, the request with its call, the list and its items.
+		{"a list", benchList, 6},
 	} {
 		dst := make([]byte, 0, 64<<10)
 		if got := testing.AllocsPerRun(100, func() { dst = answer(t, dst[:0], s, c.msg) }); got != c.want {

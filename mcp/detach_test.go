@@ -534,7 +534,7 @@ func TestTASKD05_ExecutionIsListedInItsRevisionOnly(t *testing.T) {
 	for name, opts := range map[string]*mcp.ServerOptions{"one for all": nil, "one by one": {Visible: all}} {
 		s := newServer(t, opts)
 		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: &mcp.ToolExecution{TaskSupport: "required"}}, func(context.Context, struct{}) (string, error) { return "", nil })
-		for _, revision := range mcptest.Revisions {
+		for _, revision := range mcptest.Revisions() {
 			p := &peer{TB: t, handler: s, revision: revision}
 			raw := p.raw("tools/list")
 			if got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`); got != (revision == "2025-11-25") {

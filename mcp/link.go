@@ -219,7 +219,7 @@ func cancelledNote(id jsonrpc.ID, cause error) *jsonrpc.Message {
 	case errors.Is(cause, ErrClosed):
 		reason = `,"reason":"disconnecting"}`
 	}
-	params := append(id.Append([]byte(`{"requestId":`)), reason...)
+	params := append([]byte(`{"requestId":`+id.String()), reason...)
 	return jsonrpc.NewNotification(wire.NotificationCancelled, params)
 }
 

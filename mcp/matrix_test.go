@@ -168,7 +168,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			})
 			var all string
-			for _, revision := range mcptest.Revisions {
+			for _, revision := range mcptest.Revisions() {
 				all += "# " + revision + "\n" + byRevision[revision] + "\n"
 			}
 			mcptest.Golden(t, filepath.Join("testdata", x.name+".txt"), all)

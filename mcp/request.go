@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -40,7 +39,6 @@ type Request struct {
 	first    *call     // room for one call; nil for none
 	apart    *apart    // takes a subscription that goes on when its call has returned; nil where it does not return
 	detached *Detached // nil for a client's own request
-	unseen   bool      // nobody sees the result of a list before it is written
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`
@@ -58,18 +56,6 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	}
 	r.Method, r.ID, r.Params = msg.Method, msg.ID, msg.Params
 	return r, nil
-}
-
-// RequestOf is [NewRequest] for the transports of this module that have a session's request. It takes its notifications to
-// the session.
-func RequestOf(r legacy.Round) (*Request, *Error) {
-	req := newServed()
-	var err *Error
-	if req.Params, err = r.Open(&req.env); err != nil {
-		return nil, err
-	}
-	req.Method, req.ID, req.Notify = r.Method(), r.ID(), r.Notify
-	return req, nil
 }
 
 // newServed returns an empty request for a server, with room for the call that it becomes there.
@@ -121,7 +107,7 @@ func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
 // AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
 // with what the server says of itself, and its result type. It is one line.
 func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
-	return appendResult(dst, res, r.frame(), nil)
+	return appendResult(dst, res, r.frame())
 }
 
 // frame is what the server says of itself in each `_meta`; nil for no server.

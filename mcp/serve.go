@@ -238,7 +238,7 @@ func (s *stream) takeRequest(m *jsonrpc.Message, session *legacy.Session) job {
 	case env.HasVersion:
 		return s.takeModern(m, env)
 	case session != nil:
-		return s.acceptRequest(session, m, env.Index())
+		return s.acceptRequest(session, m)
 	case m.Method == wire.MethodInitialize:
 		return s.initialize(m)
 	case m.Method == wire.MethodPing:
@@ -333,7 +333,7 @@ func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
 	}
 	defer s.unlock()
 	if wanted {
-		params := append(result.ID.Append([]byte(`{"requestId":`)), '}')
+		params := append([]byte(`{"requestId":`+result.ID.String()), '}')
 		_ = s.send(result, jsonrpc.NewNotification(wire.NotificationCancelled, params))
 	}
 }
@@ -369,10 +369,10 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	}}
 }
 
-// acceptRequest hands a request to the session. The index is that of its params.
-func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message, index wire.Index) job {
+// acceptRequest hands a request to the session.
+func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job {
 	if s.lines != nil {
-		x := &legacy.Exchange{Index: index}
+		x := new(legacy.Exchange)
 		if reply := session.Begin(s.ctx, x, m, s.out); reply != nil {
 			s.reply(reply)
 			return job{}
@@ -507,12 +507,12 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // A core is the modern side of a session.
 type core struct{ s *stream }
 
-func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
-	req, err := RequestOf(r)
+func (c core) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *Error) {
+	req, err := NewRequest(msg)
 	if err != nil {
-		return nil, err
+		return nil, asError(err)
 	}
-	req.Principal = PrincipalFrom(c.s.ctx)
+	req.Notify, req.Principal = notify, PrincipalFrom(c.s.ctx)
 	return AppendResult(dst, ctx, c.s.handler, req)
 }
 

@@ -26,10 +26,10 @@ func TestAllocationsOfACallOnAStream(t *testing.T) {
 	}{
 		{"modern", nil, func(id string) string {
 			return modernLine(id, "tools/call", `"name":"echo","arguments":{"message":"hello world"},`)
-		}, 9},
+		}, 10},
 		{"session", []string{initializeLine(`0`, "2025-11-25"), initializedLine}, func(id string) string {
 			return plainLine(id, "tools/call", `{"name":"echo","arguments":{"message":"hello world"}}`)
-		}, 10},
+		}, 12},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const burst = 16

@@ -120,19 +120,17 @@ func saysModern(version field) bool {
 
 // serveByEnvelope serves a message whose header leaves the era open.
 func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
-	var index wire.Index
-	if hasModernEnvelope(msg, &index) {
+	if hasModernEnvelope(msg) {
 		h.serveModern(w, r, head, msg)
 		return
 	}
-	h.serveSessionPost(w, r, head, msg, &index)
+	h.serveSessionPost(w, r, head, msg)
 }
 
-// hasModernEnvelope reports whether the params of a message name a version. If they do not, it makes index theirs.
-func hasModernEnvelope(msg *jsonrpc.Message, index *wire.Index) bool {
+// hasModernEnvelope reports whether the params of a message name a version.
+func hasModernEnvelope(msg *jsonrpc.Message) bool {
 	env, err := wire.Open(msg.Params)
 	if err == nil {
-		*index = env.Index()
 		return env.HasVersion
 	}
 	meta, _ := jsonscan.Get(msg.Params, "_meta") // what is wrong with it, either era says in its own way

@@ -34,9 +34,9 @@ func TestAllocationsOfACall(t *testing.T) {
 		budget float64
 	}{
 		// The body, the message's id and method, the request, the exchange, and its Notify.
-		{"JSON", freeCore, 5},
+		{"JSON", freeCore, 6},
 		// Beside them the stream.
-		{"event stream", notifyingCore, 6},
+		{"event stream", notifyingCore, 7},
 	} {
 		x := newRerun(mcphttp.NewHandler(test.core, nil), modernBody, modernHeader())
 		if got := testing.AllocsPerRun(1000, x.run); got > test.budget {
@@ -70,14 +70,14 @@ func TestAllocationsOfACallInASession(t *testing.T) {
 	}{
 		// The body, its message's id and method, the POST, its context, the params with the envelope, the request and its
 		// Notify.
-		{"JSON", sessionBody, quietCore, 7},
+		{"JSON", sessionBody, quietCore, 9},
 		// Beside them the stream with its name, and its connection. Packs of what is kept come to less than one.
 		{"event stream", sessionProgressBody, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if req.Method == "tools/call" {
 				_ = req.Notify(ctx, "notifications/message", cannedNote)
 			}
 			return quietCore.ServeMCP(ctx, req)
-		}), 10},
+		}), 12},
 	} {
 		h := mcphttp.NewHandler(test.core, nil)
 		x := newRerun(h, test.body, sessionHeader(t, h))

@@ -18,11 +18,13 @@ import (
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
-func (c *sessionCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *mcp.Error) {
-	req, err := mcp.RequestOf(r)
+func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *mcp.Error) {
+	req, err := mcp.NewRequest(msg)
 	if err != nil {
-		return nil, err
+		invalid, _ := errors.AsType[*mcp.Error](err)
+		return nil, invalid
 	}
+	req.Notify = notify
 	attribute(ctx, req)
 	return mcp.AppendResult(dst, ctx, c, req)
 }
@@ -38,11 +40,8 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return res, err
 }
 
-// WayTo and LeftOut say that nobody else sees a result on its way to the translator; see [mcp.AppendResult].
-func (c *sessionCore) WayTo(wire.ForTransports) mcp.Handler { return c.handler }
-
-// LeftOut returns nothing: what is left out, the translator wants.
-func (c *sessionCore) LeftOut(wire.ForTransports) *wire.Page { return nil }
+// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.

@@ -14,9 +14,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serveSessionPost serves a POST of the era that has sessions. The index is that of its params. The message is on the
+// serveSessionPost serves a POST of the era that has sessions. The message is on the
 // stack of the caller: what the session may keep is a copy.
-func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) {
+func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
@@ -25,7 +25,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
 		no = h.serveInitialize(w, r, msg)
 	default:
-		no = h.serveSessionMessage(w, r, head, msg, index)
+		no = h.serveSessionMessage(w, r, head, msg)
 	}
 	if no != nil {
 		h.refuse(w, requestID(msg), no)
@@ -94,7 +94,7 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 }
 
 // serveSessionMessage serves any message but the first of a session.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) *refusal {
+func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
 	s, no := h.find(head, principal)
 	if no != nil {
@@ -112,13 +112,9 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	if index.HasMeta() { // nearly always a progress token
-		growStack(0)
-	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
-	p.call.Index = *index
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv)
 		return nil
@@ -143,9 +139,6 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
 		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
-	}
-	if wire.IsList(p.msg.Method) {
-		p.call.Left = new(wire.Page)
 	}
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
@@ -225,7 +218,7 @@ type sessionPost struct {
 
 // An answer is what ends a POST.
 type answer struct {
-	body []byte     // empty for none; without what p.call.Left holds
+	body []byte     // empty for none
 	err  *mcp.Error // that it is; nil if it is a result or several answers
 	busy int        // the status if it asks the client to come back
 }
@@ -280,7 +273,7 @@ func (p *sessionPost) finish(a answer) {
 		p.reply(a)
 		return
 	case len(a.body) > 0:
-		p.stream.finish(&p.ctx, p.call.Left.Whole(a.body))
+		p.stream.finish(&p.ctx, a.body)
 	default:
 		p.stream.close()
 	}
@@ -296,11 +289,7 @@ func (p *sessionPost) reply(a answer) {
 		empty.close()
 		return
 	}
-	switch {
-	case a.err == nil && p.call.Left.LeavesOut():
-		p.handler.replyPage(p.w, a.body, p.call.Left)
-		return
-	case a.err == nil:
+	if a.err == nil {
 		p.handler.reply(p.w, http.StatusOK, a.body)
 		return
 	}

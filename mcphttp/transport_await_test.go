@@ -65,7 +65,7 @@ func connectSlowly(t *testing.T, login slowLogin, revision string) (*mcp.Client,
 }
 
 func TestTimeLimitsStandStillWhileAPersonIsAwaited(t *testing.T) {
-	for _, revision := range append(slices.Clone(mcptest.Revisions), "") {
+	for _, revision := range append(slices.Clone(mcptest.Revisions()), "") {
 		if revision == "2024-11-05" {
 			continue // it has its answers on a stream that this RoundTripper does not carry
 		}

@@ -296,7 +296,7 @@ func (l *sessionLink) withdraw(ctx context.Context, req *jsonrpc.Message) {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		reason = `"timeout"`
 	}
-	params := append(req.ID.Append([]byte(`{"requestId":`)), `,"reason":`+reason+`}`...)
+	params := append([]byte(`{"requestId":`+req.ID.String()), `,"reason":`+reason+`}`...)
 	select {
 	case l.notices <- struct{}{}:
 	default:

@@ -142,7 +142,7 @@ func TestWrongServersFail(t *testing.T) {
 			return nil, mcp.Errorf(4711, "not today")
 		}, "code 4711: not today"},
 	} {
-		for _, transport := range Transports {
+		for _, transport := range Transports() {
 			t.Run(test.name+"/"+transport, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					faults := faultsOf(t, func(t testing.TB) {

@@ -16,14 +16,16 @@ const (
 	HTTP     = "http"      // Streamable HTTP, or HTTP+SSE for the revision that has only that
 )
 
-// Transports and revisions of the protocol.
-var (
-	Transports = []string{InMemory, Stdio, HTTP}
-	// Revisions has the oldest one first.
-	Revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
-	// Modern is the first revision without sessions.
-	Modern = "2026-07-28"
-)
+// Modern is the first revision without sessions.
+const Modern = "2026-07-28"
+
+// Transports returns the transports that a test body runs over.
+func Transports() []string { return []string{InMemory, Stdio, HTTP} }
+
+// Revisions returns the revisions of the protocol, oldest first.
+func Revisions() []string {
+	return []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", Modern}
+}
 
 // A Combination is one transport and one revision.
 type Combination struct {
@@ -41,20 +43,20 @@ func (on Combination) Modern() bool { return on.Revision >= Modern }
 func (on Combination) Since(revision string) bool { return on.Revision >= revision }
 
 // Combinations returns every transport with every revision.
-func Combinations() []Combination { return Since(Revisions[0]) }
+func Combinations() []Combination { return combine(Revisions()) }
 
 // Since returns every transport with the revisions that are the given one or newer.
 func Since(revision string) []Combination {
-	return combine(slices.DeleteFunc(slices.Clone(Revisions), func(r string) bool { return r < revision }))
+	return combine(slices.DeleteFunc(Revisions(), func(r string) bool { return r < revision }))
 }
 
 // Before returns every transport with the revisions that are older than the given one.
 func Before(revision string) []Combination {
-	return combine(slices.DeleteFunc(slices.Clone(Revisions), func(r string) bool { return r >= revision }))
+	return combine(slices.DeleteFunc(Revisions(), func(r string) bool { return r >= revision }))
 }
 
 func combine(revisions []string) (all []Combination) {
-	for _, transport := range Transports {
+	for _, transport := range Transports() {
 		for _, revision := range revisions {
 			all = append(all, Combination{transport, revision})
 		}

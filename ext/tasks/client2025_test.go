@@ -56,7 +56,7 @@ func on2025(transport string) mcptest.Combination {
 }
 
 func TestTASKD05_AToolThatMustBeATaskIsCalledAsOne(t *testing.T) {
-	for _, transport := range mcptest.Transports {
+	for _, transport := range mcptest.Transports() {
 		t.Run(transport, func(t *testing.T) {
 			s := script2025()
 			onScriptAt(t, s, on2025(transport), nil, &tasks.ClientOptions{TTL: time.Minute}, func(t *testing.T, c *mcp.Client) {

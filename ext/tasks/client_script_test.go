@@ -38,7 +38,7 @@ func (s *script) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 		if caps == "" {
 			caps = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 		}
-		versions, _ := json.Marshal(mcptest.Revisions)
+		versions, _ := json.Marshal(mcptest.Revisions())
 		return mcp.RawResult(fmt.Sprintf(`{"resultType":"complete","supportedVersions":%s,"capabilities":%s}`, versions, caps)), nil
 	}
 	s.mu.Lock()

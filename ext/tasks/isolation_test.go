@@ -297,7 +297,7 @@ func TestTASKX01_WhatIsDeclared(t *testing.T) {
 		t.Errorf("without a tool that runs as a task: %+v", caps.Tasks)
 	}
 	b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
-	for _, revision := range mcptest.Revisions {
+	for _, revision := range mcptest.Revisions() {
 		c, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision})
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 package jsonscan_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -40,7 +40,7 @@ func BenchmarkValidEncodingJSON(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if !stdjson.Valid(text) {
+				if !json.Valid(text) {
 					b.Fatal("not valid")
 				}
 			}

@@ -293,27 +293,6 @@ func TestVisit(t *testing.T) {
 const message = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"message":"héllo"},` +
 	`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","list":[1,2,3]}}}`
 
-func TestNoAllocation(t *testing.T) {
-	data, array := []byte(message), []byte(`[1,{"a":2},[3]]`)
-	for name, f := range map[string]func(){
-		"Valid": func() { _ = jsonscan.Valid(data, jsonscan.Limits{}) },
-		"Scan":  func() { _, _ = jsonscan.Scan(data, 0, jsonscan.Limits{}) },
-		"Get":   func() { _, _ = jsonscan.Get(data, "params") },
-		"Members": func() {
-			for range jsonscan.Members(data) {
-			}
-		},
-		"Elements": func() {
-			for range jsonscan.Elements(array) {
-			}
-		},
-	} {
-		if n := testing.AllocsPerRun(100, f); n != 0 {
-			t.Errorf("%s makes %v allocations", name, n)
-		}
-	}
-}
-
 // Keys with escapes are held for as long as their object is read, and no more of them than an object may have.
 func TestEscapedKeysAreForgotten(t *testing.T) {
 	var many strings.Builder

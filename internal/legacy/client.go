@@ -3,7 +3,7 @@ package legacy
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -62,13 +62,13 @@ type ClientConfig struct {
 	Pinned bool
 	// Info and Capabilities are what the client says of itself, in the modern form: JSON objects, or nil. One with the
 	// extension of tasks lets a server of the revision that has tasks make tasks of its questions.
-	Info, Capabilities stdjson.RawMessage
+	Info, Capabilities json.RawMessage
 	// Answer answers a request of the server as an input request of the modern era is answered. It is only asked what the
 	// capabilities promise. Its context ends when the server cancels the request and when the session ends.
-	Answer func(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error)
+	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 	// Notify takes notifications that belong to no request, such as log messages. It must not block. It may be called
 	// from several goroutines.
-	Notify func(ctx context.Context, method string, params stdjson.RawMessage)
+	Notify func(ctx context.Context, method string, params json.RawMessage)
 	// Cancelled makes the cause of a context whose request the server has cancelled. Default: an error that gives the
 	// reason.
 	Cancelled func(reason string) error
@@ -82,7 +82,7 @@ type Client struct {
 	cfg      ClientConfig
 	log      *slog.Logger
 	offered  wire.Revision
-	declared stdjson.RawMessage // capabilities, as the server is told
+	declared json.RawMessage // capabilities, as the server is told
 
 	calls     peer.Table             // the server's requests that are worked on
 	answering atomic.Int64           // the bytes of their params, and of those of tasks at work
@@ -99,10 +99,10 @@ type Client struct {
 	// The fields below are set before opened is closed, and never changed.
 	opened       chan struct{}
 	rev          wire.Revision
-	capabilities stdjson.RawMessage // of the server, in the modern form
-	lacks        map[string]string  // of methods: what the server would have to declare
+	capabilities json.RawMessage   // of the server, in the modern form
+	lacks        map[string]string // of methods: what the server would have to declare
 	offers       offers
-	discovered   stdjson.RawMessage
+	discovered   json.RawMessage
 
 	mu        sync.Mutex // guards the fields below
 	link      Link       // nil before Open; not changed after

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
@@ -68,7 +68,7 @@ func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) *askedTask {
 
 // respond returns the response to a request: the answer to a question, or the task that was made of it. A server that asks
 // before the session is open waits for that: what may be asked depends on the revision.
-func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMessage, *askedTask, *jsonrpc.Error) {
+func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, *askedTask, *jsonrpc.Error) {
 	select {
 	case <-c.opened:
 	case <-ctx.Done():
@@ -85,7 +85,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMe
 	if err != nil {
 		return nil, nil, err
 	}
-	var result stdjson.RawMessage
+	var result json.RawMessage
 	if task != nil {
 		result = append(appendMember([]byte{'{'}, []byte("task"), c.tasks.describe(task)), '}')
 	} else if result, err = c.ask(ctx, m.Method, m.Params); err != nil {
@@ -95,7 +95,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (stdjson.RawMe
 }
 
 // ask has a question answered as an input request.
-func (c *Client) ask(ctx context.Context, method string, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (c *Client) ask(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	answer, err := c.cfg.Answer(ctx, method, modernQuestion(method, params))
 	if err != nil {
 		return nil, projectError(c.rev, method, err)
@@ -166,7 +166,7 @@ func (c *Client) unsampleable(params []byte) *jsonrpc.Error {
 // Which kind of elicitation is meant is always said.
 //
 // Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
-func modernQuestion(method string, params []byte) stdjson.RawMessage {
+func modernQuestion(method string, params []byte) json.RawMessage {
 	if params == nil {
 		return nil
 	}
@@ -230,7 +230,7 @@ func compileAnswers(rev wire.Revision) map[string]*projection {
 // projectAnswer turns the answer to an input request into the result of a request of a server of rev.
 //
 // Spec: schema ClientResult
-func projectAnswer(rev wire.Revision, method string, answer stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+func projectAnswer(rev wire.Revision, method string, answer json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	if method == wire.MethodSamplingCreateMessage {
 		var err *jsonrpc.Error
 		if answer, err = projectSampled(rev, answer); err != nil {
@@ -243,7 +243,7 @@ func projectAnswer(rev wire.Revision, method string, answer stdjson.RawMessage) 
 // projectSampled returns what a model has said the content that rev has a form for: one block where it knows no arrays.
 //
 // Spec: schema CreateMessageResult
-func projectSampled(rev wire.Revision, answer []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func projectSampled(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc.Error) {
 	content, _ := jsonscan.Get(answer, "content")
 	for block := range objects(content) {
 		typ, _ := jsonscan.Get(block, "type")

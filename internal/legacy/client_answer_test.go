@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -24,13 +24,13 @@ func asked(t *testing.T, version, capabilities, method, params string, answer fu
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig(version)
-		cfg.Capabilities = stdjson.RawMessage(capabilities)
-		cfg.Answer = func(_ context.Context, got string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		cfg.Capabilities = json.RawMessage(capabilities)
+		cfg.Answer = func(_ context.Context, got string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			if got != method {
 				t.Errorf("asked %s, want %s", got, method)
 			}
 			result, err := answer(string(params))
-			return stdjson.RawMessage(result), err
+			return json.RawMessage(result), err
 		}
 		s := &script{}
 		c := open(t, cfg, s)
@@ -124,7 +124,7 @@ func TestErrorsOfAnswersArePassedOn(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	got = asked(t, "2025-11-25", allOfUs, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
-		return "", &jsonrpc.Error{Code: -32021, Message: "x", Data: stdjson.RawMessage(`{"requiredCapabilities":{"sampling":{}}}`)}
+		return "", &jsonrpc.Error{Code: -32021, Message: "x", Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{}}}`)}
 	})
 	if len(got) != 1 || !strings.HasPrefix(got[0], `"id":"q","error":{"code":-32600,`) { // RPC-26
 		t.Errorf("got %q", got)
@@ -193,8 +193,8 @@ func TestPING01_PingIsAnsweredAtOnce(t *testing.T) {
 func TestServersThatAskTooEarlyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
-		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-			return stdjson.RawMessage(`{"roots":[]}`), nil
+		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+			return json.RawMessage(`{"roots":[]}`), nil
 		}
 		c := legacy.NewClient(cfg)
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
@@ -216,11 +216,11 @@ func TestServersThatAskTooEarlyWait(t *testing.T) {
 }
 
 // waiting is an answerer that waits for its context, and tells why that ended.
-func waiting(why chan<- error) func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-	return func(ctx context.Context, _ string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+func waiting(why chan<- error) func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+	return func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		<-ctx.Done()
 		why <- context.Cause(ctx)
-		return stdjson.RawMessage(`{"roots":[]}`), nil
+		return json.RawMessage(`{"roots":[]}`), nil
 	}
 }
 
@@ -261,7 +261,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 				why := make(chan error, 1)
 				cfg := clientConfig("2025-11-25")
 				cfg.Answer = waiting(why)
-				cfg.Notify = func(_ context.Context, method string, _ stdjson.RawMessage) { t.Errorf("%s after the end", method) }
+				cfg.Notify = func(_ context.Context, method string, _ json.RawMessage) { t.Errorf("%s after the end", method) }
 				s := &script{}
 				c := open(t, cfg, s)
 				c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
@@ -283,7 +283,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		cfg := clientConfig("2025-11-25")
-		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			<-release
 			return nil, nil
 		}
@@ -335,7 +335,7 @@ func TestBytesOfServersRequestsAreBounded(t *testing.T) {
 		cfg.Answer = waiting(why)
 		s := &script{}
 		c := open(t, cfg, s)
-		large := stdjson.RawMessage(`{"messages":[],"x":"` + strings.Repeat("x", 16<<20-100) + `"}`)
+		large := json.RawMessage(`{"messages":[],"x":"` + strings.Repeat("x", 16<<20-100) + `"}`)
 		for i := range 5 {
 			c.Receive(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "sampling/createMessage", large))
 		}
@@ -364,7 +364,7 @@ func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			release := make(chan struct{})
 			cfg := clientConfig("2025-11-25")
-			cfg.Answer = func(ctx context.Context, _ string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			cfg.Answer = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 				<-ctx.Done()
 				return nil, nil
 			}
@@ -385,7 +385,7 @@ func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
 			var listening atomic.Bool
 			go func() { // someone who listens and never comes back
 				_, _ = c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"resourceSubscriptions":["x:/"]}`, ""),
-					func(ctx context.Context, _ string, _ stdjson.RawMessage) error {
+					func(ctx context.Context, _ string, _ json.RawMessage) error {
 						if listening.CompareAndSwap(false, true) {
 							close(blocked)
 						}
@@ -442,7 +442,7 @@ func TestRPC15_BatchesOfServers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := clientConfig(version)
 			logged := 0
-			cfg.Notify = func(context.Context, string, stdjson.RawMessage) { logged++ }
+			cfg.Notify = func(context.Context, string, json.RawMessage) { logged++ }
 			s := &script{}
 			c := open(t, cfg, s)
 			c.Receive(batch)
@@ -471,7 +471,7 @@ func TestRPC15_BatchesOfServers(t *testing.T) {
 func TestNotificationsOfNoRequestAreHandedOn(t *testing.T) {
 	cfg := clientConfig("2025-11-25")
 	var got []string
-	cfg.Notify = func(_ context.Context, method string, params stdjson.RawMessage) {
+	cfg.Notify = func(_ context.Context, method string, params json.RawMessage) {
 		got = append(got, method+string(params))
 	}
 	c := open(t, cfg, &script{})

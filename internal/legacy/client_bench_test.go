@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -10,9 +10,9 @@ import (
 
 // BenchmarkClientRoundTrip is what the translator costs a small call.
 func BenchmarkClientRoundTrip(b *testing.B) {
-	link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), stdjson.RawMessage(`{"content":[{"type":"text","text":"hello world"}]}`))}
+	link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(`{"content":[{"type":"text","text":"hello world"}]}`))}
 	c := opened(b, wire.LatestLegacy(), link)
-	params := stdjson.RawMessage(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},` +
+	params := json.RawMessage(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"info"},"name":"echo","arguments":{"message":"hello world"}}`)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -15,7 +15,7 @@ import (
 const levelPatience = 10 * time.Second
 
 // A notifier takes a notification. It does not block.
-type notifier = func(ctx context.Context, method string, params stdjson.RawMessage) error
+type notifier = func(ctx context.Context, method string, params json.RawMessage) error
 
 // RoundTrip sends a request in the modern form, with its envelope in the params, and gives a result in the modern form.
 // Progress goes to notify, which may be nil and must not block, in order and before RoundTrip returns. A subscription lasts
@@ -23,12 +23,12 @@ type notifier = func(ctx context.Context, method string, params stdjson.RawMessa
 //
 // The error is that of the link, a [*jsonrpc.Error] that is remote if it is the server's answer and otherwise says why
 // nothing was sent, [ErrEnded], or is [ErrMalformed].
-func (c *Client) RoundTrip(ctx context.Context, method string, params stdjson.RawMessage, notify notifier) (stdjson.RawMessage, error) {
+func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage, notify notifier) (json.RawMessage, error) {
 	return c.RoundTripOpened(ctx, method, params, nil, notify)
 }
 
 // RoundTripOpened is RoundTrip for params whose envelope has been opened; nil if it has not.
-func (c *Client) RoundTripOpened(ctx context.Context, method string, params stdjson.RawMessage, env *wire.Envelope, notify notifier) (stdjson.RawMessage, error) {
+func (c *Client) RoundTripOpened(ctx context.Context, method string, params json.RawMessage, env *wire.Envelope, notify notifier) (json.RawMessage, error) {
 	if !c.isOpen() {
 		return nil, errNotOpen
 	}
@@ -60,7 +60,7 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params stdj
 	return c.call(ctx, method, params)
 }
 
-func (c *Client) call(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (c *Client) call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	sent := c.sessionParams(method, params)
 	response, err := c.request(ctx, method, sent)
 	switch {
@@ -79,13 +79,13 @@ func (c *Client) call(ctx context.Context, method string, params stdjson.RawMess
 	return result, err
 }
 
-func (c *Client) request(ctx context.Context, method string, params stdjson.RawMessage) (*jsonrpc.Message, error) {
+func (c *Client) request(ctx context.Context, method string, params json.RawMessage) (*jsonrpc.Message, error) {
 	return c.link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
 }
 
 // sessionParams takes out of the params of a request what the session knows already or its revision has not. Params that
 // had nothing else in them are left out.
-func (c *Client) sessionParams(method string, params []byte) stdjson.RawMessage {
+func (c *Client) sessionParams(method string, params []byte) json.RawMessage {
 	dst := append(make([]byte, 0, len(params)), '{')
 	d := jsonscan.Descend(params)
 	d.Into('{')
@@ -167,8 +167,7 @@ func (c *Client) setLevel(ctx context.Context, level string) {
 	case response.Error != nil:
 		c.log.DebugContext(ctx, "mcp: log level not set", "level", level, "error", response.Error)
 	}
-	told := level // so that only a level that is told costs an allocation
-	c.level.Store(&told)
+	c.level.Store(&level)
 }
 
 func (c *Client) hasLevel(level string) bool {

@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -14,7 +14,7 @@ import (
 // as tasks where the revision has tasks of its own.
 //
 // Spec: basic/lifecycle#capability-negotiation
-func sessionCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) stdjson.RawMessage {
+func sessionCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(capabilities) {
 		if jsonscan.Kind(value) != '{' {
@@ -92,7 +92,7 @@ func onlyObjects(obj []byte, but string) []byte {
 
 // serverCapabilities turns the capabilities of an initialize result of rev into those of a discover result. What is not an
 // object counts as not declared.
-func serverCapabilities(rev wire.Revision, declared stdjson.RawMessage) stdjson.RawMessage {
+func serverCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMessage {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(declared) {
 		if jsonscan.Kind(value) != '{' {

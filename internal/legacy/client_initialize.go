@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -19,7 +19,7 @@ const unnamedClient = `{"name":"unnamed","version":"0"}`
 // [*jsonrpc.Error] that is remote if the server refuses, or says why the two cannot speak. A client is opened once.
 //
 // Spec: basic/lifecycle#initialization
-func (c *Client) Open(ctx context.Context, link Link) (stdjson.RawMessage, error) {
+func (c *Client) Open(ctx context.Context, link Link) (json.RawMessage, error) {
 	if err := c.attach(link); err != nil {
 		_ = link.Close()
 		return nil, err
@@ -52,10 +52,10 @@ func (c *Client) initialize(ctx context.Context, link Link) error {
 	return link.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
 }
 
-func (c *Client) initializeParams() stdjson.RawMessage {
+func (c *Client) initializeParams() json.RawMessage {
 	info := c.cfg.Info
 	if jsonscan.Kind(info) != '{' {
-		info = stdjson.RawMessage(unnamedClient)
+		info = json.RawMessage(unnamedClient)
 	}
 	params := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, c.offered.String()))
 	params = appendMember(append(params, ','), []byte("capabilities"), c.declared)

@@ -3,7 +3,7 @@ package legacy
 import (
 	"context"
 	"crypto/rand"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -144,7 +144,7 @@ func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 
 // workOn has the question of a task answered, unless nobody wants to know any more.
 func (c *Client) workOn(task *askedTask, m *jsonrpc.Message) {
-	result, err := stdjson.RawMessage(nil), errInternal
+	result, err := json.RawMessage(nil), errInternal
 	if task.ctx.Err() == nil {
 		result, err = c.ask(task.ctx, m.Method, m.Params)
 	}
@@ -154,7 +154,7 @@ func (c *Client) workOn(task *askedTask, m *jsonrpc.Message) {
 // serveTask answers the server's requests about tasks.
 //
 // Spec: basic/utilities/tasks#protocol-messages (2025-11-25)
-func (c *Client) serveTask(ctx context.Context, method string, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (c *Client) serveTask(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
@@ -204,7 +204,7 @@ type askedTask struct {
 	// The fields below are guarded by the lock of the tasks. They do not change once done is closed.
 	status, message string
 	updated         time.Time
-	result          stdjson.RawMessage
+	result          json.RawMessage
 	err             *jsonrpc.Error
 }
 
@@ -232,7 +232,7 @@ func (a *askedTasks) add(ctx context.Context, ttl time.Duration) (*askedTask, *j
 }
 
 // settle returns a task that has none its outcome. The caller holds the lock.
-func (t *askedTask) settle(status string, result stdjson.RawMessage, err *jsonrpc.Error) {
+func (t *askedTask) settle(status string, result json.RawMessage, err *jsonrpc.Error) {
 	t.status, t.result, t.err, t.updated = status, result, err, time.Now()
 	if status == taskFailed {
 		t.message = strings.ToValidUTF8(err.Message[:min(len(err.Message), maxTaskMessage)], "")
@@ -243,7 +243,7 @@ func (t *askedTask) settle(status string, result stdjson.RawMessage, err *jsonrp
 // answered ends the work on a task. Its outcome is that of the question, unless it has one already.
 //
 // Spec: basic/utilities/tasks#task-execution-errors, #result-retrieval (2025-11-25)
-func (a *askedTasks) answered(t *askedTask, result stdjson.RawMessage, err *jsonrpc.Error) {
+func (a *askedTasks) answered(t *askedTask, result json.RawMessage, err *jsonrpc.Error) {
 	if err == nil {
 		result = withRelatedTask(result, append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.id), '}'))
 	}
@@ -282,7 +282,7 @@ func outcomeSize(result []byte, err *jsonrpc.Error) int {
 // cancel calls a task off for good, and gives what it is then.
 //
 // Spec: basic/utilities/tasks#task-cancellation (2025-11-25)
-func (a *askedTasks) cancel(t *askedTask, cause error) (stdjson.RawMessage, *jsonrpc.Error) {
+func (a *askedTasks) cancel(t *askedTask, cause error) (json.RawMessage, *jsonrpc.Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.status != taskWorking {
@@ -310,7 +310,7 @@ func (a *askedTasks) named(id string) *askedTask {
 	return a.all[at]
 }
 
-func (a *askedTasks) describe(t *askedTask) stdjson.RawMessage {
+func (a *askedTasks) describe(t *askedTask) json.RawMessage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return t.append(nil)
@@ -319,7 +319,7 @@ func (a *askedTasks) describe(t *askedTask) stdjson.RawMessage {
 // list returns all tasks at once: there are few. So it never gave a cursor that could come back.
 //
 // Spec: basic/utilities/tasks#task-listing (2025-11-25)
-func (a *askedTasks) list(params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (a *askedTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if cursor, _ := jsonscan.Get(params, "cursor"); cursor != nil && jsonscan.Kind(cursor) != 'n' {
 		return nil, invalidParams("params.cursor: there is none: a list of tasks has one page")
 	}

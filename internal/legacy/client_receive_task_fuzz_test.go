@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -15,14 +15,14 @@ import (
 func TestTasksOfQuestionsAreValid(t *testing.T) {
 	const rev = wire.November2025
 	c := opened(t, rev, &echo{})
-	answer := stdjson.RawMessage(`{"action":"accept","content":{"a":1}}`)
+	answer := json.RawMessage(`{"action":"accept","content":{"a":1}}`)
 	var refusal *jsonrpc.Error
-	c.cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+	c.cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		return answer, refusal
 	}
 	respond := func(definition, method, params string) *askedTask {
 		t.Helper()
-		result, task, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, stdjson.RawMessage(params)))
+		result, task, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,12 +33,12 @@ func TestTasksOfQuestionsAreValid(t *testing.T) {
 	first := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	second := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+first.id+`"}`)
-	c.workOn(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, stdjson.RawMessage(question)))
+	c.workOn(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
 	respond("ElicitResult", wire.MethodTasksResult, `{"taskId":"`+first.id+`"}`)
 	respond("CancelTaskResult", wire.MethodTasksCancel, `{"taskId":"`+second.id+`"}`)
 	refusal = &jsonrpc.Error{Code: -1, Message: strings.Repeat("é", 500)}
 	third := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
-	c.workOn(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, stdjson.RawMessage(question)))
+	c.workOn(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+third.id+`"}`)
 	respond("ListTasksResult", wire.MethodTasksList, `{}`)
 }
@@ -57,9 +57,9 @@ func FuzzTasksOfQuestions(f *testing.F) {
 		asked := 0
 		c := opened(t, wire.November2025, &echo{})
 		defer c.Close()
-		c.cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		c.cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			asked++
-			return stdjson.RawMessage(`{"action":"cancel"}`), nil
+			return json.RawMessage(`{"action":"cancel"}`), nil
 		}
 		question := jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, append(appendMember([]byte(`{"message":"m",`), []byte("task"), task), '}'))
 		result, made, refusal := c.respond(t.Context(), question)
@@ -88,7 +88,7 @@ func FuzzTasksOfQuestions(f *testing.F) {
 		params = strings.ReplaceAll(params, "ID", made.id)
 		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == made.id
 		for _, method := range []string{wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksCancel, wire.MethodTasksList} {
-			result, none, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, stdjson.RawMessage(params)))
+			result, none, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
 			switch {
 			case none != nil:
 				t.Fatalf("%s made a task", method)

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,11 +23,11 @@ const (
 )
 
 // An answerer answers questions.
-type answerer = func(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error)
+type answerer = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 
 func answers(result string) answerer {
-	return func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-		return stdjson.RawMessage(result), nil
+	return func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		return json.RawMessage(result), nil
 	}
 }
 
@@ -43,7 +43,7 @@ type questioner struct {
 func questioning(t *testing.T, answer answerer) *questioner {
 	t.Helper()
 	cfg := clientConfig("2025-11-25")
-	cfg.Capabilities, cfg.Answer = stdjson.RawMessage(allOfUsWithTasks), answer
+	cfg.Capabilities, cfg.Answer = json.RawMessage(allOfUsWithTasks), answer
 	cfg.Cancelled = func(reason string) error { return fmt.Errorf("%w: %s", errCancelled, reason) }
 	return questioningBy(t, cfg)
 }
@@ -134,13 +134,13 @@ func TestTASKD01_ClientsOfTheExtensionTakeTasksWhereTheRevisionHasThem(t *testin
 		{"2024-11-05", `{"sampling":{},` + extension + `}`, `{"sampling":{}}`},
 	} {
 		cfg := clientConfig(tc.version)
-		cfg.Capabilities = stdjson.RawMessage(tc.capabilities)
+		cfg.Capabilities = json.RawMessage(tc.capabilities)
 		s := &script{done: make(chan struct{})}
 		c := legacy.NewClient(cfg)
 		if _, err := c.Open(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		if got := member(stdjson.RawMessage(`{`+s.take()[0]+`}`), "params"); !strings.Contains(got, `"capabilities":`+tc.want+`,`) {
+		if got := member(json.RawMessage(`{`+s.take()[0]+`}`), "params"); !strings.Contains(got, `"capabilities":`+tc.want+`,`) {
 			t.Errorf("%s: %s\ngot  %s\nwant %s", tc.version, tc.capabilities, got, tc.want)
 		}
 		c.Close()
@@ -167,7 +167,7 @@ func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
 			status: "completed", want: `"result":{"_meta":{"k":1,` + `RELATED` + `},"model":"m","role":"assistant","content":[]}`},
 		"refused": {method: "sampling/createMessage",
 			params: `{"messages":[],"maxTokens":5,"task":{"ttl":60000}}`, wanted: `{"messages":[],"maxTokens":5}`,
-			err:    &jsonrpc.Error{Code: -1, Message: "the user \"refused\"", Data: stdjson.RawMessage(`{"a":1}`)},
+			err:    &jsonrpc.Error{Code: -1, Message: "the user \"refused\"", Data: json.RawMessage(`{"a":1}`)},
 			status: "failed", message: `the user \"refused\"`, want: `"error":{"code":-1,"message":"the user \"refused\"","data":{"a":1}}`},
 		"modern error": {method: "sampling/createMessage",
 			params: `{"messages":[],"maxTokens":5,"task":{"ttl":60000}}`, wanted: `{"messages":[],"maxTokens":5}`,
@@ -180,13 +180,13 @@ func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := 0
-				q := questioning(t, func(_ context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+				q := questioning(t, func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 					asked++
 					if method != tc.method || string(params) != tc.wanted {
 						t.Errorf("asked %s with %s, want %s", method, params, tc.wanted)
 					}
 					time.Sleep(3 * time.Second)
-					return stdjson.RawMessage(tc.answer), tc.err
+					return json.RawMessage(tc.answer), tc.err
 				})
 				defer q.client.Close()
 				_, got := q.begin(tc.method, tc.params)
@@ -225,7 +225,7 @@ func TestTASKD03_OtherQuestionsAreAnsweredAsEver(t *testing.T) {
 	direct := func(t *testing.T, version, capabilities, method, params, answer string) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := clientConfig(version)
-			cfg.Capabilities, cfg.Answer = stdjson.RawMessage(capabilities), answers(answer)
+			cfg.Capabilities, cfg.Answer = json.RawMessage(capabilities), answers(answer)
 			q := questioningBy(t, cfg)
 			defer q.client.Close()
 			q.wants(version, method, params, `"result":`+answer)
@@ -261,7 +261,7 @@ func TestWhatIsNotAskedDirectlyIsNoTaskEither(t *testing.T) {
 		{"tools/call", `{"name":"t","task":{}}`, `"error":{"code":-32601,`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+			q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 				t.Errorf("%s was put to the user", tc.params)
 				return nil, nil
 			})
@@ -294,11 +294,11 @@ func TestTASKD15_CancelledTasksStayCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		release := make(chan struct{})
-		q := questioning(t, func(ctx context.Context, _ string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			<-ctx.Done()
 			why <- context.Cause(ctx)
 			<-release
-			return stdjson.RawMessage(accepted), nil // too late
+			return json.RawMessage(accepted), nil // too late
 		})
 		defer q.client.Close()
 		id := q.elicit()
@@ -389,8 +389,8 @@ func TestTaskOfACancelledRequestIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var client *legacy.Client
 		cfg := clientConfig("2025-11-25")
-		cfg.Capabilities = stdjson.RawMessage(allOfUsWithTasks)
-		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		cfg.Capabilities = json.RawMessage(allOfUsWithTasks)
+		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			t.Error("it was put to the user")
 			return nil, nil
 		}
@@ -417,8 +417,8 @@ func TestTaskOfACancelledRequestIsNone(t *testing.T) {
 func TestTaskThatIsCancelledAtOnceIsNotWorkedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
-		cfg.Capabilities = stdjson.RawMessage(allOfUsWithTasks)
-		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		cfg.Capabilities = json.RawMessage(allOfUsWithTasks)
+		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			t.Error("it was put to the user")
 			return nil, nil
 		}
@@ -459,9 +459,9 @@ func (h hook) WithGroup(string) slog.Handler      { return h }
 func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q := questioning(t, func(ctx context.Context, _ string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			<-release // whatever the server wants
-			return stdjson.RawMessage(accepted), nil
+			return json.RawMessage(accepted), nil
 		})
 		defer q.client.Close()
 		var ids []string
@@ -492,12 +492,12 @@ func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		first := true
-		q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			if first {
 				first = false
 				<-release
 			}
-			return stdjson.RawMessage(accepted), nil
+			return json.RawMessage(accepted), nil
 		})
 		defer q.client.Close()
 		var ids []string
@@ -518,8 +518,8 @@ func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
 func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		size := 0
-		q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-			return stdjson.RawMessage(`{"action":"accept","content":{"a":"` + strings.Repeat("x", size) + `"}}`), nil
+		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+			return json.RawMessage(`{"action":"accept","content":{"a":"` + strings.Repeat("x", size) + `"}}`), nil
 		})
 		defer q.client.Close()
 		size = 5 << 20
@@ -547,8 +547,8 @@ func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
 // Of a server that makes tasks and fetches nothing there is no more to be had than memory within bounds.
 func TestTASKD22_ServersThatFetchNothingFillNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := questioning(t, func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: stdjson.RawMessage(`{}`)}
+		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: json.RawMessage(`{}`)}
 		})
 		defer q.client.Close()
 		before := heap()

@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -27,7 +27,7 @@ func compileModernResults() map[string]*projection {
 // whether the result has a member called task.
 //
 // Spec: basic#responses (2026-07-28)
-func modernResult(rev wire.Revision, method string, result []byte) (modern stdjson.RawMessage, hasTask bool, err error) {
+func modernResult(rev wire.Revision, method string, result []byte) (modern json.RawMessage, hasTask bool, err error) {
 	if jsonscan.Kind(result) != '{' {
 		return nil, false, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
 	}
@@ -78,7 +78,7 @@ func isInvented(method, member string) bool {
 // give instead. It stays remote.
 //
 // Spec: server/resources#error-handling (2026-07-28)
-func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (stdjson.RawMessage, error) {
+func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (json.RawMessage, error) {
 	switch {
 	case e.Code == wire.CodeResourceNotFoundLegacy && method == wire.MethodResourcesRead:
 		modern := *e

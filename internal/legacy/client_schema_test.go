@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,13 +16,13 @@ import (
 type echo struct {
 	initialized string // the result of initialize
 	answer      jsonrpc.Message
-	params      stdjson.RawMessage // of the last request
+	params      json.RawMessage // of the last request
 }
 
 func (e *echo) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	e.params = req.Params
 	if req.Method == wire.MethodInitialize {
-		return jsonrpc.NewResponse(jsonrpc.IntID(1), stdjson.RawMessage(e.initialized)), nil
+		return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(e.initialized)), nil
 	}
 	answer := e.answer
 	return &answer, nil
@@ -39,9 +39,9 @@ func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 	t.Helper()
 	link.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"i"}`
 	c := NewClient(ClientConfig{
-		Revision: rev, Capabilities: stdjson.RawMessage(richClient), Logger: slog.New(slog.DiscardHandler),
-		Info: stdjson.RawMessage(`{"name":"n","title":"T","version":"1","description":"d","websiteUrl":"https://example.com","icons":` + richIcons + `}`),
-		Answer: func(_ context.Context, _ string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		Revision: rev, Capabilities: json.RawMessage(richClient), Logger: slog.New(slog.DiscardHandler),
+		Info: json.RawMessage(`{"name":"n","title":"T","version":"1","description":"d","websiteUrl":"https://example.com","icons":` + richIcons + `}`),
+		Answer: func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return params, nil
 		},
 	})
@@ -92,9 +92,9 @@ func TestRequestsToSessionsAreValid(t *testing.T) {
 		t.Run(r.method, func(t *testing.T) {
 			mustValidate(t, wire.Latest(), r.definition+"/properties/params", []byte(r.params))
 			for _, rev := range legacyRevisions() {
-				link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), stdjson.RawMessage("{}"))}
+				link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))}
 				c := opened(t, rev, link)
-				if _, err := c.RoundTrip(t.Context(), r.method, stdjson.RawMessage(r.params), nil); err != nil {
+				if _, err := c.RoundTrip(t.Context(), r.method, json.RawMessage(r.params), nil); err != nil {
 					t.Fatal(err)
 				}
 				if link.params != nil {
@@ -155,15 +155,15 @@ func TestAnswersAreValidInEachRevision(t *testing.T) {
 
 func TestNotificationsOfSubscriptionsAreValid(t *testing.T) {
 	for _, rev := range legacyRevisions() {
-		c := opened(t, rev, &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), stdjson.RawMessage("{}"))})
+		c := opened(t, rev, &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))})
 		definitions := map[string]string{
 			wire.NotificationSubscriptionsAcknowledged: "SubscriptionsAcknowledgedNotification",
 			wire.NotificationToolsListChanged:          "ToolListChangedNotification",
 			wire.NotificationResourcesUpdated:          "ResourceUpdatedNotification",
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := c.RoundTrip(ctx, wire.MethodSubscriptionsListen, stdjson.RawMessage(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:y"]}}`),
-			func(_ context.Context, method string, params stdjson.RawMessage) error {
+		_, err := c.RoundTrip(ctx, wire.MethodSubscriptionsListen, json.RawMessage(`{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:y"]}}`),
+			func(_ context.Context, method string, params json.RawMessage) error {
 				mustValidate(t, wire.Latest(), definitions[method]+"/properties/params", params)
 				delete(definitions, method)
 				if method == wire.NotificationSubscriptionsAcknowledged {
@@ -209,14 +209,14 @@ func FuzzClientReceives(f *testing.F) {
 			replies := &checkedReplies{T: t, echo: echo{}}
 			replies.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{}}`
 			c := NewClient(ClientConfig{
-				Revision: rev, Capabilities: stdjson.RawMessage(richClient), Logger: slog.New(slog.DiscardHandler),
-				Answer: func(_ context.Context, _ string, params stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+				Revision: rev, Capabilities: json.RawMessage(richClient), Logger: slog.New(slog.DiscardHandler),
+				Answer: func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 					if params != nil && jsonscan.Valid(params, jsonscan.Limits{}) != nil {
 						t.Errorf("%v: asked with %s", rev, params)
 					}
 					return params, nil
 				},
-				Notify: func(_ context.Context, method string, params stdjson.RawMessage) {
+				Notify: func(_ context.Context, method string, params json.RawMessage) {
 					if jsonscan.Kind(params) != '{' {
 						t.Errorf("%v: %s with %s", rev, method, params)
 					}
@@ -271,7 +271,7 @@ func FuzzModernResult(f *testing.F) {
 		if isNewTask(method, data, data) {
 			wantResult(t, modernTask(data), "task")
 		}
-		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: stdjson.RawMessage(richClient), visits: map[string]chan struct{}{}}
+		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: json.RawMessage(richClient), visits: map[string]chan struct{}{}}
 		for _, c.rev = range legacyRevisions() {
 			result, err := c.modernError(method, data, &jsonrpc.Error{Code: code, Data: data})
 			if (result == nil) == (err == nil) {

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -149,26 +149,26 @@ func bothEndsMeet(t *testing.T, version string) {
 		if member(req.Params, "name") == `"fail"` {
 			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "resource not found", Data: []byte(`{"uri":"x:y"}`)})
 		}
-		_ = out(ctx, jsonrpc.NewNotification("notifications/progress", stdjson.RawMessage(`{"progressToken":7,"progress":0.5}`)))
+		_ = out(ctx, jsonrpc.NewNotification("notifications/progress", json.RawMessage(`{"progressToken":7,"progress":0.5}`)))
 		got := member(req.Params, "inputResponses")
 		if got == "" {
 			var asks []string
 			for key, question := range questions {
 				asks = append(asks, `"`+key+`":`+question)
 			}
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"input_required","inputRequests":{`+strings.Join(asks, ",")+`},"requestState":"s"}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"input_required","inputRequests":{`+strings.Join(asks, ",")+`},"requestState":"s"}`))
 		}
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[],"_meta":{"got":`+got+`,"level":`+
-			member(stdjson.RawMessage(member(req.Params, "_meta")), wire.MetaLogLevel)+`}}`))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[],"_meta":{"got":`+got+`,"level":`+
+			member(json.RawMessage(member(req.Params, "_meta")), wire.MetaLogLevel)+`}}`))
 	}}
 	cfg := clientConfig(version)
-	cfg.Answer = func(_ context.Context, method string, _ stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-		return stdjson.RawMessage(answers[method]), nil
+	cfg.Answer = func(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		return json.RawMessage(answers[method]), nil
 	}
 	c := loop(t, cfg, core)
 
 	var progress []string
-	notify := func(_ context.Context, method string, params stdjson.RawMessage) error {
+	notify := func(_ context.Context, method string, params json.RawMessage) error {
 		progress = append(progress, method+" "+string(params))
 		return nil
 	}
@@ -179,11 +179,11 @@ func bothEndsMeet(t *testing.T, version string) {
 	var got struct {
 		ResultType string
 		Meta       struct {
-			Got   map[string]stdjson.RawMessage
+			Got   map[string]json.RawMessage
 			Level string
 		} `json:"_meta"`
 	}
-	if err := stdjson.Unmarshal(result, &got); err != nil || got.ResultType != "complete" || got.Meta.Level != "warning" {
+	if err := json.Unmarshal(result, &got); err != nil || got.ResultType != "complete" || got.Meta.Level != "warning" {
 		t.Errorf("result %s, %v", result, err)
 	}
 	for key := range questions {
@@ -248,16 +248,16 @@ func TestCancelReachesTheOtherEnd(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if member(req.Params, "inputResponses") == "" {
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"input_required","inputRequests":{"where":{"method":"roots/list"}}}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"input_required","inputRequests":{"where":{"method":"roots/list"}}}`))
 		}
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[]}`))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
 	}}
 	cfg := clientConfig("2025-11-25")
-	cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-		return stdjson.RawMessage(`{"roots":[]}`), nil
+	cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		return json.RawMessage(`{"roots":[]}`), nil
 	}
 	c := loop(t, cfg, core)
-	notify := func(context.Context, string, stdjson.RawMessage) error { return nil }
+	notify := func(context.Context, string, json.RawMessage) error { return nil }
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -272,7 +272,7 @@ func TestManyAtOnce(t *testing.T) {
 			for range 20 {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				_, err := c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:a","x:b"]}`, ""),
-					func(context.Context, string, stdjson.RawMessage) error { cancel(errCancelled); return nil })
+					func(context.Context, string, json.RawMessage) error { cancel(errCancelled); return nil })
 				if err != errCancelled {
 					t.Errorf("a subscription ended with %v", err)
 				}

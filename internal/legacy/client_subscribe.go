@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"sync"
@@ -150,13 +150,13 @@ func (l *listener) forget(uri string) {
 }
 
 // acknowledgement returns the params of the first notification.
-func (l *listener) acknowledgement() stdjson.RawMessage {
+func (l *listener) acknowledgement() json.RawMessage {
 	params := filter(l.lists, l.subscribedTo())
 	return l.params(append(params[1:len(params)-1], ','))
 }
 
 // params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
-func (l *listener) params(members []byte) stdjson.RawMessage {
+func (l *listener) params(members []byte) json.RawMessage {
 	dst := append([]byte{'{'}, members...)
 	return append(append(append(dst, `"_meta":{"`+wire.MetaSubscriptionID+`":`...), l.id...), `}}`...)
 }

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,7 +47,7 @@ func listen(t *testing.T, c *legacy.Client, filter string) *subscriber {
 	return s
 }
 
-func (s *subscriber) notify(_ context.Context, method string, params stdjson.RawMessage) error {
+func (s *subscriber) notify(_ context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = append(s.told, strings.TrimPrefix(method, "notifications/")+" "+string(params))
@@ -167,7 +167,7 @@ func TestSUB02_SUB05_OnlyWhatIsWantedAndOffered(t *testing.T) {
 }
 
 func TestSUB15_ListenIsRefused(t *testing.T) {
-	notify := func(context.Context, string, stdjson.RawMessage) error { return nil }
+	notify := func(context.Context, string, json.RawMessage) error { return nil }
 	uris := func(n int, uri string) string {
 		all := make([]string, n)
 		for i := range all {
@@ -188,7 +188,7 @@ func TestSUB15_ListenIsRefused(t *testing.T) {
 	} {
 		s := &script{capabilities: tc.capabilities}
 		c := open(t, clientConfig("2025-06-18"), s)
-		_, err := c.RoundTrip(t.Context(), "subscriptions/listen", stdjson.RawMessage(tc.params), notify)
+		_, err := c.RoundTrip(t.Context(), "subscriptions/listen", json.RawMessage(tc.params), notify)
 		var e *jsonrpc.Error
 		if !errors.As(err, &e) || e.Code != tc.code || e.Remote() {
 			t.Errorf("%.100s: %v, want %d", tc.params, err, tc.code)
@@ -376,7 +376,7 @@ func TestSUB11_ListenEndsWithTheSession(t *testing.T) {
 func TestListenEndsWhenNotifyFails(t *testing.T) {
 	c := open(t, clientConfig("2025-06-18"), &script{})
 	_, err := c.RoundTrip(t.Context(), "subscriptions/listen", modern(`"notifications":{}`, ""),
-		func(context.Context, string, stdjson.RawMessage) error { return errCancelled })
+		func(context.Context, string, json.RawMessage) error { return errCancelled })
 	if err != errCancelled {
 		t.Errorf("ended with %v", err)
 	}
@@ -421,7 +421,7 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 		go func() {
 			defer close(l.done)
 			_, l.err = c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:/"]}`, ""),
-				func(ctx context.Context, method string, params stdjson.RawMessage) error {
+				func(ctx context.Context, method string, params json.RawMessage) error {
 					<-read
 					return l.notify(ctx, method, params)
 				})

@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -36,7 +36,7 @@ func isNewTask(method string, sent, result []byte) bool {
 }
 
 // modernTask returns a result that is a task the type that says so. The task stays as the server's revision has it.
-func modernTask(result []byte) stdjson.RawMessage {
+func modernTask(result []byte) json.RawMessage {
 	const mark = `{"resultType":"task",`
 	dst := append(make([]byte, 0, len(mark)+len(result)), mark...)
 	for key, value := range jsonscan.Members(result) {
@@ -66,7 +66,7 @@ func (c *Client) relatedTask(params []byte) []byte {
 // withRelatedTask says in the `_meta` of an answer which task it belongs to; nil is none.
 //
 // Spec: basic/utilities/tasks#associating-task-related-messages (2025-11-25)
-func withRelatedTask(answer, task []byte) stdjson.RawMessage {
+func withRelatedTask(answer, task []byte) json.RawMessage {
 	if task == nil {
 		return answer
 	}

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -85,21 +85,21 @@ func TestTASKD14_QuestionsOfATaskAreAnsweredWhileItsResultIsAwaited(t *testing.T
 		release := make(chan struct{})
 		s := &script{capabilities: taskServer, serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			<-release
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"content":[]}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
 		})}
 		cfg := clientConfig("2025-11-25")
-		cfg.Answer = func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
-			return stdjson.RawMessage(`{"action":"accept","content":{}}`), nil
+		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+			return json.RawMessage(`{"action":"accept","content":{}}`), nil
 		}
 		var told []string
-		cfg.Notify = func(_ context.Context, method string, _ stdjson.RawMessage) { told = append(told, method) }
+		cfg.Notify = func(_ context.Context, method string, _ json.RawMessage) { told = append(told, method) }
 		c := open(t, cfg, s)
 		defer c.Close()
 		var progress []string
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			notify := func(_ context.Context, _ string, params stdjson.RawMessage) error {
+			notify := func(_ context.Context, _ string, params json.RawMessage) error {
 				progress = append(progress, string(params))
 				return nil
 			}

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,7 +73,7 @@ func (s *script) answer(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Mess
 	if capabilities == "" {
 		capabilities = everything
 	}
-	return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"protocolVersion":"`+version+`","capabilities":`+capabilities+
+	return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"protocolVersion":"`+version+`","capabilities":`+capabilities+
 		`,"serverInfo":{"name":"s","version":"1"},"instructions":"Be kind."}`))
 }
 
@@ -124,8 +124,8 @@ func clientConfig(version string) legacy.ClientConfig {
 	rev, _ := wire.ParseRevision(version)
 	return legacy.ClientConfig{
 		Revision: rev, Logger: slog.New(slog.DiscardHandler),
-		Info: stdjson.RawMessage(someone), Capabilities: stdjson.RawMessage(allOfUs),
-		Answer: func(context.Context, string, stdjson.RawMessage) (stdjson.RawMessage, *jsonrpc.Error) {
+		Info: json.RawMessage(someone), Capabilities: json.RawMessage(allOfUs),
+		Answer: func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return nil, &jsonrpc.Error{Code: -1, Message: "nobody at home"}
 		},
 	}
@@ -145,14 +145,14 @@ func open(t *testing.T, cfg legacy.ClientConfig, s *script) *legacy.Client {
 }
 
 // modern returns params the envelope of a client, with further members of `_meta`.
-func modern(params, meta string) stdjson.RawMessage {
+func modern(params, meta string) json.RawMessage {
 	if params != "" {
 		params += ","
 	}
 	if meta != "" {
 		meta = "," + meta
 	}
-	return stdjson.RawMessage(`{` + params + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	return json.RawMessage(`{` + params + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}` + meta + `}}`)
 }
 
@@ -169,7 +169,7 @@ func TestLIFE02_LIFE04_OpenIsTheHandshakeOfEachRevision(t *testing.T) {
 	} {
 		t.Run(version, func(t *testing.T) {
 			cfg := clientConfig(version)
-			cfg.Info = stdjson.RawMessage(`{"name":"c","title":"C","version":"1"}`)
+			cfg.Info = json.RawMessage(`{"name":"c","title":"C","version":"1"}`)
 			s := &script{done: make(chan struct{})}
 			c := legacy.NewClient(cfg)
 			defer c.Close()
@@ -218,7 +218,7 @@ func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
 		{"2024-11-05", ``, `{}`},
 	} {
 		cfg := clientConfig(tc.version)
-		cfg.Capabilities, cfg.Info = stdjson.RawMessage(tc.capabilities), nil
+		cfg.Capabilities, cfg.Info = json.RawMessage(tc.capabilities), nil
 		s := &script{done: make(chan struct{})}
 		c := legacy.NewClient(cfg)
 		if _, err := c.Open(t.Context(), s); err != nil {
@@ -290,7 +290,7 @@ func TestOpenFailsWithTheServer(t *testing.T) {
 // gives is a server that answers everything with one result, fails one that answers with an error.
 func gives(result string) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(result))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(result))
 	}
 }
 
@@ -298,7 +298,7 @@ func fails(code int, text, data string) func(context.Context, *jsonrpc.Message) 
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		e := &jsonrpc.Error{Code: code, Message: text}
 		if data != "" {
-			e.Data = stdjson.RawMessage(data)
+			e.Data = json.RawMessage(data)
 		}
 		return jsonrpc.NewErrorResponse(req.ID, e)
 	}
@@ -356,14 +356,14 @@ func TestRequestsLoseTheirEnvelope(t *testing.T) {
 		{"com.example/x", string(modern(`"requestState":"mine"`, "")), `"method":"com.example/x","params":{"requestState":"mine"}`},
 		{"ping", string(modern("", "")), `"method":"ping"`},
 	} {
-		got, err := c.RoundTrip(t.Context(), tc.method, stdjson.RawMessage(tc.params), nil)
+		got, err := c.RoundTrip(t.Context(), tc.method, json.RawMessage(tc.params), nil)
 		if err != nil || !strings.Contains(string(got), `"resultType":"complete"`) {
 			t.Errorf("%s: %s, %v", tc.method, got, err)
 		}
 		s.wants(t, tc.want)
 	}
 	for _, params := range []string{`[]`, `{"_meta":[]}`, `{"_meta":{"progressToken":1.5}}`} {
-		_, err := c.RoundTrip(t.Context(), "tools/list", stdjson.RawMessage(params), nil)
+		_, err := c.RoundTrip(t.Context(), "tools/list", json.RawMessage(params), nil)
 		var e *jsonrpc.Error
 		if !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams || e.Remote() {
 			t.Errorf("%s: %v", params, err)
@@ -656,7 +656,7 @@ func TestPROG_ProgressGoesToItsRequest(t *testing.T) {
 		})}
 		c = open(t, clientConfig("2025-06-18"), s)
 		var got []string
-		notify := func(_ context.Context, method string, params stdjson.RawMessage) error {
+		notify := func(_ context.Context, method string, params json.RawMessage) error {
 			got = append(got, method+member(params, "progress"))
 			return nil
 		}
@@ -684,7 +684,7 @@ func TestProgressEndsWhenNotifyFails(t *testing.T) {
 		return nil
 	})})
 	told := 0
-	_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), func(context.Context, string, stdjson.RawMessage) error {
+	_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), func(context.Context, string, json.RawMessage) error {
 		told++
 		return errCancelled
 	})
@@ -700,7 +700,7 @@ func TestPROG01_TokensAreUnique(t *testing.T) {
 			<-release
 			return nil
 		})})
-		notify := func(context.Context, string, stdjson.RawMessage) error { return nil }
+		notify := func(context.Context, string, json.RawMessage) error { return nil }
 		call := func() error {
 			_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), notify)
 			return err
@@ -734,7 +734,7 @@ func TestCAN_EndOfTheContextGivesItsCause(t *testing.T) {
 			done := make(chan error)
 			go func() {
 				_, err := c.RoundTrip(ctx, method, modern(`"notifications":{"resourceSubscriptions":["x:y"]}`, `"progressToken":1`),
-					func(context.Context, string, stdjson.RawMessage) error { return nil })
+					func(context.Context, string, json.RawMessage) error { return nil })
 				done <- err
 			}()
 			synctest.Wait()
@@ -796,7 +796,7 @@ func TestELI30_RequiredVisitsAreInputRequests(t *testing.T) {
 		"many":         {"2025-11-25", "tools/call", allOfUs, `{"elicitations":[` + many + `]}`},
 	} {
 		cfg := clientConfig(tc.version)
-		cfg.Capabilities = stdjson.RawMessage(tc.capabilities)
+		cfg.Capabilities = json.RawMessage(tc.capabilities)
 		c := open(t, cfg, &script{serve: after(fails(-32042, "visit", tc.data))})
 		got, err := c.RoundTrip(t.Context(), tc.method, modern(`"name":"t"`, ""), nil)
 		var e *jsonrpc.Error
@@ -807,7 +807,7 @@ func TestELI30_RequiredVisitsAreInputRequests(t *testing.T) {
 }
 
 func TestELI28_VisitsAreAwaited(t *testing.T) {
-	retry := func(answer string) stdjson.RawMessage {
+	retry := func(answer string) json.RawMessage {
 		return modern(`"name":"t","inputResponses":{"v\"1":`+answer+`,"v2":{"action":"accept"}}`, "")
 	}
 	const accepted = `{"action":"accept"}`

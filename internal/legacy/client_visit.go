@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -30,7 +30,7 @@ const (
 // its input requests are the ids of the visits.
 //
 // Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr (2026-07-28)
-func (c *Client) visitsRequired(method string, data []byte) stdjson.RawMessage {
+func (c *Client) visitsRequired(method string, data []byte) json.RawMessage {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) || !hasCapability(c.declared, "elicitation", "url") {
 		return nil

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -128,7 +128,7 @@ func (c *Client) watch(uri string) *watch {
 	return c.watches[uri]
 }
 
-func uriParams(uri string) stdjson.RawMessage {
+func uriParams(uri string) json.RawMessage {
 	return append(jsonscan.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 

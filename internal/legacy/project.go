@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -198,6 +198,6 @@ func notificationProjection(rev wire.Revision, method string) (*projection, bool
 }
 
 // projectImplementation returns how a client of rev is told who the server is.
-func projectImplementation(rev wire.Revision, implementation stdjson.RawMessage) stdjson.RawMessage {
+func projectImplementation(rev wire.Revision, implementation json.RawMessage) json.RawMessage {
 	return projectionOf(rev).implementation.apply(implementation)
 }

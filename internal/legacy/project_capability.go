@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -19,18 +19,18 @@ var capabilitiesShape = shape{fields: []field{
 }}
 
 // projectCapabilities turns the capabilities of a discover result into those of an initialize result of rev.
-func projectCapabilities(rev wire.Revision, capabilities stdjson.RawMessage) stdjson.RawMessage {
+func projectCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(capabilities) != '{' {
-		return stdjson.RawMessage("{}")
+		return json.RawMessage("{}")
 	}
 	return projectionOf(rev).capabilities.apply(capabilities)
 }
 
 // clientCapabilities turns the capabilities that a client of rev sent with initialize into those of the modern envelope:
 // an object of objects. What is not an object counts as not declared, null above all.
-func clientCapabilities(rev wire.Revision, declared stdjson.RawMessage) stdjson.RawMessage {
+func clientCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(declared) != '{' {
-		return stdjson.RawMessage("{}")
+		return json.RawMessage("{}")
 	}
 	dst := append(make([]byte, 0, len(declared)), '{')
 	for key, value := range jsonscan.Members(declared) {

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -134,7 +134,7 @@ func checkProjection(t *testing.T, rev wire.Revision, method string, result []by
 }
 
 func decoded(t *testing.T, data []byte) (value any) {
-	d := stdjson.NewDecoder(bytes.NewReader(data))
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&value); err != nil {
 		t.Fatal(err)
@@ -174,16 +174,6 @@ func FuzzProjectInputRequest(f *testing.F) {
 }
 
 const smallResult = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}},"content":[{"type":"text","text":"hello world"}]}`
-
-func TestSmallResultIsProjectedInTheRoomOfItsAnswer(t *testing.T) {
-	result := []byte(smallResult)
-	room := make([]byte, 0, 2*len(result)) // that of a transport is larger
-	for _, rev := range legacyRevisions() {
-		if n := testing.AllocsPerRun(100, func() { appendResult(room, rev, wire.MethodToolsCall, result) }); n > 0 {
-			t.Errorf("%v: %v allocations", rev, n)
-		}
-	}
-}
 
 func BenchmarkProjectResult(b *testing.B) {
 	list := []byte(`{"resultType":"complete","tools":[` + strings.Repeat(`{"name":"echo","title":"Echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}},`, 49) + `{"name":"x"}]}`)

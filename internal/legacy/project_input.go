@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -25,7 +25,7 @@ var formElicitShape = shape{fields: []field{
 // projectInputRequest returns the params of the request that asks a client of rev what an input request asks for, or why
 // a client of that revision cannot be asked. The elicitationID is for revisions that give URL elicitations one; the
 // caller makes it, and may leave it empty where it knows that none is needed.
-func projectInputRequest(rev wire.Revision, method string, params stdjson.RawMessage, elicitationID string) (stdjson.RawMessage, *jsonrpc.Error) {
+func projectInputRequest(rev wire.Revision, method string, params json.RawMessage, elicitationID string) (json.RawMessage, *jsonrpc.Error) {
 	if m, ok := rev.Method(method); !ok || m.Direction == wire.ClientToServer || m.Notification {
 		return nil, cannotAsk("its protocol revision has no %s", method)
 	}
@@ -52,7 +52,7 @@ func cannotAsk(format string, args ...any) *jsonrpc.Error {
 }
 
 // Spec: client/elicitation#elicitation-requests
-func projectElicitation(rev wire.Revision, params []byte, id string) (stdjson.RawMessage, *jsonrpc.Error) {
+func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMessage, *jsonrpc.Error) {
 	mode, hasMode := jsonscan.Get(params, "mode")
 	if hasMode && !isString(mode, "form") {
 		return projectURLElicitation(rev, params, mode, id)
@@ -69,7 +69,7 @@ func projectElicitation(rev wire.Revision, params []byte, id string) (stdjson.Ra
 	return projected, nil
 }
 
-func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (stdjson.RawMessage, *jsonrpc.Error) {
+func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (json.RawMessage, *jsonrpc.Error) {
 	if !rev.Has(wire.ElicitationURL) || !isString(mode, "url") {
 		return nil, cannotAsk("its protocol revision has no elicitation of mode %s", mode)
 	}
@@ -145,7 +145,7 @@ func ifBoolean(dst []byte, key string, value []byte) []byte {
 // session's messages carry. Whether it answers the question is not looked at.
 //
 // Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
-func projectInputResponse(rev wire.Revision, method string, result stdjson.RawMessage) stdjson.RawMessage {
+func projectInputResponse(rev wire.Revision, method string, result json.RawMessage) json.RawMessage {
 	if rev.Modern() || jsonscan.Kind(result) != '{' {
 		return result
 	}

@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -25,7 +25,7 @@ func TestT43_FormsForOlderClients(t *testing.T) {
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := projectInputRequest(wire.June2025, wire.MethodElicitationCreate, stdjson.RawMessage(form(test.properties)), "")
+			got, err := projectInputRequest(wire.June2025, wire.MethodElicitationCreate, json.RawMessage(form(test.properties)), "")
 			if err != nil || string(got) != form(test.want) {
 				t.Errorf("got %s, %v\nwant %s", got, err, form(test.want))
 			}
@@ -46,7 +46,7 @@ func TestT08_Mode(t *testing.T) {
 		{wire.November2025, `{"mode":"url","url":"https://e"}`, `{"elicitationId":"i\"d","mode":"url","url":"https://e"}`},
 		{wire.November2025, `{"mode":"url","url":"https://e","elicitationId":"own"}`, `{"mode":"url","url":"https://e","elicitationId":"own"}`},
 	} {
-		got, err := projectInputRequest(test.rev, wire.MethodElicitationCreate, stdjson.RawMessage(test.params), `i"d`)
+		got, err := projectInputRequest(test.rev, wire.MethodElicitationCreate, json.RawMessage(test.params), `i"d`)
 		if err != nil || string(got) != test.want {
 			t.Errorf("%v %s: got %s, %v, want %s", test.rev, test.params, got, err, test.want)
 		}
@@ -58,12 +58,12 @@ func TestT44_SamplingBlocks(t *testing.T) {
 	const params = `{"maxTokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"content":[{"type":"text","text":"b","annotations":{}},{"type":"image"}],"role":"assistant","_meta":{}},{"role":"user","content":{"type":"text","text":"c"}},{"role":"user","content":[]}],"tools":[]}`
 	const want = `{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"content":{"type":"text","text":"b"},"role":"assistant"},{"content":{"type":"image"},"role":"assistant"},{"role":"user","content":{"type":"text","text":"c"}}]}`
 	for _, rev := range []wire.Revision{wire.November2024, wire.March2025, wire.June2025} {
-		got, err := projectInputRequest(rev, wire.MethodSamplingCreateMessage, stdjson.RawMessage(params), "")
+		got, err := projectInputRequest(rev, wire.MethodSamplingCreateMessage, json.RawMessage(params), "")
 		if err != nil || strings.ReplaceAll(string(got), `,"annotations":{}`, "") != want {
 			t.Errorf("%v: got %s, %v\nwant %s", rev, got, err, want)
 		}
 	}
-	got, err := projectInputRequest(wire.November2025, wire.MethodSamplingCreateMessage, stdjson.RawMessage(params), "")
+	got, err := projectInputRequest(wire.November2025, wire.MethodSamplingCreateMessage, json.RawMessage(params), "")
 	if err != nil || !strings.Contains(string(got), `"content":[{"type":"text","text":"a"}]`) {
 		t.Errorf("arrays were lost: %s, %v", got, err)
 	}
@@ -71,7 +71,7 @@ func TestT44_SamplingBlocks(t *testing.T) {
 
 func TestInputRequestsLoseTheServersIdentity(t *testing.T) {
 	for _, method := range []string{wire.MethodElicitationCreate, wire.MethodSamplingCreateMessage, wire.MethodRootsList} {
-		got, err := projectInputRequest(wire.June2025, method, stdjson.RawMessage(`{"_meta":{"io.modelcontextprotocol/serverInfo":{},"a":1}}`), "")
+		got, err := projectInputRequest(wire.June2025, method, json.RawMessage(`{"_meta":{"io.modelcontextprotocol/serverInfo":{},"a":1}}`), "")
 		if err != nil || string(got) != `{"_meta":{"a":1}}` {
 			t.Errorf("%s: got %s, %v", method, got, err)
 		}
@@ -96,7 +96,7 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		{wire.November2025, wire.MethodRootsList, `[]`, "roots/list"},
 	}
 	for _, test := range cases {
-		got, err := projectInputRequest(test.rev, test.method, stdjson.RawMessage(test.params), "")
+		got, err := projectInputRequest(test.rev, test.method, json.RawMessage(test.params), "")
 		if err == nil || err.Code != -32600 || !strings.Contains(err.Message, test.names) {
 			t.Errorf("%v %s %s: got %s, %v", test.rev, test.method, test.params, got, err)
 		}
@@ -114,7 +114,7 @@ func TestProjectInputResponse(t *testing.T) {
 		{wire.MethodSamplingCreateMessage, `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m","usage":1}`, `{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`},
 		{wire.MethodRootsList, `null`, `null`},
 	} {
-		if got := projectInputResponse(wire.November2025, test.method, stdjson.RawMessage(test.result)); string(got) != test.want {
+		if got := projectInputResponse(wire.November2025, test.method, json.RawMessage(test.result)); string(got) != test.want {
 			t.Errorf("%s: got %s, want %s", test.result, got, test.want)
 		}
 	}

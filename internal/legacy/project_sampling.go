@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -22,7 +22,7 @@ var samplingShape = shape{fields: []field{
 // projectSampling projects a sampling request, or says why a client of rev could not understand it.
 //
 // Spec: client/sampling#creating-messages
-func projectSampling(rev wire.Revision, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func projectSampling(rev wire.Revision, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if err := checkSampling(rev, params); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 package legacy
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -321,7 +321,7 @@ func TestClientCapabilitiesAreValidToday(t *testing.T) {
 	}
 	for _, declared := range declarations {
 		for _, rev := range legacyRevisions() {
-			mustValidate(t, wire.Latest(), "ClientCapabilities", clientCapabilities(rev, stdjson.RawMessage(declared)))
+			mustValidate(t, wire.Latest(), "ClientCapabilities", clientCapabilities(rev, json.RawMessage(declared)))
 		}
 	}
 }

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,7 +12,7 @@ import (
 )
 
 func notification(method, params string) *jsonrpc.Message {
-	return jsonrpc.NewNotification(method, stdjson.RawMessage(params))
+	return jsonrpc.NewNotification(method, json.RawMessage(params))
 }
 
 func TestProjectResult(t *testing.T) {
@@ -85,14 +85,14 @@ func TestProjectResult(t *testing.T) {
 }
 
 func TestT24_ResourceNotFound(t *testing.T) {
-	e := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found", Data: stdjson.RawMessage(`{"uri":"x:y"}`)}
+	e := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "resource not found", Data: json.RawMessage(`{"uri":"x:y"}`)}
 	for _, rev := range legacyRevisions() {
 		got := projectError(rev, wire.MethodResourcesRead, e)
 		if got.Code != -32002 || got.Message != e.Message || string(got.Data) != string(e.Data) {
 			t.Errorf("%v: %+v", rev, got)
 		}
 		for _, data := range []string{``, `null`, `{}`, `{"uri":1}`, `"uri"`} {
-			other := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Data: stdjson.RawMessage(data)}
+			other := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Data: json.RawMessage(data)}
 			if got := projectError(rev, wire.MethodResourcesRead, other); got != other {
 				t.Errorf("%v: data %s gives %d", rev, data, got.Code)
 			}
@@ -115,7 +115,7 @@ func TestErrorCodesExistInTheRevision(t *testing.T) {
 		code    int
 		message string
 	}{
-		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m", Data: stdjson.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}},"sampling":{}}}`)},
+		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m", Data: json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}},"sampling":{}}}`)},
 			-32600, "the client did not declare a capability that this request needs: elicitation.url, sampling"},
 		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m"}, -32600, "the client did not declare a capability that this request needs"},
 		{*wire.UnsupportedVersion("x"), -32602, "unsupported protocol version"},
@@ -184,7 +184,7 @@ func TestProjectCapabilities(t *testing.T) {
 		{wire.November2025, ``, `{}`},
 	}
 	for _, test := range cases {
-		if got := projectCapabilities(test.rev, stdjson.RawMessage(test.capabilities)); string(got) != test.want {
+		if got := projectCapabilities(test.rev, json.RawMessage(test.capabilities)); string(got) != test.want {
 			t.Errorf("%v: got %s, want %s", test.rev, got, test.want)
 		}
 	}
@@ -199,11 +199,11 @@ func TestClientCapabilities(t *testing.T) {
 		wire.June2025:     `{"roots":{},"sampling":{},"elicitation":{},` + rest,
 		wire.November2025: `{"roots":{},"sampling":{"tools":{}},"elicitation":{"url":{}},` + rest,
 	} {
-		if diff := cmp.Diff(want, string(clientCapabilities(rev, stdjson.RawMessage(all)))); diff != "" {
+		if diff := cmp.Diff(want, string(clientCapabilities(rev, json.RawMessage(all)))); diff != "" {
 			t.Errorf("%v: %s", rev, diff)
 		}
 	}
-	if got := clientCapabilities(wire.November2025, stdjson.RawMessage(`{"roots":null,"sampling":{"context":null},"elicitation":1,"other":2}`)); string(got) != `{"sampling":{}}` {
+	if got := clientCapabilities(wire.November2025, json.RawMessage(`{"roots":null,"sampling":{"context":null},"elicitation":1,"other":2}`)); string(got) != `{"sampling":{}}` {
 		t.Errorf("what is not an object: %s", got)
 	}
 }
@@ -215,7 +215,7 @@ func TestProjectImplementation(t *testing.T) {
 		wire.June2025:     `{"name":"n","title":"T","version":"1"}`,
 		wire.November2025: all,
 	} {
-		if got := projectImplementation(rev, stdjson.RawMessage(all)); string(got) != want {
+		if got := projectImplementation(rev, json.RawMessage(all)); string(got) != want {
 			t.Errorf("%v: got %s, want %s", rev, got, want)
 		}
 	}

@@ -10,7 +10,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -30,7 +30,7 @@ type Stream func(ctx context.Context, m *jsonrpc.Message) error
 func (s Stream) Send(ctx context.Context, m *jsonrpc.Message) error { return s(ctx, m) }
 
 // Notify writes a notification. With Send it makes the stream a [Sender].
-func (s Stream) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (s Stream) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	return s(ctx, jsonrpc.NewNotification(method, params))
 }
 
@@ -38,18 +38,18 @@ func (s Stream) Notify(ctx context.Context, method string, params stdjson.RawMes
 type Sender interface {
 	Send(ctx context.Context, m *jsonrpc.Message) error
 	// Notify is Send for a notification. The params are not kept.
-	Notify(ctx context.Context, method string, params stdjson.RawMessage) error
+	Notify(ctx context.Context, method string, params json.RawMessage) error
 }
 
 // A Notify writes one notification of a request. It blocks and fails as a [Stream] does.
-type Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error
+type Notify = func(ctx context.Context, method string, params json.RawMessage) error
 
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.
 type Core interface {
-	// Serve answers one request; the notifications that belong to it go to its Notify before Serve returns. It appends the
-	// result to dst, on one line, or gives the error, which may alias the request; else nothing of the request is kept.
-	Serve(ctx context.Context, dst []byte, r Round) ([]byte, *jsonrpc.Error)
+	// Serve answers one request. It sends the notifications that belong to the request to notify before it returns. It
+	// appends the result to dst, on one line, or returns the error, which may alias the request.
+	Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to notify until
 	// stop is called or ctx ends. Stop does not wait, and may be called twice.
 	Listen(ctx context.Context, req *jsonrpc.Message, notify Notify) (stop func(), err error)
@@ -79,8 +79,7 @@ type Config struct {
 	Cancelled func(reason string) error
 
 	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
-	pages   pages
-	frame   frame
+	pages   pageCache
 }
 
 func (c *Config) logger() *slog.Logger {
@@ -119,14 +118,14 @@ type Session struct {
 	heardURIs []string
 	uris      []string // resources that the client subscribed to
 
-	mu          sync.Mutex    // guards the fields below
-	envelope    envelope      // of every request
-	welcomed    bool          // offers is known
-	offers      offers        // not changed once it is known
-	described   chan struct{} // closed when offers is known; nil while nobody waits for that
-	initialized bool          // the client is ready for what it did not ask for
-	changes     Stream        // where changes go; nil for nowhere
-	tokens      []*taskToken  // the oldest first
+	mu          sync.Mutex     // guards the fields below
+	envelope    sharedEnvelope // of every request
+	welcomed    bool           // offers is known
+	offers      offers         // not changed once it is known
+	described   chan struct{}  // closed when offers is known; nil while nobody waits for that
+	initialized bool           // the client is ready for what it did not ask for
+	changes     Stream         // where changes go; nil for nowhere
+	tokens      []*taskToken   // the oldest first
 }
 
 // Revision is the revision that the session has settled on.

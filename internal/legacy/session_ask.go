@@ -3,7 +3,7 @@ package legacy
 import (
 	"context"
 	"crypto/rand"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,7 +26,7 @@ type question struct {
 	*peer.Question
 	key    string // of the input request
 	method string
-	params stdjson.RawMessage
+	params json.RawMessage
 }
 
 // ask puts the input requests of a result to the client and waits for all answers, for a limited time. It returns the members that the
@@ -112,7 +112,7 @@ func (s *Session) unasked(ctx context.Context, err error) *jsonrpc.Error {
 }
 
 // await waits for one answer and gives it in the modern form.
-func (s *Session) await(ctx context.Context, q question) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) await(ctx context.Context, q question) (json.RawMessage, *jsonrpc.Error) {
 	response, err := q.Wait(ctx)
 	switch {
 	case errors.Is(err, errUnanswered):
@@ -124,7 +124,7 @@ func (s *Session) await(ctx context.Context, q question) (stdjson.RawMessage, *j
 	case response.Error == nil && jsonscan.Kind(response.Result) == '{':
 		return projectInputResponse(s.rev, q.method, response.Result), nil
 	case q.method == wire.MethodElicitationCreate:
-		return stdjson.RawMessage(dismissed), nil
+		return json.RawMessage(dismissed), nil
 	case response.Error == nil:
 		return nil, refused(q.method, "its result is not an object")
 	}

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,9 +23,9 @@ func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.St
 	var n atomic.Int32
 	return func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		if i := int(n.Add(1)); i <= len(results) {
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(results[i-1]))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(results[i-1]))
 		}
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[]}`))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
 	}
 }
 
@@ -256,7 +256,7 @@ func TestT8_AnswersBelongToTheSessionThatAsked(t *testing.T) {
 
 func TestHandlerThatAsksForEverIsStopped(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"requestState":"more"`)))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
 	}}
 	c := connect(t, "2025-06-18", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
@@ -284,7 +284,7 @@ func TestPROG03_ProgressRisesOverAllRounds(t *testing.T) {
 			_ = out(ctx, jsonrpc.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"p","progress":%d}`, i)))
 		}
 		if round < 3 {
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"requestState":"s"`)))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"s"`)))
 		}
 		return jsonrpc.NewResponse(req.ID, nil)
 	}}

@@ -3,9 +3,8 @@ package legacy
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"unique"
@@ -34,11 +33,6 @@ type Exchange struct {
 	out     Sender
 	told    progress
 	task    *taskToken // whose progress is told, in place of the request's own; nil for that
-
-	// Index is that of the request's params, where it is known already: then they are not looked through once more.
-	Index wire.Index
-	// Left, if not nil, takes the end of the response to a list, which [Exchange.AppendAnswer] then leaves out.
-	Left *wire.Page
 }
 
 // AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
@@ -46,25 +40,16 @@ type Exchange struct {
 func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = x.request.ID.Append(dst)
+	dst = append(dst, x.request.ID.String()...)
 	dst = append(dst, `,"result":`...)
 	answer, err := x.respond(dst)
 	switch {
 	case !x.call.End():
 		return dst[:mark], nil
 	case err != nil:
-		return appendError(dst[:mark], x.request.ID, err), err
-	case x.Left.LeavesOut():
-		return answer, nil
+		return jsonrpc.Append(dst[:mark], jsonrpc.NewErrorResponse(x.request.ID, err)), err
 	}
 	return append(answer, '}'), nil
-}
-
-// appendError is apart so that a request that goes well keeps no room for a message on its stack.
-//
-//go:noinline
-func appendError(dst []byte, id jsonrpc.ID, err *jsonrpc.Error) []byte {
-	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
 // serve returns the response, or nil for none.
@@ -78,7 +63,7 @@ func (x *Exchange) serve() *jsonrpc.Message {
 
 // respond appends the result to dst, or gives the error.
 func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
-	var result stdjson.RawMessage
+	var result json.RawMessage
 	var err *jsonrpc.Error
 	ctx, params := x.call.Context(), x.request.Params
 	switch x.request.Method {
@@ -102,20 +87,17 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 // relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
-	round := Round{Notify: x.notify, session: s, request: x.request, index: &x.Index}
+	var retry []byte
 	for range maxRounds {
-		if wire.IsList(x.request.Method) {
-			round.left = &wire.Page{}
-		}
-		answer, err := s.cfg.Core.Serve(ctx, dst, round)
+		answer, err := s.serve(ctx, dst, x.request, retry, x.notify)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		result, further, err := x.settle(ctx, answer, len(dst), round.left)
+		result, further, err := x.settle(ctx, answer, len(dst))
 		if result != nil || err != nil {
 			return result, err
 		}
-		round.answers = further
+		retry = further
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
@@ -124,50 +106,36 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 // settle makes the result that answer ends with, from the offset on, one for the session; left is what the core has left
 // out of it. In place of one that asks for input it gives what the client has answered: members for the request's next
 // round. It is apart so that relay, within which the core works, needs little of the stack.
-func (x *Exchange) settle(ctx context.Context, answer []byte, from int, left *wire.Page) (settled, further []byte, err *jsonrpc.Error) {
+func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
-	page := pageIn(answer, from, left)
-	if kept, ok := s.cfg.pages.find(key, &page); ok {
-		return x.leave(answer[:from], kept), nil, nil
+	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
+		return append(answer[:from], projected...), nil, nil
 	}
-	isKept := page.isKept(key)
-	if isKept {
-		page.modern = bytes.Clone(page.modern)
+	var modern []byte
+	if isCacheable(key, answer[from:]) {
+		modern = bytes.Clone(answer[from:])
 	}
-	answer = slices.Insert(answer, from+page.at, page.items...)
-	answer, complete := s.cfg.frame.takeOff(answer, from)
-	if !complete { // few are not: the others are not read for it
-		result := answer[from:]
-		switch typ, _ := jsonscan.Get(result, "resultType"); {
-		case isString(typ, "input_required"):
-			further, err = s.ask(ctx, bytes.Clone(result), x.out)
-			return nil, further, err
-		case isString(typ, "task"):
-			if !fitsTask(s.rev, result) {
-				s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
-				return nil, nil, errInternal
-			}
-			x.keepToken(result)
+	result := answer[from:]
+	switch typ, _ := jsonscan.Get(result, "resultType"); {
+	case isString(typ, "input_required"):
+		further, err = s.ask(ctx, bytes.Clone(result), x.out)
+		return nil, further, err
+	case isString(typ, "task"):
+		if !fitsTask(s.rev, result) {
+			s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+			return nil, nil, errInternal
 		}
+		x.keepToken(result)
 	}
 	answer = x.method.result.replace(answer, from)
-	if isKept {
-		s.cfg.pages.keep(key, page, answer[from:])
+	if modern != nil {
+		s.cfg.pages.put(key, page{modern, bytes.Clone(answer[from:])})
 	}
 	return answer, nil, nil
 }
 
-// leave leaves out a kept page and the brace behind it, or appends the page where all is to be written.
-func (x *Exchange) leave(dst, kept []byte) []byte {
-	if x.Left == nil {
-		return append(dst, kept[:len(kept)-1]...)
-	}
-	*x.Left = wire.Page{Items: kept, At: len(dst)}
-	return dst
-}
-
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.
-func (x *Exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (x *Exchange) notify(ctx context.Context, method string, params json.RawMessage) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
@@ -191,89 +159,6 @@ func (x *Exchange) notify(ctx context.Context, method string, params stdjson.Raw
 func asksForInput(result []byte) bool {
 	typ, ok := jsonscan.Get(result, "resultType")
 	return ok && isString(typ, "input_required")
-}
-
-// A Round is a request as the core gets it: in the modern form, with the session's envelope, and with what the client has
-// answered in the rounds before.
-type Round struct {
-	Notify Notify // takes the notifications that belong to the request
-
-	session *Session
-	request *jsonrpc.Message // as the client sent it
-	index   *wire.Index      // of its params, if known
-	answers []byte           // members that the params have in addition, each with a comma behind
-	left    *wire.Page       // takes what the core leaves out of a list; nil for nothing
-}
-
-// ID is the id of the request.
-func (r Round) ID() jsonrpc.ID { return r.request.ID }
-
-// Method is the method of the request.
-func (r Round) Method() string { return r.request.Method }
-
-// Open returns the params, and reads their envelope into env, which is empty.
-func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
-	params, err := r.session.modernParams(env, r.request.Params, r.index, r.answers)
-	env.Page = r.left
-	return params, err
-}
-
-// modernParams returns the params of a client's request, whose own index may be known, with the envelope of the session and
-// with further members, each with a comma behind, and reads the envelope into env, which is empty. What a client of a session
-// cannot know of is left out: it would be taken for the session's own. An envelope comes first, for it is what is looked for
-// first, unless the params have a `_meta`.
-func (s *Session) modernParams(env *wire.Envelope, params []byte, own *wire.Index, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
-	s.mu.Lock()
-	envelope := s.envelope.Value()
-	s.mu.Unlock()
-	if further == nil {
-		if joined, ok := envelope.Join(env, params, own); ok {
-			return joined, nil
-		}
-	}
-	rewritten, err := rewriteParams(envelope.Meta(), params, further)
-	if err != nil {
-		return nil, err
-	}
-	return rewritten, env.Open(rewritten)
-}
-
-// rewriteParams returns such params member by member.
-func rewriteParams(envelope string, params, further []byte) (stdjson.RawMessage, *jsonrpc.Error) {
-	if params != nil && jsonscan.Kind(params) != '{' {
-		return nil, invalidParams("params: want an object")
-	}
-	meta, has := jsonscan.Get(params, "_meta")
-	if has && jsonscan.Kind(meta) != '{' {
-		return nil, invalidParams("params._meta: want an object")
-	}
-	dst := make([]byte, 0, len(`{"_meta":,`)+len(envelope)+len(params)+len(further))
-	dst = appendMeta(append(dst, `{"_meta":`...), envelope, meta)
-	dst = append(dst, ',')
-	for key, value := range jsonscan.Members(params) {
-		switch string(key) {
-		case "_meta", "inputResponses", "requestState":
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(append(dst, further...), '}'), nil
-}
-
-// appendMeta appends the session's envelope together with what a request has in its own `_meta`.
-func appendMeta(dst []byte, envelope string, meta []byte) []byte {
-	if meta == nil {
-		return append(dst, envelope...)
-	}
-	dst = append(append(dst, envelope[:len(envelope)-1]...), ',')
-	for key, value := range jsonscan.Members(meta) {
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
 }
 
 // progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are
@@ -304,7 +189,7 @@ func (p *progress) rises(params []byte) bool {
 // setLevel changes the lowest level of the log messages that later requests send.
 //
 // Spec: server/utilities/logging#setting-log-level
-func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.offered(ctx)
 	if err != nil {
 		return nil, errInternal
@@ -321,7 +206,9 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (stdjson.RawMessa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.envelope = unique.Make(s.envelope.Value().WithLogLevel(level))
+	envelope := s.envelope.Value()
+	envelope.logLevel = level
+	s.envelope = unique.Make(envelope)
 	return emptyResult, nil
 }
 

@@ -2,7 +2,7 @@ package legacy
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"unique"
 
@@ -60,18 +60,17 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if !known || rev.Modern() {
 		rev = wire.LatestLegacy()
 	}
-	declared := wire.NewStanding(rev, p.clientInfo, clientCapabilities(rev, p.capabilities), logLevelUnlessSet)
-	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls, envelope: unique.Make(declared)}
+	envelope := unique.Make(sessionEnvelope{
+		revision: rev, clientInfo: string(p.clientInfo), capabilities: string(clientCapabilities(rev, p.capabilities)),
+		logLevel: logLevelUnlessSet,
+	})
+	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls, envelope: envelope}
 	if s.calls == nil {
 		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s, nil
 }
-
-// An envelope is what a session puts before the params of its requests. Sessions that have the same share it: many clients
-// are the same program.
-type envelope = unique.Handle[wire.Standing]
 
 // initializeParams are the params of initialize. The spans alias the request.
 type initializeParams struct {
@@ -127,13 +126,10 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	var found offers
 	defer func() { s.describe(found) }()
-	discovered, err := s.cfg.Core.Serve(ctx, nil, Round{
-		Notify: discard, session: s, request: jsonrpc.NewRequest(id, wire.MethodDiscover, nil), index: new(wire.Index),
-	})
+	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discard)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
-	s.cfg.frame.learn(discovered)
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
 	found = parseOffers(capabilities)
@@ -147,14 +143,14 @@ func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	return jsonrpc.NewResponse(id, append(result, '}'))
 }
 
-func serverInfo(discovered []byte) stdjson.RawMessage {
+func serverInfo(discovered []byte) json.RawMessage {
 	meta, _ := jsonscan.Get(discovered, "_meta")
 	if jsonscan.Kind(meta) == '{' {
 		if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok && jsonscan.Kind(info) == '{' {
 			return info
 		}
 	}
-	return stdjson.RawMessage(unnamedServer)
+	return json.RawMessage(unnamedServer)
 }
 
 func parseOffers(capabilities []byte) offers {
@@ -210,7 +206,7 @@ func (s *Session) offered(ctx context.Context) (offers, error) {
 }
 
 // discard tells nobody.
-func discard(context.Context, string, stdjson.RawMessage) error { return nil }
+func discard(context.Context, string, json.RawMessage) error { return nil }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

@@ -3,7 +3,7 @@ package legacy
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -55,7 +55,7 @@ func (s *Session) relisten(has offers) error {
 	s.mu.Unlock()
 	var stop func()
 	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
-		params, invalid := s.modernParams(new(wire.Envelope), filter(has, s.uris), new(wire.Index), nil)
+		params, invalid := s.modernParams(filter(has, s.uris), nil)
 		if invalid != nil {
 			return invalid
 		}
@@ -102,7 +102,7 @@ func filter(has offers, uris []string) []byte {
 }
 
 // push tells of a change.
-func (s *Session) push(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (s *Session) push(ctx context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	out := s.changes
 	s.mu.Unlock()
@@ -120,13 +120,13 @@ const maxRemembered = 16 << 10
 // one after the other, and all get the same message.
 type projectedChange struct {
 	method    string
-	params    stdjson.RawMessage
+	params    json.RawMessage
 	projected *jsonrpc.Message // nil if the revision has no such notification
 }
 
 // projectChange is projectNotification, once for a change that is told to many. The message that it gives is not to be
 // changed.
-func (c *Config) projectChange(rev wire.Revision, method string, params stdjson.RawMessage) *jsonrpc.Message {
+func (c *Config) projectChange(rev wire.Revision, method string, params json.RawMessage) *jsonrpc.Message {
 	last := c.changes[rev].Load()
 	if last != nil && last.method == method && bytes.Equal(last.params, params) {
 		return last.projected
@@ -143,7 +143,7 @@ func (c *Config) projectChange(rev wire.Revision, method string, params stdjson.
 // subscribe adds a resource to the subscription.
 //
 // Spec: server/resources#subscriptions
-func (s *Session) subscribe(ctx context.Context, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
 		bytes := len(uri)
 		for _, u := range s.uris {
@@ -162,14 +162,14 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (stdjson.RawMess
 }
 
 // unsubscribe takes a resource out of the subscription. One that is not in it is no mistake.
-func (s *Session) unsubscribe(ctx context.Context, params []byte) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
 		return slices.DeleteFunc(slices.Clone(s.uris), func(u string) bool { return u == uri }), nil
 	})
 }
 
 // changeURIs replaces the resources of the subscription by what changed makes of them, all or nothing.
-func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (stdjson.RawMessage, *jsonrpc.Error) {
+func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.offered(ctx)
 	if err != nil {
 		return nil, errInternal

@@ -3,7 +3,7 @@ package legacy
 import (
 	"context"
 	"crypto/rand"
-	stdjson "encoding/json"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -58,7 +58,7 @@ type taskQuestion struct {
 	question
 	stop context.CancelFunc // ends the waiting
 
-	answer  stdjson.RawMessage
+	answer  json.RawMessage
 	failure *jsonrpc.Error
 }
 
@@ -107,9 +107,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	asked := *w.request
 	asked.Params = w.params
-	result, err := w.session.cfg.Core.Serve(ctx, nil, Round{
-		Notify: w.notify, session: w.session, request: &asked, index: new(wire.Index), answers: further,
-	})
+	result, err := w.session.serve(ctx, nil, &asked, further, w.notify)
 	return outcome{result, err}
 }
 

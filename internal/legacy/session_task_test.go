@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,9 +65,9 @@ func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Str
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
-	var answers map[string]stdjson.RawMessage
+	var answers map[string]json.RawMessage
 	if raw := member(req.Params, "inputResponses"); raw != "" {
-		_ = stdjson.Unmarshal([]byte(raw), &answers)
+		_ = json.Unmarshal([]byte(raw), &answers)
 	}
 	for key, answer := range answers {
 		s.answers = append(s.answers, key+"="+string(answer))
@@ -98,7 +98,7 @@ func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Str
 	if s.knows {
 		state = `,"requestState":"` + s.state() + `"`
 	}
-	return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
+	return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
 }
 
 // state names the open questions.
@@ -131,7 +131,7 @@ func TestTASKD06_TasksReachClientsOfTheirRevisionAlone(t *testing.T) {
 		{"2024-11-05", made, internal},
 	} {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(tc.result))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(tc.result))
 		}}
 		c := connect(t, tc.version, core)
 		c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","task":{"ttl":60000}}}`), tc.want)
@@ -145,13 +145,13 @@ func TestTaskMethodsPass(t *testing.T) {
 	c := connect(t, "2025-11-25", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		switch req.Method {
 		case "tasks/list":
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","tasks":[`+task+`],"nextCursor":"c"}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","tasks":[`+task+`],"nextCursor":"c"}`))
 		case "tasks/result":
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[],"structuredContent":[1],"isError":true,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[],"structuredContent":[1],"isError":true,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`))
 		case "tasks/cancel":
 			return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: -32602, Message: "unknown task"})
 		}
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete",`+task[1:]))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete",`+task[1:]))
 	}})
 	for method, want := range map[string]string{
 		"tasks/get":  `"result":` + task,
@@ -361,7 +361,7 @@ func TestCloseEndsTheWaitingForATask(t *testing.T) {
 func TestATaskThatAsksForNothingIsNotAskedInALoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"requestState":"more"`)))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
 		}}
 		c := connect(t, "2025-11-25", core)
 		c.waitFor()
@@ -410,7 +410,7 @@ func TestNotificationsOfTasksPass(t *testing.T) {
 			} {
 				_ = out(ctx, message(n))
 			}
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"content":[]}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
 		}})
 		method := "tasks/result"
 		if version != "2025-11-25" {
@@ -431,9 +431,9 @@ func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
 				return s.serve(ctx, req, out)
 			}
 			if member(req.Params, "inputResponses") != "" {
-				return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"content":[]}`))
+				return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
 			}
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(asking(`"inputRequests":{"a":`+elicit+`}`)))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"inputRequests":{"a":`+elicit+`}`)))
 		}})
 		const all = 100
 		for i := range all {
@@ -506,7 +506,7 @@ func TestAQuestionTakesThePlaceThatAnotherTaskLeaves(t *testing.T) {
 func TestTheTokenOfACallStaysThatOfItsTask(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if req.Method == "tools/call" {
-			return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"task","task":`+task+`}`))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"task","task":`+task+`}`))
 		}
 		token := member([]byte(member(req.Params, "_meta")), "progressToken")
 		for _, step := range []int{1, 2} {

@@ -2,7 +2,7 @@ package legacy_test
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,13 +40,11 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *jsonrpc.Error) {
-	params, err := r.Open(&wire.Envelope{})
-	if err != nil {
+func (c *fakeCore) Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
+	if _, err := wire.Open(req.Params); err != nil {
 		return nil, err
 	}
-	req := &jsonrpc.Message{ID: r.ID(), Method: r.Method(), Params: params}
-	out := func(ctx context.Context, m *jsonrpc.Message) error { return r.Notify(ctx, m.Method, m.Params) }
+	out := func(ctx context.Context, m *jsonrpc.Message) error { return notify(ctx, m.Method, m.Params) }
 	if req.Method == wire.MethodDiscover {
 		if c.discovered == "" {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "no"}
@@ -108,8 +106,8 @@ func (c *fakeCore) tell(method, params string) {
 
 // member returns one member of a JSON object, compact.
 func member(object []byte, key string) string {
-	var m map[string]stdjson.RawMessage
-	if err := stdjson.Unmarshal(object, &m); err != nil {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(object, &m); err != nil {
 		return "not an object: " + err.Error()
 	}
 	return string(m[key])
@@ -259,7 +257,7 @@ func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
 		`{"protocolVersion":"2025-06-18","capabilities":{"x":{"y":"` + big + `"}},"clientInfo":{"name":"c","version":"1"}}`,
 		`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"` + big + `","version":"1"}}`,
 	} {
-		req := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", stdjson.RawMessage(params))
+		req := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", json.RawMessage(params))
 		s, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: discovered}), req)
 		if s != nil || answer.Error == nil || answer.Error.Code != jsonrpc.CodeInvalidParams {
 			t.Errorf("%.100s: %+v, want %d", params, answer.Error, jsonrpc.CodeInvalidParams)
@@ -270,7 +268,7 @@ func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
 func TestClientWithLargeIconsIsTaken(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","icons":[{"src":"data:` + strings.Repeat("x", 20<<10) + `"}],"version":"1"}}`
-	s, answer := legacy.Initialize(t.Context(), config(core), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", stdjson.RawMessage(params)))
+	s, answer := legacy.Initialize(t.Context(), config(core), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", json.RawMessage(params)))
 	if s == nil {
 		t.Fatal(answer.Error)
 	}
@@ -316,7 +314,7 @@ func TestParamsOfEveryFormCarryTheEnvelope(t *testing.T) {
 		{`,"params":{"_meta":{ }}`, `{` + envelope + `}`},
 		{`,"params":{"requestState":"forged"}`, `{` + envelope + `}`},
 		{`,"params":{"request\u0053tate":"forged","name":"t"}`, `{` + envelope + `,"name":"t"}`},
-		{`,"params":{ "n\u0061me" : "t" }`, `{` + envelope + `, "n\u0061me" : "t" }`},
+		{`,"params":{ "n\u0061me" : "t" }`, `{` + envelope + `,"name":"t"}`},
 		{`,"params":{"_m\u0065ta":{"a":1},"name":"t"}`, `{` + envelope[:len(envelope)-1] + `,"a":1},"name":"t"}`},
 	} {
 		core := &fakeCore{}
@@ -401,7 +399,7 @@ func TestNotificationsOfARequestComeBeforeItsResponse(t *testing.T) {
 		} {
 			_ = out(ctx, message(n))
 		}
-		return jsonrpc.NewResponse(req.ID, stdjson.RawMessage(`{"resultType":"complete","content":[]}`))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
 	}})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`,
@@ -462,7 +460,7 @@ func blocking(started chan<- jsonrpc.ID) func(context.Context, *jsonrpc.Message,
 	return func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		started <- req.ID
 		<-ctx.Done()
-		_ = out(context.Background(), jsonrpc.NewNotification("notifications/message", stdjson.RawMessage(`{"level":"info","data":"late"}`)))
+		_ = out(context.Background(), jsonrpc.NewNotification("notifications/message", json.RawMessage(`{"level":"info","data":"late"}`)))
 		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: context.Cause(ctx).Error()})
 	}
 }

@@ -2,7 +2,7 @@ package wire
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -27,30 +27,28 @@ type Envelope struct {
 	// Revision is the known revision that VersionText names, or zero.
 	Revision Revision
 	// ClientInfo and Capabilities are JSON objects.
-	ClientInfo   stdjson.RawMessage
-	Capabilities stdjson.RawMessage
+	ClientInfo   json.RawMessage
+	Capabilities json.RawMessage
 	// LogLevel is one of the eight levels, or "" when no log messages are wanted.
 	LogLevel string
 	// ProgressToken is a JSON string or integer.
-	ProgressToken stdjson.RawMessage
+	ProgressToken json.RawMessage
 	// Meta is the whole `_meta` object.
-	Meta stdjson.RawMessage
-	// Page, if not nil, takes the items of a list that the answer then leaves out.
-	Page *Page
+	Meta json.RawMessage
 
-	subject Index
+	subject index
 }
 
 // Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
 // of a wrong JSON type, an unknown log level or an oversized value is [jsonrpc.CodeInvalidParams]. What is missing is
 // left to [Envelope.Complete]; an unknown version is left to the caller.
-func Open(params stdjson.RawMessage) (e Envelope, err *jsonrpc.Error) {
+func Open(params json.RawMessage) (e Envelope, err *jsonrpc.Error) {
 	err = e.Open(params)
 	return e, err
 }
 
 // Open is the function Open for an envelope that is empty.
-func (e *Envelope) Open(params stdjson.RawMessage) *jsonrpc.Error {
+func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 	if len(params) == 0 {
 		return nil
 	}
@@ -79,7 +77,6 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	if !d.Into('{') {
 		return invalidParams("params._meta must be an object")
 	}
-	e.subject.meta = uint32(at)
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		if err := e.take(key, d.Value()); err != nil {
 			return err
@@ -94,7 +91,7 @@ func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
 	c.ProgressToken, c.Meta = bytes.Clone(e.ProgressToken), bytes.Clone(e.Meta)
-	c.subject = Index{}
+	c.subject = index{}
 	return c
 }
 
