@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -209,4 +210,19 @@ func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []b
 		return nil, false, errChanged
 	}
 	return secret, !isFirst, nil
+}
+
+// checkPrivateFile refuses a file that other users can access. Windows has no permission bits; there the folder's access rules
+// apply.
+func checkPrivateFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: not a regular file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s: mode %04o lets other users access the file: run chmod 600", path, info.Mode().Perm())
+	}
+	return nil
 }
