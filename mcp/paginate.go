@@ -31,7 +31,7 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 		return p, err
 	}
 	next := func(last string) string {
-		return s.sealer.seal([]byte(last), "cursor", set.kind, req.Principal.Key())
+		return s.sealer.SealText([]byte(last), "cursor", set.kind, req.Principal.Key())
 	}
 	if after == "" && visible == nil {
 		known, last, more, err := set.firstPage(s.opts.PageSize)
@@ -72,7 +72,7 @@ func (s *Server) openCursor(req *Request, kind string) (string, error) {
 	if err != nil {
 		return "", invalid
 	}
-	after, err := s.sealer.open(cursor, "cursor", kind, req.Principal.Key())
+	after, _, err := s.sealer.OpenText(cursor, "cursor", kind, req.Principal.Key())
 	if err != nil {
 		return "", invalid
 	}

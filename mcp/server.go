@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -34,7 +35,7 @@ type Server struct {
 	resources featureSet[Resource, resourceEntry]
 	templates featureSet[ResourceTemplate, templateEntry]
 	hub       hub
-	sealer    *sealer
+	sealer    *seal.KeyRing
 
 	mu         sync.Mutex // guards the fields below, and is held to change the maps that are read without it
 	middleware []Middleware
@@ -106,7 +107,7 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 		panic("mcp: NewServer: " + err.Error())
 	}
 	s.log = s.opts.Logger
-	s.sealer = newSealer(s.opts.StateKeys)
+	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
 	s.tools.init("tool", encodedTool, func() { s.hub.listChanged(toolsChanged) })

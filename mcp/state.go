@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -193,13 +194,29 @@ const (
 	stateStored = '>'
 )
 
+// minStateKey is the minimum length of a state key in bytes.
+const minStateKey = seal.MinSecret
+
+// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are none.
+func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
+	var keys []seal.Key
+	for _, secret := range secrets {
+		keys = append(keys, seal.Key{Secret: secret})
+	}
+	r, err := seal.NewKeyRing("patchbay mcp state", keys...)
+	if err != nil {
+		panic("mcp: state keys: " + err.Error()) // validate has checked their lengths
+	}
+	return r
+}
+
 // sealState returns the token that the client carries: the state itself, or the key under which the store has it.
 func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	bound, err := c.stateBinding(c.input.target)
 	if err != nil {
 		return "", err
 	}
-	token := c.server.sealer.seal(append([]byte{stateInline}, plain...), bound...)
+	token := c.server.sealer.SealText(append([]byte{stateInline}, plain...), bound...)
 	if len(token) <= maxRequestState {
 		return token, nil
 	}
@@ -208,11 +225,11 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 		return "", fmt.Errorf("request state has %d bytes and cannot travel: ask for less, or set ServerOptions.StateStore", len(token))
 	}
 	key := rand.Text()
-	stored := c.server.sealer.seal(plain, append(bound, key)...)
+	stored := c.server.sealer.SealText(plain, append(bound, key)...)
 	if err := store.Put(c, key, []byte(stored), expires); err != nil {
 		return "", fmt.Errorf("store request state: %w", err)
 	}
-	return c.server.sealer.seal(append([]byte{stateStored}, key...), bound...), nil
+	return c.server.sealer.SealText(append([]byte{stateStored}, key...), bound...), nil
 }
 
 // openState returns what sealState was given.
@@ -221,7 +238,7 @@ func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	if err != nil {
 		return nil, errState
 	}
-	plain, err := c.server.sealer.open(token, bound...)
+	plain, _, err := c.server.sealer.OpenText(token, bound...)
 	if err != nil || len(plain) == 0 {
 		return nil, errState
 	}
@@ -238,7 +255,7 @@ func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stored request state: %w", err)
 	}
-	if plain, err = c.server.sealer.open(string(stored), append(bound, key)...); err != nil {
+	if plain, _, err = c.server.sealer.OpenText(string(stored), append(bound, key)...); err != nil {
 		return nil, errState
 	}
 	return plain, nil

@@ -23,6 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 const (
@@ -44,7 +45,7 @@ func main() {
 func run(dir, password string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	store, err := authserver.OpenFileStore(filepath.Join(dir, "auth.db"))
+	store, err := bolt.OpenAuthorization(filepath.Join(dir, "auth.db"), nil)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 type book struct {
@@ -37,7 +37,7 @@ func printBook(ctx context.Context, in book) (string, error) {
 }
 
 func main() {
-	store, err := boltstore.Open("press.db", nil)
+	store, err := bolt.OpenTasks("press.db", nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,17 +28,12 @@ func ExampleNewUpstreamLogin() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	store, err := authserver.OpenFileStore(filepath.Join(dir, "auth.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer store.Close()
 	server, err := authserver.New(authserver.Options{
 		Issuer: "https://mcp.example.com",
 		Resources: []authserver.Resource{{URL: "https://mcp.example.com/mcp", Name: "Calendar", Scopes: []authserver.Scope{
 			{Name: "read", Description: "Read your calendar"},
 		}}},
-		Login: login, Store: store, SealKeys: keys,
+		Login: login, SealKeys: keys, // and Store: package stores/bolt has one that survives a restart
 	})
 	if err != nil {
 		log.Fatal(err)

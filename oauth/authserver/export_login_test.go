@@ -8,20 +8,20 @@ import (
 
 // Sealed returns what a sealer with these keys makes of a secret for a record.
 func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
-	s, err := newSealer(keys)
+	s, err := newKeyRing(keys)
 	if err != nil {
 		return nil, err
 	}
-	return s.seal(secret, kind, key)
+	return s.Seal(secret, kind, key), nil
 }
 
 // Unsealed returns what a sealer with these keys opens, and whether it was sealed with an old one.
 func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, error) {
-	s, err := newSealer(keys)
+	s, err := newKeyRing(keys)
 	if err != nil {
 		return nil, false, err
 	}
-	return s.open(sealed, kind, key)
+	return openSealed(s, sealed, kind, key)
 }
 
 // LimitedKeys returns how many addresses, clients and users are remembered at most by any of the limits.

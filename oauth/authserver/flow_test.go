@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -195,29 +194,16 @@ func TestConfidentialClientAndMachine(t *testing.T) {
 	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestRestartWithTheFileStore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store")
-	open := func() authserver.Store {
-		store, err := authserver.OpenFileStore(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store
-	}
-	store := open()
+// A server that starts with the store of an earlier one continues where that one ended.
+func TestRestartWithTheSameStore(t *testing.T) {
 	o := options("https://as.example")
-	o.Store = store
+	o.Store = authserver.NewMemoryStore()
 	server := newServer(t, o)
 	w := &world{t, server, o.Issuer, direct{server}}
 	got, code := w.login(), w.code()
 	keys := w.browser().get("/jwks").body
 	registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
 
-	o.Store = open()
-	defer o.Store.Close()
 	server = newServer(t, o)
 	w = &world{t, server, o.Issuer, direct{server}}
 	w.wantAlive(got.Access, "after a restart")

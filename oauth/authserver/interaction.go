@@ -127,10 +127,7 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	if len(data) > maxLoginData {
 		return errors.New("authserver: a login keeps too much")
 	}
-	sealed, err := l.s.sealer.seal(data, kindInteraction, l.in.ID)
-	if err != nil {
-		return err
-	}
+	sealed := l.s.seals.Seal(data, kindInteraction, l.in.ID)
 	return l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
 		in.Login = sealed
 		return nil
@@ -147,7 +144,7 @@ func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	data, _, err := l.s.sealer.open(sealed, kindInteraction, l.in.ID)
+	data, _, err := openSealed(l.s.seals, sealed, kindInteraction, l.in.ID)
 	return data, err
 }
 

@@ -19,6 +19,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/cryptosigner"
+
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
 const (
@@ -41,10 +43,10 @@ const (
 	onlyRecord  = "1" // the key of a kind that has a single record
 )
 
-// openSealer returns the sealer of the operator's keys, or of one that is kept in the store.
-func (s *Server) openSealer(ctx context.Context) (*sealer, error) {
+// openKeyRing returns the sealer of the operator's keys, or of one that is kept in the store.
+func (s *Server) openKeyRing(ctx context.Context) (*seal.KeyRing, error) {
 	if len(s.o.SealKeys) > 0 {
-		return newSealer(s.o.SealKeys)
+		return newKeyRing(s.o.SealKeys)
 	}
 	var keys []SealKey
 	err := s.store.Update(ctx, kindSealKey, onlyRecord, func(old []byte) ([]byte, time.Time, error) {
@@ -58,7 +60,7 @@ func (s *Server) openSealer(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authserver: the key of the store: %w", err)
 	}
-	return newSealer(keys)
+	return newKeyRing(keys)
 }
 
 // A keyRecord is one of the server's own keys, as it is stored.
@@ -276,14 +278,14 @@ func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bo
 func (k *keyring) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {
 	var unsealed error
 	for _, r := range records {
-		der, old, err := k.s.sealer.open(r.Sealed, kindKeys, r.ID)
+		der, old, err := openSealed(k.s.seals, r.Sealed, kindKeys, r.ID)
 		if errors.Is(err, errUnsealed) {
 			unsealed = errors.Join(unsealed, fmt.Errorf("key %.32q: %w", r.ID, err))
 			continue
 		}
 		if err == nil && old {
 			changed = true
-			r.Sealed, err = k.s.sealer.seal(der, kindKeys, r.ID)
+			r.Sealed = k.s.seals.Seal(der, kindKeys, r.ID)
 		}
 		if err != nil {
 			return nil, false, err
@@ -311,12 +313,11 @@ func (k *keyring) make(now, from time.Time) (keyRecord, error) {
 		return keyRecord{}, err
 	}
 	id := randomID()
-	sealed, err := k.s.sealer.seal(der, kindKeys, id)
-	return keyRecord{ID: id, Sealed: sealed, Created: now, From: from}, err
+	return keyRecord{ID: id, Sealed: k.s.seals.Seal(der, kindKeys, id), Created: now, From: from}, nil
 }
 
 func (k *keyring) open(r keyRecord) (timedSigner, error) {
-	der, _, err := k.s.sealer.open(r.Sealed, kindKeys, r.ID)
+	der, _, err := openSealed(k.s.seals, r.Sealed, kindKeys, r.ID)
 	if err != nil {
 		return timedSigner{}, err
 	}

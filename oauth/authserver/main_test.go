@@ -7,10 +7,4 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestMain(m *testing.M) {
-	if path := os.Getenv(writerEnv); path != "" {
-		writeUntilKilled(path)
-		return
-	}
-	os.Exit(mcptest.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }

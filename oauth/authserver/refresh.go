@@ -128,10 +128,10 @@ func (s *Server) rotate(ctx context.Context, of *family, token string) (successo
 			successor = f.ID + "." + randomToken()
 			f.Before, f.Present, f.Rotated = f.Present, refreshHash(successor), time.Now()
 			f.Expires = s.refreshExpiry(f.Until)
-			f.Sealed, err = s.sealer.seal([]byte(successor), kindRefresh, f.key())
+			f.Sealed = s.seals.Seal([]byte(successor), kindRefresh, f.key())
 		case isBefore:
 			var opened []byte
-			opened, _, err = s.sealer.open(f.Sealed, kindRefresh, f.key())
+			opened, _, err = openSealed(s.seals, f.Sealed, kindRefresh, f.key())
 			successor = string(opened)
 		default:
 			err = errNoRefresh

@@ -3,33 +3,27 @@ package authserver
 import (
 	"bufio"
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
 const (
 	sealKeyLen  = 32 // AES-256
 	maxSealID   = 64 // for a name that people can read
 	maxSealKeys = 32 // more were never taken away
-	sealSaltLen = 16 // of the key that each seal has of its own
 
-	// sealForm is the first byte of what is sealed. It is part of what is authenticated.
-	sealForm = 1
-	// sealPurpose keeps what is derived from a key apart from what anything else may derive from it.
-	sealPurpose = "patchbay authserver seal 1"
+	sealPurpose = "patchbay authserver" // see seal.NewKeyRing
 )
 
 // errUnsealed is within the error for what none of the keys has sealed for this place, whatever the reason is. It never
@@ -171,80 +165,64 @@ func checkSealKeys(keys []SealKey) error {
 	return nil
 }
 
-// A sealer seals secrets that have to be read again before they come to a store, and opens them.
-type sealer struct {
-	first string
-	keys  map[string][]byte
-}
-
-func newSealer(keys []SealKey) (*sealer, error) {
+// keyRing returns the key ring of these keys.
+func keyRing(keys []SealKey) ([]seal.Key, error) {
 	if err := checkSealKeys(keys); err != nil {
 		return nil, fmt.Errorf("seal keys: %w", err)
 	}
-	s := &sealer{first: keys[0].ID, keys: map[string][]byte{}}
-	for _, k := range keys {
-		s.keys[k.ID] = bytes.Clone(k.Key)
+	ring := make([]seal.Key, len(keys))
+	for i, k := range keys {
+		ring[i] = seal.Key{ID: k.ID, Secret: k.Key}
 	}
-	return s, nil
+	return ring, nil
 }
 
-// seal seals a secret for its place, the record of this kind and key: it can be opened nowhere else.
-//
-// The form is: 1, length of the key's id, id, salt, then what AES-GCM makes: nonce, text, tag. The salt gives each seal a
-// key of its own, so that random nonces never meet under one, however much is sealed.
-func (s *sealer) seal(secret []byte, kind, key string) ([]byte, error) {
-	head := append([]byte{sealForm, byte(len(s.first))}, s.first...)
-	salt := make([]byte, sealSaltLen)
-	_, _ = rand.Read(salt) // it never fails: it ends the program instead
-	head = append(head, salt...)
-	aead, err := sealCipher(s.keys[s.first], salt)
+func newKeyRing(keys []SealKey) (*seal.KeyRing, error) {
+	ring, err := keyRing(keys)
 	if err != nil {
 		return nil, err
 	}
-	return aead.Seal(head, nil, secret, sealPlace(head, kind, key)), nil
+	return seal.NewKeyRing(sealPurpose, ring...)
 }
 
-// open returns what was sealed for a place, and whether it should be sealed again because its key is an old one.
-func (s *sealer) open(sealed []byte, kind, key string) (secret []byte, old bool, err error) {
-	if len(sealed) < 2 || sealed[0] != sealForm {
-		return nil, false, errChanged
+// ReplaceSealKeys replaces Options.SealKeys while the server runs, such as after [RotateSealKeys]. On an error the keys
+// stay as they were. It is safe for concurrent use.
+func (s *Server) ReplaceSealKeys(keys []SealKey) error {
+	ring, err := keyRing(keys)
+	if err == nil {
+		err = s.seals.Replace(ring...)
 	}
-	headLen := 2 + int(sealed[1]) + sealSaltLen
-	if len(sealed) < headLen {
-		return nil, false, errChanged
-	}
-	head, text := sealed[:headLen], sealed[headLen:]
-	id := string(head[2 : headLen-sealSaltLen])
-	with, ok := s.keys[id]
-	if !ok {
-		return nil, false, fmt.Errorf("%w: its seal key %.64q is missing", errUnsealed, id)
-	}
-	aead, err := sealCipher(with, head[headLen-sealSaltLen:])
 	if err != nil {
-		return nil, false, err
+		return fmt.Errorf("authserver: replace %w", err)
 	}
-	secret, err = aead.Open(nil, nil, text, sealPlace(head, kind, key))
-	if err != nil {
-		return nil, false, errChanged
-	}
-	return secret, id != s.first, nil
+	return nil
 }
 
-func sealCipher(key, salt []byte) (cipher.AEAD, error) {
-	own, err := hkdf.Key(sha256.New, key, salt, sealPurpose, sealKeyLen)
-	if err != nil {
-		return nil, err
+// openSealed opens what was sealed for the record of this kind and key. It reports whether the value should be sealed
+// again because its key is not the first one.
+func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []byte, isOld bool, err error) {
+	secret, isFirst, err := ring.Open(sealed, kind, key)
+	var unknown *seal.UnknownKeyError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, false, fmt.Errorf("%w: seal key %.64q is missing", errUnsealed, unknown.ID)
+	case err != nil:
+		return nil, false, errChanged
 	}
-	block, err := aes.NewCipher(own)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCMWithRandomNonce(block)
+	return secret, !isFirst, nil
 }
 
-// sealPlace says where a seal belongs, so that two places never read the same.
-func sealPlace(head []byte, kind, key string) []byte {
-	place := bytes.Clone(head)
-	place = binary.BigEndian.AppendUint32(place, uint32(len(kind)))
-	return append(append(place, kind...), key...)
+// checkPrivateFile refuses a file that other users can access. Windows has no permission bits; there the folder's access rules
+// apply.
+func checkPrivateFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: not a regular file", path)
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s: mode %04o lets other users access the file: run chmod 600", path, info.Mode().Perm())
+	}
+	return nil
 }

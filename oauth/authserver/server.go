@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -40,7 +41,7 @@ type Server struct {
 	resources  map[string]*Resource // by resourceKey; never changed
 	described  []description        // of the resources
 	store      Store
-	sealer     *sealer
+	seals      *seal.KeyRing
 	keys       *keyring
 	limits     *limits
 	clientJWKS *clientJWKS
@@ -72,7 +73,7 @@ func New(opts Options) (*Server, error) {
 	s.delegate, _ = opts.Login.(Delegate)
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
-	if s.sealer, err = s.openSealer(ctx); err != nil {
+	if s.seals, err = s.openKeyRing(ctx); err != nil {
 		return nil, err
 	}
 	if s.keys, err = newKeyring(ctx, s); err != nil {

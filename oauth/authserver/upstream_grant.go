@@ -97,7 +97,7 @@ func (u *upstreamLogin) sealGrant(handle string, g *upstreamGrant) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	return u.server().sealer.seal(value, kindUpstream, handle)
+	return u.server().seals.Seal(value, kindUpstream, handle), nil
 }
 
 // openGrant returns a grant from its record, nil if there is none. old says that its key is.
@@ -105,7 +105,7 @@ func (u *upstreamLogin) openGrant(handle string, sealed []byte) (g *upstreamGran
 	if sealed == nil {
 		return nil, false, nil
 	}
-	value, old, err := u.server().sealer.open(sealed, kindUpstream, handle)
+	value, old, err := openSealed(u.server().seals, sealed, kindUpstream, handle)
 	if err != nil {
 		return nil, false, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // authDemo is the value of --auth.
@@ -167,7 +168,7 @@ func openDemoStore(bound net.Addr) (authserver.Store, error) {
 		return nil, err
 	}
 	name := strings.NewReplacer(":", "-", "[", "", "]", "", "%", "-").Replace(bound.String())
-	return authserver.OpenFileStore(filepath.Join(dir, name+".db"))
+	return bolt.OpenAuthorization(filepath.Join(dir, name+".db"), nil)
 }
 
 // announceProtected prints where the server is and how one logs in to it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 const (
@@ -61,7 +61,7 @@ func (p *program) openTasks(where, name string) (tasks.Store, func() error, erro
 		return tasks.NewMemory(), nothing, nil
 	}
 	if where != "" {
-		store, err := boltstore.Open(where, &boltstore.Options{Wait: storePatience})
+		store, err := bolt.OpenTasks(where, &bolt.Options{Wait: storePatience})
 		if err != nil {
 			return nil, nil, &coded{exitFailure, fmt.Errorf("--tasks: %w", err)}
 		}
@@ -76,17 +76,17 @@ func (p *program) openTasks(where, name string) (tasks.Store, func() error, erro
 }
 
 // openServerTasks opens the file of a server that is alone with its name; else the first one that no other server has open.
-func openServerTasks(name string) (*boltstore.Store, error) {
+func openServerTasks(name string) (*bolt.TaskStore, error) {
 	dir, err := stateDir("serve")
 	if err != nil {
 		return nil, err
 	}
 	if name != "" {
-		return boltstore.Open(filepath.Join(dir, name+".db"), &boltstore.Options{Wait: storePatience})
+		return bolt.OpenTasks(filepath.Join(dir, name+".db"), &bolt.Options{Wait: storePatience})
 	}
 	for i := range maxServers {
-		store, err := boltstore.Open(filepath.Join(dir, fmt.Sprintf("tasks-%d.db", i+1)), &boltstore.Options{Wait: -1})
-		if !errors.Is(err, boltstore.ErrInUse) {
+		store, err := bolt.OpenTasks(filepath.Join(dir, fmt.Sprintf("tasks-%d.db", i+1)), &bolt.Options{Wait: -1})
+		if !errors.Is(err, bolt.ErrInUse) {
 			return store, err
 		}
 	}

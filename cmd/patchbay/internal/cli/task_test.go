@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // taskStoreEnv makes the test binary a server of tasks on stdio, with the file that keeps them.
@@ -23,7 +23,7 @@ const taskStoreEnv = "PATCHBAY_TEST_TASKS"
 
 // runTaskServer serves one client as patchbay serve does.
 func runTaskServer(file string) error {
-	store, err := boltstore.Open(file, nil)
+	store, err := bolt.OpenTasks(file, nil)
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (v *Vault) openHead(ctx context.Context, h *head) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
-	s, err := newSealer(h.ID, key)
+	s, err := openSealer(h.ID, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
@@ -208,7 +208,7 @@ func (v *Vault) makeHead(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
-	s, err := newSealer(h.ID, key)
+	s, err := openSealer(h.ID, key)
 	if err != nil {
 		return nil, err
 	}

@@ -2,17 +2,17 @@ package vault
 
 import (
 	"bytes"
-	"crypto/aes"
 	"crypto/cipher"
 	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
 // magic begins every sealed file, so that a foreign one is told from one that was changed.
 const magic = "patchbay sealed 1\n"
 
 const (
-	// keySize is that of AES-256, in bytes.
-	keySize = 32
+	keySize = seal.MinSecret
 	// sealOverhead is what sealing adds, in bytes: the first line, the nonce, the tag.
 	sealOverhead = len(magic) + 12 + 16
 )
@@ -23,16 +23,9 @@ type sealer struct {
 	vault string // its id
 }
 
-func newSealer(vault string, key []byte) (*sealer, error) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &sealer{aead, vault}, nil
+func openSealer(vault string, key []byte) (*sealer, error) {
+	aead, err := seal.NewAEAD(key)
+	return &sealer{aead, vault}, err
 }
 
 // name is what a value is bound to.

@@ -1,4 +1,4 @@
-package boltstore_test
+package bolt_test
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // A journal is where the handlers write down what they do, each line on the disk before they go on.
@@ -82,7 +82,7 @@ func serveTasks(dir string) error {
 	if err != nil {
 		return err
 	}
-	store, err := boltstore.Open(filepath.Join(dir, "tasks.db"), nil)
+	store, err := bolt.OpenTasks(filepath.Join(dir, "tasks.db"), nil)
 	if err != nil {
 		return err
 	}

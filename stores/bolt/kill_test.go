@@ -1,4 +1,4 @@
-package boltstore_test
+package bolt_test
 
 import (
 	"bufio"
@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // writeUntilKilled says of each task how many versions of it the store has, after the store said so.
 func writeUntilKilled(path string) {
-	s, err := boltstore.Open(path, nil)
+	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -81,7 +81,7 @@ func TestWhatWasWrittenSurvivesKill(t *testing.T) {
 			}
 		}
 		_ = child.Wait()
-		s, err := boltstore.Open(path, nil)
+		s, err := bolt.OpenTasks(path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

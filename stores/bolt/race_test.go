@@ -1,6 +1,6 @@
 //go:build race
 
-package boltstore_test
+package bolt_test
 
 // raceDetector says whether the tests run with it.
 const raceDetector = true

@@ -1,4 +1,4 @@
-package boltstore_test
+package bolt_test
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package boltstore_test
+package bolt_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 var noon = time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ var sizes = []int{0, 10, 300, 3000, 300, 10, 16 << 10, 5000, 300, 1, 70_000}
 func wholeFile(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")
-	s, err := boltstore.Open(path, nil)
+	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := boltstore.Open(path, &boltstore.Options{Wait: -1})
+	s, err := bolt.OpenTasks(path, &bolt.Options{Wait: -1})
 	if err != nil {
 		checkReopens(t, path)
 		return true
@@ -104,7 +104,7 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 // checkReopens sees that a file that could not be opened is not held.
 func checkReopens(t *testing.T, path string) {
 	t.Helper()
-	if _, err := boltstore.Open(path, &boltstore.Options{Wait: -1}); errors.Is(err, boltstore.ErrInUse) {
+	if _, err := bolt.OpenTasks(path, &bolt.Options{Wait: -1}); errors.Is(err, bolt.ErrInUse) {
 		t.Errorf("after a failed Open: %v", err)
 	}
 }
@@ -196,7 +196,7 @@ func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	flip := func(bucket, key string, at int) {
-		err := boltstore.Change(s, func(tx *bbolt.Tx) error {
+		err := bolt.Change(s, func(tx *bbolt.Tx) error {
 			b := tx.Bucket([]byte(bucket))
 			stored := bytes.Clone(b.Get([]byte(key)))
 			stored[at] ^= 1
@@ -210,7 +210,7 @@ func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
 	flip("tasks", "task1", 60)
 	flip("parts", "large/\x00\x00\x00\x01", 5)
 	for _, id := range []string{"task0", "task1", "large"} {
-		if _, err := s.Get(ctx, "alice", id); !errors.Is(err, boltstore.ErrDamaged) || !strings.Contains(err.Error(), id) {
+		if _, err := s.Get(ctx, "alice", id); !errors.Is(err, bolt.ErrDamaged) || !strings.Contains(err.Error(), id) {
 			t.Errorf("%s, which is damaged, gave %v", id, err)
 		}
 	}
@@ -229,7 +229,7 @@ func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
 	}
 	broken := map[string]bool{}
 	for r, err := range s.Unfinished(ctx) {
-		broken[r.ID] = errors.Is(err, boltstore.ErrDamaged)
+		broken[r.ID] = errors.Is(err, bolt.ErrDamaged)
 	}
 	if len(broken) != 3 || !broken["task0"] || !broken["large"] || broken["task2"] {
 		t.Errorf("unfinished gave %v, want task0 and large as damaged, task2 not", broken)
@@ -253,14 +253,14 @@ func TestRecordUnderAnotherIDIsDamaged(t *testing.T) {
 	if err := errors.Join(s.Create(t.Context(), task("one", 10)), s.Create(t.Context(), task("two", 10))); err != nil {
 		t.Fatal(err)
 	}
-	err := boltstore.Change(s, func(tx *bbolt.Tx) error {
+	err := bolt.Change(s, func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("tasks"))
 		return b.Put([]byte("two"), bytes.Clone(b.Get([]byte("one"))))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Get(t.Context(), "alice", "two"); !errors.Is(err, boltstore.ErrDamaged) {
+	if _, err := s.Get(t.Context(), "alice", "two"); !errors.Is(err, bolt.ErrDamaged) {
 		t.Errorf("one's record under two's id gave %v", err)
 	}
 }
@@ -270,14 +270,14 @@ func FuzzRecord(f *testing.F) {
 	for _, size := range []int{0, 1, 300, 20_000} {
 		r := task("task", size)
 		r.Done = size > 0
-		stored, _ := boltstore.Encode(r)
+		stored, _ := bolt.Encode(r)
 		f.Add("task", stored)
 	}
 	f.Add("", []byte{})
 	f.Fuzz(func(t *testing.T, id string, stored []byte) {
-		again, err := boltstore.Reencode(id, bytes.Clone(stored))
+		again, err := bolt.Reencode(id, bytes.Clone(stored))
 		switch {
-		case err != nil && !errors.Is(err, boltstore.ErrDamaged):
+		case err != nil && !errors.Is(err, bolt.ErrDamaged):
 			t.Errorf("the error is %v", err)
 		case err == nil && !bytes.Equal(again[5:], stored[5:]):
 			t.Errorf("read %x, would write %x", stored, again)

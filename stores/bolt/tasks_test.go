@@ -1,21 +1,21 @@
-package boltstore_test
+package bolt_test
 
 import (
 	"path/filepath"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
 	"github.com/patchbay-mcp/patchbay/ext/tasks/storetest"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 func TestStore(t *testing.T) {
 	storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store { return open(t, filepath.Join(dir, "tasks.db")) })
 }
 
-func open(t testing.TB, path string) *boltstore.Store {
+func open(t testing.TB, path string) *bolt.TaskStore {
 	t.Helper()
-	s, err := boltstore.Open(path, nil)
+	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package boltstore
+package bolt
 
 import (
 	"bytes"
@@ -12,38 +12,40 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// A record is kept as a head, by its id: the format, a checksum of what follows and of the id, flags, Created and Expires in
-// milliseconds, the version, length and checksum of the data, the owner. The data follows, or lies in parts elsewhere.
+// The stored form of a record is a header: format (1 byte), CRC-32C of the ID and of the following fields, flags, Created and
+// Expires in milliseconds, version, length and checksum of the data, length of the owner, owner. Short data follows the
+// header; longer data is in parts in another bucket.
 const (
 	recordFormat = 1
-	headLen      = 1 + 4 + 1 + 8 + 8 + 8 + 4 + 4 + 4 // all but the owner
+	headerLen    = 1 + 4 + 1 + 8 + 8 + 8 + 4 + 4 + 4 // without the owner
 	flagDone     = 1 << 0
 	flagParts    = 1 << 1
 )
 
-// maxInline is how much data lies with its head. More would be written anew each time a neighbour in the tree is.
+// maxInline is the maximum length of data that is stored with its header. A change of a record rewrites its whole page of
+// the tree with all neighbours, so larger data would be written again with each of them.
 const maxInline = 16 << 10
 
-// partLen is the size of the parts of longer data, for the same reason.
+// partLen is the length of the parts of longer data, in bytes.
 const partLen = 64 << 10
 
-// checksums is the table of CRC-32C, which processors compute.
+// checksums is the table of CRC-32C, for which processors have instructions.
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
-// A head is a record without its data. It lives as long as the transaction it is from.
-type head struct {
+// A header is a record without its data. It is valid during the transaction that it was read in.
+type header struct {
 	owner, id        string
 	created, expires int64
 	version          uint64
 	done, parts      bool
 	dataLen          int
 	dataSum          uint32
-	inline           []byte // the data, if it is not in parts
+	inline           []byte // the data, if it is not stored in parts
 }
 
-// headFor returns the head of a record.
-func headFor(r tasks.Record) head {
-	h := head{
+// newHeader returns the header of a record.
+func newHeader(r tasks.Record) header {
+	h := header{
 		owner: r.Owner, id: r.ID, created: r.Created.UnixMilli(), expires: r.Expires.UnixMilli(), version: r.Version, done: r.Done,
 		parts: len(r.Data) > maxInline, dataLen: len(r.Data), dataSum: crc32.Checksum(r.Data, checksums),
 	}
@@ -53,9 +55,9 @@ func headFor(r tasks.Record) head {
 	return h
 }
 
-// encode returns a head as it is kept.
-func (h head) encode() []byte {
-	b := make([]byte, 5, headLen+len(h.owner)+len(h.inline))
+// encode returns the stored form of a header.
+func (h header) encode() []byte {
+	b := make([]byte, 5, headerLen+len(h.owner)+len(h.inline))
 	b[0] = recordFormat
 	var flags byte
 	if h.done {
@@ -72,31 +74,31 @@ func (h head) encode() []byte {
 	b = binary.BigEndian.AppendUint32(b, h.dataSum)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(h.owner)))
 	b = append(b, h.owner...)
-	binary.BigEndian.PutUint32(b[1:], headSum(h.id, b[5:]))
+	binary.BigEndian.PutUint32(b[1:], headerSum(h.id, b[5:]))
 	return append(b, h.inline...)
 }
 
-// headSum is the checksum of a head, which a head that lies under another id does not have.
-func headSum(id string, rest []byte) uint32 {
+// headerSum returns the checksum of a header. It covers the ID, so that a header stored under another ID is damaged.
+func headerSum(id string, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(id), checksums), checksums, rest)
 }
 
-// decodeHead reads what encode gave.
-func decodeHead(id string, b []byte) (head, error) {
-	if len(b) < headLen {
-		return head{}, damagedRecord(id, fmt.Sprintf("it has %d bytes", len(b)))
+// decodeHeader reads what encode returned.
+func decodeHeader(id string, b []byte) (header, error) {
+	if len(b) < headerLen {
+		return header{}, damagedRecord(id, fmt.Sprintf("it has %d bytes", len(b)))
 	}
 	if b[0] != recordFormat {
-		return head{}, damagedRecord(id, fmt.Sprintf("its format is %d, want %d", b[0], recordFormat))
+		return header{}, damagedRecord(id, fmt.Sprintf("format %d, want %d", b[0], recordFormat))
 	}
 	u64 := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
 	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
-	ownerEnd := headLen + int64(u32(headLen-4))
-	if ownerEnd > int64(len(b)) || headSum(id, b[5:ownerEnd]) != u32(1) {
-		return head{}, damagedRecord(id, "its checksum is wrong")
+	ownerEnd := headerLen + int64(u32(headerLen-4))
+	if ownerEnd > int64(len(b)) || headerSum(id, b[5:ownerEnd]) != u32(1) {
+		return header{}, damagedRecord(id, "wrong checksum")
 	}
-	h := head{
-		owner: string(b[headLen:ownerEnd]), id: id,
+	h := header{
+		owner: string(b[headerLen:ownerEnd]), id: id,
 		done: b[5]&flagDone != 0, parts: b[5]&flagParts != 0,
 		created: int64(u64(6)), expires: int64(u64(14)), version: u64(22),
 		dataLen: int(u32(30)), dataSum: u32(34), inline: b[ownerEnd:],
@@ -107,15 +109,15 @@ func decodeHead(id string, b []byte) (head, error) {
 	}
 	switch {
 	case b[5]&^(flagDone|flagParts) != 0:
-		return head{}, damagedRecord(id, fmt.Sprintf("its flags are %08b", b[5]))
+		return header{}, damagedRecord(id, fmt.Sprintf("unknown flags %08b", b[5]))
 	case h.dataLen > tasks.MaxRecord || len(h.inline) != inline:
-		return head{}, damagedRecord(id, fmt.Sprintf("%d bytes follow where %d of data should be", len(h.inline), h.dataLen))
+		return header{}, damagedRecord(id, fmt.Sprintf("%d bytes of data, want %d", len(h.inline), h.dataLen))
 	}
 	return h, nil
 }
 
 // record returns the record with a copy of its data.
-func (h head) record(tx *bbolt.Tx) (tasks.Record, error) {
+func (h header) record(tx *bbolt.Tx) (tasks.Record, error) {
 	var data []byte
 	if h.parts {
 		data = readParts(tx, h.id, h.dataLen)
@@ -123,7 +125,7 @@ func (h head) record(tx *bbolt.Tx) (tasks.Record, error) {
 		data = bytes.Clone(h.inline)
 	}
 	if len(data) != h.dataLen || crc32.Checksum(data, checksums) != h.dataSum {
-		return tasks.Record{}, damagedRecord(h.id, "its data is not what was written")
+		return tasks.Record{}, damagedRecord(h.id, "wrong checksum of the data")
 	}
 	return tasks.Record{
 		Owner: h.owner, ID: h.id, Created: time.UnixMilli(h.created).UTC(), Expires: time.UnixMilli(h.expires).UTC(),
@@ -132,13 +134,13 @@ func (h head) record(tx *bbolt.Tx) (tasks.Record, error) {
 }
 
 func damagedRecord(id, why string) error {
-	return fmt.Errorf("%w: the record of task %.8s…: %s", ErrDamaged, id, why) // who knows the id can use the task
+	return fmt.Errorf("%w: the record of task %.8s…: %s", ErrDamaged, id, why) // only a part of the ID: a caller with the ID can use the task
 }
 
-// partPrefix begins the keys of the parts of an id's data. No id has the byte that ends it.
+// partPrefix returns the common prefix of the keys of a record's parts. No ID contains the final byte.
 func partPrefix(id string) []byte { return append([]byte(id), '/') }
 
-// readParts joins the parts of data. It gives fewer or more bytes than there should be if the parts are not whole.
+// readParts joins the parts of data. If parts are missing or too long, the result does not have the given size.
 func readParts(tx *bbolt.Tx, id string, size int) []byte {
 	data, prefix := make([]byte, 0, size), partPrefix(id)
 	cursor := tx.Bucket(bucketParts).Cursor()
@@ -148,7 +150,7 @@ func readParts(tx *bbolt.Tx, id string, size int) []byte {
 	return data
 }
 
-// writeParts replaces the parts of an id's data. All the parts there were are gone.
+// writeParts replaces the parts of a record's data.
 func writeParts(tx *bbolt.Tx, id string, data []byte) error {
 	if err := deleteParts(tx, id); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package boltstore_test
+package bolt_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/ext/tasks/boltstore"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 func TestFileIsItsOwnersAlone(t *testing.T) {
@@ -23,7 +23,7 @@ func TestFileIsItsOwnersAlone(t *testing.T) {
 		t.Skip("there are no such bits")
 	}
 	path := filepath.Join(t.TempDir(), "tasks.db")
-	s, err := boltstore.Open(path, nil)
+	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestFileIsItsOwnersAlone(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := boltstore.Open(path, nil); err == nil || !strings.Contains(err.Error(), "0640") {
+	if _, err := bolt.OpenTasks(path, nil); err == nil || !strings.Contains(err.Error(), "0640") {
 		t.Errorf("a file that the group may read: %v, want an error with its mode", err)
 	}
 }
@@ -62,6 +62,10 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("no database\n", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	authorization := filepath.Join(dir, "auth")
+	if err := openAuthorization(t, authorization).Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, path := range map[string]string{
 		"a text":   text,
 		"a folder": dir,
@@ -76,9 +80,10 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 			}
 			return b.Put([]byte("format"), []byte("patchbay tasks store 2"))
 		}),
+		"the store of an authorization server": authorization,
 	} {
 		before, _ := os.ReadFile(path)
-		s, err := boltstore.Open(path, nil)
+		s, err := bolt.OpenTasks(path, nil)
 		if err == nil {
 			_ = s.Close()
 			t.Errorf("%s was opened", name)
@@ -99,8 +104,8 @@ func TestFileBelongsToOneProcess(t *testing.T) {
 	for wait, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute, -1: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			_, err := boltstore.Open(path, &boltstore.Options{Wait: wait})
-			if !errors.Is(err, boltstore.ErrInUse) || !strings.Contains(err.Error(), path) {
+			_, err := bolt.OpenTasks(path, &bolt.Options{Wait: wait})
+			if !errors.Is(err, bolt.ErrInUse) || !strings.Contains(err.Error(), path) {
 				t.Errorf("a second process: %v, want an ErrInUse with the path", err)
 			}
 			if waited := time.Since(begun); waited < want-time.Second || waited > want+time.Second {
@@ -111,7 +116,7 @@ func TestFileBelongsToOneProcess(t *testing.T) {
 }
 
 func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
-	s, err := boltstore.Open(filepath.Join(t.TempDir(), "tasks.db"), nil)
+	s, err := bolt.OpenTasks(filepath.Join(t.TempDir(), "tasks.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +132,12 @@ func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
 		"Create": s.Create(t.Context(), task("new", 1)), "Update": s.Update(t.Context(), task("task", 1)),
 		"Delete": s.Delete(t.Context(), "alice", "task"),
 	} {
-		if !errors.Is(err, boltstore.ErrClosed) {
+		if !errors.Is(err, bolt.ErrClosed) {
 			t.Errorf("%s gave %v, want ErrClosed", what, err)
 		}
 	}
 	for _, err := range s.Unfinished(t.Context()) {
-		if !errors.Is(err, boltstore.ErrClosed) {
+		if !errors.Is(err, bolt.ErrClosed) {
 			t.Errorf("Unfinished gave %v, want ErrClosed", err)
 		}
 	}
@@ -141,18 +146,18 @@ func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
 func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	const n = 100
-	before, begun := boltstore.Commits(s), time.Now()
+	before, begun := bolt.Commits(s), time.Now()
 	for i := range n {
 		if err := s.Create(t.Context(), task(fmt.Sprint("one", i), 300)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	alone, took := boltstore.Commits(s)-before, time.Since(begun)
+	alone, took := bolt.Commits(s)-before, time.Since(begun)
 	if alone != n {
 		t.Errorf("%d creations one after the other made %d transactions", n, alone)
 	}
 	var all sync.WaitGroup
-	before, begun = boltstore.Commits(s), time.Now()
+	before, begun = bolt.Commits(s), time.Now()
 	for i := range n {
 		all.Go(func() {
 			if err := s.Create(t.Context(), task(fmt.Sprint("all", i), 300)); err != nil {
@@ -161,20 +166,20 @@ func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
 		})
 	}
 	all.Wait()
-	together := boltstore.Commits(s) - before
+	together := bolt.Commits(s) - before
 	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone, time.Since(begun), together)
 	if together > n/4 {
 		t.Errorf("%d creations at once made %d transactions", n, together)
 	}
 	// What changes nothing does not go to the disk.
-	before = boltstore.Commits(s)
+	before = bolt.Commits(s)
 	if err := s.Create(t.Context(), task("one0", 1)); !errors.Is(err, tasks.ErrConflict) {
 		t.Errorf("a second task of one id gave %v", err)
 	}
 	if _, err := s.DeleteExpired(t.Context(), noon, 100); err != nil {
 		t.Error(err)
 	}
-	if n := boltstore.Commits(s) - before; n != 0 {
+	if n := bolt.Commits(s) - before; n != 0 {
 		t.Errorf("what changed nothing made %d transactions", n)
 	}
 }
@@ -232,7 +237,7 @@ func TestRoomIsUsedAgain(t *testing.T) {
 	if first, last := sizes[1], sizes[len(sizes)-1]; last > 2*first {
 		t.Errorf("the file grew from %d to %d bytes, while all in it was deleted again", first, last)
 	}
-	err := boltstore.View(s, func(tx *bbolt.Tx) error {
+	err := bolt.View(s, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			if n := b.Stats().KeyN; n != 0 && string(name) != "format" {
 				t.Errorf("%q has %d entries, all records are deleted", name, n)

@@ -1,0 +1,284 @@
+package seal_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/seal"
+)
+
+func testKey(id string) seal.Key {
+	secret := sha256.Sum256([]byte("secret of " + id))
+	return seal.Key{ID: id, Secret: secret[:]}
+}
+
+func newRing(t testing.TB, keys ...seal.Key) *seal.KeyRing {
+	t.Helper()
+	r, err := seal.NewKeyRing("test", keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestOpenReturnsWhatWasSealed(t *testing.T) {
+	for name, r := range map[string]*seal.KeyRing{
+		"random key":  newRing(t),
+		"named key":   newRing(t, testKey("one")),
+		"derived ID":  newRing(t, seal.Key{Secret: testKey("one").Secret}),
+		"longest ID":  newRing(t, seal.Key{ID: strings.Repeat("k", seal.MaxID), Secret: testKey("one").Secret}),
+		"longest key": newRing(t, seal.Key{ID: "long", Secret: bytes.Repeat([]byte{7}, 200)}),
+	} {
+		for _, plain := range []string{"", "x", strings.Repeat("long ", 10_000)} {
+			sealed := r.Seal([]byte(plain), "state", "ann")
+			if len(plain) > 1 && bytes.Contains(sealed, []byte(plain[:5])) {
+				t.Errorf("%s: the sealed form contains the plain text", name)
+			}
+			got, first, err := r.Open(sealed, "state", "ann")
+			if string(got) != plain || !first || err != nil {
+				t.Errorf("%s: Open = %.20q, %t, %v; want %.20q", name, got, first, err, plain)
+			}
+			text := r.SealText([]byte(plain), "state")
+			if got, _, err := r.OpenText(text, "state"); string(got) != plain || err != nil {
+				t.Errorf("%s: OpenText = %.20q, %v; want %.20q", name, got, err, plain)
+			}
+		}
+		if bytes.Equal(r.Seal([]byte("x")), r.Seal([]byte("x"))) {
+			t.Errorf("%s: two seals of the same value are equal", name)
+		}
+	}
+}
+
+func TestOpenNeedsTheSameBoundStrings(t *testing.T) {
+	r := newRing(t, testKey("one"))
+	sealed := r.Seal([]byte("secret"), "ab", "c")
+	for _, bound := range [][]string{nil, {"ab"}, {"abc"}, {"a", "bc"}, {"ab", "c", ""}, {"", "ab", "c"}, {"ab", "d"}, {"c", "ab"}} {
+		if _, _, err := r.Open(sealed, bound...); !errors.Is(err, seal.ErrInvalid) {
+			t.Errorf("Open with %q: %v, want ErrInvalid", bound, err)
+		}
+	}
+}
+
+func TestOpenRefusesModifiedValues(t *testing.T) {
+	r := newRing(t, testKey("one"), testKey("two"))
+	sealed := r.Seal([]byte("secret"), "use")
+	for i := range sealed {
+		for bit := range 8 {
+			changed := bytes.Clone(sealed)
+			changed[i] ^= 1 << bit
+			if plain, _, err := r.Open(changed, "use"); err == nil {
+				t.Errorf("bit %d of byte %d changed: opened as %q", bit, i, plain)
+			}
+		}
+		if _, _, err := r.Open(sealed[:i], "use"); err == nil {
+			t.Errorf("the first %d bytes opened", i)
+		}
+	}
+	if _, _, err := r.Open(append(sealed, 0), "use"); !errors.Is(err, seal.ErrInvalid) {
+		t.Errorf("with a byte appended: %v, want ErrInvalid", err)
+	}
+}
+
+func TestOpenTextAcceptsOneSpelling(t *testing.T) {
+	r := newRing(t, testKey("one"))
+	text := r.SealText([]byte("secrets"))
+	for _, other := range []string{"", "!", text + "=", text + "\n", text[:10] + "\n" + text[10:], text + "A", text[:len(text)-1]} {
+		if _, _, err := r.OpenText(other); !errors.Is(err, seal.ErrInvalid) {
+			t.Errorf("OpenText(%q): %v, want ErrInvalid", other, err)
+		}
+	}
+	// A last character with other unused bits decodes to the same bytes in a lenient decoder.
+	alphabet := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for _, c := range alphabet {
+		other := text[:len(text)-1] + string(c)
+		if _, _, err := r.OpenText(other); err == nil && other != text {
+			t.Errorf("another spelling of a value opens: %q and %q", other, text)
+		}
+	}
+}
+
+func TestKeysOfAnotherRing(t *testing.T) {
+	one, two := newRing(t, testKey("one")), newRing(t, testKey("two"))
+	sealed := one.Seal([]byte("secret"))
+	var unknown *seal.UnknownKeyError
+	if _, _, err := two.Open(sealed); !errors.As(err, &unknown) || unknown.ID != "one" {
+		t.Errorf("Open without the key: %v, want an UnknownKeyError for %q", err, "one")
+	}
+	same := newRing(t, seal.Key{ID: "one", Secret: testKey("other").Secret})
+	if _, _, err := same.Open(sealed); !errors.Is(err, seal.ErrInvalid) {
+		t.Errorf("Open with another secret of the same ID: %v, want ErrInvalid", err)
+	}
+	purpose, err := seal.NewKeyRing("another test", testKey("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := purpose.Open(sealed); !errors.Is(err, seal.ErrInvalid) {
+		t.Errorf("Open for another purpose: %v, want ErrInvalid", err)
+	}
+	if _, _, err := newRing(t).Open(newRing(t).Seal(nil)); err == nil {
+		t.Error("a ring with a random key opened a value of another one")
+	}
+}
+
+// Processes that share a secret derive different subkeys, and open each other's values.
+func TestProcessesShareAKey(t *testing.T) {
+	one, two := newRing(t, testKey("one")), newRing(t, testKey("one"))
+	sealed, other := one.Seal([]byte("secret")), two.Seal([]byte("secret"))
+	salt := func(sealed []byte) []byte { return sealed[2+len("one"):][:8] }
+	if bytes.Equal(salt(sealed), salt(other)) {
+		t.Error("two rings derived their subkeys with the same salt")
+	}
+	if !bytes.Equal(salt(sealed), salt(one.Seal(nil))) {
+		t.Error("a ring uses another subkey for its second value")
+	}
+	for _, r := range []*seal.KeyRing{one, two} {
+		for _, s := range [][]byte{sealed, other} {
+			if plain, first, err := r.Open(s); string(plain) != "secret" || !first || err != nil {
+				t.Errorf("Open = %q, %t, %v", plain, first, err)
+			}
+		}
+	}
+}
+
+func TestSubkeyIsReplacedAfterItsLimit(t *testing.T) {
+	r := newRing(t, testKey("one"))
+	before := r.Seal([]byte("secret"))
+	seal.UseUp(r)
+	after := r.Seal([]byte("secret"))
+	if at := 2 + len("one"); bytes.Equal(before[at:at+8], after[at:at+8]) {
+		t.Error("the subkey was used beyond its limit")
+	}
+	for _, sealed := range [][]byte{before, after} {
+		if plain, _, err := r.Open(sealed); string(plain) != "secret" || err != nil {
+			t.Errorf("Open = %q, %v", plain, err)
+		}
+	}
+}
+
+func TestReplace(t *testing.T) {
+	one, two := testKey("one"), testKey("two")
+	r := newRing(t, one)
+	old := r.Seal([]byte("secret"))
+	if err := r.Replace(two, one); err != nil {
+		t.Fatal(err)
+	}
+	if plain, first, err := r.Open(old); string(plain) != "secret" || first || err != nil {
+		t.Errorf("Open of what the second key sealed = %q, %t, %v; want it not to be the first", plain, first, err)
+	}
+	if _, first, err := r.Open(r.Seal(nil)); !first || err != nil {
+		t.Errorf("Open of a new value: first = %t, %v", first, err)
+	}
+	if err := r.Replace(two); err != nil {
+		t.Fatal(err)
+	}
+	var unknown *seal.UnknownKeyError
+	if _, _, err := r.Open(old); !errors.As(err, &unknown) {
+		t.Errorf("Open after the key was removed: %v, want an UnknownKeyError", err)
+	}
+	for name, keys := range map[string][]seal.Key{
+		"no keys":       nil,
+		"short secret":  {{ID: "short", Secret: make([]byte, seal.MinSecret-1)}},
+		"long ID":       {{ID: strings.Repeat("k", seal.MaxID+1), Secret: one.Secret}},
+		"second is bad": {one, {}},
+	} {
+		if err := r.Replace(keys...); err == nil {
+			t.Errorf("%s: Replace succeeded", name)
+		}
+	}
+	if _, first, err := r.Open(r.Seal(nil)); !first || err != nil {
+		t.Errorf("after failed calls of Replace: first = %t, %v", first, err)
+	}
+}
+
+// IDs that are derived from secrets may collide.
+func TestKeysMayShareAnID(t *testing.T) {
+	one, other := testKey("one"), seal.Key{ID: "one", Secret: testKey("other").Secret}
+	first, second := newRing(t, one), newRing(t, other)
+	both := newRing(t, one, other)
+	for i, r := range []*seal.KeyRing{first, second} {
+		if plain, isFirst, err := both.Open(r.Seal([]byte("secret"))); string(plain) != "secret" || isFirst != (i == 0) || err != nil {
+			t.Errorf("key %d: Open = %q, %t, %v", i, plain, isFirst, err)
+		}
+	}
+}
+
+// The caller may overwrite its secrets.
+func TestSecretsAreCopied(t *testing.T) {
+	k := testKey("one")
+	r := newRing(t, k)
+	clear(k.Secret)
+	if _, _, err := newRing(t, testKey("one")).Open(r.Seal(nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReplaceWhileSealing(t *testing.T) {
+	keys := []seal.Key{testKey("0"), testKey("1"), testKey("2"), testKey("3")}
+	r := newRing(t, keys...)
+	done := make(chan struct{})
+	var workers, rotation sync.WaitGroup
+	rotation.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			at := i % len(keys)
+			if err := r.Replace(slices.Concat(keys[at:], keys[:at])...); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for worker := range 4 {
+		workers.Go(func() {
+			for i := range 500 {
+				want := fmt.Sprint(worker, i)
+				if plain, _, err := r.Open(r.Seal([]byte(want), "use"), "use"); string(plain) != want || err != nil {
+					t.Errorf("Open = %q, %v; want %q", plain, err, want)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	close(done)
+	rotation.Wait()
+}
+
+// FuzzOpen checks that nothing opens except what was sealed.
+func FuzzOpen(f *testing.F) {
+	r := newRing(f, testKey("one"), testKey("two"))
+	sealed := r.Seal([]byte("secret"), "use")
+	f.Add(sealed)
+	f.Add([]byte{})
+	f.Add([]byte{1, 0})
+	f.Add([]byte{1, 255, 1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		plain, _, err := r.Open(data, "use")
+		// Each fuzzing process has a salt of its own, and each process opens the values of all.
+		if err == nil && string(plain) != "secret" || err != nil && bytes.Equal(data, sealed) {
+			t.Errorf("%x opened as %q, %v", data, plain, err)
+		}
+	})
+}
+
+func BenchmarkOpen(b *testing.B) {
+	r := newRing(b, testKey("one"))
+	for name, sealed := range map[string][]byte{
+		"own": r.Seal(make([]byte, 200)), "another process": newRing(b, testKey("one")).Seal(make([]byte, 200)),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := r.Open(sealed); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

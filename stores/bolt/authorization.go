@@ -1,0 +1,164 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+const (
+	// maxKind and maxKey are the maximum lengths of the names of records, in bytes. A kind has to fit the length byte of
+	// the index of expiries, and a key has to fit the keys of bbolt.
+	maxKind = 64
+	maxKey  = 4 << 10
+
+	// sweepEvery is the time between sweeps, which remove expired records. Such records are invisible in any case, except
+	// to Count.
+	sweepEvery = time.Minute
+	// sweepBatch is the maximum number of records that one write removes, so that it does not take long. A write adds one
+	// record at most, so the sweeps keep up.
+	sweepBatch = 500
+)
+
+// An AuthorizationStore is an [authserver.Store] in a file. It is safe for concurrent use.
+//
+// The file has tokens and codes as hashes, and other secrets sealed, but it names which users authorized which clients.
+// Without [authserver.Options.SealKeys] the key of the sealed secrets is in the file as well: anyone with a copy of it, such
+// as a backup, can then sign tokens and has the tokens of identity providers.
+type AuthorizationStore struct {
+	file *file
+
+	sweepMu sync.Mutex // held during a sweep
+	swept   time.Time  // guarded by sweepMu
+}
+
+var _ authserver.Store = (*AuthorizationStore)(nil)
+
+// errAuthorizationClosed is the error of a closed AuthorizationStore.
+var errAuthorizationClosed = fmt.Errorf("%w: %w", ErrClosed, authserver.ErrStoreClosed)
+
+// OpenAuthorization opens the store of an authorization server in a file, which is created if it does not exist. opts may be
+// nil. The error is [ErrInUse] if the file stays open elsewhere, and [ErrDamaged] if the file is damaged. A file of another
+// program or of a later version is not touched.
+func OpenAuthorization(path string, opts *Options) (*AuthorizationStore, error) {
+	f, err := openFile(path, opts, authorizationSchema)
+	if err != nil {
+		return nil, err
+	}
+	return &AuthorizationStore{file: f}, nil
+}
+
+// Close waits for changes that are being written, and closes the file. Afterwards all methods return an error that is
+// [ErrClosed] and [authserver.ErrStoreClosed].
+func (s *AuthorizationStore) Close() error { return s.file.Close() }
+
+// Get returns the value of a record, nil if there is none.
+func (s *AuthorizationStore) Get(ctx context.Context, kind, key string) (value []byte, err error) {
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		value = bytes.Clone(getValue(tx, kind, key, time.Now()))
+		return nil
+	})
+	return value, err
+}
+
+// Put writes a record.
+func (s *AuthorizationStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
+	return s.write(ctx, kind, key, len(value), func(tx *bbolt.Tx) error { return putValue(tx, kind, key, value, expires) })
+}
+
+// Take removes a record and returns its value, nil if there is none.
+func (s *AuthorizationStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
+	// Most requests for records that do not exist are guesses. They take no write.
+	if value, err := s.Get(ctx, kind, key); value == nil {
+		return nil, err
+	}
+	var value []byte
+	err := s.write(ctx, kind, key, 0, func(tx *bbolt.Tx) error {
+		value = bytes.Clone(getValue(tx, kind, key, time.Now()))
+		return deleteValue(tx, kind, key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// Update changes a record.
+func (s *AuthorizationStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time, error)) error {
+	err := s.write(ctx, kind, key, 0, func(tx *bbolt.Tx) error {
+		value, expires, err := change(bytes.Clone(getValue(tx, kind, key, time.Now())))
+		switch {
+		case err != nil:
+			return refusedError{err}
+		case value == nil:
+			return deleteValue(tx, kind, key)
+		}
+		return putValue(tx, kind, key, value, expires)
+	})
+	if refused, ok := errors.AsType[refusedError](err); ok {
+		return refused.error
+	}
+	return err
+}
+
+// Count returns the number of records of a kind. It may include records that expired within the last minute.
+func (s *AuthorizationStore) Count(ctx context.Context, kind string) (n int, err error) {
+	if err := s.sweepIfDue(ctx); err != nil {
+		return 0, err
+	}
+	err = s.read(ctx, func(tx *bbolt.Tx) error {
+		n = valueCount(tx, kind)
+		return nil
+	})
+	return n, err
+}
+
+func (s *AuthorizationStore) read(ctx context.Context, do func(tx *bbolt.Tx) error) error {
+	return authorizationError(s.file.read(ctx, do))
+}
+
+func (s *AuthorizationStore) write(ctx context.Context, kind, key string, size int, do func(tx *bbolt.Tx) error) error {
+	switch {
+	case kind == "" || len(kind) > maxKind:
+		return fmt.Errorf("bolt: invalid kind of %d bytes: must have 1 to %d", len(kind), maxKind)
+	case key == "" || len(key) > maxKey:
+		return fmt.Errorf("bolt: invalid key of %d bytes: must have 1 to %d", len(key), maxKey)
+	}
+	if err := s.sweepIfDue(ctx); err != nil {
+		return err
+	}
+	return authorizationError(s.file.write(ctx, size, do))
+}
+
+// sweepIfDue removes expired records. If there are more than one batch, the next sweep is due at once.
+func (s *AuthorizationStore) sweepIfDue(ctx context.Context) error {
+	s.sweepMu.Lock()
+	defer s.sweepMu.Unlock()
+	now := time.Now()
+	if now.Sub(s.swept) < sweepEvery {
+		return nil
+	}
+	done := false
+	err := s.file.write(ctx, 0, func(tx *bbolt.Tx) (err error) {
+		done, err = sweepValues(tx, now)
+		return err
+	})
+	if err == nil && done {
+		s.swept = now
+	}
+	return authorizationError(err)
+}
+
+func authorizationError(err error) error {
+	if errors.Is(err, ErrClosed) {
+		return errAuthorizationClosed
+	}
+	return err
+}

@@ -1,0 +1,265 @@
+package bolt_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver/storetest"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
+)
+
+func TestAuthorizationStore(t *testing.T) {
+	storetest.RunLasting(t, func(dir string) (authserver.Store, error) {
+		return bolt.OpenAuthorization(filepath.Join(dir, "auth.db"), nil)
+	})
+}
+
+func openAuthorization(t testing.TB, path string) *bolt.AuthorizationStore {
+	t.Helper()
+	s, err := bolt.OpenAuthorization(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestExpiredRecordsAreRemoved(t *testing.T) {
+	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		put := func(kind, key string, expires time.Time) {
+			t.Helper()
+			if err := s.Put(ctx, kind, key, []byte("v"), expires); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 50 {
+			put("code", strconv.Itoa(i), time.Now().Add(time.Minute))
+		}
+		put("grant", "lasts", time.Now().Add(time.Hour))
+		put("code", "7", time.Now().Add(time.Hour)) // its first expiry no longer counts
+		time.Sleep(time.Minute - 1)
+		if n, err := s.Count(ctx, "code"); n != 50 || err != nil {
+			t.Errorf("%d codes a moment before they expire, %v; want 50", n, err)
+		}
+		time.Sleep(1)
+		if n, err := s.Count(ctx, "code"); n != 1 || err != nil {
+			t.Errorf("%d codes when they have expired, %v; want 1", n, err)
+		}
+		time.Sleep(time.Minute)
+		put("grant", "new", time.Time{})
+		if n := bolt.AuthorizationRecords(s); n != 3 {
+			t.Errorf("the file has %d records after the sweep, want 3", n)
+		}
+		for _, key := range []string{"lasts", "new"} {
+			if v, err := s.Get(ctx, "grant", key); string(v) != "v" || err != nil {
+				t.Errorf("grant %s reads %q, %v", key, v, err)
+			}
+		}
+	})
+}
+
+func TestSweepsKeepUp(t *testing.T) {
+	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
+	synctest.Test(t, func(t *testing.T) {
+		for minute := range 4 {
+			for i := range 2 * bolt.SweepBatch {
+				if err := s.Put(t.Context(), "grant", fmt.Sprint(minute, i), []byte("v"), time.Now().Add(time.Second)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(61 * time.Second)
+			for key := range 3 { // the third sweep finds nothing
+				if err := s.Put(t.Context(), "client", strconv.Itoa(key), []byte("v"), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := bolt.AuthorizationRecords(s); n != 3 {
+				t.Errorf("minute %d: the file has %d records, want 3", minute, n)
+			}
+		}
+	})
+}
+
+// A refused update must not undo the sweep that came before it.
+func TestRefusedUpdateKeepsTheSweep(t *testing.T) {
+	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 100 {
+			if err := s.Put(t.Context(), "grant", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		refused := errors.New("refused")
+		err := s.Update(t.Context(), "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, refused })
+		if err != refused {
+			t.Errorf("Update returned %v, want the error of the change", err)
+		}
+		if n := bolt.AuthorizationRecords(s); n != 0 {
+			t.Errorf("the file has %d records, want 0", n)
+		}
+	})
+}
+
+// A caller that waits for the count to fall calls nothing but Count.
+func TestCountSweeps(t *testing.T) {
+	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2*bolt.SweepBatch + 10
+		for i := range many {
+			if err := s.Put(t.Context(), "interaction", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		calls := 0
+		for n := many; n > 0; calls++ {
+			before, err := n, error(nil)
+			if n, err = s.Count(t.Context(), "interaction"); err != nil || n >= before {
+				t.Fatalf("call %d returned %d after %d, %v", calls+1, n, before, err)
+			}
+		}
+		if calls > 3 {
+			t.Errorf("it took %d calls, want at most 3", calls)
+		}
+	})
+}
+
+func TestClosedAuthorizationStore(t *testing.T) {
+	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	_, get := s.Get(ctx, "grant", "a")
+	_, take := s.Take(ctx, "grant", "a")
+	_, count := s.Count(ctx, "grant")
+	for name, err := range map[string]error{
+		"Get": get, "Take": take, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
+		"Update": s.Update(ctx, "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, nil }),
+	} {
+		if !errors.Is(err, bolt.ErrClosed) || !errors.Is(err, authserver.ErrStoreClosed) {
+			t.Errorf("%s returned %v, want ErrClosed and ErrStoreClosed", name, err)
+		}
+	}
+}
+
+func TestAuthorizationChangesShareCommits(t *testing.T) {
+	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
+	const n = 100
+	before := bolt.AuthorizationCommits(s)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			err := s.Update(t.Context(), "grant", strconv.Itoa(i), func([]byte) ([]byte, time.Time, error) {
+				if i%2 == 1 {
+					return nil, time.Time{}, errors.New("refused")
+				}
+				return []byte("v"), time.Time{}, nil
+			})
+			if (err != nil) != (i%2 == 1) {
+				t.Errorf("update %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if commits := bolt.AuthorizationCommits(s) - before; commits > n/4 {
+		t.Errorf("%d concurrent updates took %d commits, want at most %d", n, commits, n/4)
+	}
+	if count, err := s.Count(t.Context(), "grant"); count != n/2 || err != nil {
+		t.Errorf("Count = %d, %v; want %d", count, err, n/2)
+	}
+}
+
+// writeGrantsUntilKilled prints each number after the store has confirmed its record.
+func writeGrantsUntilKilled(path string) {
+	s, err := bolt.OpenAuthorization(path, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, value := context.Background(), strings.Repeat("x", 3000)
+	for n := 0; ; n++ {
+		key := strconv.Itoa(n)
+		if err := s.Put(ctx, "grant", key, []byte(key+value), time.Now().Add(time.Hour)); err != nil {
+			fmt.Println(err)
+			return
+		}
+		if n%3 == 2 {
+			if _, err := s.Take(ctx, "grant", strconv.Itoa(n-1)); err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+		fmt.Println(n)
+	}
+}
+
+func TestConfirmedGrantsSurviveKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "auth.db")
+	for round := range 5 {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), grantWriterVariable+"="+path)
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		confirmed := -1
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			n, err := strconv.Atoi(lines.Text())
+			if err != nil {
+				t.Fatalf("the writer printed %q", lines.Text())
+			}
+			if confirmed = n; n == 20+round*7 {
+				_ = child.Process.Kill() // SIGKILL, at any point of its next write
+			}
+		}
+		_ = child.Wait()
+		checkGrants(t, openAuthorization(t, path), confirmed)
+	}
+}
+
+// checkGrants checks that all confirmed records are there, complete, and that all removed ones are not.
+func checkGrants(t *testing.T, s *bolt.AuthorizationStore, confirmed int) {
+	t.Helper()
+	if n := bolt.AuthorizationRecords(s); n < 0 {
+		t.Errorf("after %d records: the index or the counts of the file do not match its records (%d)", confirmed, n)
+	}
+	value := strings.Repeat("x", 3000)
+	for n := range confirmed + 1 {
+		key, want := strconv.Itoa(n), ""
+		// Of three, the second is taken after the third was put.
+		if taken := n%3 == 1 && n+1 <= confirmed; !taken {
+			want = key + value
+		}
+		got, err := s.Get(t.Context(), "grant", key)
+		switch {
+		case err != nil:
+			t.Errorf("record %d of %d: %v", n, confirmed, err)
+		case n == confirmed && n%3 == 1: // it may have been taken already
+		case string(got) != want:
+			t.Errorf("record %d of %d has %d bytes, want %d", n, confirmed, len(got), len(want))
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

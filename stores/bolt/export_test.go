@@ -1,0 +1,82 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+)
+
+// Commits returns the number of transactions that a file has seen.
+func Commits(s *TaskStore) (n int) {
+	_ = s.file.view(func(tx *bbolt.Tx) error {
+		n = tx.ID()
+		return nil
+	})
+	return n
+}
+
+// View reads the database of a store.
+func View(s *TaskStore, do func(tx *bbolt.Tx) error) error { return s.file.view(do) }
+
+// Change writes to the database of a store, as if it had been damaged.
+func Change(s *TaskStore, do func(tx *bbolt.Tx) error) error { return s.file.update(do) }
+
+// Encode returns the stored form of a record, and true if that is all of it.
+func Encode(r tasks.Record) ([]byte, bool) {
+	h := newHeader(r)
+	return h.encode(), !h.parts
+}
+
+// Reencode reads the stored form of a record whose checksum is made right first, and gives it as it would be stored.
+func Reencode(id string, stored []byte) (again []byte, err error) {
+	if len(stored) >= headerLen {
+		if end := headerLen + int64(binary.BigEndian.Uint32(stored[headerLen-4:])); end <= int64(len(stored)) {
+			binary.BigEndian.PutUint32(stored[1:], crc32.Update(crc32.Checksum([]byte(id), checksums), checksums, stored[5:end]))
+		}
+	}
+	h, err := decodeHeader(id, stored)
+	if err != nil {
+		return nil, err
+	}
+	return h.encode(), nil
+}
+
+// SweepBatch is the number of expired records that one write removes.
+const SweepBatch = sweepBatch
+
+// AuthorizationCommits returns the number of write transactions of a file.
+func AuthorizationCommits(s *AuthorizationStore) int { return Commits(&TaskStore{s.file}) }
+
+// AuthorizationRecords returns the number of records, expired or not. It returns -1 if the index of expiries does not match
+// them, and -2 if the counts do not.
+func AuthorizationRecords(s *AuthorizationStore) int {
+	n, expiring, indexed, counted := 0, 0, 0, 0
+	_ = s.file.view(func(tx *bbolt.Tx) error {
+		indexed = tx.Bucket(bucketValueExpires).Stats().KeyN
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			kind, ok := strings.CutPrefix(string(name), kindPrefix)
+			if !ok {
+				return nil
+			}
+			counted += valueCount(tx, kind)
+			return b.ForEach(func(_, stored []byte) error {
+				n++
+				if binary.BigEndian.Uint64(stored) != 0 {
+					expiring++
+				}
+				return nil
+			})
+		})
+	})
+	switch {
+	case expiring != indexed:
+		return -1
+	case counted != n:
+		return -2
+	}
+	return n
+}

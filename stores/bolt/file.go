@@ -1,0 +1,289 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// Errors of the stores, for [errors.Is].
+var (
+	// ErrInUse reports that the file is open elsewhere.
+	ErrInUse = errors.New("bolt: file in use")
+	// ErrDamaged reports that the file or a record is not what was written.
+	ErrDamaged = errors.New("bolt: file damaged")
+	// ErrClosed reports that the store was closed.
+	ErrClosed = errors.New("bolt: store closed")
+)
+
+// defaultWait is the default of Options.Wait: what a terminating process may need for its last requests.
+const defaultWait = 10 * time.Second
+
+// Options are the options of [OpenTasks] and [OpenAuthorization].
+type Options struct {
+	// Wait is how long to wait while another process has the file open. Default: 10 seconds. A negative value means not
+	// to wait.
+	Wait time.Duration
+}
+
+// A schema describes the databases of one kind of store.
+type schema struct {
+	format  string // name and version; a file with another format is left alone
+	buckets [][]byte
+}
+
+var (
+	bucketFormat = []byte("format")
+	keyFormat    = []byte("format") // → the format of the schema
+)
+
+// A file is a bbolt database whose damage shows as errors, and whose concurrent changes share commits. It is safe for
+// concurrent use.
+type file struct {
+	db *bbolt.DB
+	os *os.File // of the database
+
+	writing sync.Mutex // held while a transaction writes; guards failed and stuck
+	failed  error      // if not nil, nothing can be written any more
+	stuck   bool       // a transaction did not end, so the database cannot be closed
+
+	closed atomic.Bool
+
+	queueMu sync.Mutex
+	queue   []*change // guarded by queueMu; what waits to be written, in the order of arrival
+}
+
+// openFile opens a database, which is created if the file does not exist.
+func openFile(path string, opts *Options, s schema) (*file, error) {
+	wait := defaultWait
+	if opts != nil && opts.Wait != 0 {
+		wait = max(opts.Wait, 1) // bbolt takes 0 for no limit
+	}
+	isNew, err := checkFile(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	f := &file{}
+	if err := f.openDB(path, wait); err != nil {
+		return nil, openError(path, err)
+	}
+	if err := f.prepare(s, isNew); err != nil {
+		return nil, openError(path, errors.Join(err, f.Close()))
+	}
+	return f, nil
+}
+
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("%w: %s: it can be open once at a time; another process has it open, or this one did not close it",
+			ErrInUse, path)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
+		return fmt.Errorf("%w, or not a database: %s: %w", ErrDamaged, path, err)
+	case errors.Is(err, ErrDamaged):
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return fmt.Errorf("bolt: open %s: %w", path, err)
+}
+
+// checkFile refuses what cannot be a database, and what other users can access. Windows has no permission bits; there the
+// folder's access rules apply.
+func checkFile(path string) (isNew bool, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	case !info.Mode().IsRegular():
+		return false, errors.New("not a regular file")
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
+		return false, fmt.Errorf("mode %04o lets other users access the file: run chmod 600", info.Mode().Perm())
+	}
+	return info.Size() == 0, nil
+}
+
+// openDB opens the database. If the file is damaged, it returns an error and releases the file.
+func (f *file) openDB(path string, wait time.Duration) (err error) {
+	panicked := true
+	defer func() {
+		if panicked && f.os != nil {
+			err = errors.Join(err, unlockAndClose(f.os))
+		}
+	}()
+	defer recoverDamage(&err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout: wait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+		OpenFile: func(name string, flag int, mode fs.FileMode) (*os.File, error) {
+			file, err := os.OpenFile(name, flag, mode)
+			f.os = file
+			return file, err
+		},
+	})
+	panicked = false
+	return err
+}
+
+// prepare checks that the file is complete and of this schema, and sets up a new one.
+func (f *file) prepare(s schema, isNew bool) error {
+	if err := f.view(checkLength); err != nil {
+		return err
+	}
+	if err := f.update(s.prepare); err != nil {
+		return err
+	}
+	if !isNew || runtime.GOOS == "windows" {
+		return nil
+	}
+	// The content of the file is on the disk, its directory entry may not be.
+	dir, err := os.Open(filepath.Dir(f.db.Path()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// checkLength refuses a file that is shorter than its header says: to read the missing part would end the process.
+func checkLength(tx *bbolt.Tx) error {
+	info, err := os.Stat(tx.DB().Path())
+	if err != nil {
+		return err
+	}
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("%w: it has %d bytes, want %d", ErrDamaged, info.Size(), tx.Size())
+	}
+	return nil
+}
+
+// prepare creates the buckets of an empty database, and checks those of any other.
+func (s schema) prepare(tx *bbolt.Tx) error {
+	format := tx.Bucket(bucketFormat)
+	if format == nil {
+		if name, _ := tx.Cursor().First(); name != nil {
+			return errors.New("the database belongs to another program")
+		}
+		return s.create(tx)
+	}
+	if got := format.Get(keyFormat); string(got) != s.format {
+		return fmt.Errorf("unsupported format %.60q, want %q", got, s.format)
+	}
+	for _, name := range s.buckets {
+		if tx.Bucket(name) == nil {
+			return fmt.Errorf("%w: it has no bucket %q", ErrDamaged, name)
+		}
+	}
+	return nil
+}
+
+func (s schema) create(tx *bbolt.Tx) error {
+	for _, name := range s.buckets {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	format, err := tx.CreateBucket(bucketFormat)
+	if err != nil {
+		return err
+	}
+	return format.Put(keyFormat, []byte(s.format))
+}
+
+// Close waits for changes that are being written, and closes the file.
+func (f *file) Close() error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if f.closed.Swap(true) {
+		return nil
+	}
+	closeFile := f.db.Close
+	if f.stuck {
+		f.failed = ErrClosed
+		closeFile = func() error { return unlockAndClose(f.os) }
+	}
+	if err := closeFile(); err != nil {
+		return fmt.Errorf("bolt: close: %w", err)
+	}
+	return nil
+}
+
+// read runs a read transaction for a caller of the store.
+func (f *file) read(ctx context.Context, do func(tx *bbolt.Tx) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return wrapError("read", f.view(do))
+}
+
+// view runs a read transaction.
+func (f *file) view(do func(tx *bbolt.Tx) error) (err error) {
+	if f.closed.Load() {
+		return ErrClosed
+	}
+	defer recoverDamage(&err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	return f.db.View(do)
+}
+
+// update runs a write transaction. The caller holds f.writing or has the file to itself. If damage makes a transaction
+// panic, it is the last one: the database may then have wrong information about free pages.
+func (f *file) update(do func(tx *bbolt.Tx) error) (err error) {
+	if f.failed != nil {
+		return f.failed
+	}
+	panicked := true
+	defer func() {
+		if panicked {
+			f.failed = err
+		}
+	}()
+	defer recoverDamage(&err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	f.stuck = true
+	tx, err := f.db.Begin(true)
+	if err != nil {
+		f.stuck, panicked = false, false
+		return err
+	}
+	defer func() {
+		_ = tx.Rollback() // does nothing after a commit
+		f.stuck = false
+	}()
+	if err = do(tx); err == nil {
+		err = tx.Commit()
+	}
+	panicked = false
+	return err
+}
+
+// recoverDamage turns a panic into an ErrDamaged. bbolt panics on an invalid page, and the runtime on an access outside
+// of the file.
+func recoverDamage(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v", ErrDamaged, p)
+	}
+}
+
+// wrapError returns the error of a failed operation for the caller of the store.
+func wrapError(operation string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen), errors.Is(err, ErrClosed):
+		return ErrClosed
+	case isRefusal(err):
+		return err
+	}
+	return fmt.Errorf("bolt: %s: %w", operation, err)
+}
