@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -84,7 +85,7 @@ func spokenVersions() string {
 
 // live returns the connection, and makes a new one if there is none or the last one has ended.
 func (c *Client) live(ctx context.Context) (*connection, error) {
-	if conn := c.connection.Load(); conn != nil && !isClosed(conn.done) && c.ctx.Err() == nil {
+	if conn := c.connection.Load(); conn != nil && !peer.IsClosed(conn.done) && c.ctx.Err() == nil {
 		return conn, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -102,7 +103,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return nil, context.Cause(ctx)
 	}
 	last := c.connection.Load()
-	if last != nil && !isClosed(last.done) {
+	if last != nil && !peer.IsClosed(last.done) {
 		return last, nil
 	}
 	if last != nil {
