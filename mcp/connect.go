@@ -234,11 +234,12 @@ func mayBeLegacy(err error) bool {
 func (c *Client) probe(ctx context.Context) (*connection, error) {
 	revision := wire.Latest()
 	conn := &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
-	probing, stop := withTimeLimit(ctx, c.opts.ProbeTimeout)
-	defer stop()
-	raw, err := c.discover(probing, conn)
+	var probing peer.Timeout
+	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
+	defer probing.Stop()
+	raw, err := c.discover(&probing, conn)
 	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedVersion && slices.Contains(supportedVersions(e), revision.String()) {
-		raw, err = c.discover(probing, conn) // it does speak it: something on the way did not, or it has just begun to
+		raw, err = c.discover(&probing, conn) // it does speak it: something on the way did not, or it has just begun to
 	}
 	if err != nil {
 		if ctx.Err() != nil {
