@@ -18,9 +18,8 @@ import (
 // An ask is what one of the client's methods wants of the server.
 type ask struct {
 	method  string
-	members []byte        // of the params, each behind a comma
-	made    *memberBuffer // that holds the members; nil if another does
-	input   []byte        // members that answer what the server asked in the round before
+	members []byte // of the params, each behind a comma
+	input   []byte // members that answer what the server asked in the round before
 	mirror  []MirroredParam
 	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
 	notify func(w *requestContext, method string, params stdjson.RawMessage)
@@ -227,11 +226,6 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 	}
 	b = append(b, '}')
 	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
-	at := len(b)
-	b = append(append(append(b, k.members...), k.input...), '}')
-	req.Params = b
-	if k.made != nil && k.input == nil && !k.made.unchecked {
-		req.env.Made(b, k.made.name.Shift(at), k.made.arguments.Shift(at))
-	}
+	req.Params = append(append(append(b, k.members...), k.input...), '}')
 	return req, nil
 }

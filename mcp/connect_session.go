@@ -53,11 +53,7 @@ type sessionTransport struct {
 }
 
 func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
-	var env *wire.Envelope
-	if req.isAsMade() {
-		env = &req.env
-	}
-	raw, err := t.session.RoundTripOpened(ctx, req.Method, req.Params, env, req.Notify)
+	raw, err := t.session.RoundTrip(ctx, req.Method, req.Params, req.Notify)
 	if err != nil {
 		return nil, t.client.sessionError(req.Method, err)
 	}

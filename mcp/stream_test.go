@@ -107,26 +107,6 @@ func TestLongLinesInARow(t *testing.T) {
 	}
 }
 
-// A line costs its own memory, and a watch of its context, however many reads it takes.
-func TestLongLinesCostTheirOwnMemory(t *testing.T) {
-	if raceDetector {
-		t.Skip("with the race detector, pools lose things at random")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	line := paddedMessage(1<<20) + "\n"
-	input := strings.NewReader("")
-	conn := mcp.NewStream(directReader{input}, io.Discard, nil)
-	if n := testing.AllocsPerRun(50, func() {
-		input.Reset(line)
-		if _, err := conn.Read(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 10 {
-		t.Errorf("%v allocations for a line of 1 MiB, want 10 at most", n)
-	}
-}
-
 // paddedMessage is a message of exactly n bytes.
 func paddedMessage(n int) string {
 	const frame = `{"jsonrpc":"2.0","method":"m","params":[""]}`
