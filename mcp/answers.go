@@ -10,6 +10,8 @@ import (
 )
 
 const (
+	// keptBuffer is the largest buffer that is kept for later messages, and the size of the largest batch.
+	keptBuffer = 64 << 10
 	// patience is how long an answer waits for the answers to requests that came in together with it.
 	patience = 500 * time.Microsecond
 	// ownLine is the length from which a line is not copied to be written together with others.

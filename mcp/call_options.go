@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -57,11 +58,13 @@ func callOptionsFrom(ctx context.Context) *CallOptions {
 	return &noCallOptions
 }
 
-// times returns how long the server may be silent, and how long the request may take in all.
-func (o *CallOptions) times(client *ClientOptions) (idle, most time.Duration) {
-	idle = cmp.Or(o.Timeout, client.Timeout)
-	most = cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout))
-	return idle, most
+// limits returns the time limits of a request.
+func (o *CallOptions) limits(client *ClientOptions) peer.TimeLimits {
+	return peer.TimeLimits{
+		Idle:  cmp.Or(o.Timeout, client.Timeout),
+		Total: cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout)),
+		Grace: client.InputTimeout,
+	}
 }
 
 // checkMeta refuses what would contradict the envelope.

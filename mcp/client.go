@@ -157,12 +157,11 @@ type Client struct {
 	turn       chan struct{} // holds a token while the connection is made
 	connection atomic.Pointer[connection]
 
-	tokens  atomic.Int64 // of progress
-	asking  atomic.Int64 // questions of the server that are being answered
-	watches watches
-	logs    inbox
-	known   toolIndex
-	cache   resultCache
+	tokens   atomic.Int64 // of progress
+	requests requestSet
+	logs     inbox
+	known    toolIndex
+	cache    resultCache
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
@@ -195,7 +194,7 @@ func ClientFrom(ctx context.Context) *Client {
 // called several times.
 func (c *Client) Close() error {
 	c.cancel(ErrClosed)
-	c.watches.close()
+	c.requests.close()
 	if conn := c.connection.Load(); conn != nil {
 		conn.end()
 	}

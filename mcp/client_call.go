@@ -18,12 +18,11 @@ import (
 // An ask is what one of the client's methods wants of the server.
 type ask struct {
 	method  string
-	members []byte        // of the params, each behind a comma
-	made    *memberBuffer // that holds the members; nil if another does
-	input   []byte        // members that answer what the server asked in the round before
+	members []byte // of the params, each behind a comma
+	input   []byte // members that answer what the server asked in the round before
 	mirror  []MirroredParam
-	endless bool // it is no sign of trouble if the answer takes for ever
-	notify  func(method string, params stdjson.RawMessage)
+	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
+	notify func(w *requestContext, method string, params stdjson.RawMessage)
 }
 
 // do sends a request, answers what the server asks meanwhile, and gives the result.
@@ -41,12 +40,8 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 			return raw, nil
 		}
 	}
-	idle, most := o.times(&c.opts)
-	if k.endless {
-		idle, most = forever, forever
-	}
 	asked := c.cache.now()
-	w := c.newWatch(ctx, idle, most)
+	w := c.requests.start(ctx, c, o.limits(&c.opts))
 	defer w.stop()
 	raw, err := c.rounds(w, w, o, k)
 	if err != nil {
@@ -57,8 +52,6 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 	}
 	return raw, nil
 }
-
-func (c *Client) isAsking() bool { return c.asking.Load() > 0 }
 
 // unanswered makes the end of a context an error that says that the request may have run.
 func unanswered(ctx context.Context, method string, err error) error {
@@ -93,7 +86,7 @@ func notSent(ctx context.Context, method string, err error) error {
 // rounds sends a request again with the answers for as long as the server asks.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
-func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
+func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, k *ask) (RawResult, error) {
 	var in answering
 	for round := 0; ; round++ {
 		raw, err := c.round(ctx, w, o, k)
@@ -107,9 +100,9 @@ func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (
 			if round >= c.opts.MaxRounds {
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: fmt.Errorf("the server asks for the %dth time", round+1)}
 			}
-			w.pause()
+			w.Pause()
 			k.input, err = c.answerInput(ctx, &in, k.method, raw)
-			w.resume()
+			w.Resume()
 			if err != nil {
 				return nil, err
 			}
@@ -120,7 +113,7 @@ func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (
 }
 
 // round sends a request once.
-func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
+func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k *ask) (RawResult, error) {
 	conn, err := c.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, k.method, err)
@@ -129,14 +122,14 @@ func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (R
 	var notify func(context.Context, string, stdjson.RawMessage) error
 	if take := k.notify; take != nil {
 		notify = func(_ context.Context, method string, params stdjson.RawMessage) error {
-			take(method, params)
+			take(w, method, params)
 			return nil
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {
 		last := math.Inf(-1) // progress
 		box = &inbox{log: c.opts.Logger, take: func(_ string, params stdjson.RawMessage) { o.progressed(&last, params) }}
 		notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-			w.touch()
+			w.Touch()
 			switch method {
 			case wire.NotificationProgress:
 				return box.put(ctx, method, params)
@@ -233,11 +226,6 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 	}
 	b = append(b, '}')
 	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
-	at := len(b)
-	b = append(append(append(b, k.members...), k.input...), '}')
-	req.Params = b
-	if k.made != nil && k.input == nil && !k.made.unchecked {
-		req.env.Made(b, k.made.name.Shift(at), k.made.arguments.Shift(at))
-	}
+	req.Params = append(append(append(b, k.members...), k.input...), '}')
 	return req, nil
 }

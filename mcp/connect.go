@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -84,7 +85,7 @@ func spokenVersions() string {
 
 // live returns the connection, and makes a new one if there is none or the last one has ended.
 func (c *Client) live(ctx context.Context) (*connection, error) {
-	if conn := c.connection.Load(); conn != nil && !isClosed(conn.done) && c.ctx.Err() == nil {
+	if conn := c.connection.Load(); conn != nil && !peer.IsClosed(conn.done) && c.ctx.Err() == nil {
 		return conn, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -102,7 +103,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return nil, context.Cause(ctx)
 	}
 	last := c.connection.Load()
-	if last != nil && !isClosed(last.done) {
+	if last != nil && !peer.IsClosed(last.done) {
 		return last, nil
 	}
 	if last != nil {
@@ -233,11 +234,12 @@ func mayBeLegacy(err error) bool {
 func (c *Client) probe(ctx context.Context) (*connection, error) {
 	revision := wire.Latest()
 	conn := &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
-	probing, stop := withTimeLimit(ctx, c.opts.ProbeTimeout)
-	defer stop()
-	raw, err := c.discover(probing, conn)
+	var probing peer.Timeout
+	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
+	defer probing.Stop()
+	raw, err := c.discover(&probing, conn)
 	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedVersion && slices.Contains(supportedVersions(e), revision.String()) {
-		raw, err = c.discover(probing, conn) // it does speak it: something on the way did not, or it has just begun to
+		raw, err = c.discover(&probing, conn) // it does speak it: something on the way did not, or it has just begun to
 	}
 	if err != nil {
 		if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -23,9 +24,10 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 			_ = c.logs.put(ctx, method, params)
 		},
 	})
-	limited, stop := withTimeLimit(ctx, c.opts.Timeout)
-	defer stop()
-	ctx = limited
+	var opening peer.Timeout
+	opening.Start(ctx, peer.TimeLimits{Total: c.opts.Timeout}, ErrTimeout)
+	defer opening.Stop()
+	ctx = &opening
 	link, err := t.OpenSession(ctx, session.Receive)
 	if err != nil {
 		_ = session.Close()
@@ -51,11 +53,7 @@ type sessionTransport struct {
 }
 
 func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
-	var env *wire.Envelope
-	if req.isAsMade() {
-		env = &req.env
-	}
-	raw, err := t.session.RoundTripOpened(ctx, req.Method, req.Params, env, req.Notify)
+	raw, err := t.session.RoundTrip(ctx, req.Method, req.Params, req.Notify)
 	if err != nil {
 		return nil, t.client.sessionError(req.Method, err)
 	}

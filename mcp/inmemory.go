@@ -1,10 +1,10 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -35,10 +35,11 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	served := newServed()
 	served.Method, served.ID, served.Params = req.Method, memoryID, req.Params
 	served.Principal, served.Notify = PrincipalFrom(ctx), req.Notify
-	if req.isAsMade() {
-		served.env = req.env
-	} else if err := served.open(); err != nil {
-		return nil, err
+	if err := jsonscan.Valid(req.Params, jsonscan.Limits{}); err != nil {
+		return nil, remoteError(Errorf(CodeInvalidParams, "params: %v", err))
+	}
+	if err := served.env.Open(req.Params); err != nil {
+		return nil, remoteError(err)
 	}
 	if err := served.env.Complete(); err != nil {
 		return nil, remoteError(err)
@@ -52,14 +53,6 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 		return nil, remoteError(err)
 	}
 	return RawResult(body), nil
-}
-
-// isAsMade reports whether the envelope of a request is the one that its params begin with, so that it need not be read
-// again: that of a request of a [Client], unless its middleware has changed it. The log level is its caller's, unchecked.
-func (r *Request) isAsMade() bool {
-	const before = `{"_meta":`
-	return r.env.Meta != nil && r.env.LogLevel == "" && len(r.Params) > len(before) &&
-		string(r.Params[:len(before)]) == before && bytes.HasPrefix(r.Params[len(before):], r.env.Meta)
 }
 
 // memoryID is the id of all requests in memory: nothing has to be told apart by it.

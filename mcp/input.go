@@ -139,12 +139,8 @@ func wronglyAsked(code int, format string, args ...any) error {
 // answerDirect answers a question that is a request of its own, as servers of older revisions send it. What the server may
 // not know is logged.
 func (c *Client) answerDirect(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *Error) {
-	c.asking.Add(1)
-	began := time.Now()
-	defer func() {
-		c.watches.answered(time.Since(began))
-		c.asking.Add(-1)
-	}()
+	c.requests.beginQuestion()
+	defer c.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
 	defer cancel()
 	raw, err := c.answer(ctx, method, params)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/linestream"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -110,7 +111,7 @@ func (l *link) roundTrip(ctx context.Context, req *jsonrpc.Message, begun func(i
 // write writes a message, and returns when ctx ends even where what is below has no deadlines: a deaf server holds up
 // nobody. Then at most one goroutine is left, which waits until the server reads or the link is closed.
 func (l *link) write(ctx context.Context, m *jsonrpc.Message) error {
-	if c, ok := l.conn.(interface{ isBound() bool }); !ok || c.isBound() {
+	if c, ok := l.conn.(interface{ HasWriteDeadline() bool }); !ok || c.HasWriteDeadline() {
 		return l.conn.Write(ctx, m)
 	}
 	copied := *m // the caller goes on with its own
@@ -145,7 +146,7 @@ func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, 
 // unsent says of a failure to write what it means. The reason why the stream ended is a better one than that nothing can
 // be written any more.
 func (l *link) unsent(method string, err error) error {
-	var unsent *unsentError
+	var unsent *linestream.UnsentError
 	if errors.Is(err, ErrDisconnected) {
 		l.deaf.Store(true)
 	}
@@ -289,7 +290,7 @@ func (l *link) read() {
 		var refused *jsonrpc.DecodeError
 		switch {
 		case errors.As(err, &refused):
-			l.refuse(refused, errors.Is(err, errLineTooLong))
+			l.refuse(refused, errors.Is(err, linestream.ErrLineTooLong))
 			continue
 		case l.ctx.Err() != nil:
 			l.err = ErrClosed

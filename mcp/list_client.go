@@ -170,15 +170,15 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, err
 //
 // Spec: server/prompts, Getting a Prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
-	members := newMembers()
-	defer members.free()
-	members.putName(name)
+	members := jsonscan.AppendQuote([]byte(`,"name":`), name)
 	if len(args) > 0 {
-		if err := members.putArguments(args); err != nil {
-			return nil, err
+		arguments, err := json.Marshal(args, deterministic)
+		if err != nil {
+			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
 		}
+		members = append(append(members, `,"arguments":`...), arguments...)
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members.bytes(), made: members})
+	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -52,9 +53,9 @@ func (c *pipeConn) Read(ctx context.Context) (*jsonrpc.Message, error) {
 
 func (c *pipeConn) Write(ctx context.Context, m *jsonrpc.Message) error {
 	switch {
-	case isClosed(c.closed):
+	case peer.IsClosed(c.closed):
 		return ErrClosed
-	case isClosed(c.peerClosed):
+	case peer.IsClosed(c.peerClosed):
 		return ErrDisconnected
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -56,6 +56,14 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
+	if c, ok := conn.(*stdioConn); ok {
+		var release func()
+		var err error
+		if reading, release, err = c.beginServing(reading); err != nil {
+			return err
+		}
+		defer release()
+	}
 	s := newStream(ctx, h, conn, opts)
 	defer context.AfterFunc(s.ctx, stop)()
 	err := s.read(reading)
@@ -88,9 +96,9 @@ type stream struct {
 
 // A lineConn is a Conn of lines of text: those that are encoded already can be written together, at the price of one.
 type lineConn interface {
-	writeLines(ctx context.Context, lines []byte) error
-	// hasLine reports whether a line that can be read is here already. It is not called while Read is.
-	hasLine() bool
+	WriteLines(ctx context.Context, lines []byte) error
+	// HasLine reports whether Read returns at once. It is not called during a Read.
+	HasLine() bool
 }
 
 func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *stream {
@@ -201,7 +209,7 @@ func (s *stream) unread(ctx context.Context, err error) error {
 }
 
 // readsAtOnce reports whether the next message is known to be here already.
-func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.hasLine() }
+func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.HasLine() }
 
 // take decides which era a message belongs to. It is the only place that does.
 //
@@ -445,7 +453,7 @@ func (s *stream) sendLines(lines []byte) {
 	if len(lines) == 0 || s.ctx.Err() != nil {
 		return
 	}
-	if err := s.lines.writeLines(s.ctx, lines); err != nil {
+	if err := s.lines.WriteLines(s.ctx, lines); err != nil {
 		_ = s.fail(err)
 	}
 }
@@ -480,27 +488,15 @@ func (s *stream) drain(broken error) {
 		s.work.Wait()
 		close(idle)
 	}()
-	if broken != nil || !within(s.timeout, idle) {
+	if broken != nil || !peer.ClosedWithin(idle, s.timeout) {
 		s.calls.Close(ErrShutdown)
-		if !within(grace, idle) {
+		if !peer.ClosedWithin(idle, grace) {
 			s.log.WarnContext(s.ctx, "mcp: handlers do not return though their contexts have ended")
 		}
 	}
 	s.gone(ErrClosed)
 	if err := s.conn.Close(); err != nil {
 		s.log.DebugContext(s.ctx, "mcp: close", "error", err)
-	}
-}
-
-// within reports whether done is closed before the time is over.
-func within(d time.Duration, done <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
 	}
 }
 

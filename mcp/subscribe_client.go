@@ -32,8 +32,6 @@ const (
 	// single one may be as large as a message.
 	maxTopicEvents = 1000
 	maxTopicBytes  = 4 << 20
-	// forever is longer than any process lives.
-	forever = 100 * 365 * 24 * time.Hour
 )
 
 // An EventKind says what an [Event] is.
@@ -225,18 +223,13 @@ func (l *listening) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	patience, _ := callOptionsFrom(ctx).times(&l.client.opts)
-	late := time.AfterFunc(patience, func() { cancel(ErrTimeout) })
-	defer late.Stop()
-	take := func(method string, params stdjson.RawMessage) {
+	take := func(w *requestContext, method string, params stdjson.RawMessage) {
 		if method == wire.NotificationSubscriptionsAcknowledged {
-			late.Stop()
+			w.Pause() // the time limits are for the acknowledgement
 		}
 		l.take(method, params)
 	}
-	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, endless: true, notify: take})
+	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, notify: take})
 	return err // nil is a server that ends it in good order, as one does that restarts
 }
 

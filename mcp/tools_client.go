@@ -156,10 +156,8 @@ func countSchema(raw []byte, nodes *int) error {
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
-	members := newMembers()
-	defer members.free()
-	members.putName(name)
-	if err := members.putArguments(args); err != nil {
+	members, err := appendCall(nil, name, args)
+	if err != nil {
 		return nil, err
 	}
 	known := c.knownTool(name)
@@ -182,12 +180,37 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResu
 	return res, nil
 }
 
-func (c *Client) callTool(ctx context.Context, known *knownTool, members *memberBuffer) (RawResult, error) {
-	k := &ask{method: wire.MethodToolsCall, members: members.bytes(), made: members}
+func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte) (RawResult, error) {
+	k := &ask{method: wire.MethodToolsCall, members: members}
 	if known != nil {
 		k.mirror = known.mirror
 	}
 	return c.do(ctx, k)
+}
+
+// appendCall appends the members name and arguments of the params, each after a comma.
+func appendCall(dst []byte, name string, args any) ([]byte, error) {
+	dst = jsonscan.AppendQuote(append(dst, `,"name":`...), name)
+	dst = append(dst, `,"arguments":`...)
+	raw, ok := args.(stdjson.RawMessage)
+	if ok && len(raw) > 0 {
+		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil {
+			return nil, fmt.Errorf("mcp: arguments %.64q: %w", []byte(raw), err)
+		}
+		raw = bytes.Trim(raw, " \t\r\n")
+	} else if !ok && args != nil {
+		var err error
+		if raw, err = json.Marshal(args, deterministic); err != nil {
+			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
+		}
+	}
+	switch {
+	case len(raw) == 0, !ok && string(raw) == "null":
+		return append(dst, `{}`...), nil
+	case jsonscan.Kind(raw) != '{':
+		return nil, fmt.Errorf("mcp: invalid arguments %.64q: must be a JSON object", []byte(raw))
+	}
+	return append(dst, raw...), nil
 }
 
 // refresh lists the tools again, because the server has other headers in mind for one of them. The call has not run.

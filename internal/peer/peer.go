@@ -54,7 +54,7 @@ type Table struct {
 type Call struct {
 	table     *Table
 	id        jsonrpc.ID
-	ctx       CallContext
+	ctx       LazyContext
 	cancelled bool // by its id; guarded by table.mu
 	ended     bool // guarded by table.mu
 }
