@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // Bounds of what one subscription asks for.
@@ -17,8 +18,8 @@ const (
 	// maxListen bounds the params of a subscription, in bytes: they are kept for as long as it is open, and there may be
 	// thousands.
 	maxListen = 320 << 10
-	// maxURI bounds a resource URI; web servers bound theirs alike.
-	maxURI = 8 << 10
+	// maxURI bounds a resource URI.
+	maxURI = uritemplate.MaxLength
 )
 
 // A Filter says which changes a subscription wants to hear of.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -99,11 +100,11 @@ func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
 //
 // Spec: server/resources, Resource Templates; RFC 6570.
 func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
-	parsed, err := parseTemplate(t.URITemplate)
+	parsed, err := uritemplate.Parse(t.URITemplate)
 	if err != nil {
 		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
 	}
-	uri, err := parsed.expand(vars)
+	uri, err := parsed.Expand(vars)
 	if err != nil {
 		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
 	}

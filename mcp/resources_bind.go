@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // bindContents returns the function that makes a result of what a resource's function returned, and the MIME type of such
@@ -43,7 +44,7 @@ func bindContents[Out any]() (give func(Out) *ReadResult, mimeType string, err e
 
 // bindTemplate relates a template's variables to what its function takes.
 func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResult, error)) (entry templateEntry, err error) {
-	if entry.template, err = parseTemplate(pattern); err != nil {
+	if entry.template, err = uritemplate.Parse(pattern); err != nil {
 		return entry, err
 	}
 	switch in := reflect.TypeFor[Vars](); {
@@ -62,13 +63,13 @@ func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*R
 }
 
 // openUntyped returns what opens a URI whose variables go into a map.
-func openUntyped[Vars any](t *uriTemplate, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
-	m, err := t.matcher(nil)
+func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
+	m, err := t.Matcher(nil)
 	if err != nil {
 		return nil, err
 	}
 	return func(uri string) (readFunc, bool) {
-		found, ok := m.match(uri)
+		found, ok := m.Match(uri)
 		if !ok {
 			return nil, false
 		}
@@ -82,14 +83,14 @@ func openUntyped[Vars any](t *uriTemplate, read func(context.Context, Vars) (*Re
 }
 
 // openTyped returns what opens a URI whose variables go into the fields of a struct.
-func openTyped[Vars any](t *uriTemplate, args *textArguments, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
+func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
 	m, err := typedMatcher(t, args)
 	if err != nil {
 		return nil, err
 	}
 	return func(uri string) (readFunc, bool) {
 		var vars Vars
-		if found, ok := m.match(uri); !ok || !args.fill(found, uri, &vars) {
+		if found, ok := m.Match(uri); !ok || !args.fill(found, uri, &vars) {
 			return nil, false
 		}
 		return func(ctx context.Context, _ string) (*ReadResult, error) { return read(ctx, vars) }, true
@@ -100,9 +101,9 @@ func openTyped[Vars any](t *uriTemplate, args *textArguments, read func(context.
 const uriField = "uri"
 
 // typedMatcher returns the matcher of a template whose variables have types.
-func typedMatcher(t *uriTemplate, args *textArguments) (*uriMatcher, error) {
+func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matcher, error) {
 	lists := map[string]bool{}
-	names := t.variables()
+	names := t.Variables()
 	for _, a := range args.list {
 		lists[a.name] = a.kind == "array"
 		if !slices.Contains(names, a.name) && (a.name != uriField || a.kind != "string") {
@@ -114,7 +115,7 @@ func typedMatcher(t *uriTemplate, args *textArguments) (*uriMatcher, error) {
 			return nil, fmt.Errorf("variable %q has no field of this name", name)
 		}
 	}
-	return t.matcher(lists)
+	return t.Matcher(lists)
 }
 
 // fill decodes the variables of a URI into v, a pointer to a struct. False means that they do not fit.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // readFunc reads one resource.
@@ -20,7 +22,7 @@ type resourceEntry struct {
 // templateEntry is what the server keeps of a resource template.
 type templateEntry struct {
 	completions
-	template *uriTemplate
+	template *uritemplate.Template
 	args     *textArguments // nil if the variables have no types
 	// open returns what reads a URI of the template, false for any other URI.
 	open func(uri string) (readFunc, bool)
@@ -78,7 +80,7 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.URI != entry.uri {
 		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
 	}
-	if err := checkURI(r.URI); err != nil {
+	if err := uritemplate.CheckURI(r.URI); err != nil {
 		return entry, err
 	}
 	if r.Size != nil && *r.Size < 0 {
@@ -160,7 +162,7 @@ func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registra
 	return s.templates.add(t.URITemplate, t, entry, func(t *ResourceTemplate, old templateEntry) templateEntry {
 		entry, err := prepareTemplate(t, old)
 		if err != nil {
-			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.text, err))
+			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.String(), err))
 		}
 		s.noteCompletions(entry.completions)
 		return entry
@@ -169,7 +171,7 @@ func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registra
 
 // prepareTemplate checks a template and encodes it for lists.
 func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
-	if t.URITemplate != entry.template.text {
+	if t.URITemplate != entry.template.String() {
 		return entry, fmt.Errorf("the pattern cannot become %q", t.URITemplate)
 	}
 	if err := checkDescription(t.Name, t.Annotations, t.Cache); err != nil {
@@ -181,7 +183,7 @@ func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, e
 	}
 	var err error
 	of := fmt.Sprintf("resource template %.128q", t.URITemplate)
-	if entry.completions, err = newCompletions(of, entry.template.variables(), derived, t.Complete); err != nil {
+	if entry.completions, err = newCompletions(of, entry.template.Variables(), derived, t.Complete); err != nil {
 		return entry, err
 	}
 	t.encoded, err = encodeFeature(t)
@@ -223,7 +225,7 @@ func (s *Server) readResource(ctx context.Context, c *call, uri string, _ stdjso
 	if !s.offersResources() {
 		return nil, methodNotFound(c.req.Method)
 	}
-	if err := checkURI(uri); err != nil {
+	if err := uritemplate.CheckURI(uri); err != nil {
 		return nil, &Error{Code: CodeInvalidParams, Message: "params.uri: " + err.Error()}
 	}
 	from, ok := s.findResource(ctx, uri)
@@ -267,7 +269,7 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
-		literals := e.extra.template.literals()
+		literals := e.extra.template.LiteralLen()
 		if literals <= most {
 			continue
 		}
