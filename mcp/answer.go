@@ -51,25 +51,18 @@ func AppendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
 	}
 	var res Result
-	var page *wire.Page
 	var err error
-	switch {
-	case wire.IsList(req.Method):
-		res, page, err = serveList(ctx, req, h)
-	case req.Method == wire.MethodSubscriptionsListen && passesOn(h):
+	if req.Method == wire.MethodSubscriptionsListen && passesOn(h) {
 		res, err = listenApart(ctx, req, h)
-	default:
+	} else {
 		res, err = contain(ctx, req.logger(), req, h)
 	}
 	if err != nil {
 		return nil, publicError(ctx, req.logger(), req, err)
 	}
-	dst, err = appendContained(dst, ctx, req, res, page)
+	dst, err = appendContained(dst, ctx, req, res)
 	if err == nil {
 		return dst, nil
-	}
-	if page != nil {
-		*page = wire.Page{} // an error leaves out nothing
 	}
 	return nil, notEncoded(ctx, req, err)
 }
@@ -85,23 +78,10 @@ func notEncoded(ctx context.Context, req *Request, err error) *Error {
 	return errInternal
 }
 
-// serveList is contain for a list. It gives the place for what the answer leaves out, nil if it is to be whole. That is the
-// transport's alone: what handlers append for themselves is whole.
-func serveList(ctx context.Context, req *Request, h Handler) (res Result, page *wire.Page, err error) {
-	page, req.env.Page = req.env.Page, nil
-	if w, ok := h.(way); ok && page == nil {
-		page = w.LeftOut(wire.ForTransports{})
-	}
-	req.unseen = passesOn(h)
-	res, err = contain(ctx, req.logger(), req, h)
-	req.unseen = false
-	return res, page, err
-}
-
 // appendContained appends a result whose methods, and those of the values within it, may be the user's.
-func appendContained(dst []byte, ctx context.Context, req *Request, res Result, page *wire.Page) (out []byte, err error) {
+func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
-	return appendResult(dst, res, req.frame(), page)
+	return appendResult(dst, res, req.frame())
 }
 
 // contain calls h and turns a panic into an error: one handler's mistake is one failed request.

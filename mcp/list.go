@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // An encodedFeature is the JSON of a registered feature, made once for all lists. It counts only for the very value
@@ -30,20 +29,7 @@ func encodeFeature[V any, P interface {
 type encodedPage[V any] struct {
 	items []*V
 	json  []byte
-	ended []byte // the JSON, and behind it the usual end of a response
-	dated bool   // some items have what not all revisions have
-}
-
-// encode makes the JSON, and puts the end of a response behind it: of the only page of a list, the hints and two braces.
-func (p *encodedPage[V]) encode(encoded func(*V) *encodedFeature[V], hints Cache) error {
-	items, err := appendItems(nil, p.items, encoded)
-	if err != nil {
-		return err
-	}
-	p.ended, err = appendCache(append(items, ','), hints)
-	p.ended = append(p.ended, "}}"...)
-	p.json = p.ended[:len(items):len(items)]
-	return err
+	dated bool // some items have what not all revisions have
 }
 
 // is reports whether items are those of the page. A nil page is no items.
@@ -54,17 +40,12 @@ func (p *encodedPage[V]) is(items []*V) bool {
 	return len(items) == 0 || &items[0] == &p.items[0] || slices.Equal(items, p.items)
 }
 
-// appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be, and page
-// takes it then, unless it is nil.
-func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string, cache Cache,
-	page *wire.Page) ([]byte, error) {
-	isKnown := known.is(items)
-	switch {
-	case isKnown && page != nil:
-		page.Items, page.At, page.Ended = known.json, len(dst), known.ended
-	case isKnown:
+// appendPage appends the items of a list, its cursor and its caching hints. known is the page that the items may be.
+func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string,
+	cache Cache) ([]byte, error) {
+	if known.is(items) {
 		dst = append(dst, known.json...)
-	default:
+	} else {
 		var err error
 		if dst, err = appendItems(dst, items, encoded); err != nil {
 			return nil, err

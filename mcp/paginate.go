@@ -13,7 +13,7 @@ const maxCursor = maxURI + maxURI/2
 
 // A page is one answer's share of a list.
 type page[V any] struct {
-	items []*V            // may be the known ones, which do not change
+	items []*V
 	known *encodedPage[V] // the JSON of the items; nil where it is not known
 	next  string          // cursor of the next page, empty at the end
 }
@@ -34,14 +34,11 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request,
 		return s.sealer.seal([]byte(last), "cursor", set.kind, req.Principal.Key())
 	}
 	if after == "" && visible == nil {
-		known, last, more, err := set.firstPage(s.opts.PageSize, s.listCache())
+		known, last, more, err := set.firstPage(s.opts.PageSize)
 		if err != nil {
 			return p, err
 		}
-		p.known, p.items = known, known.items
-		if !req.unseen {
-			p.items = append([]*V{}, known.items...) // whoever sees the list may change it
-		}
+		p.known, p.items = known, append(p.items, known.items...) // the caller may change its list
 		if more {
 			p.next = next(last)
 		}

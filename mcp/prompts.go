@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Prompt describes a template for messages that a user picks, such as a slash command.
@@ -194,7 +193,7 @@ func (r *ListPromptsResult) ResultMeta() Meta { return r.Meta }
 
 func encodedPrompt(v *Prompt) *encodedFeature[Prompt] { return v.encoded }
 
-func (r *ListPromptsResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
+func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"prompts":`...)
-	return appendPage(dst, r.Prompts, r.known, encodedPrompt, r.NextCursor, r.Cache, page)
+	return appendPage(dst, r.Prompts, r.known, encodedPrompt, r.NextCursor, r.Cache)
 }

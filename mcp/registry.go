@@ -55,9 +55,8 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 // list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage returns the beginning of the list that shows everything, of at most so many features. The hints are those of
-// every list.
-func (s *featureSet[V, E]) firstPage(size int, hints Cache) (p *encodedPage[V], last string, more bool, err error) {
+// firstPage returns the beginning of the list that shows everything, of at most so many features.
+func (s *featureSet[V, E]) firstPage(size int) (p *encodedPage[V], last string, more bool, err error) {
 	snap := s.snapshot()
 	entries := snap.sorted[:min(size, len(snap.sorted))]
 	if len(entries) > 0 {
@@ -69,7 +68,7 @@ func (s *featureSet[V, E]) firstPage(size int, hints Cache) (p *encodedPage[V], 
 			p.items[i] = e.value
 			p.dated = p.dated || s.dated != nil && s.dated(e.value)
 		}
-		if err = p.encode(s.encoded, hints); err != nil {
+		if p.json, err = appendItems(nil, p.items, s.encoded); err != nil {
 			return nil, "", false, err
 		}
 		snap.first.Store(p)

@@ -40,7 +40,6 @@ type Request struct {
 	first    *call     // room for one call; nil for none
 	apart    *apart    // takes a subscription that goes on when its call has returned; nil where it does not return
 	detached *Detached // nil for a client's own request
-	unseen   bool      // nobody sees the result of a list before it is written
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`
@@ -121,7 +120,7 @@ func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
 // AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
 // with what the server says of itself, and its result type. It is one line.
 func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
-	return appendResult(dst, res, r.frame(), nil)
+	return appendResult(dst, res, r.frame())
 }
 
 // frame is what the server says of itself in each `_meta`; nil for no server.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Resource describes something that clients can read: a file, a record, a page.
@@ -201,9 +200,9 @@ func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
 
 func encodedResource(v *Resource) *encodedFeature[Resource] { return v.encoded }
 
-func (r *ListResourcesResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
+func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"resources":`...)
-	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache, page)
+	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache)
 }
 
 // A ListResourceTemplatesResult is one page of a server's resource templates.
@@ -226,7 +225,7 @@ func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
 
 func encodedResourceTemplate(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
 
-func (r *ListResourceTemplatesResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
+func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"resourceTemplates":`...)
-	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache, page)
+	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache)
 }

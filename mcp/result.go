@@ -70,17 +70,12 @@ type fieldAppender interface {
 	appendFields(dst []byte) ([]byte, error)
 }
 
-// listAppender is a fieldAppender for a page of a list. If page is not nil, it takes items that are known.
-type listAppender interface {
-	appendList(dst []byte, page *wire.Page) ([]byte, error)
-}
-
 // deterministic makes two encodings of one value equal, which clients' caches rely on.
 var deterministic = json.Deterministic(true)
 
 // appendResult writes the members that every result has in front, so that a reader knows early what it reads. What is
 // written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
-func appendResult(dst []byte, res Result, frame []byte, page *wire.Page) ([]byte, error) {
+func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))
@@ -101,8 +96,6 @@ func appendResult(dst []byte, res Result, frame []byte, page *wire.Page) ([]byte
 	switch r := res.(type) {
 	case *DiscoverResult:
 		dst, err = appendDiscovery(dst, r)
-	case listAppender:
-		dst, err = r.appendList(dst, page)
 	case fieldAppender:
 		dst, err = r.appendFields(dst)
 	default:

@@ -201,7 +201,6 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	req.server = s
 	c := newCall(ctx, s, req)
 	h := s.handler.Load()
-	req.unseen = req.unseen && h.isPlain && s.opts.Visible == nil // no code of the user's has the request, as it is now
 	res, err := contain(c, s.log, req, h.Handler)
 	if !req.goesOn() {
 		c.progress.finish(c)

@@ -125,18 +125,16 @@ func listenApart(ctx context.Context, req *Request, h Handler) (Result, error) {
 	return a.left.serve()
 }
 
-// A way is a transport's own handler in front of another one. It only cares with which error a call ends, and so need not
-// see the end of a subscription that goes well.
-type way interface {
-	WayTo(wire.ForTransports) Handler
-	// LeftOut returns the place for what the answer to a list leaves out; nil if it is to be whole.
-	LeftOut(wire.ForTransports) *wire.Page
+// A wrapper is a handler of a transport in front of another handler. It looks at the error of a call and not at the
+// result, so a subscription may be served after it has returned.
+type wrapper interface {
+	Unwrap(wire.ForTransports) Handler
 }
 
-// passesOn reports whether h is a server that does without middleware, or a transport's way to one.
+// passesOn reports whether h is a server without middleware, or a transport's wrapper of one.
 func passesOn(h Handler) bool {
-	if w, ok := h.(way); ok {
-		h = w.WayTo(wire.ForTransports{})
+	if w, ok := h.(wrapper); ok {
+		h = w.Unwrap(wire.ForTransports{})
 	}
 	s, ok := h.(*Server)
 	return ok && s.handler.Load().isPlain

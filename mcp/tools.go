@@ -6,7 +6,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Tool describes a function that a model can call.
@@ -179,8 +178,8 @@ func (r *ListToolsResult) ResultMeta() Meta { return r.Meta }
 
 func encodedTool(v *Tool) *encodedFeature[Tool] { return v.encoded }
 
-func (r *ListToolsResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
-	return appendPage(append(dst, `"tools":`...), r.Tools, r.known, encodedTool, r.NextCursor, r.Cache, page)
+func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
+	return appendPage(append(dst, `"tools":`...), r.Tools, r.known, encodedTool, r.NextCursor, r.Cache)
 }
 
 // appendValue appends the JSON of v on one line.

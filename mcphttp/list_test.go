@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,31 +176,6 @@ func TestListsAreTheirHandlersOwn(t *testing.T) {
 	}
 }
 
-// To write a list takes no memory of its length.
-func TestListsTakeNoRoom(t *testing.T) {
-	const tools, runs = 500, 100
-	h := mcphttp.NewHandler(lister(tools, nil), nil)
-	body, _ := modernCall("tools/list", "")
-	header := modernHeader()
-	header["Mcp-Method"], header["Mcp-Name"] = []string{"tools/list"}, nil
-	for name, x := range map[string]*rerun{
-		"modern":  newRerun(h, body, header),
-		"session": newRerun(h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, sessionHeader(t, h)),
-	} {
-		x.run()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range runs {
-			x.run()
-		}
-		runtime.ReadMemStats(&after)
-		x.check(t, "tool_0499")
-		if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > 4<<10 {
-			t.Errorf("%s: %d bytes for each list of %d tools", name, each, tools)
-		}
-	}
-}
-
 // A kept list that is written has a time of its own too.
 func TestKeptListsHaveTheirOwnTime(t *testing.T) {
 	body, _ := modernCall("tools/list", "")
@@ -213,17 +186,5 @@ func TestKeptListsHaveTheirOwnTime(t *testing.T) {
 	x.handler.ServeHTTP(w, x.request)
 	if x.check(t, "tool_0399"); w.late > 0 || !w.deadline.IsZero() {
 		t.Errorf("%d writes under the deadline of the server", w.late)
-	}
-}
-
-// A notification that comes too late for a list leaves the answer what it is.
-func TestListBesideANoteThatComesTooLate(t *testing.T) {
-	const before, behind = `{"jsonrpc":"2.0","id":1,"result":{"tools":`, `,"ttlMs":0,"cacheScope":"private"}}`
-	for _, size := range []int{100, 3000} { // net/http takes what is small at once
-		items := `[{"name":"` + strings.Repeat("x", size) + `"}]`
-		w := httptest.NewRecorder()
-		if err := mcphttp.AnswerBesideANote(t.Context(), w, before, items, behind); err != nil || w.Body.String() != before+items+behind {
-			t.Errorf("%v, got %.60s … %s", err, w.Body, w.Body.String()[max(0, w.Body.Len()-80):])
-		}
 	}
 }

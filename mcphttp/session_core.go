@@ -38,11 +38,8 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return res, err
 }
 
-// WayTo and LeftOut say that nobody else sees a result on its way to the translator; see [mcp.AppendResult].
-func (c *sessionCore) WayTo(wire.ForTransports) mcp.Handler { return c.handler }
-
-// LeftOut returns nothing: what is left out, the translator wants.
-func (c *sessionCore) LeftOut(wire.ForTransports) *wire.Page { return nil }
+// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.
