@@ -3,7 +3,7 @@ package mcp
 import (
 	"context"
 	"crypto/sha256"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,7 +34,7 @@ type Question struct {
 	key     string
 	request InputRequest
 	lacks   func(*Request) error                  // the client's want of means to answer, or nil
-	take    func(answer stdjson.RawMessage) error // hands an answer to whoever asked
+	take    func(answer json.RawMessage) error // hands an answer to whoever asked
 	err     error                                 // why this is no question
 }
 
@@ -172,7 +172,7 @@ func (c *call) answer(q Question) error {
 
 // find returns the answer to a question: from an earlier round, or from this one. Answers that come with no state were
 // volunteered, and nothing ties them to a question but the key.
-func (in *input) find(key string, asked digest) (stdjson.RawMessage, bool) {
+func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	t := in.talking()
 	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
 		return a.Answer, true
@@ -210,7 +210,7 @@ type unsupportedError struct {
 
 // lacking returns the error for a capability that a client did not declare.
 func lacking(what, capability string) error {
-	return &unsupportedError{what, MissingCapability(stdjson.RawMessage(capability))}
+	return &unsupportedError{what, MissingCapability(json.RawMessage(capability))}
 }
 
 // inexpressible returns the error for what a client's revision does not have.
@@ -254,7 +254,7 @@ func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
 // Spec: schema InputRequest (2026-07-28).
 type InputRequest struct {
 	Method string             `json:"method"`          // such as "elicitation/create"
-	Params stdjson.RawMessage `json:"params,omitzero"` // a JSON object, such as that of an [ElicitParams]
+	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as that of an [ElicitParams]
 }
 
 // A digest identifies a question.

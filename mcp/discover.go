@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -71,7 +71,7 @@ type ClientCapabilities struct {
 	// Experimental holds capabilities outside the specification.
 	Experimental map[string]any `json:"experimental,omitzero"`
 	// Extensions maps the id of each supported extension to its settings.
-	Extensions map[string]stdjson.RawMessage `json:"extensions,omitzero"`
+	Extensions map[string]json.RawMessage `json:"extensions,omitzero"`
 }
 
 // ElicitationCapability names the kinds of question that a client can put to its user.
@@ -88,12 +88,12 @@ type SamplingCapability struct {
 
 // parseClientCapabilities reads a declaration. A part that is not understood is a part that is not declared: capability
 // sets are open, and one odd member must not take the others away.
-func parseClientCapabilities(raw stdjson.RawMessage) (c ClientCapabilities) {
-	if json.Unmarshal(raw, &c) == nil {
+func parseClientCapabilities(raw json.RawMessage) (c ClientCapabilities) {
+	if jsonv2.Unmarshal(raw, &c) == nil {
 		return c
 	}
-	var parts map[string]stdjson.RawMessage
-	if json.Unmarshal(raw, &parts) != nil {
+	var parts map[string]json.RawMessage
+	if jsonv2.Unmarshal(raw, &parts) != nil {
 		return ClientCapabilities{}
 	}
 	c = ClientCapabilities{}
@@ -106,9 +106,9 @@ func parseClientCapabilities(raw stdjson.RawMessage) (c ClientCapabilities) {
 }
 
 // takePart reads one part of a declaration; what cannot be read leaves into as it is.
-func takePart[T any](parts map[string]stdjson.RawMessage, name string, into *T) {
+func takePart[T any](parts map[string]json.RawMessage, name string, into *T) {
 	var part T
-	if json.Unmarshal(parts[name], &part) == nil {
+	if jsonv2.Unmarshal(parts[name], &part) == nil {
 		*into = part
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	stdjson "encoding/json"
+	"encoding/json"
 	"log/slog"
 	"runtime/debug"
 
@@ -67,7 +67,7 @@ func coreMethod(method string) bool {
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
-	serve func(s *Server, ctx context.Context, c *call, target string, args stdjson.RawMessage) (Result, error)) (Result, error) {
+	serve func(s *Server, ctx context.Context, c *call, target string, args json.RawMessage) (Result, error)) (Result, error) {
 	target, args, err := c.begin(key)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -64,7 +64,7 @@ func (b *memberBuffer) putArguments(args any) error {
 	case nil:
 		b.text.WriteString(`{}`)
 		return nil
-	case stdjson.RawMessage:
+	case json.RawMessage:
 		if len(args) == 0 {
 			b.text.WriteString(`{}`)
 			return nil
@@ -102,7 +102,7 @@ func (b *memberBuffer) encode(v any) error {
 		defer func() { b.any = nil }()
 	}
 	b.unchecked = true
-	return json.MarshalWrite(&b.text, v, deterministic)
+	return jsonv2.MarshalWrite(&b.text, v, deterministic)
 }
 
 const (

@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"sort"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -80,7 +80,7 @@ func (s *Server) openCursor(req *Request, kind string) (string, error) {
 }
 
 // unquoteAtMost reads a JSON string of at most n bytes.
-func unquoteAtMost(raw stdjson.RawMessage, n int) (string, error) {
+func unquoteAtMost(raw json.RawMessage, n int) (string, error) {
 	if jsonscan.Kind(raw) != '"' || len(raw) > n+2 {
 		return "", Errorf(CodeInvalidParams, "want a string of at most %d bytes", n)
 	}

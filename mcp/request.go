@@ -2,10 +2,10 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"log/slog"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -23,7 +23,7 @@ type Request struct {
 	ID jsonrpc.ID
 	// Params is the JSON object of the request's params, `_meta` included. Middleware may put another object in its place,
 	// but does not write into it.
-	Params stdjson.RawMessage
+	Params json.RawMessage
 	// Principal is the authenticated caller, nil when the transport authenticates nobody.
 	Principal *Principal
 	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
@@ -31,7 +31,7 @@ type Request struct {
 	// Notify takes a notification on the stream of this request; params is a JSON object. At a server it sends: it blocks
 	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
 	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
-	Notify func(ctx context.Context, method string, params stdjson.RawMessage) error
+	Notify func(ctx context.Context, method string, params json.RawMessage) error
 	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
 	Mirror []MirroredParam
 
@@ -90,7 +90,7 @@ func (r *Request) Client() Implementation {
 	var c Implementation
 	if r.env.ClientInfo != nil {
 		// A client that describes itself badly is only less well described.
-		_ = json.Unmarshal(r.env.ClientInfo, &c)
+		_ = jsonv2.Unmarshal(r.env.ClientInfo, &c)
 	}
 	return c
 }
@@ -104,7 +104,7 @@ func (r *Request) Capabilities() ClientCapabilities {
 func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
-func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
+func (r *Request) Meta(key string) (json.RawMessage, bool) {
 	if r.env.Meta == nil {
 		return nil, false
 	}
@@ -113,7 +113,7 @@ func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 }
 
 // Param returns the raw JSON of one member of the request's params, such as "name".
-func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
+func (r *Request) Param(key string) (json.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }
 

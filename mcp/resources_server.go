@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -224,7 +224,7 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 }
 
 // readResource serves resources/read.
-func (s *Server) readResource(ctx context.Context, c *call, uri string, _ stdjson.RawMessage) (Result, error) {
+func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.RawMessage) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(c.req.Method)
 	}

@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -116,13 +116,13 @@ func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 	if err := p.check(); err != nil {
 		return Question{key: key, err: err}
 	}
-	params, err := json.Marshal(p.complete(), deterministic)
+	params, err := jsonv2.Marshal(p.complete(), deterministic)
 	return Question{
 		key:     key,
 		request: InputRequest{Method: wire.MethodSamplingCreateMessage, Params: params},
 		err:     err,
 		lacks:   p.lacks,
-		take: func(raw stdjson.RawMessage) error {
+		take: func(raw json.RawMessage) error {
 			decoded, err := decodeSampleResult(raw)
 			if err == nil {
 				*res = decoded
@@ -139,7 +139,7 @@ func (p *SampleParams) complete() *SampleParams {
 	for i, t := range p.Tools {
 		tool := *t
 		if tool.InputSchema == nil {
-			tool.InputSchema = stdjson.RawMessage(`{"type":"object"}`)
+			tool.InputSchema = json.RawMessage(`{"type":"object"}`)
 		}
 		completed.Tools[i] = &tool
 	}
@@ -180,9 +180,9 @@ func (p *SampleParams) has(contentType string) bool {
 }
 
 // decodeSampleResult reads a client's answer.
-func decodeSampleResult(raw stdjson.RawMessage) (*SampleResult, error) {
+func decodeSampleResult(raw json.RawMessage) (*SampleResult, error) {
 	var r SampleResult
-	if err := json.Unmarshal(raw, &r); err != nil {
+	if err := jsonv2.Unmarshal(raw, &r); err != nil {
 		return nil, malformed("a sampling result has a role, content and model")
 	}
 	for _, c := range r.Content {
@@ -219,26 +219,26 @@ type (
 
 // MarshalJSON encodes the message. A single piece of content stands alone, as the older revisions have it.
 func (m SampleMessage) MarshalJSON() ([]byte, error) {
-	return json.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
+	return jsonv2.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
 }
 
 // UnmarshalJSON decodes a message.
 func (m *SampleMessage) UnmarshalJSON(raw []byte) error {
 	var f messageFields
-	err := json.Unmarshal(raw, &f)
+	err := jsonv2.Unmarshal(raw, &f)
 	*m = SampleMessage{f.Role, f.Content, f.Meta}
 	return err
 }
 
 // MarshalJSON encodes the answer. A single piece of content stands alone, as the older revisions have it.
 func (r SampleResult) MarshalJSON() ([]byte, error) {
-	return json.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
+	return jsonv2.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
 }
 
 // UnmarshalJSON decodes an answer.
 func (r *SampleResult) UnmarshalJSON(raw []byte) error {
 	var f resultFields
-	err := json.Unmarshal(raw, &f)
+	err := jsonv2.Unmarshal(raw, &f)
 	*r = SampleResult{f.Role, f.Content, f.Model, f.StopReason, f.Meta}
 	return err
 }
@@ -281,7 +281,7 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 type ToolUse struct {
 	ID    string             `json:"id"`    // names this use; its result repeats it
 	Name  string             `json:"name"`  // of the tool
-	Input stdjson.RawMessage `json:"input"` // the arguments, a JSON object
+	Input json.RawMessage `json:"input"` // the arguments, a JSON object
 	Meta  Meta               `json:"_meta,omitzero"`
 }
 
@@ -291,7 +291,7 @@ type ToolUse struct {
 type ToolUseResult struct {
 	ToolUseID         string
 	Content           []Content
-	StructuredContent any // any value that encodes to JSON; nil is none. Decoded, it is a json.RawMessage.
+	StructuredContent any // any value that encodes to JSON; nil is none. Decoded, it is a jsonv2.RawMessage.
 	IsError           bool
 	Meta              Meta
 }
@@ -301,7 +301,7 @@ func (*ToolUseResult) contentType() string { return "tool_result" }
 
 // MarshalJSON encodes the result without the member "type".
 func (r ToolUseResult) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
+	return jsonv2.Marshal(struct {
 		ToolUseID         string   `json:"toolUseId"`
 		Content           contents `json:"content"`
 		StructuredContent any      `json:"structuredContent,omitzero"`
@@ -315,11 +315,11 @@ func (r *ToolUseResult) UnmarshalJSON(raw []byte) error {
 	var f struct {
 		ToolUseID         string             `json:"toolUseId"`
 		Content           blocks             `json:"content"`
-		StructuredContent stdjson.RawMessage `json:"structuredContent"`
+		StructuredContent json.RawMessage `json:"structuredContent"`
 		IsError           bool               `json:"isError"`
 		Meta              Meta               `json:"_meta"`
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if err := jsonv2.Unmarshal(raw, &f); err != nil {
 		return err
 	}
 	*r = ToolUseResult{ToolUseID: f.ToolUseID, Content: f.Content, IsError: f.IsError, Meta: f.Meta}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -44,13 +44,13 @@ type state struct {
 	Progress *float64                      `json:"progress,omitzero"` // the last that was told
 	Asked    map[string]digest             `json:"asked,omitempty"`   // the questions of this round
 	Answers  map[string]answered           `json:"answers,omitempty"` // of earlier rounds
-	Once     map[string]stdjson.RawMessage `json:"once,omitempty"`    // what functions gave that ran
+	Once     map[string]json.RawMessage `json:"once,omitempty"`    // what functions gave that ran
 }
 
 // answered is an answer with the question that it is for.
 type answered struct {
 	Question digest             `json:"question"`
-	Answer   stdjson.RawMessage `json:"answer"`
+	Answer   json.RawMessage `json:"answer"`
 }
 
 // changed reports whether another question was asked under the key before.
@@ -63,7 +63,7 @@ func (s *state) changed(key string, asked digest) bool {
 }
 
 // begin reads what a call is about, which key names in its params, and takes up what it was about before.
-func (c *call) begin(key string) (target string, args stdjson.RawMessage, err error) {
+func (c *call) begin(key string) (target string, args json.RawMessage, err error) {
 	p, err := parseTarget(c.req, key)
 	if err != nil {
 		return "", nil, err
@@ -118,7 +118,7 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 		return nil, err
 	}
 	var before state
-	if err := json.Unmarshal(plain, &before); err != nil {
+	if err := jsonv2.Unmarshal(plain, &before); err != nil {
 		return nil, fmt.Errorf("request state: %w", err) // its seal is good, so another version of this server wrote it
 	}
 	if time.Now().UnixMilli() >= before.Expires {
@@ -168,7 +168,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	}
 	expires := time.Now().Add(c.server.opts.StateTTL)
 	next.Expires = expires.UnixMilli()
-	plain, err := json.Marshal(next)
+	plain, err := jsonv2.Marshal(next)
 	if err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
 	}
@@ -308,7 +308,7 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 }
 
 // claim returns the result of an earlier run, or leaves the key to the caller.
-func (in *input) claim(key string) (result stdjson.RawMessage, done bool, err error) {
+func (in *input) claim(key string) (result json.RawMessage, done bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if key == "" {
@@ -332,7 +332,7 @@ func (in *input) release(key string) {
 }
 
 // settle keeps the result of a function for later runs.
-func (in *input) settle(key string, result stdjson.RawMessage) {
+func (in *input) settle(key string, result json.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	put(&in.talking().state.Once, key, result)

@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
@@ -126,9 +126,9 @@ func (s *Server) ResourceUpdated(uri string) { s.hub.updated(uri) }
 
 // A subscription is one open subscriptions/listen.
 type subscription struct {
-	id         stdjson.RawMessage // of the listen request, as it was sent
+	id         json.RawMessage // of the listen request, as it was sent
 	lists      listChange
-	listParams stdjson.RawMessage // of notifications of lists, which say nothing but the id
+	listParams json.RawMessage // of notifications of lists, which say nothing but the id
 	uris       map[string]struct{}
 	wake       func() // called without the lock when there is something to send; must not block
 
@@ -139,7 +139,7 @@ type subscription struct {
 }
 
 func newSubscription(id jsonrpc.ID, f Filter) *subscription {
-	s := &subscription{id: stdjson.RawMessage(id.String()), lists: f.lists()}
+	s := &subscription{id: json.RawMessage(id.String()), lists: f.lists()}
 	s.listParams = s.params(nil)
 	for _, uri := range f.ResourceSubscriptions {
 		put(&s.uris, uri, struct{}{})
@@ -204,7 +204,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 }
 
 // params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
-func (s *subscription) params(members []byte) stdjson.RawMessage {
+func (s *subscription) params(members []byte) json.RawMessage {
 	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
 	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))
 	b = append(append(b, '{'), members...)
@@ -234,7 +234,7 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 
 // acknowledge writes the first message of the subscription.
 func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) error {
-	agreed, err := json.Marshal(f, deterministic)
+	agreed, err := jsonv2.Marshal(f, deterministic)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 	}
 	sending.Lock()
 	defer sending.Unlock()
-	notify := func(ctx context.Context, method string, params stdjson.RawMessage) error {
+	notify := func(ctx context.Context, method string, params json.RawMessage) error {
 		sending.Lock()
 		defer sending.Unlock()
 		if ctx.Err() != nil {
@@ -311,17 +311,17 @@ type Filter struct {
 	ResourcesListChanged  bool     `json:"resourcesListChanged,omitzero"`
 	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
 	// Topics are further members of the JSON object, which extensions define: see [Server.AddTopic].
-	Topics map[string]stdjson.RawMessage `json:",embed"`
+	Topics map[string]json.RawMessage `json:",embed"`
 }
 
 // plainFilter is a Filter without methods.
 type plainFilter Filter
 
 // MarshalJSON returns one object, Topics among the others.
-func (f Filter) MarshalJSON() ([]byte, error) { return json.Marshal(plainFilter(f), deterministic) }
+func (f Filter) MarshalJSON() ([]byte, error) { return jsonv2.Marshal(plainFilter(f), deterministic) }
 
 // UnmarshalJSON reads one object; Topics are all members that the core protocol does not have.
-func (f *Filter) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*plainFilter)(f)) }
+func (f *Filter) UnmarshalJSON(data []byte) error { return jsonv2.Unmarshal(data, (*plainFilter)(f)) }
 
 // coreFilter reports whether a member of a filter is the core protocol's.
 func coreFilter(member string) bool {
@@ -355,7 +355,7 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err er
 	if !ok || jsonscan.Kind(raw) != '{' {
 		return f, Errorf(CodeInvalidParams, "params.notifications: want an object that names what to listen to")
 	}
-	if err := json.Unmarshal(raw, &f); err != nil || holdsNull(raw) {
+	if err := jsonv2.Unmarshal(raw, &f); err != nil || holdsNull(raw) {
 		return f, Errorf(CodeInvalidParams, "params.notifications: want booleans, and an array of strings for resourceSubscriptions")
 	}
 	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
@@ -373,7 +373,7 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err er
 
 // holdsNull reports whether a filter has null for a member or a URI. Decoding takes it for the zero value; the protocol
 // knows no such thing.
-func holdsNull(filter stdjson.RawMessage) bool {
+func holdsNull(filter json.RawMessage) bool {
 	for key, value := range jsonscan.Members(filter) {
 		switch string(key) {
 		case "toolsListChanged", "promptsListChanged", "resourcesListChanged":

@@ -1,9 +1,9 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -19,9 +19,9 @@ type Tool struct {
 	// Description tells the model what the tool does and when to use it.
 	Description string `json:"description,omitzero"`
 	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the function's input type.
-	InputSchema stdjson.RawMessage `json:"inputSchema"`
+	InputSchema json.RawMessage `json:"inputSchema"`
 	// OutputSchema is the JSON Schema of the structured result. Default: derived from the function's output type.
-	OutputSchema stdjson.RawMessage `json:"outputSchema,omitzero"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitzero"`
 	// Annotations are hints about what the tool does. They are claims that a client may choose to believe.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
@@ -101,7 +101,7 @@ type ToolResult struct {
 	Meta    Meta `json:"-"`
 
 	// checked is the structured content that the server has encoded itself, and so need not be checked again.
-	checked stdjson.RawMessage
+	checked json.RawMessage
 }
 
 // textResult returns a result of one text, in one piece of memory: most tools give that.
@@ -148,7 +148,7 @@ func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
 }
 
 func (r *ToolResult) appendStructured(dst []byte) ([]byte, error) {
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
 		from := len(dst)
 		dst = append(dst, raw...)
@@ -184,7 +184,7 @@ func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
 
 // appendValue appends the JSON of v on one line.
 func appendValue(dst []byte, v any) ([]byte, error) {
-	b, err := json.Marshal(v, deterministic)
+	b, err := jsonv2.Marshal(v, deterministic)
 	if err != nil {
 		return nil, err
 	}

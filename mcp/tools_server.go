@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,7 +12,7 @@ import (
 )
 
 // toolFunc is a tool as the server calls it: with checked arguments, for a result to send.
-type toolFunc func(ctx context.Context, args stdjson.RawMessage) (*ToolResult, error)
+type toolFunc func(ctx context.Context, args json.RawMessage) (*ToolResult, error)
 
 // toolEntry is what the server keeps of a tool.
 type toolEntry struct {
@@ -88,7 +88,7 @@ func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 }
 
 // recompile compiles a schema unless it is the one that is compiled already.
-func recompile(old *schema.Schema, raw stdjson.RawMessage) (*schema.Schema, error) {
+func recompile(old *schema.Schema, raw json.RawMessage) (*schema.Schema, error) {
 	if old != nil && string(old.JSON()) == string(raw) {
 		return old, nil
 	}
@@ -162,7 +162,7 @@ func leaveOutExecution(tools []*Tool) []*Tool {
 }
 
 // callTool serves tools/call.
-func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjson.RawMessage) (Result, error) {
+func (s *Server) callTool(ctx context.Context, c *call, name string, args json.RawMessage) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
 	}
@@ -171,7 +171,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjso
 		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", name)
 	}
 	if args == nil {
-		args = stdjson.RawMessage("{}")
+		args = json.RawMessage("{}")
 	}
 	args, err := settleArguments(e.extra.input, args)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjso
 
 // settleArguments returns arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
 // can be dropped are those that the schema refuses, so they are looked for only when it has refused something.
-func settleArguments(s *schema.Schema, args stdjson.RawMessage) (stdjson.RawMessage, error) {
+func settleArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
 	settled := s.ApplyDefaults(args)
 	err := s.Validate(settled)
 	if err == nil {
@@ -244,7 +244,7 @@ func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res 
 		}
 		return nil, fmt.Errorf("tool %q declares an output schema but gave no structured content", e.name)
 	}
-	raw, ok := res.StructuredContent.(stdjson.RawMessage)
+	raw, ok := res.StructuredContent.(json.RawMessage)
 	if !ok {
 		b, err := schema.Encode(res.StructuredContent)
 		if err != nil {
@@ -283,7 +283,7 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		return nil, fmt.Errorf("output: %s is no structured content, which OutputSchema promises", reflect.TypeFor[Out]())
 	}
 	decoder := schema.NewDecoder(reflect.TypeFor[In]())
-	b.entry.call = func(ctx context.Context, args stdjson.RawMessage) (*ToolResult, error) {
+	b.entry.call = func(ctx context.Context, args json.RawMessage) (*ToolResult, error) {
 		var in In
 		if err := decodeArguments(decoder, args, &in); err != nil {
 			return nil, &argumentError{err}
@@ -316,9 +316,9 @@ func (e *outputError) Error() string { return e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
 // decodeArguments fills v, a pointer to what the function takes.
-func decodeArguments(d *schema.Decoder, args stdjson.RawMessage, v any) error {
-	if raw, ok := v.(*stdjson.RawMessage); ok {
-		*raw = append(stdjson.RawMessage(nil), args...) // the request's bytes end with the call, the function's need not
+func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
+	if raw, ok := v.(*json.RawMessage); ok {
+		*raw = append(json.RawMessage(nil), args...) // the request's bytes end with the call, the function's need not
 		return nil
 	}
 	return d.Decode(args, v)
@@ -392,7 +392,7 @@ func contentResult[Out any](v Out) (*ToolResult, error) {
 // inferOutput derives the output schema from the type unless one was given by hand. A type that can be anything
 // promises nothing.
 func (b *boundTool) inferOutput(out reflect.Type) error {
-	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[stdjson.RawMessage]() {
+	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
 		return nil
 	}
 	s, err := schema.For(out)
@@ -416,6 +416,6 @@ func structured(v any, derived *schema.Schema) (*ToolResult, error) {
 		raw = derived.DropNulls(raw)
 	}
 	res := textResult(string(raw))
-	res.StructuredContent, res.checked = stdjson.RawMessage(raw), raw
+	res.StructuredContent, res.checked = json.RawMessage(raw), raw
 	return res, nil
 }
