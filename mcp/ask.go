@@ -33,9 +33,9 @@ var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 type Question struct {
 	key     string
 	request InputRequest
-	lacks   func(*Request) error                  // the client's want of means to answer, or nil
+	lacks   func(*Request) error               // the client's want of means to answer, or nil
 	take    func(answer json.RawMessage) error // hands an answer to whoever asked
-	err     error                                 // why this is no question
+	err     error                              // why this is no question
 }
 
 // Ask puts a form to the user and gives the answer, within a handler of a tool, a prompt or a resource.
@@ -253,7 +253,7 @@ func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
 //
 // Spec: schema InputRequest (2026-07-28).
 type InputRequest struct {
-	Method string             `json:"method"`          // such as "elicitation/create"
+	Method string          `json:"method"`          // such as "elicitation/create"
 	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as that of an [ElicitParams]
 }
 

@@ -279,10 +279,10 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Sampling with Tools; schema ToolUseContent.
 type ToolUse struct {
-	ID    string             `json:"id"`    // names this use; its result repeats it
-	Name  string             `json:"name"`  // of the tool
+	ID    string          `json:"id"`    // names this use; its result repeats it
+	Name  string          `json:"name"`  // of the tool
 	Input json.RawMessage `json:"input"` // the arguments, a JSON object
-	Meta  Meta               `json:"_meta,omitzero"`
+	Meta  Meta            `json:"_meta,omitzero"`
 }
 
 // A ToolUseResult is what a tool gave for a [ToolUse]. It stands in what a user says.
@@ -313,11 +313,11 @@ func (r ToolUseResult) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON decodes a result.
 func (r *ToolUseResult) UnmarshalJSON(raw []byte) error {
 	var f struct {
-		ToolUseID         string             `json:"toolUseId"`
-		Content           blocks             `json:"content"`
+		ToolUseID         string          `json:"toolUseId"`
+		Content           blocks          `json:"content"`
 		StructuredContent json.RawMessage `json:"structuredContent"`
-		IsError           bool               `json:"isError"`
-		Meta              Meta               `json:"_meta"`
+		IsError           bool            `json:"isError"`
+		Meta              Meta            `json:"_meta"`
 	}
 	if err := jsonv2.Unmarshal(raw, &f); err != nil {
 		return err

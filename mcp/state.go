@@ -40,16 +40,16 @@ var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for t
 
 // A state is what a call has to remember from one round to the next. It travels sealed, with the client.
 type state struct {
-	Expires  int64                         `json:"expires,omitzero"`  // Unix milliseconds; of no meaning in a detached call
-	Progress *float64                      `json:"progress,omitzero"` // the last that was told
-	Asked    map[string]digest             `json:"asked,omitempty"`   // the questions of this round
-	Answers  map[string]answered           `json:"answers,omitempty"` // of earlier rounds
+	Expires  int64                      `json:"expires,omitzero"`  // Unix milliseconds; of no meaning in a detached call
+	Progress *float64                   `json:"progress,omitzero"` // the last that was told
+	Asked    map[string]digest          `json:"asked,omitempty"`   // the questions of this round
+	Answers  map[string]answered        `json:"answers,omitempty"` // of earlier rounds
 	Once     map[string]json.RawMessage `json:"once,omitempty"`    // what functions gave that ran
 }
 
 // answered is an answer with the question that it is for.
 type answered struct {
-	Question digest             `json:"question"`
+	Question digest          `json:"question"`
 	Answer   json.RawMessage `json:"answer"`
 }
 
