@@ -32,18 +32,6 @@ func (*DiscoverResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *DiscoverResult) ResultMeta() Meta { return r.Meta }
 
-// appendDiscovery writes the members of a result. It is no method, since a result of somebody else's may embed this one.
-func appendDiscovery(dst []byte, r *DiscoverResult) ([]byte, error) {
-	o := object{dst: dst}
-	o.texts("supportedVersions", r.SupportedVersions)
-	o.part("capabilities", &r.Capabilities)
-	o.textIfAny("instructions", r.Instructions)
-	if o.err != nil {
-		return nil, o.err
-	}
-	return appendCache(append(o.dst, ','), r.Cache)
-}
-
 func (s *Server) discover(context.Context) (Result, error) {
 	revisions := wire.Revisions()
 	versions := make([]string, 0, len(revisions))
@@ -136,27 +124,6 @@ type ServerCapabilities struct {
 	Tasks *TasksCapability `json:"tasks,omitzero"`
 }
 
-func (c *ServerCapabilities) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	if c.Tools != nil {
-		o.part("tools", c.Tools)
-	}
-	if c.Prompts != nil {
-		o.part("prompts", c.Prompts)
-	}
-	if c.Resources != nil {
-		o.part("resources", c.Resources)
-	}
-	o.mark("completions", c.Completions)
-	o.mark("logging", c.Logging)
-	o.open("experimental", c.Experimental)
-	o.open("extensions", c.Extensions)
-	if c.Tasks != nil {
-		o.value("tasks", c.Tasks)
-	}
-	return o.end()
-}
-
 // TasksCapability says what a server of revision 2025-11-25 does with tasks.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Server Capabilities.
@@ -181,23 +148,10 @@ type ListCapability struct {
 	ListChanged bool `json:"listChanged,omitzero"`
 }
 
-func (c *ListCapability) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.flag("listChanged", c.ListChanged)
-	return o.end()
-}
-
 // ResourceCapability says what about resources can be listened to.
 type ResourceCapability struct {
 	Subscribe   bool `json:"subscribe,omitzero"`   // changes of one resource
 	ListChanged bool `json:"listChanged,omitzero"` // changes of the list
-}
-
-func (c *ResourceCapability) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.flag("subscribe", c.Subscribe)
-	o.flag("listChanged", c.ListChanged)
-	return o.end()
 }
 
 // capabilities derives what the server offers from what was registered.
@@ -233,17 +187,6 @@ type Implementation struct {
 	Description string `json:"description,omitzero"`
 	WebsiteURL  string `json:"websiteUrl,omitzero"`
 	Icons       []Icon `json:"icons,omitempty"`
-}
-
-func (i *Implementation) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("name", i.Name)
-	o.text("version", i.Version)
-	o.textIfAny("title", i.Title)
-	o.textIfAny("description", i.Description)
-	o.textIfAny("websiteUrl", i.WebsiteURL)
-	o.icons(i.Icons)
-	return o.end()
 }
 
 // An Icon is a picture to show beside a name. Consumers fetch https and data URIs only.

@@ -139,8 +139,7 @@ func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 	if err != nil {
 		return entry, err
 	}
-	p.encoded, err = encodeFeature(p)
-	return entry, err
+	return entry, nil
 }
 
 // describeArguments lists the arguments of the function's type in the prompt's description. What the description
@@ -206,11 +205,11 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if s.opts.Visible != nil {
 		visible = func(p *Prompt) bool { return s.opts.Visible(ctx, Feature{Prompt: p}) }
 	}
-	p, err := paginate(s, &s.prompts, req, visible)
+	page, next, err := paginate(s, &s.prompts, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	return &ListPromptsResult{Prompts: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListPromptsResult{Prompts: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
 // getPrompt serves prompts/get.

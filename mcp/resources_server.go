@@ -92,9 +92,7 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if err := checkDescription(r.Name, r.Annotations, r.Cache); err != nil {
 		return entry, err
 	}
-	var err error
-	r.encoded, err = encodeFeature(r)
-	return entry, err
+	return entry, nil
 }
 
 // checkDescription checks what resources and templates have in common.
@@ -189,8 +187,7 @@ func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, e
 	if entry.completions, err = newCompletions(of, entry.template.Variables(), derived, t.Complete); err != nil {
 		return entry, err
 	}
-	t.encoded, err = encodeFeature(t)
-	return entry, err
+	return entry, nil
 }
 
 func (s *Server) listResources(ctx context.Context, req *Request) (Result, error) {
@@ -201,11 +198,11 @@ func (s *Server) listResources(ctx context.Context, req *Request) (Result, error
 	if s.opts.Visible != nil {
 		visible = func(r *Resource) bool { return s.opts.Visible(ctx, Feature{Resource: r}) }
 	}
-	p, err := paginate(s, &s.resources, req, visible)
+	page, next, err := paginate(s, &s.resources, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListResourcesResult{Resources: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
@@ -216,11 +213,13 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 	if s.opts.Visible != nil {
 		visible = func(t *ResourceTemplate) bool { return s.opts.Visible(ctx, Feature{Template: t}) }
 	}
-	p, err := paginate(s, &s.templates, req, visible)
+	page, next, err := paginate(s, &s.templates, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourceTemplatesResult{ResourceTemplates: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListResourceTemplatesResult{
+		ResourceTemplates: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache(),
+	}, nil
 }
 
 // readResource serves resources/read.

@@ -94,10 +94,9 @@ func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	dst = append(dst, ',')
 	mark := len(dst)
 	switch r := res.(type) {
-	case *DiscoverResult:
-		dst, err = appendDiscovery(dst, r)
-	case fieldAppender:
-		dst, err = r.appendFields(dst)
+	case *ToolResult, *PromptResult, *ReadResult, *InputRequired, *ListToolsResult, *ListPromptsResult,
+		*ListResourcesResult, *ListResourceTemplatesResult: // these types exactly: a type that embeds one has more members
+		dst, err = r.(fieldAppender).appendFields(dst)
 	default:
 		dst, err = appendMembers(dst, res)
 	}

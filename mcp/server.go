@@ -101,19 +101,19 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 		Name: name, Version: version, Title: s.opts.Title, Description: s.opts.Description,
 		WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
 	}
-	var err error
-	if s.frame, err = info.append(append(jsonscan.AppendQuote(nil, wire.MetaServerInfo), ':')); err != nil {
+	encoded, err := jsonv2.Marshal(info, deterministic)
+	if err != nil {
 		panic("mcp: NewServer: " + err.Error())
 	}
+	s.frame = append([]byte(`"`+wire.MetaServerInfo+`":`), encoded...)
 	s.log = s.opts.Logger
 	s.sealer = newSealer(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", encodedTool, func() { s.hub.listChanged(toolsChanged) })
-	s.tools.dated = hasExecution
-	s.prompts.init("prompt", encodedPrompt, func() { s.hub.listChanged(promptsChanged) })
-	s.resources.init("resource", encodedResource, func() { s.hub.listChanged(resourcesChanged) })
-	s.templates.init("resource template", encodedResourceTemplate, func() { s.hub.listChanged(resourcesChanged) })
+	s.tools.init("tool", func() { s.hub.listChanged(toolsChanged) })
+	s.prompts.init("prompt", func() { s.hub.listChanged(promptsChanged) })
+	s.resources.init("resource", func() { s.hub.listChanged(resourcesChanged) })
+	s.templates.init("resource template", func() { s.hub.listChanged(resourcesChanged) })
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s

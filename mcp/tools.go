@@ -29,28 +29,6 @@ type Tool struct {
 	// it out.
 	Execution *ToolExecution `json:"execution,omitzero"`
 	Meta      Meta           `json:"_meta,omitzero"`
-
-	encoded *encodedFeature[Tool]
-}
-
-func (t *Tool) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("name", t.Name)
-	o.textIfAny("title", t.Title)
-	o.textIfAny("description", t.Description)
-	o.raw("inputSchema", t.InputSchema)
-	if t.OutputSchema != nil {
-		o.raw("outputSchema", t.OutputSchema)
-	}
-	if t.Annotations != nil {
-		o.part("annotations", t.Annotations)
-	}
-	o.icons(t.Icons)
-	if t.Execution != nil {
-		o.value("execution", t.Execution)
-	}
-	o.open("_meta", t.Meta)
-	return o.end()
 }
 
 // ToolAnnotations are hints about a tool. A nil pointer leaves the protocol's default.
@@ -67,16 +45,6 @@ type ToolAnnotations struct {
 	Idempotent *bool `json:"idempotentHint,omitzero"`
 	// OpenWorld: it reaches out to things beyond the server. Default true.
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
-}
-
-func (a *ToolAnnotations) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.textIfAny("title", a.Title)
-	o.choice("readOnlyHint", a.ReadOnly)
-	o.choice("destructiveHint", a.Destructive)
-	o.choice("idempotentHint", a.Idempotent)
-	o.choice("openWorldHint", a.OpenWorld)
-	return o.end()
 }
 
 // ToolExecution says how a tool may be called.
@@ -167,7 +135,7 @@ type ListToolsResult struct {
 	Cache
 	Meta Meta `json:"-"`
 
-	known *encodedPage[Tool]
+	page *listPage[Tool]
 }
 
 // ResultType is "complete".
@@ -176,10 +144,8 @@ func (*ListToolsResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *ListToolsResult) ResultMeta() Meta { return r.Meta }
 
-func encodedTool(v *Tool) *encodedFeature[Tool] { return v.encoded }
-
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
-	return appendPage(append(dst, `"tools":`...), r.Tools, r.known, encodedTool, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor, r.Cache)
 }
 
 // appendValue appends the JSON of v on one line.

@@ -83,8 +83,7 @@ func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	} else if entry.output, err = recompile(entry.output, t.OutputSchema); err != nil {
 		return entry, fmt.Errorf("output schema: %w", err)
 	}
-	t.encoded, err = encodeFeature(t)
-	return entry, err
+	return entry, nil
 }
 
 // recompile compiles a schema unless it is the one that is compiled already.
@@ -133,32 +132,26 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if s.opts.Visible != nil {
 		visible = func(t *Tool) bool { return s.opts.Visible(ctx, toolFeature(t)) }
 	}
-	p, err := paginate(s, &s.tools, req, visible)
+	page, next, err := paginate(s, &s.tools, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	if !req.has(wire.ToolExecution) && (p.known == nil || p.known.dated) {
-		p.items = leaveOutExecution(p.items)
+	tools := slices.Clone(page.items)
+	if !req.has(wire.ToolExecution) {
+		leaveOutExecution(tools)
 	}
-	return &ListToolsResult{Tools: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
-func hasExecution(t *Tool) bool { return t.Execution != nil }
-
-// leaveOutExecution returns tools without what the revision of a list does not have.
-func leaveOutExecution(tools []*Tool) []*Tool {
-	if !slices.ContainsFunc(tools, hasExecution) {
-		return tools
-	}
-	tools = slices.Clone(tools)
+// leaveOutExecution replaces the tools that have an execution, which the revision of the request does not define.
+func leaveOutExecution(tools []*Tool) {
 	for i, t := range tools {
-		if hasExecution(t) {
+		if t.Execution != nil {
 			copied := *t
 			copied.Execution = nil
 			tools[i] = &copied
 		}
 	}
-	return tools
 }
 
 // callTool serves tools/call.
