@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
 	"sync"
-	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -16,24 +12,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A memberBuffer is where members of params are put together, each behind a comma. They are copied into the request.
+// A memberBuffer collects members of a request's params, each with a comma in front. They are copied into the request.
 type memberBuffer struct {
 	text bytes.Buffer
-	any  any // what is encoded: a map behind a pointer to an interface is encoded without reflection
 
-	name, arguments wire.Span // where they stand
-	unchecked       bool      // it may hold more than a reader takes: objects that are too deep or too large
+	name, arguments wire.Span // positions of these members' values
+	unchecked       bool      // the text may exceed the limits of a reader: objects that are too deep or too large
 }
 
 var memberBuffers = sync.Pool{New: func() any { return new(memberBuffer) }}
 
-// newMembers returns an empty buffer. Whoever has one frees it when the request is over.
+// newMembers returns an empty buffer. The caller frees it when the request is done.
 func newMembers() *memberBuffer { return memberBuffers.Get().(*memberBuffer) }
 
-// free returns the buffer to others, unless it has grown too large to be kept.
+// free returns the buffer to the pool unless it has grown too large.
 func (b *memberBuffer) free() {
-	const most = 64 << 10
-	if b.text.Cap() > most {
+	const maxPooled = 64 << 10
+	if b.text.Cap() > maxPooled {
 		return
 	}
 	b.text.Reset()
@@ -51,7 +46,7 @@ func (b *memberBuffer) putName(name string) {
 	b.text.Write(jsonscan.AppendQuote(b.text.AvailableBuffer(), name))
 }
 
-// mark notes a value that has begun at an offset and is at its end.
+// mark records the position of a value that begins at the given offset and ends at the end of the text.
 func (b *memberBuffer) mark(s *wire.Span, at int) {
 	*s = wire.Span{At: uint32(at), End: uint32(b.text.Len())}
 }
@@ -70,13 +65,14 @@ func (b *memberBuffer) putArguments(args any) error {
 			return nil
 		}
 		if err := jsonscan.Valid(args, jsonscan.Limits{}); err != nil || jsonscan.Kind(args) != '{' {
-			return fmt.Errorf("mcp: the arguments are no JSON object: %.64q", []byte(args))
+			return fmt.Errorf("mcp: invalid arguments %.64q: must be a JSON object", []byte(args))
 		}
-		b.text.Write(bytes.Trim(args, " \t\r\n")) // where it stands is noted, and the space is not its own
+		b.text.Write(bytes.Trim(args, " \t\r\n")) // the span excludes white space
 		return nil
 	}
 	mark := b.text.Len()
-	if err := b.encode(args); err != nil {
+	b.unchecked = true
+	if err := jsonv2.MarshalWrite(&b.text, args, deterministic); err != nil {
 		return fmt.Errorf("mcp: encode arguments: %w", err)
 	}
 	switch raw := b.text.Bytes()[mark:]; jsonscan.Kind(raw) {
@@ -85,89 +81,7 @@ func (b *memberBuffer) putArguments(args any) error {
 		b.text.Truncate(mark)
 		b.text.WriteString(`{}`)
 	default:
-		return fmt.Errorf("mcp: the arguments encode to %.64q, want an object", raw)
+		return fmt.Errorf("mcp: invalid arguments: they encode to %.64q, must encode to an object", raw)
 	}
 	return nil
-}
-
-// encode appends the JSON of a value.
-func (b *memberBuffer) encode(v any) error {
-	if m, ok := v.(map[string]any); ok {
-		if plain, ok := appendPlain(b.text.AvailableBuffer(), m, 1); ok {
-			b.text.Write(plain)
-			return nil
-		}
-		b.any = m
-		v = &b.any
-		defer func() { b.any = nil }()
-	}
-	b.unchecked = true
-	return jsonv2.MarshalWrite(&b.text, v, deterministic)
-}
-
-const (
-	plainDepth = 16 // well below what every reader takes
-	plainKeys  = 16
-)
-
-// appendPlain appends what a model's arguments mostly are, without reflection and as the JSON package would, but that ends
-// of lines outside ASCII are escaped. It reports false for everything else, which is left to that.
-func appendPlain(dst []byte, v any, depth int) (out []byte, ok bool) {
-	switch v := v.(type) {
-	case nil:
-		return append(dst, "null"...), true
-	case bool:
-		return strconv.AppendBool(dst, v), true
-	case string:
-		return jsonscan.AppendQuote(dst, v), utf8.ValidString(v)
-	case int:
-		return strconv.AppendInt(dst, int64(v), 10), true
-	case float64:
-		abs := math.Abs(v)
-		return strconv.AppendFloat(dst, v, 'f', -1, 64), abs == 0 || 1e-6 <= abs && abs < 1e21
-	case map[string]any:
-		return appendPlainObject(dst, v, depth)
-	case []any:
-		return appendPlainArray(dst, v, depth)
-	}
-	return nil, false
-}
-
-func appendPlainObject(dst []byte, object map[string]any, depth int) (out []byte, ok bool) {
-	if depth > plainDepth || len(object) > plainKeys {
-		return nil, false
-	}
-	var room [plainKeys]string
-	keys := room[:0]
-	for key := range object {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	dst = append(dst, '{')
-	for i, key := range keys {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(jsonscan.AppendQuote(dst, key), ':')
-		if dst, ok = appendPlain(dst, object[key], depth+1); !ok || !utf8.ValidString(key) {
-			return nil, false
-		}
-	}
-	return append(dst, '}'), true
-}
-
-func appendPlainArray(dst []byte, array []any, depth int) (out []byte, ok bool) {
-	if depth > plainDepth {
-		return nil, false
-	}
-	dst = append(dst, '[')
-	for i, value := range array {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if dst, ok = appendPlain(dst, value, depth+1); !ok {
-			return nil, false
-		}
-	}
-	return append(dst, ']'), true
 }
