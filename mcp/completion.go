@@ -3,7 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,7 +151,7 @@ func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completi
 	return nil, Errorf(CodeInvalidParams, `params.ref.type: got %.128q, want "ref/prompt" or "ref/resource"`, p.kind)
 }
 
-func parseComplete(params stdjson.RawMessage) (p completeParams, err error) {
+func parseComplete(params json.RawMessage) (p completeParams, err error) {
 	ref, _ := jsonscan.Get(params, "ref")
 	if p.kind, err = textMember(ref, "params.ref", "type"); err != nil {
 		return p, err

@@ -2,10 +2,10 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"log/slog"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -22,7 +22,7 @@ type Request struct {
 	ID jsonrpc.ID
 	// Params is the JSON object of the request's params, `_meta` included. Middleware may put another object in its place,
 	// but does not write into it.
-	Params stdjson.RawMessage
+	Params json.RawMessage
 	// Principal is the authenticated caller, nil when the transport authenticates nobody.
 	Principal *Principal
 	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
@@ -30,7 +30,7 @@ type Request struct {
 	// Notify takes a notification on the stream of this request; params is a JSON object. At a server it sends: it blocks
 	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
 	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
-	Notify func(ctx context.Context, method string, params stdjson.RawMessage) error
+	Notify func(ctx context.Context, method string, params json.RawMessage) error
 	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
 	Mirror []MirroredParam
 
@@ -77,7 +77,7 @@ func (r *Request) Client() Implementation {
 	var c Implementation
 	if r.env.ClientInfo != nil {
 		// A client that describes itself badly is only less well described.
-		_ = json.Unmarshal(r.env.ClientInfo, &c)
+		_ = jsonv2.Unmarshal(r.env.ClientInfo, &c)
 	}
 	return c
 }
@@ -91,7 +91,7 @@ func (r *Request) Capabilities() ClientCapabilities {
 func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
-func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
+func (r *Request) Meta(key string) (json.RawMessage, bool) {
 	if r.env.Meta == nil {
 		return nil, false
 	}
@@ -100,7 +100,7 @@ func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 }
 
 // Param returns the raw JSON of one member of the request's params, such as "name".
-func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
+func (r *Request) Param(key string) (json.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }
 
@@ -128,3 +128,39 @@ func (r *Request) logger() *slog.Logger {
 
 // has reports whether the request's revision has a feature.
 func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
+
+// A Principal is the authenticated caller of a request. Authorization middleware puts it into the context of the HTTP
+// request; the transport hands it on as [Request.Principal]. A nil Principal is an anonymous caller.
+//
+// Issuer, Subject and ClientID together identify the principal: sessions, request state and subscriptions are bound to
+// them and survive a new token for the same three. A Principal is not changed once it is in a context.
+type Principal struct {
+	Issuer   string         // who vouches for Subject
+	Subject  string         // the user or machine
+	ClientID string         // the application that acts for it
+	Scopes   []string       // what the token allows
+	Claims   map[string]any // further verified claims
+}
+
+// Key identifies the principal in one string: equal for two tokens of the same caller, different for different
+// callers. It is empty for nil.
+func (p *Principal) Key() string {
+	if p == nil {
+		return ""
+	}
+	// NUL cannot stand in any of the three, so no two principals share a key.
+	return p.Issuer + "\x00" + p.Subject + "\x00" + p.ClientID
+}
+
+type principalKey struct{}
+
+// WithPrincipal returns a context that carries the authenticated caller. It is for authorization middleware.
+func WithPrincipal(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// PrincipalFrom returns the authenticated caller of the context, or nil.
+func PrincipalFrom(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}

@@ -3,9 +3,9 @@ package mcp
 import (
 	"encoding/base64"
 	"fmt"
-	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // A Resource describes something that clients can read: a file, a record, a page.
@@ -32,25 +32,6 @@ type Resource struct {
 	// Cache says how long and for whom what is read may be kept. Default: not at all. What is public on a server with
 	// [ServerOptions.Visible] is private all the same.
 	Cache Cache `json:"-"`
-
-	encoded *encodedFeature[Resource]
-}
-
-func (r *Resource) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("uri", r.URI)
-	o.text("name", r.Name)
-	o.textIfAny("title", r.Title)
-	o.textIfAny("description", r.Description)
-	o.textIfAny("mimeType", r.MIMEType)
-	if r.Size != nil {
-		o.key("size")
-		o.dst = strconv.AppendInt(o.dst, *r.Size, 10)
-	}
-	o.annotations(r.Annotations)
-	o.icons(r.Icons)
-	o.open("_meta", r.Meta)
-	return o.end()
 }
 
 // A ResourceTemplate describes a family of resources by the pattern of their URIs.
@@ -75,21 +56,6 @@ type ResourceTemplate struct {
 	Cache Cache `json:"-"`
 	// Complete suggests values for variables, by their names. Variables whose type lists its values need none.
 	Complete map[string]CompleteFunc `json:"-"`
-
-	encoded *encodedFeature[ResourceTemplate]
-}
-
-func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("uriTemplate", t.URITemplate)
-	o.text("name", t.Name)
-	o.textIfAny("title", t.Title)
-	o.textIfAny("description", t.Description)
-	o.textIfAny("mimeType", t.MIMEType)
-	o.annotations(t.Annotations)
-	o.icons(t.Icons)
-	o.open("_meta", t.Meta)
-	return o.end()
 }
 
 // Expand returns the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
@@ -98,11 +64,11 @@ func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
 //
 // Spec: server/resources, Resource Templates; RFC 6570.
 func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
-	parsed, err := parseTemplate(t.URITemplate)
+	parsed, err := uritemplate.Parse(t.URITemplate)
 	if err != nil {
 		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
 	}
-	uri, err := parsed.expand(vars)
+	uri, err := parsed.Expand(vars)
 	if err != nil {
 		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
 	}
@@ -188,7 +154,7 @@ type ListResourcesResult struct {
 	Cache
 	Meta Meta `json:"-"`
 
-	known *encodedPage[Resource]
+	page *listPage[Resource]
 }
 
 // ResultType is "complete".
@@ -197,11 +163,8 @@ func (*ListResourcesResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
 
-func encodedResource(v *Resource) *encodedFeature[Resource] { return v.encoded }
-
 func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
-	dst = append(dst, `"resources":`...)
-	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor, r.Cache)
 }
 
 // A ListResourceTemplatesResult is one page of a server's resource templates.
@@ -213,7 +176,7 @@ type ListResourceTemplatesResult struct {
 	Cache
 	Meta Meta `json:"-"`
 
-	known *encodedPage[ResourceTemplate]
+	page *listPage[ResourceTemplate]
 }
 
 // ResultType is "complete".
@@ -222,9 +185,6 @@ func (*ListResourceTemplatesResult) ResultType() string { return ResultComplete 
 // ResultMeta is r.Meta.
 func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
 
-func encodedResourceTemplate(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
-
 func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
-	dst = append(dst, `"resourceTemplates":`...)
-	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor, r.Cache)
 }

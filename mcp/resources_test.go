@@ -617,7 +617,7 @@ func TestRES15_MistakesAtRegistrationPanic(t *testing.T) {
 	mustPanic(t, "syntax", "not closed", template("x://{a"))
 	mustPanic(t, "unknown variable", `"b" has no field`, template("x://{a}{b}{l}"))
 	mustPanic(t, "unknown field", `"l" is no variable`, template("x://{a}"))
-	mustPanic(t, "exploded string", `"a" is exploded`, template("x://{a*}{l}"))
+	mustPanic(t, "exploded string", `"a" has an explode modifier`, template("x://{a*}{l}"))
 	mustPanic(t, "prefix of a list", `"l" has a prefix`, template("x://{a}{l:3}"))
 	mustPanic(t, "variables", "want a struct", func() {
 		mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://{a}", Name: "n"}, func(context.Context, []string) (string, error) { return "", nil })

@@ -1,10 +1,10 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -36,7 +36,7 @@ const (
 type Meta map[string]any
 
 // A RawResult is a whole result object in JSON, passed on as it is.
-type RawResult stdjson.RawMessage
+type RawResult json.RawMessage
 
 // ResultType is the resultType member of the object, "complete" when it has none.
 func (r RawResult) ResultType() string {
@@ -71,7 +71,7 @@ type fieldAppender interface {
 }
 
 // deterministic makes two encodings of one value equal, which clients' caches rely on.
-var deterministic = json.Deterministic(true)
+var deterministic = jsonv2.Deterministic(true)
 
 // appendResult writes the members that every result has in front, so that a reader knows early what it reads. What is
 // written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
@@ -94,10 +94,9 @@ func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	dst = append(dst, ',')
 	mark := len(dst)
 	switch r := res.(type) {
-	case *DiscoverResult:
-		dst, err = appendDiscovery(dst, r)
-	case fieldAppender:
-		dst, err = r.appendFields(dst)
+	case *ToolResult, *PromptResult, *ReadResult, *InputRequired, *ListToolsResult, *ListPromptsResult,
+		*ListResourcesResult, *ListResourceTemplatesResult: // these types exactly: a type that embeds one has more members
+		dst, err = r.(fieldAppender).appendFields(dst)
 	default:
 		dst, err = appendMembers(dst, res)
 	}
@@ -147,7 +146,7 @@ func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 
 // appendMembers writes the members of v, which encodes to an object, without its braces.
 func appendMembers(dst []byte, v any) ([]byte, error) {
-	b, err := json.Marshal(v, deterministic)
+	b, err := jsonv2.Marshal(v, deterministic)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
@@ -102,19 +102,19 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 		Name: name, Version: version, Title: s.opts.Title, Description: s.opts.Description,
 		WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
 	}
-	var err error
-	if s.frame, err = info.append(append(jsonscan.AppendQuote(nil, wire.MetaServerInfo), ':')); err != nil {
+	encoded, err := jsonv2.Marshal(info, deterministic)
+	if err != nil {
 		panic("mcp: NewServer: " + err.Error())
 	}
+	s.frame = append([]byte(`"`+wire.MetaServerInfo+`":`), encoded...)
 	s.log = s.opts.Logger
 	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", encodedTool, func() { s.hub.listChanged(toolsChanged) })
-	s.tools.dated = hasExecution
-	s.prompts.init("prompt", encodedPrompt, func() { s.hub.listChanged(promptsChanged) })
-	s.resources.init("resource", encodedResource, func() { s.hub.listChanged(resourcesChanged) })
-	s.templates.init("resource template", encodedResourceTemplate, func() { s.hub.listChanged(resourcesChanged) })
+	s.tools.init("tool", func() { s.hub.listChanged(toolsChanged) })
+	s.prompts.init("prompt", func() { s.hub.listChanged(promptsChanged) })
+	s.resources.init("resource", func() { s.hub.listChanged(resourcesChanged) })
+	s.templates.init("resource template", func() { s.hub.listChanged(resourcesChanged) })
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s
@@ -184,7 +184,7 @@ func (s *Server) validate(name string) error {
 		}
 	}
 	if s.opts.Experimental != nil {
-		if _, err := json.Marshal(s.opts.Experimental); err != nil {
+		if _, err := jsonv2.Marshal(s.opts.Experimental); err != nil {
 			return fmt.Errorf("Experimental: %w", err)
 		}
 	}
@@ -216,7 +216,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 }
 
 // errBusy asks the client to come back.
-var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: stdjson.RawMessage(`{"retryAfterMs":1000}`)}
+var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
 
 // HandleMethod makes h answer requests of a method that the core protocol does not define, for extensions. Those of tasks,
 // which one revision has in its core, are an extension's. It panics if the protocol defines the method or it has a
@@ -250,7 +250,7 @@ func (s *Server) AddExtension(id string, settings any) {
 	if settings == nil {
 		settings = struct{}{}
 	}
-	encoded, err := json.Marshal(settings, deterministic)
+	encoded, err := jsonv2.Marshal(settings, deterministic)
 	if err != nil || jsonscan.Kind(encoded) != '{' {
 		panic(fmt.Sprintf("mcp: extension %q: its settings are no JSON object: %v", id, err))
 	}
@@ -260,7 +260,7 @@ func (s *Server) AddExtension(id string, settings any) {
 	for k, v := range s.extensions {
 		extensions[k] = v
 	}
-	extensions[id] = stdjson.RawMessage(encoded)
+	extensions[id] = json.RawMessage(encoded)
 	s.extensions = extensions
 }
 

@@ -2,13 +2,15 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -124,9 +126,9 @@ func (s *Server) ResourceUpdated(uri string) { s.hub.updated(uri) }
 
 // A subscription is one open subscriptions/listen.
 type subscription struct {
-	id         stdjson.RawMessage // of the listen request, as it was sent
+	id         json.RawMessage // of the listen request, as it was sent
 	lists      listChange
-	listParams stdjson.RawMessage // of notifications of lists, which say nothing but the id
+	listParams json.RawMessage // of notifications of lists, which say nothing but the id
 	uris       map[string]struct{}
 	wake       func() // called without the lock when there is something to send; must not block
 
@@ -137,7 +139,7 @@ type subscription struct {
 }
 
 func newSubscription(id jsonrpc.ID, f Filter) *subscription {
-	s := &subscription{id: stdjson.RawMessage(id.String()), lists: f.lists()}
+	s := &subscription{id: json.RawMessage(id.String()), lists: f.lists()}
 	s.listParams = s.params(nil)
 	for _, uri := range f.ResourceSubscriptions {
 		put(&s.uris, uri, struct{}{})
@@ -202,7 +204,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 }
 
 // params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
-func (s *subscription) params(members []byte) stdjson.RawMessage {
+func (s *subscription) params(members []byte) json.RawMessage {
 	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
 	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))
 	b = append(append(b, '{'), members...)
@@ -232,7 +234,7 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 
 // acknowledge writes the first message of the subscription.
 func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) error {
-	agreed, err := json.Marshal(f, deterministic)
+	agreed, err := jsonv2.Marshal(f, deterministic)
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,7 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 	}
 	sending.Lock()
 	defer sending.Unlock()
-	notify := func(ctx context.Context, method string, params stdjson.RawMessage) error {
+	notify := func(ctx context.Context, method string, params json.RawMessage) error {
 		sending.Lock()
 		defer sending.Unlock()
 		if ctx.Err() != nil {
@@ -287,4 +289,107 @@ func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err err
 		return nil, Errorf(CodeInvalidRequest, "%s was answered by a middleware", req.Method)
 	}
 	return a.stop, nil
+}
+
+// Bounds of what one subscription asks for.
+const (
+	// maxSubscribedURIs bounds the resources of one subscription: each is kept for as long as it is open.
+	maxSubscribedURIs = 1000
+	// maxListen bounds the params of a subscription, in bytes: they are kept for as long as it is open, and there may be
+	// thousands.
+	maxListen = 320 << 10
+	// maxURI bounds a resource URI.
+	maxURI = uritemplate.MaxLength
+)
+
+// A Filter says which changes a subscription wants to hear of.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28).
+type Filter struct {
+	ToolsListChanged      bool     `json:"toolsListChanged,omitzero"`
+	PromptsListChanged    bool     `json:"promptsListChanged,omitzero"`
+	ResourcesListChanged  bool     `json:"resourcesListChanged,omitzero"`
+	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
+	// Topics are further members of the JSON object, which extensions define: see [Server.AddTopic].
+	Topics map[string]json.RawMessage `json:",embed"`
+}
+
+// plainFilter is a Filter without methods.
+type plainFilter Filter
+
+// MarshalJSON returns one object, Topics among the others.
+func (f Filter) MarshalJSON() ([]byte, error) { return jsonv2.Marshal(plainFilter(f), deterministic) }
+
+// UnmarshalJSON reads one object; Topics are all members that the core protocol does not have.
+func (f *Filter) UnmarshalJSON(data []byte) error { return jsonv2.Unmarshal(data, (*plainFilter)(f)) }
+
+// coreFilter reports whether a member of a filter is the core protocol's.
+func coreFilter(member string) bool {
+	switch member {
+	case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "_meta":
+		return true
+	}
+	return false
+}
+
+func (f Filter) lists() (c listChange) {
+	if f.ToolsListChanged {
+		c |= toolsChanged
+	}
+	if f.PromptsListChanged {
+		c |= promptsChanged
+	}
+	if f.ResourcesListChanged {
+		c |= resourcesChanged
+	}
+	return c
+}
+
+// openFilter reads what the client wants to hear of, and leaves what the server can tell it: that is the
+// acknowledgement.
+func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
+	if len(req.Params) > maxListen {
+		return f, Errorf(CodeInvalidParams, "params: %d bytes, at most %d are taken", len(req.Params), maxListen)
+	}
+	raw, ok := jsonscan.Get(req.Params, "notifications")
+	if !ok || jsonscan.Kind(raw) != '{' {
+		return f, Errorf(CodeInvalidParams, "params.notifications: want an object that names what to listen to")
+	}
+	if err := jsonv2.Unmarshal(raw, &f); err != nil || holdsNull(raw) {
+		return f, Errorf(CodeInvalidParams, "params.notifications: want booleans, and an array of strings for resourceSubscriptions")
+	}
+	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
+		return f, Errorf(CodeInvalidParams, "params.notifications.resourceSubscriptions: %d URIs, at most %d are taken",
+			len(f.ResourceSubscriptions), maxSubscribedURIs)
+	}
+	f.ToolsListChanged = f.ToolsListChanged && s.tools.ever.Load()
+	f.PromptsListChanged = f.PromptsListChanged && s.prompts.ever.Load()
+	f.ResourcesListChanged = f.ResourcesListChanged && s.offersResources()
+	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
+		return len(uri) > maxURI || !s.offersResources() || !s.readable(ctx, uri)
+	})
+	return f, nil
+}
+
+// holdsNull reports whether a filter has null for a member or a URI. Decoding takes it for the zero value; the protocol
+// knows no such thing.
+func holdsNull(filter json.RawMessage) bool {
+	for key, value := range jsonscan.Members(filter) {
+		switch string(key) {
+		case "toolsListChanged", "promptsListChanged", "resourcesListChanged":
+			if jsonscan.Kind(value) == 'n' {
+				return true
+			}
+		case "resourceSubscriptions":
+			if jsonscan.Kind(value) == 'n' {
+				return true
+			}
+			for uri := range jsonscan.Elements(value) {
+				if jsonscan.Kind(uri) == 'n' {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

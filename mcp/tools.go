@@ -1,9 +1,9 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -19,9 +19,9 @@ type Tool struct {
 	// Description tells the model what the tool does and when to use it.
 	Description string `json:"description,omitzero"`
 	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the function's input type.
-	InputSchema stdjson.RawMessage `json:"inputSchema"`
+	InputSchema json.RawMessage `json:"inputSchema"`
 	// OutputSchema is the JSON Schema of the structured result. Default: derived from the function's output type.
-	OutputSchema stdjson.RawMessage `json:"outputSchema,omitzero"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitzero"`
 	// Annotations are hints about what the tool does. They are claims that a client may choose to believe.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
@@ -29,28 +29,6 @@ type Tool struct {
 	// it out.
 	Execution *ToolExecution `json:"execution,omitzero"`
 	Meta      Meta           `json:"_meta,omitzero"`
-
-	encoded *encodedFeature[Tool]
-}
-
-func (t *Tool) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("name", t.Name)
-	o.textIfAny("title", t.Title)
-	o.textIfAny("description", t.Description)
-	o.raw("inputSchema", t.InputSchema)
-	if t.OutputSchema != nil {
-		o.raw("outputSchema", t.OutputSchema)
-	}
-	if t.Annotations != nil {
-		o.part("annotations", t.Annotations)
-	}
-	o.icons(t.Icons)
-	if t.Execution != nil {
-		o.value("execution", t.Execution)
-	}
-	o.open("_meta", t.Meta)
-	return o.end()
 }
 
 // ToolAnnotations are hints about a tool. A nil pointer leaves the protocol's default.
@@ -67,16 +45,6 @@ type ToolAnnotations struct {
 	Idempotent *bool `json:"idempotentHint,omitzero"`
 	// OpenWorld: it reaches out to things beyond the server. Default true.
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
-}
-
-func (a *ToolAnnotations) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.textIfAny("title", a.Title)
-	o.choice("readOnlyHint", a.ReadOnly)
-	o.choice("destructiveHint", a.Destructive)
-	o.choice("idempotentHint", a.Idempotent)
-	o.choice("openWorldHint", a.OpenWorld)
-	return o.end()
 }
 
 // ToolExecution says how a tool may be called.
@@ -101,7 +69,7 @@ type ToolResult struct {
 	Meta    Meta `json:"-"`
 
 	// checked is the structured content that the server has encoded itself, and so need not be checked again.
-	checked stdjson.RawMessage
+	checked json.RawMessage
 }
 
 // textResult returns a result of one text, in one piece of memory: most tools give that.
@@ -148,7 +116,7 @@ func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
 }
 
 func (r *ToolResult) appendStructured(dst []byte) ([]byte, error) {
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
 		from := len(dst)
 		dst = append(dst, raw...)
@@ -167,7 +135,7 @@ type ListToolsResult struct {
 	Cache
 	Meta Meta `json:"-"`
 
-	known *encodedPage[Tool]
+	page *listPage[Tool]
 }
 
 // ResultType is "complete".
@@ -176,15 +144,13 @@ func (*ListToolsResult) ResultType() string { return ResultComplete }
 // ResultMeta is r.Meta.
 func (r *ListToolsResult) ResultMeta() Meta { return r.Meta }
 
-func encodedTool(v *Tool) *encodedFeature[Tool] { return v.encoded }
-
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
-	return appendPage(append(dst, `"tools":`...), r.Tools, r.known, encodedTool, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor, r.Cache)
 }
 
 // appendValue appends the JSON of v on one line.
 func appendValue(dst []byte, v any) ([]byte, error) {
-	b, err := json.Marshal(v, deterministic)
+	b, err := jsonv2.Marshal(v, deterministic)
 	if err != nil {
 		return nil, err
 	}

@@ -2,13 +2,13 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -36,11 +36,11 @@ type Topic struct {
 	// changed does nothing.
 	//
 	// The server calls stop once, when the subscription has ended; it may be nil. The context ends with the subscription.
-	Open func(ctx context.Context, req *Request, member stdjson.RawMessage, changed func(key string)) (acknowledged any, stop func(), err error)
+	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (acknowledged any, stop func(), err error)
 	// Params returns the params of the notification that tells how the thing is now: a JSON object, to which the server
 	// adds the id of the subscription. Nil tells nothing; so does an error, which is logged. It is called when the client
 	// can be told, on a goroutine that belongs to the subscription.
-	Params func(ctx context.Context, req *Request, key string) (stdjson.RawMessage, error)
+	Params func(ctx context.Context, req *Request, key string) (json.RawMessage, error)
 }
 
 // AddTopic lets clients listen to what an extension tells of. The member is the name that the topic has in the filter of
@@ -104,7 +104,7 @@ type topicKey struct {
 // A topicWay is how a subscription is told of changes.
 type topicWay struct {
 	wake   func(*subscribedTopics) // called without the lock when there is something to send; does not block
-	notify func(ctx context.Context, method string, params stdjson.RawMessage) error
+	notify func(ctx context.Context, method string, params json.RawMessage) error
 }
 
 // openTopics opens the topics that the filter asks for, and leaves in it what was agreed to. From then on the client is
@@ -139,7 +139,7 @@ func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription
 }
 
 // subscribe opens one topic. It gives nil if the topic has nothing to tell.
-func (o *subscribedTopics) subscribe(topic Topic, member stdjson.RawMessage) (agreed stdjson.RawMessage, err error) {
+func (o *subscribedTopics) subscribe(topic Topic, member json.RawMessage) (agreed json.RawMessage, err error) {
 	t := &subscribedTopic{Topic: topic}
 	o.mu.Lock()
 	o.open = append(o.open, t)
@@ -152,14 +152,14 @@ func (o *subscribedTopics) subscribe(topic Topic, member stdjson.RawMessage) (ag
 }
 
 // begin calls the topic, which is the user's.
-func (o *subscribedTopics) begin(t *subscribedTopic, member stdjson.RawMessage) (agreed stdjson.RawMessage, err error) {
+func (o *subscribedTopics) begin(t *subscribedTopic, member json.RawMessage) (agreed json.RawMessage, err error) {
 	defer recovered(o.ctx, o.server.log, t.Method, &err)
 	acknowledged, stop, err := t.Open(o.ctx, o.req, member, func(key string) { o.changed(topicKey{t, key}) })
 	t.stop = stop
 	if err != nil || acknowledged == nil {
 		return nil, err
 	}
-	agreed, err = json.Marshal(acknowledged, deterministic)
+	agreed, err = jsonv2.Marshal(acknowledged, deterministic)
 	if err != nil {
 		return nil, fmt.Errorf("topic %q: what is acknowledged: %w", t.Method, err)
 	}
@@ -273,7 +273,7 @@ func (o *subscribedTopics) pause() {
 }
 
 // params returns what is told of a thing.
-func (k topicKey) params(ctx context.Context, req *Request) (params stdjson.RawMessage, err error) {
+func (k topicKey) params(ctx context.Context, req *Request) (params json.RawMessage, err error) {
 	defer recovered(ctx, req.logger(), k.topic.Method, &err)
 	params, err = k.topic.Params(ctx, req, k.key)
 	if err != nil || params == nil {
@@ -286,7 +286,7 @@ func (k topicKey) params(ctx context.Context, req *Request) (params stdjson.RawM
 }
 
 // tag adds the subscription's id to the params of a notification.
-func (s *subscription) tag(params stdjson.RawMessage) stdjson.RawMessage {
+func (s *subscription) tag(params json.RawMessage) json.RawMessage {
 	id := append([]byte(`"`+wire.MetaSubscriptionID+`":`), s.id...)
 	b := append(append(make([]byte, 0, len(params)+len(id)+len(`"_meta":{},`)), `{"_meta":{`...), id...)
 	meta, _ := jsonscan.Get(params, "_meta")
