@@ -73,6 +73,7 @@ var importRules = []rule{
 	{"examples/calc", []string{"mcp"}, "examples are what users write"},
 	{"examples/calcclient", []string{"mcp"}, "examples are what users write"},
 	{"examples/calchttp", []string{"mcp", "mcphttp"}, "examples are what users write"},
+	{"examples/deploy", []string{"mcp"}, "examples are what users write"},
 	{"examples/login", []string{"mcp", "mcphttp", "oauth"}, "examples are what users write"},
 	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "stores/bolt"}, "examples are what users write"},
 	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, "examples are what users write"},
