@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
 )
 
 // Bounds of key sets.
@@ -53,20 +55,11 @@ type keySet struct{ keys []verificationKey }
 func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificationKey {
 	var found []verificationKey
 	for _, k := range s.keys {
-		if (id == "" || k.id == id) && contains(k.algorithms, algorithm) && len(found) < maxCandidates {
+		if (id == "" || k.id == id) && slices.Contains(k.algorithms, algorithm) && len(found) < maxCandidates {
 			found = append(found, k)
 		}
 	}
 	return found
-}
-
-func contains(all []jose.SignatureAlgorithm, a jose.SignatureAlgorithm) bool {
-	for _, one := range all {
-		if one == a {
-			return true
-		}
-	}
-	return false
 }
 
 // parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms. The others are left out,
@@ -85,7 +78,7 @@ func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet 
 		}
 		k := verificationKey{id: jwk.KeyID, key: jwk.Key}
 		for _, a := range algorithmsOfKey(&jwk) {
-			if contains(allowed, a) && (jwk.Algorithm == "" || jwk.Algorithm == string(a)) {
+			if slices.Contains(allowed, a) && (jwk.Algorithm == "" || jwk.Algorithm == string(a)) {
 				k.algorithms = append(k.algorithms, a)
 			}
 		}
@@ -117,7 +110,7 @@ func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	}
 	switch key := jwk.Key.(type) {
 	case *rsa.PublicKey:
-		if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+		if bits := key.N.BitLen(); bits < jwskey.MinRSABits || bits > maxRSABits {
 			return nil
 		}
 		return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
@@ -260,7 +253,7 @@ func (p *publishedKeys) fetch(ctx context.Context) (*keySet, error) {
 	var document struct {
 		Keys []jsontext.Value `json:"keys"`
 	}
-	if err := p.fetcher.getJSON(ctx, address, nil, &document); err != nil {
+	if _, err := p.fetcher.fetcher().GetJSON(ctx, address, &document); err != nil {
 		return nil, err
 	}
 	return parseKeys(document.Keys, p.allowed), nil

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/dpop"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -87,7 +90,7 @@ type gate struct {
 	verifier  Verifier
 	opts      RequireOptions
 	resource  *protected
-	proofs    *proofVerifier // nil if no token may be bound to a key
+	proofs    *dpop.Verifier // nil if no token may be bound to a key
 	algs      string         // of proofs
 	firstNeed []string       // scopes that clients without a token are told to ask for
 }
@@ -144,13 +147,10 @@ func (g *gate) prepareProofs(metadata *ResourceMetadata) (err error) {
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = metadata.DPoPAlgorithms
 	}
-	if g.proofs, err = newProofVerifier(&o); err != nil {
+	if g.proofs, err = dpop.NewVerifier((*dpop.VerifierOptions)(&o)); err != nil {
 		return err
 	}
-	metadata.DPoPRequired, metadata.DPoPAlgorithms = o.Required, nil
-	for _, a := range g.proofs.algorithms {
-		metadata.DPoPAlgorithms = append(metadata.DPoPAlgorithms, string(a))
-	}
+	metadata.DPoPRequired, metadata.DPoPAlgorithms = o.Required, g.proofs.Algorithms()
 	g.algs = strings.Join(metadata.DPoPAlgorithms, " ")
 	return nil
 }
@@ -161,7 +161,7 @@ func (g *gate) checkSchemes(metadata *ResourceMetadata) error {
 		return nil
 	}
 	for _, text := range append([]string{metadata.Resource}, metadata.AuthorizationServers...) {
-		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && !isLoopbackName(u.Hostname()) {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
 			return fmt.Errorf("%.100q is not https, and not at a loopback address", text)
 		}
 	}
@@ -220,7 +220,7 @@ func (a *admitted) Value(key any) any {
 
 // admit judges the token of a request.
 func (g *gate) admit(w http.ResponseWriter, r *http.Request, shown credentials) (*admitted, *denial) {
-	if shown.scheme == schemeDPoP && g.proofs == nil {
+	if shown.scheme == oauthwire.DPoP && g.proofs == nil {
 		return nil, errNoToken
 	}
 	token, err := g.verifier.Verify(r.Context(), shown.token)
@@ -232,9 +232,9 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, shown credentials) 
 	}
 	switch {
 	case errors.Is(err, ErrTokenExpired):
-		return nil, &denial{http.StatusUnauthorized, codeInvalidToken, "the access token has expired", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, codeInvalidToken, "the access token is not valid here", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here", nil, err}
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
@@ -243,7 +243,7 @@ func (g *gate) admit(w http.ResponseWriter, r *http.Request, shown credentials) 
 	}
 	held := grant{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !held.covers(need) {
-		return nil, &denial{http.StatusForbidden, codeInsufficientScope, insufficientScope, held.wanted(need), nil}
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope, held.wanted(need), nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &admitted{Context: ctx, gate: g, scheme: shown.scheme, token: token}, nil
@@ -272,21 +272,21 @@ func (g *gate) judge(t *Token) error {
 func (g *gate) checkProof(w http.ResponseWriter, r *http.Request, shown credentials, t *Token) *denial {
 	isBound := t.KeyThumbprint != ""
 	switch {
-	case isBound && shown.scheme != schemeDPoP:
+	case isBound && shown.scheme != oauthwire.DPoP:
 		return badBinding("the access token is bound to a key and needs a proof")
-	case !isBound && (shown.scheme == schemeDPoP || g.proofs != nil && g.proofs.required):
+	case !isBound && (shown.scheme == oauthwire.DPoP || g.proofs.Required()):
 		return badBinding("the access token is not bound to a key")
 	case !isBound:
 		return nil
 	}
-	nonce, err := g.proofs.verifyProof(r, g.resource.target(r), shown.token, t.KeyThumbprint)
+	nonce, err := g.proofs.Verify(r, g.resource.target(r), shown.token, t.KeyThumbprint)
 	if nonce != "" {
-		w.Header().Set(headerDPoPNonce, nonce)
+		w.Header().Set(dpop.HeaderNonce, nonce)
 	}
-	var bad *proofError
+	var bad *dpop.ProofError
 	switch {
 	case errors.As(err, &bad):
-		return &denial{http.StatusUnauthorized, bad.code, bad.reason, nil, err}
+		return &denial{http.StatusUnauthorized, bad.Code, bad.Reason, nil, err}
 	case err != nil:
 		return &denial{status: http.StatusServiceUnavailable, cause: err}
 	}

@@ -6,14 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-)
 
-// Codes of errors in challenges. Spec: RFC 6750, section 3.1.
-const (
-	schemeBearer          = "Bearer"
-	codeInvalidRequest    = "invalid_request"
-	codeInvalidToken      = "invalid_token"
-	codeInsufficientScope = "insufficient_scope"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // insufficientScope is said to clients that lack scopes.
@@ -34,11 +28,11 @@ type denial struct {
 var errNoToken = &denial{status: http.StatusUnauthorized}
 
 func badBinding(description string) *denial {
-	return &denial{http.StatusUnauthorized, codeInvalidToken, description, nil, ErrInvalidToken}
+	return &denial{http.StatusUnauthorized, oauthwire.InvalidToken, description, nil, ErrInvalidToken}
 }
 
 func badRequest(description string) *denial {
-	return &denial{status: http.StatusBadRequest, code: codeInvalidRequest, description: description}
+	return &denial{status: http.StatusBadRequest, code: oauthwire.InvalidRequest, description: description}
 }
 
 // refuse answers a request that is not let through.
@@ -76,11 +70,11 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no 
 
 // challenges returns a challenge for every scheme that is taken, the error in that of the scheme that was used.
 func (g *gate) challenges(scheme string, no *denial) []string {
-	schemes := []string{schemeBearer}
+	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
-		schemes = append(schemes, schemeDPoP)
-		if g.proofs.required {
-			schemes, scheme = schemes[1:], schemeDPoP
+		schemes = append(schemes, oauthwire.DPoP)
+		if g.proofs.Required() {
+			schemes, scheme = schemes[1:], oauthwire.DPoP
 		}
 	}
 	if !slices.Contains(schemes, scheme) {
@@ -110,7 +104,7 @@ func (g *gate) challenge(scheme string) Challenge {
 	if g.resource.document != nil {
 		c.Params["resource_metadata"] = g.resource.metadataURL()
 	}
-	if scheme == schemeDPoP {
+	if scheme == oauthwire.DPoP {
 		c.Params["algs"] = g.algs
 	}
 	return c

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // metadataAge is how long, in seconds, metadata may be kept: long enough to spare a look-up with every login, short enough
@@ -54,7 +57,7 @@ func newProtected(metadata *ResourceMetadata) (*protected, error) {
 	case strings.ContainsAny(metadata.Resource, "?#"):
 		return nil, errors.New("Resource has a query or a fragment")
 	}
-	p := &protected{url: u, name: audienceName(metadata.Resource), path: wellKnownResource}
+	p := &protected{url: u, name: audienceName(metadata.Resource), path: oauthwire.WellKnownResource}
 	if u.Path != "/" {
 		p.path += u.Path
 	}
@@ -90,13 +93,15 @@ func (p *protected) describe(metadata *ResourceMetadata) error {
 func (p *protected) metadataURL() string {
 	u := url.URL{Scheme: strings.ToLower(p.url.Scheme), Host: p.url.Host, Path: p.path}
 	if p.url.RawPath != "" {
-		u.RawPath = wellKnownResource + p.url.RawPath
+		u.RawPath = oauthwire.WellKnownResource + p.url.RawPath
 	}
 	return u.String()
 }
 
 // isWellKnown reports whether a path is one of the metadata's, if there is any.
-func (p *protected) isWellKnown(path string) bool { return path == p.path || path == wellKnownResource }
+func (p *protected) isWellKnown(path string) bool {
+	return path == p.path || path == oauthwire.WellKnownResource
+}
 
 // ServeHTTP serves the metadata.
 func (p *protected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -141,17 +146,7 @@ func audienceName(uri string) string {
 	if path != "" {
 		path = "/" + strings.TrimSuffix(path, "/")
 	}
-	return lowerASCII(scheme) + "://" + lowerASCII(host) + path
-}
-
-// lowerASCII folds ASCII alone: folding Unicode would take look-alikes for the same.
-func lowerASCII(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + ('a' - 'A')
-		}
-		return r
-	}, s)
+	return netx.LowerASCII(scheme) + "://" + netx.LowerASCII(host) + path
 }
 
 // target returns the URL of a request as its client knows it, which may be another one than reaches this server.

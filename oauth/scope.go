@@ -9,11 +9,9 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// scopeOffline asks for a refresh token. It is between a client and its authorization server: a resource never wants it.
-const scopeOffline = "offline_access"
 
 // Scopes says which scopes something needs: every one of All, and at least one of Any unless that is empty. The zero
 // value needs none.
@@ -43,8 +41,8 @@ func (s Scopes) validate() error {
 //
 // Spec: RFC 6749, section 3.3; basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
-	if scope == scopeOffline {
-		return fmt.Errorf("scope %s is for clients to ask for, never for a resource to need", scopeOffline)
+	if scope == oauthwire.ScopeOffline {
+		return fmt.Errorf("scope %s is for clients to ask for, never for a resource to need", oauthwire.ScopeOffline)
 	}
 	for i := range len(scope) {
 		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
@@ -269,14 +267,14 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	if g.covers(needs) {
 		return nil
 	}
-	challenge := Challenge{Scheme: schemeBearer, Params: map[string]string{}}
+	challenge := Challenge{Scheme: oauthwire.Bearer, Params: map[string]string{}}
 	if admission != nil {
 		// The client may get a token with just these, which has to pass the gate as well.
 		needs = append([]Scopes{admission.gate.opts.Scopes}, needs...)
 		challenge = admission.gate.challenge(admission.scheme)
 	}
 	e := &ScopeError{Scopes: g.wanted(needs)}
-	challenge.Params["error"] = codeInsufficientScope
+	challenge.Params["error"] = oauthwire.InsufficientScope
 	challenge.Params["error_description"] = insufficientScope
 	challenge.Params["scope"] = strings.Join(e.Scopes, " ")
 	e.challenge = challenge.String()

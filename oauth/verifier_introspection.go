@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // IntrospectionOptions configures an [IntrospectionVerifier].
@@ -131,16 +134,16 @@ func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*
 		form.Set("client_id", v.opts.ClientID)
 		form.Set("client_secret", v.opts.ClientSecret)
 	} else {
-		header.Set("Authorization", basicCredentials(v.opts.ClientID, v.opts.ClientSecret))
+		header.Set("Authorization", oauthwire.BasicCredentials(v.opts.ClientID, v.opts.ClientSecret))
 	}
-	status, _, body, err := v.fetcher.postForm(ctx, endpoint, form, header)
+	r, err := v.fetcher.fetcher().PostForm(ctx, endpoint, form, header)
 	if err != nil {
 		return nil, err
 	}
-	if status != http.StatusOK {
-		return nil, fmt.Errorf("oauth: introspection: HTTP %d", status)
+	if r.Status != http.StatusOK {
+		return nil, fmt.Errorf("oauth: introspection: HTTP %d", r.Status)
 	}
-	return v.read(body)
+	return v.read(r.Body)
 }
 
 // findEndpoint returns the endpoint, from the metadata if need be. That is fetched as often as keys would be.
@@ -177,7 +180,7 @@ func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
 		Active bool `json:"active"`
 		tokenClaims
 	}
-	if err := decodeDocument(body, &answer); err != nil {
+	if err := oauthfetch.Decode(body, &answer); err != nil {
 		return nil, fmt.Errorf("oauth: introspection: %w", err)
 	}
 	switch {

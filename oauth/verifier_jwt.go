@@ -16,6 +16,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // JWTOptions configures a [JWTVerifier]. The zero value is right for most authorization servers: their metadata says
@@ -36,11 +40,6 @@ type JWTOptions struct {
 	MaxCached int
 	// Fetcher fetches the keys. Default: NewFetcher(nil), which fetches from addresses as near as the issuer's.
 	Fetcher *Fetcher
-}
-
-// tokenAlgorithms are the asymmetric ones. A verifier that knew the others would take a public key for a secret.
-var tokenAlgorithms = [...]jose.SignatureAlgorithm{
-	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
 }
 
 // defaultMaxCached is some two megabytes.
@@ -88,19 +87,19 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 		return nil, errors.New("want one of JWKS and JWKSURI")
 	}
 	for _, a := range o.Algorithms {
-		if !contains(tokenAlgorithms[:], jose.SignatureAlgorithm(a)) {
+		if !slices.Contains(jwskey.Asymmetric(), jose.SignatureAlgorithm(a)) {
 			return nil, fmt.Errorf("Algorithms: %q is not an asymmetric algorithm for tokens", a)
 		}
 		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
 	}
 	if v.algorithms == nil {
-		v.algorithms = tokenAlgorithms[:]
+		v.algorithms = jwskey.Asymmetric()
 	}
 	if o.JWKS != nil {
 		var document struct {
 			Keys []jsontext.Value `json:"keys"`
 		}
-		if err := decodeDocument(o.JWKS, &document); err != nil {
+		if err := oauthfetch.Decode(o.JWKS, &document); err != nil {
 			return nil, fmt.Errorf("JWKS: %w", err)
 		}
 		v.fixed = parseKeys(document.Keys, v.algorithms)
@@ -173,7 +172,7 @@ func (v *JWTVerifier) peekIssuer(token string) error {
 		Issuer string `json:"iss"`
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || decodeDocument(raw, &claims) != nil {
+	if err != nil || oauthfetch.Decode(raw, &claims) != nil {
 		return refusedToken("its claims cannot be read")
 	}
 	if claims.Issuer != v.issuer {
@@ -198,14 +197,14 @@ func (v *JWTVerifier) readHeader(token string) (h tokenHeader, err error) {
 		return h, refusedToken("it is no signed JWT")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(first)
-	if err != nil || decodeDocument(raw, &h) != nil {
+	if err != nil || oauthfetch.Decode(raw, &h) != nil {
 		return h, refusedToken("its header cannot be read")
 	}
-	typ := strings.TrimPrefix(lowerASCII(h.Type), "application/")
+	typ := strings.TrimPrefix(netx.LowerASCII(h.Type), "application/")
 	switch {
 	case h.Critical != nil || h.Unencoded != nil:
 		return h, refusedToken("its header wants something that is not known here")
-	case !contains(v.algorithms, h.Algorithm):
+	case !slices.Contains(v.algorithms, h.Algorithm):
 		return h, refusedToken("its algorithm %.32q is not allowed", h.Algorithm)
 	case typ != typeAccessToken && v.strictType, typ != typeAccessToken && typ != "jwt" && typ != "":
 		return h, refusedToken("its type %.32q is not that of an access token", h.Type)
@@ -275,7 +274,7 @@ type tokenClaims struct {
 // readClaims reads what a genuine token says.
 func (v *JWTVerifier) readClaims(payload []byte, h tokenHeader) (*Token, error) {
 	var c tokenClaims
-	if err := decodeDocument(payload, &c); err != nil {
+	if err := oauthfetch.Decode(payload, &c); err != nil {
 		return nil, refusedToken("its claims cannot be read")
 	}
 	isOther := c.Nonce != nil || c.Hash != nil || c.CodeHash != nil || c.Events != nil || c.Use == "id"
@@ -295,13 +294,13 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 	t := &Token{
 		Issuer: c.Issuer, Subject: c.Subject,
 		ClientID: cmp.Or(c.ClientID, c.Party, c.CID, c.AppID),
-		Audience: stringsOf(c.Audience),
+		Audience: oauthwire.Strings(c.Audience),
 	}
 	if t.Subject == "" {
 		t.Subject = t.ClientID // a client that acts for nobody
 	}
 	for _, claim := range []jsontext.Value{c.Scope, c.Scp} {
-		for _, text := range stringsOf(claim) {
+		for _, text := range oauthwire.Strings(claim) {
 			t.Scopes = append(t.Scopes, strings.Fields(text)...)
 		}
 	}
@@ -343,26 +342,5 @@ func (c *tokenClaims) readBinding(t *Token) error {
 		return refusedToken("it is bound to no key")
 	}
 	t.KeyThumbprint = text
-	return nil
-}
-
-// stringsOf returns a string, or the strings of an array; none of anything else.
-func stringsOf(raw jsontext.Value) []string {
-	switch jsonscan.Kind(raw) {
-	case '"':
-		if text, err := jsonscan.Unquote(raw); err == nil {
-			return []string{text}
-		}
-	case '[':
-		var all []string
-		for one := range jsonscan.Elements(raw) {
-			if jsonscan.Kind(one) == '"' {
-				if text, err := jsonscan.Unquote(one); err == nil {
-					all = append(all, text)
-				}
-			}
-		}
-		return slices.Clip(all)
-	}
 	return nil
 }
