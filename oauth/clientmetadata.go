@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxClientName bounds the name of a client, in bytes: it is shown on one line of a page.
+	// maxClientName bounds the name of a client, in bytes: it is creds on one line of a page.
 	maxClientName = 200
 	// maxRedirectURIs bounds the redirect URIs of one client. Real ones have a handful.
 	maxRedirectURIs = 32

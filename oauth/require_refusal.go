@@ -13,8 +13,8 @@ import (
 // insufficientScope is said to clients that lack scopes.
 const insufficientScope = "the token lacks a scope that the operation needs"
 
-// retryVerify is when, in seconds, a client may come again whose token could not be verified.
-const retryVerify = "5"
+// retryAfterSeconds is when, in seconds, a client may come again whose token could not be verified.
+const retryAfterSeconds = "5"
 
 // A denial is why a request is not let through.
 type denial struct {
@@ -36,7 +36,7 @@ func badRequest(description string) *denial {
 }
 
 // refuse answers a request that is not let through.
-func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
 	head.Set("Content-Type", "application/json")
@@ -48,7 +48,7 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no 
 		if r.Context().Err() == nil { // else it is the client that did not wait
 			g.opts.Logger.ErrorContext(r.Context(), "oauth: access token not verified", "error", no.cause)
 		}
-		head.Set("Retry-After", retryVerify)
+		head.Set("Retry-After", retryAfterSeconds)
 		body["error"], body["error_description"] = "temporarily_unavailable", "the access token cannot be verified now"
 	} else {
 		level := slog.LevelInfo
@@ -69,7 +69,7 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no 
 }
 
 // challenges returns a challenge for every scheme that is taken, the error in that of the scheme that was used.
-func (g *gate) challenges(scheme string, no *denial) []string {
+func (g *guard) challenges(scheme string, no *denial) []string {
 	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
 		schemes = append(schemes, oauthwire.DPoP)
@@ -83,7 +83,7 @@ func (g *gate) challenges(scheme string, no *denial) []string {
 	var all []string
 	for _, s := range schemes {
 		c := g.challenge(s)
-		scopes := g.firstNeed
+		scopes := g.defaultScopes
 		if s == scheme && no.code != "" {
 			c.Params["error"], c.Params["error_description"] = no.code, no.description
 			if no.scopes != nil {
@@ -99,7 +99,7 @@ func (g *gate) challenges(scheme string, no *denial) []string {
 }
 
 // challenge returns what is the same in every challenge of a scheme.
-func (g *gate) challenge(scheme string) Challenge {
+func (g *guard) challenge(scheme string) Challenge {
 	c := Challenge{Scheme: scheme, Params: map[string]string{}}
 	if g.resource.document != nil {
 		c.Params["resource_metadata"] = g.resource.metadataURL()

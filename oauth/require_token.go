@@ -29,7 +29,7 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	if r.URL.RawQuery != "" && r.URL.Query().Has("access_token") {
 		return c, badRequest("an access token must not stand in the query")
 	}
-	if formHasToken(r) {
+	if formContainsToken(r) {
 		return c, badRequest("an access token must not stand in the body")
 	}
 	values := r.Header["Authorization"]
@@ -57,8 +57,8 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	return c, nil
 }
 
-// formHasToken reports whether the body of a request is a form with a token in it. The body can be read again.
-func formHasToken(r *http.Request) bool {
+// formContainsToken reports whether the body of a request is a form with a token in it. The body can be read again.
+func formContainsToken(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" || r.Body == nil {
 		return false

@@ -97,7 +97,7 @@ func (v *StaticVerifier) Verify(_ context.Context, token string) (*Token, error)
 		}
 	}
 	if found < 0 {
-		return nil, refusedToken("it is not in the configuration")
+		return nil, invalidToken("it is not in the configuration")
 	}
 	return v.entries[found].token, nil
 }

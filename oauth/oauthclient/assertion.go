@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// assertionLife is how long an assertion is good for. It is used at once; the rest is for clocks that differ.
-	assertionLife = 2 * time.Minute
-	// typeClientAssertion is the client_assertion_type of a JWT.
-	typeClientAssertion = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+	// assertionLifetime is how long an assertion is good for. It is used at once; the rest is for clocks that differ.
+	assertionLifetime = 2 * time.Minute
+	// clientAssertionType is the client_assertion_type of a JWT.
+	clientAssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
 // An AssertionKey is a private key that a client authenticates with, instead of a secret that the authorization server
@@ -55,7 +55,7 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 	}
 	payload, err := json.Marshal(assertionClaims{
 		Issuer: clientID, Subject: clientID, Audience: issuer, ID: oauthwire.NewJWTID(),
-		IssuedAt: now.Unix(), Expires: now.Add(assertionLife).Unix(),
+		IssuedAt: now.Unix(), Expires: now.Add(assertionLifetime).Unix(),
 	})
 	if err != nil {
 		return "", fmt.Errorf("oauth: make a client assertion: %w", err)
@@ -77,7 +77,7 @@ func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oa
 		return err
 	}
 	form.Del("client_id")
-	form.Set("client_assertion_type", typeClientAssertion)
+	form.Set("client_assertion_type", clientAssertionType)
 	form.Set("client_assertion", jwt)
 	return nil
 }

@@ -80,7 +80,7 @@ func TestEAUTH03_ClientAssertion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if form.Has("client_id") || form.Get("client_assertion_type") != typeClientAssertion {
+			if form.Has("client_id") || form.Get("client_assertion_type") != clientAssertionType {
 				t.Errorf("the form is %v", form)
 			}
 			checkAssertion(t, form.Get("client_assertion"), keys[tt.key].Public(), tt.algorithm, now)

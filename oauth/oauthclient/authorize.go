@@ -63,34 +63,34 @@ func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, 
 	}
 	switch n.kind {
 	case needRenewal:
-		return t.authorizeRenewal(ctx, f, n, held)
+		return t.renewExpiring(ctx, f, n, held)
 	case needScope:
 		if n.used != nil && includes(n.used.Challenged, n.scopes) {
 			return nil, &StepUpError{Scopes: n.scopes, Granted: n.used.Scopes}
 		}
 	case needToken:
 		if held != nil && held.RefreshToken != "" && !n.persists {
-			return t.authorizeAnew(ctx, f, n, held)
+			return t.replaceRefused(ctx, f, n, held)
 		}
 	case needLogin:
 	}
 	return t.obtain(ctx, f, n, held)
 }
 
-// authorizeRenewal renews tokens that end. If they cannot be renewed because the server has gone over to another
-// authorization server, there are none: the refusal of the server leads on.
-func (t *Transport) authorizeRenewal(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
+// renewExpiring renews tokens that end. If they cannot be renewed because the server has gone over to another
+// authorization server, there are none: the failedAttempt of the server leads on.
+func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
 	if held == nil {
 		return &outcome{}, nil
 	}
 	var got *outcome
 	var err error
 	if held.RefreshToken == "" {
-		got, err = t.askAgain(ctx, f, held)
+		got, err = t.grantAgain(ctx, f, held)
 	} else {
 		got, err = t.renew(ctx, held)
 	}
-	if err == nil || ctx.Err() != nil || !held.endsBefore(time.Now()) {
+	if err == nil || ctx.Err() != nil || !held.expiresBefore(time.Now()) {
 		return got, err
 	}
 	d, failed := t.discover(ctx, &need{revision: n.revision})
@@ -108,7 +108,7 @@ func (t *Transport) authorizeRenewal(ctx context.Context, f *flow, n *need, held
 func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discovery, err error) (*outcome, error) {
 	t.mu.Lock()
 	before := t.known
-	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource && d.scope > max(before.Reach, oauthfetch.Public)
+	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource && d.scope > max(before.Scope, oauthfetch.Public)
 	if isNearer && errors.Is(err, oauth.ErrURLRefused) {
 		t.known = d.record()
 	}
@@ -123,8 +123,8 @@ func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discover
 	return t.renew(ctx, held)
 }
 
-// authorizeAnew renews tokens that the server has refused, and asks for others if that does not help.
-func (t *Transport) authorizeAnew(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
+// replaceRefused renews tokens that the server has refused, and asks for others if that does not help.
+func (t *Transport) replaceRefused(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
 	got, err := t.renew(ctx, held)
 	switch {
 	case err == nil && got.tokens != nil:
@@ -144,8 +144,8 @@ func (t *Transport) authorizeAnew(ctx context.Context, f *flow, n *need, held *T
 	return t.obtain(ctx, f, n, nil)
 }
 
-// discover finds out who gives tokens for the server. When more scopes are wanted and the refusal does not say where the
-// metadata is, it is where the first refusal said.
+// discover finds out who gives tokens for the server. When more scopes are wanted and the failedAttempt does not say where the
+// metadata is, it is where the first failedAttempt said.
 func (t *Transport) discover(ctx context.Context, n *need) (*discovery, error) {
 	q := &discoveryQuery{Endpoint: t.endpoint.String(), Challenge: n.challenge, Revision: n.revision}
 	if q.Challenge == nil || q.Challenge.Params["resource_metadata"] == "" {
@@ -197,33 +197,33 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 		challenged = union(held.Challenged, n.scopes)
 	}
 	r := &grantRequest{transport: t, discovery: d, scopes: t.wanted(n, d, held), awaitUser: f.awaitUser}
-	return t.ask(ctx, r, challenged, logouts)
+	return t.requestTokens(ctx, r, challenged, logouts)
 }
 
-// askAgain gets tokens in place of those that end, by a grant that needs no person: where they came from, and for the same
+// grantAgain gets tokens in place of those that end, by a grant that needs no person: where they came from, and for the same
 // scopes.
-func (t *Transport) askAgain(ctx context.Context, f *flow, held *TokenSet) (*outcome, error) {
+func (t *Transport) grantAgain(ctx context.Context, f *flow, held *TokenSet) (*outcome, error) {
 	t.mu.Lock()
 	known, logouts := t.known, t.logouts
 	t.mu.Unlock()
 	if known == nil || known.Server == nil || known.Issuer != held.Issuer || t.asksPerson() {
-		return &outcome{}, nil // the refusal of the server leads on
+		return &outcome{}, nil // the failedAttempt of the server leads on
 	}
 	r := &grantRequest{transport: t, discovery: known.discovery(), scopes: held.Requested, awaitUser: f.awaitUser}
-	return t.ask(ctx, r, held.Challenged, logouts)
+	return t.requestTokens(ctx, r, held.Challenged, logouts)
 }
 
 // ask gets tokens by the grant and keeps them, unless there were more calls of Logout since. challenged are those of the
 // scopes that the server has asked for.
-func (t *Transport) ask(ctx context.Context, r *grantRequest, challenged []string, logouts int) (*outcome, error) {
+func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challenged []string, logouts int) (*outcome, error) {
 	set, err := t.grant.obtain(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	d := r.discovery
 	set.Issuer, set.Resource, set.Requested, set.Challenged = d.Issuer, d.Resource, r.scopes, challenged
-	t.hold(context.WithoutCancel(ctx), d.record(), set, logouts)
-	return &outcome{tokens: set, how: granted}, nil
+	t.storeTokens(context.WithoutCancel(ctx), d.record(), set, logouts)
+	return &outcome{tokens: set, source: fromGrant}, nil
 }
 
 // wanted returns the scopes to ask for: those that the server asks for, else all that it says it has. When more are wanted
@@ -256,10 +256,10 @@ func (t *Transport) loginRequired(scopes []string) error {
 	return &LoginRequiredError{Endpoint: oauthfetch.ShownURL(t.endpoint), Scopes: union(scopes, t.scopes)}
 }
 
-// tokenEndpoint returns the token endpoint of an authorization server. reach is what discovery has found.
-func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string, reach oauthfetch.NetworkScope) *tokenEndpoint {
+// tokenEndpoint returns the token endpoint of an authorization server. scope is what discovery has found.
+func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string, scope oauthfetch.NetworkScope) *tokenEndpoint {
 	return &tokenEndpoint{
-		fetcher: t.fetcher.Within(t.endpoint, reach), server: server, registration: client, key: t.client.Key, resource: resource,
+		fetcher: t.fetcher.Within(t.endpoint, scope), server: server, registration: client, key: t.client.Key, resource: resource,
 		prover: t.prover,
 	}
 }

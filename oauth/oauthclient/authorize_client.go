@@ -166,7 +166,7 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 			got = stored
 			return old, nil
 		}
-		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.described(redirectURI), redirectURI)
+		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI), redirectURI)
 		if err != nil {
 			return nil, err
 		}
@@ -194,8 +194,8 @@ func (t *Transport) documentClient(issuer string) *Registration {
 	return c
 }
 
-// described returns what the client says of itself when it is registered.
-func (t *Transport) described(redirectURI string) *oauth.ClientMetadata {
+// describe returns what the client says of itself when it is registered.
+func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
 	m := t.client.Metadata
 	m.Name = t.programName()
 	if len(m.RedirectURIs) == 0 {

@@ -54,7 +54,7 @@ type LoginRequest struct {
 
 // An AuthorizerFunc shows the page of a login to a person, waits until the browser comes back to the redirect URI, and gives the
 // parameters that it brings in the query, all of them as they are. The [Transport] checks state and iss, and makes a
-// [*LoginError] of a refusal, such as error=access_denied: that is an answer like any other, and no error of the function.
+// [*LoginError] of a failedAttempt, such as error=access_denied: that is an answer like any other, and no error of the function.
 // Its error is for what has no answer, such as a person who does not come back, and ends the login. One whose redirect
 // URI takes the answers to several logins finds the right one by [LoginRequest].State; what has another state is to be
 // waited past, since anybody can send it. It returns when ctx ends, and may be called by many goroutines at once.
@@ -99,7 +99,7 @@ type LoginError struct {
 
 // Error says what the authorization server said.
 func (e *LoginError) Error() string {
-	return "oauth: the login was refused: " + described(e.Code, e.Description)
+	return "oauth: the login was refused: " + describe(e.Code, e.Description)
 }
 
 // ErrBadAnswer is within the error of a login whose answer is not that of the authorization server which was asked, or
@@ -165,8 +165,8 @@ type login struct {
 	verifier    string
 	scopes      []string
 
-	mu    sync.Mutex // guards the field below
-	taken bool       // an answer has come
+	mu       sync.Mutex // guards the field below
+	answered bool       // an answer has come
 }
 
 func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
@@ -196,7 +196,7 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	code, err := l.take(answer)
+	code, err := l.authorizationCode(answer)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func (l *login) page() (string, error) {
 // take takes the one answer, and gives its code.
 //
 // Spec: basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
-func (l *login) take(answer url.Values) (string, error) {
+func (l *login) authorizationCode(answer url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrBadAnswer, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
 		if len(answer[name]) > 1 {
@@ -286,8 +286,8 @@ func (l *login) take(answer url.Values) (string, error) {
 		return bad("it is for another login")
 	}
 	l.mu.Lock()
-	taken := l.taken
-	l.taken = true
+	taken := l.answered
+	l.answered = true
 	l.mu.Unlock()
 	switch {
 	case taken:

@@ -12,9 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// defaultLoginTime is how long a person has to log in: finding a password and a second factor takes minutes. Whoever has
+// defaultLoginTimeout is how long a person has to log in: finding a password and a second factor takes minutes. Whoever has
 // not answered then has closed the page, or never seen it.
-const defaultLoginTime = 5 * time.Minute
+const defaultLoginTimeout = 5 * time.Minute
 
 // BrowserOptions configures a [Browser]. The zero value is right for programs in a terminal.
 type BrowserOptions struct {
@@ -58,7 +58,7 @@ func NewBrowser(opts *BrowserOptions) *Browser {
 		}
 	}
 	if b.timeout <= 0 {
-		b.timeout = defaultLoginTime
+		b.timeout = defaultLoginTimeout
 	}
 	if b.log == nil {
 		b.log = slog.Default()

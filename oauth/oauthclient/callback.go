@@ -21,15 +21,15 @@ import (
 const (
 	// callbackPath is where the answer to a login comes to if the client is bound to no other path.
 	callbackPath = "/callback"
-	// maxAnswer bounds the request line and headers of what comes there, in bytes. Browsers send cookies of whatever
+	// maxCallbackHeader bounds the request line and headers of what comes there, in bytes. Browsers send cookies of whatever
 	// runs on this machine.
-	maxAnswer = 64 << 10
-	// answerTime bounds the reading of such a request.
-	answerTime = 10 * time.Second
-	// pageTime is how long the page waits to say whether the login has succeeded: the token request has as much.
-	pageTime = 15 * time.Second
-	// flushTime is how long closing waits for the page to be sent.
-	flushTime = 2 * time.Second
+	maxCallbackHeader = 64 << 10
+	// callbackReadTimeout bounds the reading of such a request.
+	callbackReadTimeout = 10 * time.Second
+	// outcomeTimeout is how long the page waits to say whether the login has succeeded: the token request has as much.
+	outcomeTimeout = 15 * time.Second
+	// closeTimeout is how long closing waits for the page to be sent.
+	closeTimeout = 2 * time.Second
 )
 
 // A loopbackCallback takes the answer to a login on this machine.
@@ -40,13 +40,13 @@ type loopbackCallback struct {
 	serving sync.WaitGroup
 	answers chan url.Values // at most one
 
-	mu      sync.Mutex    // guards the fields below
-	login   *LoginRequest // nil before there is one
-	taken   bool          // the answer has come
-	closed  bool
-	outcome error         // of the login, when it has ended
-	ended   chan struct{} // then
-	pages   sync.WaitGroup
+	mu       sync.Mutex    // guards the fields below
+	login    *LoginRequest // nil before there is one
+	answered bool          // the answer has come
+	closed   bool
+	outcome  error         // of the login, when it has ended
+	ended    chan struct{} // then
+	pages    sync.WaitGroup
 }
 
 // listenCallback starts to listen at the first of some redirect URIs where that is possible, at any port if there are none.
@@ -60,7 +60,7 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
 			continue // for another Authorizer
 		}
-		listeners, err := listenAt(ctx, u)
+		listeners, err := listenOn(ctx, u)
 		if err != nil {
 			all = append(all, err)
 			continue
@@ -73,9 +73,9 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	return nil, fmt.Errorf("oauth: listen for the answer to the login: %w", errors.Join(all...))
 }
 
-// listenAt listens where the host of a redirect URI is, and puts the port into it. localhost is two addresses; which one a
+// listenOn listens where the host of a redirect URI is, and puts the port into it. localhost is two addresses; which one a
 // browser takes is its choice.
-func listenAt(ctx context.Context, u *url.URL) ([]net.Listener, error) {
+func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var config net.ListenConfig
 	port, host := u.Port(), u.Hostname()
 	if port == "" {
@@ -84,7 +84,7 @@ func listenAt(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var listeners []net.Listener
 	var err error
 	if strings.EqualFold(host, "localhost") {
-		listeners, err = listenAtBoth(ctx, &config, port)
+		listeners, err = listenOnBoth(ctx, &config, port)
 	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
 		err = errors.New("the host is none of this machine")
 	} else {
@@ -99,9 +99,9 @@ func listenAt(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// listenAtBoth listens at both addresses of localhost, at the first alone where there is no IPv6. It is an error if
+// listenOnBoth listens at both addresses of localhost, at the first alone where there is no IPv6. It is an error if
 // somebody else has the port at the second, since the answer could go there.
-func listenAtBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
+func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
 	const tries = 5 // to find a port that is free at both, where any will do
 	for try := 1; ; try++ {
 		first, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
@@ -125,8 +125,8 @@ func listenAtBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 	}
 }
 
-// isHostOf reports whether a Host header is that of a URL. Browsers write it in lower case, and leave out port 80.
-func isHostOf(u *url.URL, host string) bool {
+// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case, and leave out port 80.
+func matchesHost(u *url.URL, host string) bool {
 	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
 }
 
@@ -136,7 +136,7 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	}
 	c := &loopbackCallback{browser: b, uri: u, answers: make(chan url.Values, 1), ended: make(chan struct{})}
 	c.server = &http.Server{
-		Handler: c, ReadTimeout: answerTime, MaxHeaderBytes: maxAnswer,
+		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
 		ErrorLog: log.New(discardLog{}, "", 0), // what strangers send to the port is nobody's concern
 	}
 	c.server.SetKeepAlivesEnabled(false)
@@ -176,7 +176,7 @@ func (c *loopbackCallback) Close(outcome error) {
 		c.pages.Wait()
 		close(sent)
 	}()
-	timer := time.NewTimer(flushTime)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-sent:
@@ -198,38 +198,38 @@ func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	defer c.pages.Done()
 	switch {
-	case !isHostOf(c.uri, r.Host):
-		writePage(w, http.StatusMisdirectedRequest, pageForeign) // a name that somebody else has pointed here
+	case !matchesHost(c.uri, r.Host):
+		writePage(w, http.StatusMisdirectedRequest, pageUnexpected) // a name that somebody else has pointed here
 	case r.URL.EscapedPath() != c.uri.EscapedPath():
-		writePage(w, http.StatusNotFound, pageForeign)
+		writePage(w, http.StatusNotFound, pageUnexpected)
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)
-		writePage(w, http.StatusMethodNotAllowed, pageForeign)
+		writePage(w, http.StatusMethodNotAllowed, pageUnexpected)
 	default:
-		c.takeAnswer(w, r)
+		c.handleResponse(w, r)
 	}
 }
 
-func (c *loopbackCallback) takeAnswer(w http.ResponseWriter, r *http.Request) {
+func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	state := query["state"]
 	c.mu.Lock()
 	login := c.login
-	isOurs := err == nil && len(state) == 1 && login != nil && login.State != "" &&
+	isExpected := err == nil && len(state) == 1 && login != nil && login.State != "" &&
 		subtle.ConstantTimeCompare([]byte(state[0]), []byte(login.State)) == 1
-	isFirst := isOurs && !c.taken
-	c.taken = c.taken || isOurs
+	isFirst := isExpected && !c.answered
+	c.answered = c.answered || isExpected
 	c.mu.Unlock()
 	switch {
-	case !isOurs:
-		writePage(w, http.StatusBadRequest, pageForeign)
+	case !isExpected:
+		writePage(w, http.StatusBadRequest, pageUnexpected)
 		return
 	case !isFirst:
-		writePage(w, http.StatusGone, pageTwice.of(login))
+		writePage(w, http.StatusGone, pageRepeated.of(login))
 		return
 	}
 	c.answers <- query
-	timer := time.NewTimer(pageTime)
+	timer := time.NewTimer(outcomeTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.ended:
@@ -239,6 +239,6 @@ func (c *loopbackCallback) takeAnswer(w http.ResponseWriter, r *http.Request) {
 		writePage(w, http.StatusOK, outcomePage(outcome).of(login))
 	case <-r.Context().Done():
 	case <-timer.C:
-		writePage(w, http.StatusOK, pageOpen.of(login))
+		writePage(w, http.StatusOK, pagePending.of(login))
 	}
 }

@@ -32,11 +32,11 @@ func (p page) of(login *LoginRequest) page {
 const maxShown = 255
 
 var (
-	pageForeign = page{title: "Nothing to see here",
+	pageUnexpected = page{title: "Nothing to see here",
 		text: "This is not the answer to a login that is under way. You can close this page."}
-	pageTwice = page{title: "This login is over", text: "Its answer has come before. You can close this page."}
-	pageOpen  = page{title: "Almost there", text: "The answer has come. The program says how the login goes on; you can close this page."}
-	pageDone  = page{title: "You are logged in", text: "You can close this page and go back to the program."}
+	pageRepeated = page{title: "This login is over", text: "Its answer has come before. You can close this page."}
+	pagePending  = page{title: "Almost there", text: "The answer has come. The program says how the login goes on; you can close this page."}
+	pageDone     = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
 // outcomePage tells a person what has come of a login.

@@ -22,7 +22,7 @@ func FuzzTokenResponse(f *testing.F) {
 		f.Add(200, []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		access, refresh, life, err := oauthclient.ReadTokenResponse(status, body)
+		access, refresh, lifetime, err := oauthclient.ReadTokenResponse(status, body)
 		if err != nil {
 			if text := err.Error(); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 				t.Errorf("the error is %q", text)
@@ -36,8 +36,8 @@ func FuzzTokenResponse(f *testing.F) {
 		}
 		_ = json.Unmarshal(plain["access_token"], &a)
 		_ = json.Unmarshal(plain["refresh_token"], &r)
-		if a != access || r != refresh || access == "" || life < 0 || life > 365*24*time.Hour {
-			t.Errorf("%q is %q, %q for %v", body, access, refresh, life)
+		if a != access || r != refresh || access == "" || lifetime < 0 || lifetime > 365*24*time.Hour {
+			t.Errorf("%q is %q, %q for %v", body, access, refresh, lifetime)
 		}
 		for _, c := range []byte(access + refresh) {
 			if c <= ' ' || c > '~' {

@@ -279,7 +279,7 @@ type fakeServer struct {
 	grants    map[string]*fakeGrant // by access tokens and refresh tokens
 	counts    map[string]int
 	serial    int
-	life      any // expires_in; nil leaves it out
+	lifetime  any // expires_in; nil leaves it out
 	noRefresh bool
 	grant     func(asked string) string // the scope that is granted; nil for what is asked for
 	noScope   bool                      // it does not say which
@@ -302,7 +302,7 @@ type fakeGrant struct {
 func (w *clientWorld) newServer(issuer string) *fakeServer {
 	s := &fakeServer{
 		t: w.t, issuer: issuer, clients: map[string]string{}, method: "none", codes: map[string]url.Values{},
-		grants: map[string]*fakeGrant{}, counts: map[string]int{}, resource: clientMCP, rotates: true, life: 3600,
+		grants: map[string]*fakeGrant{}, counts: map[string]int{}, resource: clientMCP, rotates: true, lifetime: 3600,
 	}
 	s.document = map[string]any{
 		"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token",
@@ -477,7 +477,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 		scope = s.grant(scope)
 	}
 	g := &fakeGrant{client: client, resource: s.resource, scope: scope}
-	if seconds, ok := s.life.(int); ok {
+	if seconds, ok := s.lifetime.(int); ok {
 		g.ends = time.Now().Add(time.Duration(seconds) * time.Second)
 	}
 	access := s.fresh("access")
@@ -486,8 +486,8 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 	if !s.noScope && (scope != "" || asked != "") {
 		answer["scope"] = scope
 	}
-	if s.life != nil {
-		answer["expires_in"] = s.life
+	if s.lifetime != nil {
+		answer["expires_in"] = s.lifetime
 	}
 	if !s.noRefresh {
 		refresh := s.fresh("refresh")

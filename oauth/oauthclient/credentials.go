@@ -26,7 +26,7 @@ const (
 	// they travel in URLs.
 	maxScopes = 100
 	// renewBefore is how long before its end a token is renewed, so that it does not end on its way. For tokens that
-	// last for less than ten times as long it is a tenth of their life.
+	// last for less than ten times as long it is a tenth of their lifetime.
 	renewBefore = 30 * time.Second
 )
 
@@ -34,8 +34,8 @@ const (
 type serverRecord struct {
 	Issuer   string `json:"issuer"`
 	Resource string `json:"resource,omitempty"`
-	// Reach is how near the MCP server was at its discovery.
-	Reach oauthfetch.NetworkScope `json:"reach,omitempty"`
+	// Scope is how near the MCP server was at its discovery.
+	Scope oauthfetch.NetworkScope `json:"reach,omitempty"`
 	// Server holds what is needed when there is no discovery; what else metadata says is left out.
 	Server *oauth.ServerMetadata `json:"server"`
 }
@@ -43,7 +43,7 @@ type serverRecord struct {
 // record returns what is stored of a discovery.
 func (d *discovery) record() *serverRecord {
 	m := d.Server
-	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Reach: d.scope, Server: &oauth.ServerMetadata{
+	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Scope: d.scope, Server: &oauth.ServerMetadata{
 		Issuer:                        d.Issuer,
 		TokenEndpoint:                 m.TokenEndpoint,
 		TokenEndpointAuthMethods:      m.TokenEndpointAuthMethods,
@@ -56,7 +56,7 @@ func (d *discovery) record() *serverRecord {
 
 // discovery returns what is known without another discovery.
 func (r *serverRecord) discovery() *discovery {
-	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, scope: r.Reach}
+	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, scope: r.Scope}
 }
 
 // covers reports whether the identifier of the server covers a path of its origin. In revision 2025-03-26 a server has
@@ -135,7 +135,7 @@ func decodeStored[T any](data []byte) (*T, error) {
 }
 
 // save writes something to the store. nil removes it.
-func save[T any](ctx context.Context, s *savingStore, key string, v *T) error {
+func save[T any](ctx context.Context, s *writeBackStore, key string, v *T) error {
 	var data []byte
 	var err error
 	if v != nil {
@@ -160,7 +160,7 @@ func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
 		if tokens, err = load[TokenSet](ctx, t.store, tokensKey(known.Issuer, known.Resource)); err != nil {
 			return nil, err
 		}
-		if !t.isOurs(tokens) {
+		if !t.belongsToClient(tokens) {
 			tokens = nil
 		}
 	}
@@ -174,9 +174,9 @@ func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
 	return tokens, nil
 }
 
-// isOurs reports whether tokens can be used by this Transport: those that are bound to another key cannot, nor those of
+// belongsToClient reports whether tokens can be used by this Transport: those that are bound to another key cannot, nor those of
 // another client than the one that the options name.
-func (t *Transport) isOurs(tokens *TokenSet) bool {
+func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	switch {
 	case tokens == nil:
 		return false
@@ -190,7 +190,7 @@ func (t *Transport) isOurs(tokens *TokenSet) bool {
 
 // hold keeps tokens, and what was found of the server, in memory and in the store. A store that fails costs another
 // process a login, and is no reason to fail the request now.
-func (t *Transport) hold(ctx context.Context, known *serverRecord, tokens *TokenSet, logouts int) {
+func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	if t.logouts != logouts {
 		t.mu.Unlock()
@@ -211,8 +211,8 @@ func (t *Transport) hold(ctx context.Context, known *serverRecord, tokens *Token
 	}
 }
 
-// holdRenewed keeps tokens that are in the store already, unless there was a Logout meanwhile. nil forgets those in memory.
-func (t *Transport) holdRenewed(tokens *TokenSet, logouts int) {
+// setTokens keeps tokens that are in the store already, unless there was a Logout meanwhile. nil forgets those in memory.
+func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.logouts == logouts {
@@ -227,9 +227,9 @@ func (t *Transport) loggedOut() int {
 	return t.logouts
 }
 
-// usable returns the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
+// currentTokens returns the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
 // that of MCP, empty if it is not known.
-func (t *Transport) usable(ctx context.Context, revision string) (*TokenSet, error) {
+func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenSet, error) {
 	t.mu.Lock()
 	tokens, isLoaded := t.tokens, t.loaded
 	t.mu.Unlock()
@@ -240,24 +240,26 @@ func (t *Transport) usable(ctx context.Context, revision string) (*TokenSet, err
 		}
 	}
 	now := time.Now()
-	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() || !tokens.endsBefore(now.Add(tokens.leeway())) {
+	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() || !tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
 		return tokens, nil
 	}
 	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens, revision: revision})
 	switch {
 	case err == nil:
 		return got.tokens, nil
-	case ctx.Err() == nil && !tokens.endsBefore(now):
+	case ctx.Err() == nil && !tokens.expiresBefore(now):
 		t.log.Warn("oauth: a token that ends soon is not renewed", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
 		return tokens, nil
 	}
 	return nil, err
 }
 
-// endsBefore reports whether the access token has ended at a time. One whose end is not known has not.
-func (s *TokenSet) endsBefore(at time.Time) bool { return !s.Expires.IsZero() && !s.Expires.After(at) }
+// expiresBefore reports whether the access token has ended at a time. One whose end is not known has not.
+func (s *TokenSet) expiresBefore(at time.Time) bool {
+	return !s.Expires.IsZero() && !s.Expires.After(at)
+}
 
-func (s *TokenSet) leeway() time.Duration {
+func (s *TokenSet) renewalMargin() time.Duration {
 	const fraction = 10
 	return min(renewBefore, s.Expires.Sub(s.Issued)/fraction)
 }
@@ -315,8 +317,8 @@ type LoginStatus struct {
 // Status says whether there are tokens for the server, nil if there are none. It looks at the store alone: tokens that
 // are there may have been revoked.
 func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
-	if t.broken != nil {
-		return nil, t.broken
+	if t.invalid != nil {
+		return nil, t.invalid
 	}
 	tokens, err := t.reload(ctx)
 	if err != nil || tokens == nil {
@@ -332,11 +334,11 @@ func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 // Token returns tokens for use outside of the Transport, renewed if they end. It never asks a person: if there are no tokens
 // that are good, the error is an [*AuthorizeError] with [ErrLoginRequired] in it. A grant that needs no person is asked.
 func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
-	if t.broken != nil {
-		return nil, t.failed(http.StatusUnauthorized, t.broken)
+	if t.invalid != nil {
+		return nil, t.failed(http.StatusUnauthorized, t.invalid)
 	}
-	tokens, err := t.usable(ctx, "")
-	if err == nil && (tokens == nil || tokens.endsBefore(time.Now())) {
+	tokens, err := t.currentTokens(ctx, "")
+	if err == nil && (tokens == nil || tokens.expiresBefore(time.Now())) {
 		if t.asksPerson() {
 			err = t.loginRequired(nil)
 		} else {

@@ -46,20 +46,20 @@ func CheckResource(f *oauth.Fetcher, resource string, endpoint *url.URL) error {
 }
 
 // ReadTokenResponse returns the tokens and the lifetime of a response of a token endpoint.
-func ReadTokenResponse(status int, body []byte) (access, refresh string, life time.Duration, err error) {
+func ReadTokenResponse(status int, body []byte) (access, refresh string, lifetime time.Duration, err error) {
 	r, err := readTokenResponse(status, body, nil)
 	if err != nil {
 		return "", "", 0, err
 	}
-	return r.AccessToken, r.RefreshToken, r.life(), nil
+	return r.AccessToken, r.RefreshToken, r.lifetime(), nil
 }
 
 // IsHostOf reports whether a Host header is that of a redirect URI.
-func IsHostOf(u *url.URL, host string) bool { return isHostOf(u, host) }
+func IsHostOf(u *url.URL, host string) bool { return matchesHost(u, host) }
 
 // TakeAnswer returns the code of the response to a login at an issuer.
 func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values) (string, error) {
 	server := &oauth.ServerMetadata{Issuer: issuer, SendsIssuer: sendsIssuer}
 	l := &login{grantRequest: &grantRequest{discovery: &discovery{Issuer: issuer, Server: server}}, state: state}
-	return l.take(answer)
+	return l.authorizationCode(answer)
 }

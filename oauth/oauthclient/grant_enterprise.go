@@ -120,7 +120,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	form.Set("resource", r.discovery.Resource)
 	form.Set("subject_token", token)
 	form.Set("subject_token_type", tokenType)
-	answer, err := endpoint.ask(ctx, form)
+	answer, err := endpoint.send(ctx, form)
 	switch {
 	case err != nil:
 		return "", nil, err

@@ -239,7 +239,7 @@ func TestEAUTH03_ClientCredentials(t *testing.T) {
 			got := w.asked[0]
 			want := map[string]string{"grant_type": "client_credentials", "resource": w.rs.URL + "/mcp", "scope": "mcp:basic"}
 			said := map[string]string{
-				"client_id": "client 1", "client_secret": "se:cret", "client_assertion_type": typeClientAssertion,
+				"client_id": "client 1", "client_secret": "se:cret", "client_assertion_type": clientAssertionType,
 				"client_assertion": got.form.Get("client_assertion"),
 			}
 			for _, name := range tt.form {

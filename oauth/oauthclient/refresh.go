@@ -15,25 +15,25 @@ import (
 )
 
 var (
-	// passing are errors of a token endpoint which say nothing of the refresh token: the next attempt may succeed.
-	passing = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
-	// final are errors that leave no doubt, with whatever status they come: some servers say them with 200 or 403.
-	final = []string{oauthwire.InvalidGrant, oauthwire.InvalidClient, "unauthorized_client", "bad_refresh_token"}
+	// temporaryCodes are errors of a token endpoint which say nothing of the refresh token: the next attempt may succeed.
+	temporaryCodes = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
+	// permanentCodes are errors that leave no doubt, with whatever status they come: some servers say them with 200 or 403.
+	permanentCodes = []string{oauthwire.InvalidGrant, oauthwire.InvalidClient, "unauthorized_client", "bad_refresh_token"}
 )
 
-// isFinal reports whether a token endpoint has said that a refresh token, or the client, is of no use to it. What comes
-// with another status than RFC 6749 has for refusals may be the word of something in between, such as a proxy.
+// isPermanent reports whether a token endpoint has said that a refresh token, or the client, is of no use to it. What comes
+// with another status than RFC 6749 has for failures may be the word of something in between, such as a proxy.
 //
 // Spec: RFC 6749, section 5.2.
-func isFinal(err error) bool {
+func isPermanent(err error) bool {
 	refused, ok := errors.AsType[*TokenError](err)
 	switch {
 	case !ok || refused.Status/100 == 5:
 		return false
 	case refused.Status == http.StatusBadRequest, refused.Status == http.StatusUnauthorized:
-		return !slices.Contains(passing, refused.Code)
+		return !slices.Contains(temporaryCodes, refused.Code)
 	}
-	return slices.Contains(final, refused.Code)
+	return slices.Contains(permanentCodes, refused.Code)
 }
 
 // renew renews tokens with their refresh token, once for all goroutines and processes that find them ended: the first
@@ -54,7 +54,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		return nil, err
 	}
 	result := &outcome{}
-	var refusal error // of the tokens
+	var refused error // of the tokens
 	asked := false
 	err = t.store.Update(ctx, tokensKey(known.Issuer, known.Resource), func(old []byte) ([]byte, error) {
 		stored, err := decodeStored[TokenSet](old)
@@ -63,31 +63,31 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 			return nil, err
 		case stored == nil:
 			return nil, nil // logged out meanwhile
-		case stored.AccessToken != held.AccessToken && !stored.endsBefore(time.Now()):
+		case stored.AccessToken != held.AccessToken && !stored.expiresBefore(time.Now()):
 			result.tokens = stored // renewed meanwhile
 			return old, nil
 		case stored.RefreshToken == "":
 			return old, nil
 		}
 		asked = true
-		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource, known.Reach).refresh(context.WithoutCancel(ctx), stored)
-		if isFinal(err) {
-			refusal = err
+		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource, known.Scope).refresh(context.WithoutCancel(ctx), stored)
+		if isPermanent(err) {
+			refused = err
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		result.tokens, result.how = fresh, renewed
+		result.tokens, result.source = fresh, fromRefresh
 		return json.Marshal(fresh)
 	})
-	if refusal != nil {
-		t.log.Info("oauth: the authorization server no longer renews the tokens", "server", oauthfetch.ShownURL(t.endpoint), "error", refusal)
-		if isTokenError(refusal, oauthwire.InvalidClient) {
+	if refused != nil {
+		t.log.Info("oauth: the authorization server no longer renews the tokens", "server", oauthfetch.ShownURL(t.endpoint), "error", refused)
+		if isTokenError(refused, oauthwire.InvalidClient) {
 			err = errors.Join(err, t.forgetClient(context.WithoutCancel(ctx), client))
 		}
 	}
-	if err != nil && (refusal != nil || result.how == renewed) {
+	if err != nil && (refused != nil || result.source == fromRefresh) {
 		// Here it is known nevertheless.
 		t.log.Error("oauth: what came of renewing tokens is not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
 		err = nil
@@ -98,7 +98,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		}
 		return nil, err
 	}
-	t.holdRenewed(result.tokens, logouts)
+	t.setTokens(result.tokens, logouts)
 	return result, nil
 }
 

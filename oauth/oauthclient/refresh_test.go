@@ -34,7 +34,7 @@ func TestEndedTokensAreRenewedFirst(t *testing.T) {
 
 func TestShortTokensAreNotRenewedAllTheTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
-		w.as.life = 20
+		w.as.lifetime = 20
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.mustPost(tr)

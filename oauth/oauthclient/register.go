@@ -50,7 +50,7 @@ func (r Registration) GoString() string { return r.String() }
 // LogValue is [Registration.String], for package slog.
 func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
-// A RegistrationError is the refusal of an authorization server to register a client. Code and Description are that
+// A RegistrationError is the failedAttempt of an authorization server to register a client. Code and Description are that
 // server's words, cut and without control characters; they are for people, apart from the codes of RFC 7591 such as
 // invalid_redirect_uri.
 //
@@ -66,7 +66,7 @@ func (e *RegistrationError) Error() string {
 	if e.Code == "" {
 		return "oauth: the authorization server does not register the client: HTTP " + strconv.Itoa(e.Status)
 	}
-	return "oauth: the authorization server does not register the client: " + described(e.Code, e.Description)
+	return "oauth: the authorization server does not register the client: " + describe(e.Code, e.Description)
 }
 
 // A registrationResponse is what an endpoint that registers clients says.
@@ -81,7 +81,7 @@ type registrationResponse struct {
 // register makes a client known to an authorization server. What meta leaves out is chosen: grants and response types are
 // those of a login that can be renewed, the application's type is as the redirect URIs say, and the authentication is the
 // least that the server offers, since what runs at its user's keeps no secret from them. The server may leave out redirect
-// URIs, but for the one that the next login needs. A refusal is a *RegistrationError.
+// URIs, but for the one that the next login needs. A failedAttempt is a *RegistrationError.
 //
 // Spec: RFC 7591, section 3; basic/authorization/client-registration (2026-07-28).
 func register(

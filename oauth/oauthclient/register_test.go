@@ -263,9 +263,9 @@ func TestREG05_ServingClientMetadata(t *testing.T) {
 	meta.Name = "changed" // after it was taken
 	w := newNetwork(t)
 	w.Page(clientURL, h.ServeHTTP)
-	got, life, err := w.fetcher(nil).FetchClientMetadata(t.Context(), clientURL)
-	if err != nil || got.Name != "A client" || got.ClientID != clientURL || life != time.Hour {
-		t.Errorf("got %+v for %v, %v", got, life, err)
+	got, lifetime, err := w.fetcher(nil).FetchClientMetadata(t.Context(), clientURL)
+	if err != nil || got.Name != "A client" || got.ClientID != clientURL || lifetime != time.Hour {
+		t.Errorf("got %+v for %v, %v", got, lifetime, err)
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, clientURL, nil))

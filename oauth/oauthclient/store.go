@@ -29,7 +29,7 @@ type memoryStore struct {
 }
 
 type memoryValue struct {
-	turn chan struct{} // holds a token while the value is updated
+	lock chan struct{} // holds a token while the value is updated
 
 	mu    sync.Mutex // guards the field below
 	value []byte
@@ -40,7 +40,7 @@ func (s *memoryStore) at(key string) *memoryValue {
 	defer s.mu.Unlock()
 	v := s.values[key]
 	if v == nil {
-		v = &memoryValue{turn: make(chan struct{}, 1)}
+		v = &memoryValue{lock: make(chan struct{}, 1)}
 		s.values[key] = v
 	}
 	return v
@@ -53,8 +53,8 @@ func (s *memoryStore) Load(_ context.Context, key string) ([]byte, error) {
 func (s *memoryStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	v := s.at(key)
 	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
+	case v.lock <- struct{}{}:
+		defer func() { <-v.lock }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -11,15 +11,15 @@ import (
 // authorization server, and seldom more than one of those.
 const maxUnsaved = 24
 
-// lookTime bounds a look into a store that has just failed.
-const lookTime = 2 * time.Second
+// reloadTimeout bounds a look into a store that has just failed.
+const reloadTimeout = 2 * time.Second
 
-// A savingStore is a [Store] over another one which may fail to write. What that one did not take is kept, and is the
+// A writeBackStore is a [Store] over another one which may fail to write. What that one did not take is kept, and is the
 // value under its key for as long as the store holds what it should have replaced: a refresh token that was used already
 // must not come back. The next use of the key writes it.
 //
 // An error of Update is returned all the same.
-type savingStore struct {
+type writeBackStore struct {
 	Store
 
 	mu      sync.Mutex // guards the field below
@@ -27,16 +27,16 @@ type savingStore struct {
 }
 
 type unsavedValue struct {
-	instead []byte // of what the store holds
-	value   []byte // nil if it is removed
+	replaces []byte // of what the store holds
+	value    []byte // nil if it is removed
 }
 
-func newSavingStore(s Store) *savingStore {
-	return &savingStore{Store: s, unsaved: map[string]*unsavedValue{}}
+func newWriteBackStore(s Store) *writeBackStore {
+	return &writeBackStore{Store: s, unsaved: map[string]*unsavedValue{}}
 }
 
 // Load returns the value under a key, whether it is saved or not.
-func (s *savingStore) Load(ctx context.Context, key string) ([]byte, error) {
+func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	tryAgain := s.unsaved[key] != nil
 	s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *savingStore) Load(ctx context.Context, key string) ([]byte, error) {
 }
 
 // Update is [Store.Update], where the value under the key is the newest one, whether it is saved or not.
-func (s *savingStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+func (s *writeBackStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	var mine *unsavedValue
 	err := s.Store.Update(ctx, key, func(stored []byte) ([]byte, error) {
 		value, err := change(s.newest(key, stored))
@@ -60,29 +60,29 @@ func (s *savingStore) Update(ctx context.Context, key string, change func(old []
 			return nil, err
 		}
 		// Before anybody else can look at the key.
-		mine = s.keep(key, &unsavedValue{instead: stored, value: value})
+		mine = s.setUnsaved(key, &unsavedValue{replaces: stored, value: value})
 		return value, nil
 	})
 	if err == nil {
-		s.drop(key, mine)
+		s.clearUnsaved(key, mine)
 	}
 	return err
 }
 
 // replace is an Update to a value that does not depend on the one before, which it gives. The value is kept even if the
 // store fails before it says what it holds.
-func (s *savingStore) replace(ctx context.Context, key string, value []byte) (before []byte, err error) {
+func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) (before []byte, err error) {
 	isKept := false
 	err = s.Update(ctx, key, func(old []byte) ([]byte, error) {
 		before, isKept = old, true
 		return value, nil
 	})
 	if err != nil && !isKept {
-		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), reloadTimeout)
 		defer cancel()
 		if stored, failed := s.Store.Load(looking, key); failed == nil {
 			before = s.newest(key, stored)
-			s.keep(key, &unsavedValue{instead: stored, value: value})
+			s.setUnsaved(key, &unsavedValue{replaces: stored, value: value})
 		}
 	}
 	return before, err
@@ -90,25 +90,25 @@ func (s *savingStore) replace(ctx context.Context, key string, value []byte) (be
 
 // newest returns the value under a key where the store holds another one. What is kept is forgotten if somebody else has
 // written since.
-func (s *savingStore) newest(key string, stored []byte) []byte {
+func (s *writeBackStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.unsaved[key]
 	if kept == nil {
 		return stored
 	}
-	if !bytes.Equal(stored, kept.instead) {
+	if !bytes.Equal(stored, kept.replaces) {
 		delete(s.unsaved, key)
 		return stored
 	}
 	return kept.value
 }
 
-func (s *savingStore) keep(key string, v *unsavedValue) *unsavedValue {
+func (s *writeBackStore) setUnsaved(key string, v *unsavedValue) *unsavedValue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.unsaved, key)
-	if bytes.Equal(v.instead, v.value) {
+	if bytes.Equal(v.replaces, v.value) {
 		return nil // there is nothing to save
 	}
 	if len(s.unsaved) >= maxUnsaved {
@@ -119,7 +119,7 @@ func (s *savingStore) keep(key string, v *unsavedValue) *unsavedValue {
 }
 
 // drop forgets what is kept under a key, unless there is something newer.
-func (s *savingStore) drop(key string, v *unsavedValue) {
+func (s *writeBackStore) clearUnsaved(key string, v *unsavedValue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unsaved[key] == v {

@@ -23,9 +23,9 @@ import (
 const (
 	// maxTokenSize bounds a token, in bytes: it goes into a header, and servers take no header block beyond 64 KiB.
 	maxTokenSize = 32 << 10
-	// maxTokenLife is the longest life of a token that is believed. Nothing depends on more, and a time.Duration that
+	// maxTokenLifetime is the longest lifetime of a token that is believed. Nothing depends on more, and a time.Duration that
 	// overflows would end it at once.
-	maxTokenLife = 365 * 24 * time.Hour
+	maxTokenLifetime = 365 * 24 * time.Hour
 )
 
 const grantRefresh = "refresh_token"
@@ -72,7 +72,7 @@ func (s TokenSet) GoString() string { return s.String() }
 // LogValue is [TokenSet.String], for package slog.
 func (s TokenSet) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// A TokenError is the refusal of a token endpoint. Code and Description are the authorization server's words, cut and
+// A TokenError is the failedAttempt of a token endpoint. Code and Description are the authorization server's words, cut and
 // without control characters; they are for people, apart from the codes of RFC 6749 such as invalid_grant.
 //
 // Spec: RFC 6749, section 5.2.
@@ -87,18 +87,18 @@ func (e *TokenError) Error() string {
 	if e.Code == "" {
 		return "oauth: the token endpoint answered with HTTP " + strconv.Itoa(e.Status)
 	}
-	return "oauth: the token endpoint refused: " + described(e.Code, e.Description)
+	return "oauth: the token endpoint refused: " + describe(e.Code, e.Description)
 }
 
-// described is an error code with what the server says of it.
-func described(code, description string) string {
+// describe is an error code with what the server says of it.
+func describe(code, description string) string {
 	if description == "" {
 		return code
 	}
 	return code + " (" + description + ")"
 }
 
-// isTokenError reports whether a token endpoint refused with a code. Servers that are broken say anything.
+// isTokenError reports whether a token endpoint refused with a code. Servers that are invalid say anything.
 func isTokenError(err error, code string) bool {
 	var refused *TokenError
 	return errors.As(err, &refused) && refused.Code == code && refused.Status/100 != 5
@@ -130,9 +130,9 @@ type tokenResponse struct {
 	ErrorDescription string `json:"error_description"`
 }
 
-// request asks for tokens and checks what comes. form is left as it is. A refusal is a *TokenError.
+// request asks for tokens and checks what comes. form is left as it is. A failedAttempt is a *TokenError.
 func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet, error) {
-	r, err := e.ask(ctx, form)
+	r, err := e.send(ctx, form)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet
 	if set.TokenType == oauthwire.DPoP {
 		set.KeyThumbprint = e.prover.Thumbprint()
 	}
-	if life := r.life(); life > 0 {
-		set.Expires = set.Issued.Add(life)
+	if lifetime := r.lifetime(); lifetime > 0 {
+		set.Expires = set.Issued.Add(lifetime)
 	}
 	set.Scopes = strings.Fields(form.Get("scope")) // what a response leaves out is as it was asked for
 	if r.Scope != nil {
@@ -157,14 +157,14 @@ func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet
 }
 
 // ask asks for tokens. It checks that what comes can be sent on, not of what type it is.
-func (e *tokenEndpoint) ask(ctx context.Context, form url.Values) (*tokenResponse, error) {
+func (e *tokenEndpoint) send(ctx context.Context, form url.Values) (*tokenResponse, error) {
 	target, err := url.Parse(e.server.TokenEndpoint)
 	if err != nil || e.server.TokenEndpoint == "" {
 		return nil, errors.New("oauth: the authorization server has no token endpoint")
 	}
 	const attempts = 2 // a nonce for proofs may be wanted, once
 	for attempt := 1; ; attempt++ {
-		r, header, err := e.askOnce(ctx, target, form)
+		r, header, err := e.sendOnce(ctx, target, form)
 		if err == nil {
 			if e.prover != nil {
 				e.prover.LearnFromServer(target, header)
@@ -179,7 +179,7 @@ func (e *tokenEndpoint) ask(ctx context.Context, form url.Values) (*tokenRespons
 	}
 }
 
-func (e *tokenEndpoint) askOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse, http.Header, error) {
+func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse, http.Header, error) {
 	form, header, err := e.authenticated(form)
 	if err != nil {
 		return nil, nil, err
@@ -320,12 +320,12 @@ func isSendable(token string) bool {
 	return true
 }
 
-// life returns how long the access token lasts, zero if that is not said. Some servers write the number as a string.
-func (r *tokenResponse) life() time.Duration {
+// lifetime returns how long the access token lasts, zero if that is not said. Some servers write the number as a string.
+func (r *tokenResponse) lifetime() time.Duration {
 	text := strings.Trim(string(r.ExpiresIn), `"`)
 	seconds, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(seconds > 0) {
 		return 0
 	}
-	return time.Duration(min(seconds, maxTokenLife.Seconds()) * float64(time.Second))
+	return time.Duration(min(seconds, maxTokenLifetime.Seconds()) * float64(time.Second))
 }

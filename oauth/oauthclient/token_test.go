@@ -90,10 +90,10 @@ func TestClientAuthenticationByKey(t *testing.T) {
 func TestTokenResponses(t *testing.T) {
 	long := strings.Repeat("x", 32<<10)
 	for name, c := range map[string]struct {
-		status int
-		body   string
-		fine   bool
-		life   time.Duration // of the token; 0 for not known
+		status   int
+		body     string
+		fine     bool
+		lifetime time.Duration // of the token; 0 for not known
 	}{
 		"plain":                     {200, `{"access_token":"a","token_type":"Bearer"}`, true, 0},
 		"upper case":                {200, `{"access_token":"a","token_type":"BEARER","expires_in":60}`, true, time.Minute},
@@ -136,8 +136,8 @@ func TestTokenResponses(t *testing.T) {
 				if err != nil || s == nil {
 					t.Fatalf("status %v %v", s, err)
 				}
-				if life := time.Until(s.Expires); c.life == 0 && !s.Expires.IsZero() || c.life != 0 && life != c.life {
-					t.Errorf("it lasts until %v, want %v", s.Expires, c.life)
+				if lifetime := time.Until(s.Expires); c.lifetime == 0 && !s.Expires.IsZero() || c.lifetime != 0 && lifetime != c.lifetime {
+					t.Errorf("it lasts until %v, want %v", s.Expires, c.lifetime)
 				}
 			})
 		})
@@ -326,13 +326,13 @@ func changeStored(t *testing.T, store oauthclient.Store, key string, change func
 
 // TestStoreThatFails has a store that cannot be read, and one that cannot be written.
 func TestStoreThatFails(t *testing.T) {
-	broken := errors.New("the disk is full")
+	invalid := errors.New("the disk is full")
 	inWorld(t, func(t *testing.T, w *clientWorld) {
-		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), broken, nil}})
-		if _, _, err := post(unreadable, t.Context()); !errors.Is(err, broken) {
+		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), invalid, nil}})
+		if _, _, err := post(unreadable, t.Context()); !errors.Is(err, invalid) {
 			t.Errorf("got %v", err)
 		}
-		tr := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), nil, broken}})
+		tr := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), nil, invalid}})
 		w.mustPost(tr)
 		if n := w.as.count("authorization_code"); n != 1 {
 			t.Errorf("%d logins", n)

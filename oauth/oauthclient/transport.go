@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// maxAttempts is how often one request may lead to authorization, refusals of the token (401) and of its scopes (403)
+	// maxAttempts is how often one request may lead to authorization, failures of the token (401) and of its scopes (403)
 	// together: once because a token has ended, and once because the operation needs more than the first one did.
 	maxAttempts = 2
-	// maxDrained is how much of a refusal's body is read, in bytes, so that its connection can be used again.
+	// maxDrained is how much of a failedAttempt's body is read, in bytes, so that its connection can be used again.
 	maxDrained = 16 << 10
-	// drainTime is for how long: what has not come by then costs more than another connection.
-	drainTime = 250 * time.Millisecond
-	// idleConnections and idleTime are how many connections to a server wait for the next request, and for how long: as
+	// drainTimeout is for how long: what has not come by then costs more than another connection.
+	drainTimeout = 250 * time.Millisecond
+	// idleConnections and idleTimeout are how many connections to a server wait for the next request, and for how long: as
 	// many as a busy host has calls in parallel, and less long than servers keep them.
-	idleConnections, idleTime = 64, 90 * time.Second
-	// pingAfter and pingTime find out that the other end of an HTTP/2 connection is gone.
-	pingAfter, pingTime = 30 * time.Second, 15 * time.Second
+	idleConnections, idleTimeout = 64, 90 * time.Second
+	// pingAfter and pingTimeout find out that the other end of an HTTP/2 connection is gone.
+	pingAfter, pingTimeout = 30 * time.Second, 15 * time.Second
 )
 
 // TransportOptions configures a [Transport]. The zero value is right for programs that run without a person and have
@@ -85,7 +85,7 @@ type Transport struct {
 	endpoint    *url.URL
 	base        http.RoundTripper
 	fetcher     *oauthfetch.Fetcher
-	store       *savingStore
+	store       *writeBackStore
 	authorizer  Authorizer
 	grant       Grant
 	client      Identity
@@ -93,13 +93,13 @@ type Transport struct {
 	prover      *dpop.Prover
 	wholeOrigin bool
 	log         *slog.Logger
-	broken      error // why nothing can be authorized
+	invalid     error // why nothing can be authorized
 
 	mu       sync.Mutex    // guards the fields below
 	loaded   bool          // from the store
 	tokens   *TokenSet     // nil if there are none; never changed
 	known    *serverRecord // nil if nothing is known of the server; never changed
-	refusals map[string]*refusal
+	failures map[string]*failedAttempt
 	pointer  *oauth.Challenge // the last that said where the metadata is
 	flow     *flow
 	renewal  *flow // beside the other one
@@ -115,7 +115,7 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	}
 	t := &Transport{
 		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant, client: o.Client,
-		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, log: o.Logger, refusals: map[string]*refusal{},
+		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, log: o.Logger, failures: map[string]*failedAttempt{},
 	}
 	if t.base == nil {
 		t.base = newBase()
@@ -126,7 +126,7 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	if o.Store == nil {
 		o.Store = NewMemoryStore()
 	}
-	t.store = newSavingStore(o.Store)
+	t.store = newWriteBackStore(o.Store)
 	if t.grant == nil {
 		t.grant = codeGrant{}
 	}
@@ -138,14 +138,14 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	if o.DPoP != nil {
 		t.prover, noProver = dpop.NewProver((*dpop.ProverOptions)(o.DPoP))
 	}
-	t.broken = errors.Join(noEndpoint, noProver, t.client.validate(), validateScopes(o.Scopes))
+	t.invalid = errors.Join(noEndpoint, noProver, t.client.validate(), validateScopes(o.Scopes))
 	return t
 }
 
 func newBase() *http.Transport {
 	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTime}
-	base.MaxIdleConns, base.MaxIdleConnsPerHost, base.IdleConnTimeout = idleConnections, idleConnections, idleTime
+	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	base.MaxIdleConns, base.MaxIdleConnsPerHost, base.IdleConnTimeout = idleConnections, idleConnections, idleTimeout
 	base.MaxResponseHeaderBytes = oauthfetch.MaxHeader
 	return base
 }
@@ -205,17 +205,17 @@ type exchange struct {
 
 func (x *exchange) run() (*http.Response, error) {
 	ctx := x.req.Context()
-	if x.broken != nil {
-		return nil, x.failed(http.StatusUnauthorized, x.broken)
+	if x.invalid != nil {
+		return nil, x.failed(http.StatusUnauthorized, x.invalid)
 	}
-	tokens, err := x.usable(ctx, x.req.Header.Get(headerRevision))
+	tokens, err := x.currentTokens(ctx, x.req.Header.Get(headerRevision))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, x.failed(http.StatusUnauthorized, err)
 	}
-	how := loaded
+	source := fromStore
 	for attempt := 1; ; attempt++ {
 		res, err := x.sendProved(tokens)
 		if err != nil {
@@ -225,20 +225,20 @@ func (x *exchange) run() (*http.Response, error) {
 		if n == nil {
 			return res, nil
 		}
-		n.persists = how == renewed
-		discard(res)
+		n.persists = source == fromRefresh
+		drain(res)
 		switch {
 		case attempt > maxAttempts:
 			err = errTooMany
-		case n.kind == needToken && how == granted:
+		case n.kind == needToken && source == fromGrant:
 			err = errStillRefused
 			x.mu.Lock()
-			x.refuseFor(n, err) // another login would give another such token
+			x.rememberFailure(n, err) // another login would give another such token
 			x.mu.Unlock()
 		default:
 			var got *outcome
 			if got, err = x.acquire(ctx, n); err == nil {
-				tokens, how = got.tokens, got.how
+				tokens, source = got.tokens, got.source
 			}
 		}
 		switch {
@@ -262,7 +262,7 @@ func (x *exchange) sendProved(tokens *TokenSet) (*http.Response, error) {
 		return res, err
 	}
 	if wantsNonce(x.prover, x.req.URL, res) {
-		discard(res)
+		drain(res)
 		return x.send(tokens)
 	}
 	return res, nil
@@ -298,7 +298,7 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 		req.Body = body
 	}
 	x.sent++
-	if err := x.put(tokens, req); err != nil {
+	if err := x.setToken(tokens, req); err != nil {
 		return nil, err
 	}
 	res, err := x.base.RoundTrip(req)
@@ -309,7 +309,7 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 }
 
 // put puts a token on a request.
-func (t *Transport) put(tokens *TokenSet, req *http.Request) error {
+func (t *Transport) setToken(tokens *TokenSet, req *http.Request) error {
 	switch {
 	case tokens == nil:
 		return nil
@@ -320,10 +320,10 @@ func (t *Transport) put(tokens *TokenSet, req *http.Request) error {
 	return nil
 }
 
-// discard ends the reading of a response so that its connection is of use.
-func discard(res *http.Response) {
+// drain ends the reading of a response so that its connection is of use.
+func drain(res *http.Response) {
 	if res.ContentLength <= maxDrained {
-		timer := time.AfterFunc(drainTime, func() { _ = res.Body.Close() }) // which ends the reading
+		timer := time.AfterFunc(drainTimeout, func() { _ = res.Body.Close() }) // which ends the reading
 		_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
 		timer.Stop()
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// refusalMemory is how long a login that has come to nothing is the answer to further requests for the same. A program
+	// failureLifetime is how long a login that has come to nothing is the answer to further requests for the same. A program
 	// has many requests, and each would open a browser, or ask an authorization server that has said no. Login does not
 	// ask this memory.
-	refusalMemory = 30 * time.Second
+	failureLifetime = 30 * time.Second
 )
 
 // A needKind is why tokens are wanted.
@@ -97,7 +97,7 @@ func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 
 // memory names the kind of need: what has come to nothing for some scopes is not asked for others right away, since a
 // server could think of ever new ones.
-func (n *need) memory() string {
+func (n *need) failureKey() string {
 	if n.kind == needScope {
 		return "scope"
 	}
@@ -121,7 +121,7 @@ func (n *need) key() string {
 // isMet reports whether tokens that somebody else has got meanwhile are what is needed.
 func (n *need) isMet(tokens *TokenSet, now time.Time) bool {
 	switch {
-	case tokens == nil || tokens.endsBefore(now) || n.kind == needLogin:
+	case tokens == nil || tokens.expiresBefore(now) || n.kind == needLogin:
 		return false
 	case n.used != nil && n.used.AccessToken == tokens.AccessToken:
 		return false
@@ -132,22 +132,22 @@ func (n *need) isMet(tokens *TokenSet, now time.Time) bool {
 }
 
 // How tokens were come by.
-type provenance uint8
+type tokenSource uint8
 
 const (
-	loaded  provenance = iota // somebody else got them
-	renewed                   // with a refresh token
-	granted                   // by a login, or what stands for one
+	fromStore   tokenSource = iota // somebody else got them
+	fromRefresh                    // with a refresh token
+	fromGrant                      // by a login, or what stands for one
 )
 
 // An outcome is what an authorization has come to.
 type outcome struct {
 	tokens *TokenSet
-	how    provenance
+	source tokenSource
 }
 
-// A refusal is a login that has come to nothing.
-type refusal struct {
+// A failedAttempt is a login that has come to nothing.
+type failedAttempt struct {
 	err   error
 	until time.Time
 }
@@ -201,27 +201,27 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	mine := &waiter{ctx: ctx}
-	slot := t.slot(n)
-	if f := *slot; f != nil {
+	flowField := t.flowField(n)
+	if f := *flowField; f != nil {
 		if !f.enter(mine) {
 			mine = nil
 		}
 		return f, mine, nil
 	}
-	if r := t.refusals[n.memory()]; r != nil && n.kind != needLogin && time.Now().Before(r.until) {
+	if r := t.failures[n.failureKey()]; r != nil && n.kind != needLogin && time.Now().Before(r.until) {
 		return nil, nil, r.err
 	}
 	f := &flow{key: n.key(), done: make(chan struct{}), waiters: map[*waiter]struct{}{mine: {}}}
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f.cancel = cancel
-	*slot = f
+	*flowField = f
 	go t.serve(own, f, n) // ends when it has what is needed, when it cannot get it, and when all waiters have left
 	return f, mine, nil
 }
 
-// slot returns the place of the flow in progress: renewals have one of their own, so that they do not wait for a person. The
+// flowField returns the place of the flow in progress: renewals have one of their own, so that they do not wait for a person. The
 // caller holds the lock.
-func (t *Transport) slot(n *need) **flow {
+func (t *Transport) flowField(n *need) **flow {
 	if n.kind == needRenewal {
 		return &t.renewal
 	}
@@ -235,7 +235,7 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 		err = context.Cause(ctx)
 	}
 	t.mu.Lock()
-	*t.slot(n) = nil
+	*t.flowField(n) = nil
 	t.remember(n, f, err)
 	t.mu.Unlock()
 	f.got, f.err = got, err
@@ -252,15 +252,15 @@ func (t *Transport) remember(n *need, f *flow, err error) {
 	switch {
 	case errors.Is(err, errAbandoned), n.kind == needRenewal && (err == nil || t.asksPerson()):
 	case err == nil:
-		clear(t.refusals)
-	case asked || isFinal(err):
-		t.refuseFor(n, err)
+		clear(t.failures)
+	case asked || isPermanent(err):
+		t.rememberFailure(n, err)
 	}
 }
 
-// refuseFor has an error be the answer to a need for a while. The caller holds the lock.
-func (t *Transport) refuseFor(n *need, err error) {
-	t.refusals[n.memory()] = &refusal{err: err, until: time.Now().Add(refusalMemory)}
+// rememberFailure has an error be the answer to a need for a while. The caller holds the lock.
+func (t *Transport) rememberFailure(n *need, err error) {
+	t.failures[n.failureKey()] = &failedAttempt{err: err, until: time.Now().Add(failureLifetime)}
 }
 
 // enter adds a waiter, unless all have left and the flow is about to end.

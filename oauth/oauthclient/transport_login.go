@@ -14,8 +14,8 @@ import (
 // Login gets new tokens for the server, whether there are some or not: with an [Authorizer] it asks a person. It first
 // asks the server which login it wants. The error is an [*AuthorizeError].
 func (t *Transport) Login(ctx context.Context) error {
-	if t.broken != nil {
-		return t.failed(http.StatusUnauthorized, t.broken)
+	if t.invalid != nil {
+		return t.failed(http.StatusUnauthorized, t.invalid)
 	}
 	if _, err := t.login(ctx); err != nil {
 		return t.failed(http.StatusUnauthorized, err)
@@ -37,7 +37,7 @@ func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
 
 // probe asks the server, without a token, which login it wants. One that does not say may still have metadata.
 func (t *Transport) probe(ctx context.Context) (*need, error) {
-	asking, cancel := context.WithTimeout(ctx, probeTime)
+	asking, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(asking, http.MethodGet, t.endpoint.String(), nil)
 	if err != nil {
@@ -68,8 +68,8 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 //
 // Spec: RFC 7009, sections 2 and 2.2.1.
 func (t *Transport) Logout(ctx context.Context) error {
-	if t.broken != nil {
-		return t.broken
+	if t.invalid != nil {
+		return t.invalid
 	}
 	t.mu.Lock()
 	t.logouts++ // so that what is in progress does not undo this
@@ -81,7 +81,7 @@ func (t *Transport) Logout(ctx context.Context) error {
 		dropped = stored
 	}
 	t.tokens, t.known, t.pointer, t.loaded = nil, nil, nil, true
-	clear(t.refusals)
+	clear(t.failures)
 	t.mu.Unlock()
 	if dropped == nil || known == nil {
 		return failed
@@ -131,7 +131,7 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	if len(server.RevocationEndpointAuthMethods) > 0 {
 		server.TokenEndpointAuthMethods = server.RevocationEndpointAuthMethods
 	}
-	endpoint := t.tokenEndpoint(&server, client, "", known.Reach)
+	endpoint := t.tokenEndpoint(&server, client, "", known.Scope)
 	var all []error
 	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess}} {
 		if one.token == "" {
@@ -162,11 +162,11 @@ const hintAccess = "access_token"
 //
 // Spec: RFC 7009, section 2.2.1.
 func isUnsupportedType(body []byte) bool {
-	var refusal struct {
+	var response struct {
 		Code string `json:"error"`
 	}
-	return oauthfetch.Decode(body, &refusal) == nil && refusal.Code == "unsupported_token_type"
+	return oauthfetch.Decode(body, &response) == nil && response.Code == "unsupported_token_type"
 }
 
-// probeTime bounds the wait for the response to a request that asks which login the server wants.
-const probeTime = 10 * time.Second
+// probeTimeout bounds the wait for the response to a request that asks which login the server wants.
+const probeTimeout = 10 * time.Second
