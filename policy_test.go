@@ -27,73 +27,6 @@ var productModules = []string{".", "stores", "cmd/patchbay", "examples"}
 
 var update = flag.Bool("update", false, "rewrite the golden files under api/")
 
-// A rule says what a package may import of this module, and why no more.
-type rule struct {
-	pkg   string // a path within the module, or a pattern with a final /...
-	allow []string
-	why   string
-}
-
-var importRules = []rule{
-	{"internal/jsonscan", nil, "the scanner is the ground that everything stands on"},
-	{"jsonrpc", []string{"internal/jsonscan"}, "messages know nothing of MCP"},
-	{"internal/readbuf", nil, "a read buffer holds bytes, not messages"},
-	{"internal/linestream", []string{"jsonrpc", "internal/peer", "internal/readbuf"}, "a line is one JSON-RPC message, whatever it says"},
-	{"internal/childproc", []string{"jsonrpc", "internal/linestream", "internal/peer"}, "a child process has pipes and an end, whatever it serves"},
-	{"internal/seal", nil, "a key ring knows nothing of what it seals"},
-	{"internal/sse", nil, "an event stream knows nothing of MCP"},
-	{"internal/wire", []string{"jsonrpc", "internal/jsonscan"}, "wire is data: it decides nothing"},
-	{"internal/peer", []string{"jsonrpc", "internal/jsonscan"}, "correlation knows nothing of methods"},
-	{"internal/schema", []string{"internal/jsonscan"}, "schemas know nothing of MCP"},
-	{"internal/uritemplate", nil, "URI templates are RFC 6570, not MCP"},
-	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
-		"the translator sees JSON-RPC, never features: it must not import mcp"},
-	{"mcp", []string{"jsonrpc", "internal/childproc", "internal/linestream", "internal/wire", "internal/peer", "internal/legacy", "internal/schema", "internal/seal", "internal/uritemplate", "internal/jsonscan"},
-		"a stdio server must not link HTTP or OAuth"},
-	{"mcphttp", []string{"mcp", "jsonrpc", "internal/wire", "internal/legacy", "internal/readbuf", "internal/sse", "internal/jsonscan"},
-		"a transport knows nothing of authorization"},
-	{"mcptest", []string{"mcp", "mcphttp", "jsonrpc", "internal/sse"}, "tests see what users see"},
-	{"internal/browser", nil, "a page is opened alike for everybody"},
-	{"oauth", []string{"mcp", "internal/browser", "internal/jsonscan"}, "authorization is middleware and an http.RoundTripper: it knows no transport"},
-	{"oauth/authserver", []string{"oauth", "mcp", "internal/seal", "internal/jsonscan"}, "an authorization server knows who may, not what they do"},
-	{"oauth/authserver/storetest", []string{"oauth/authserver"}, "the suite for stores sees what their implementers see"},
-	{"cmd/patchbay/internal/vault", []string{"oauth", "internal/seal"}, "a vault keeps what clients give it"},
-	{"host", []string{"internal/jsonscan"}, "a configuration is data: who reads it decides what to connect"},
-	{"ext/tasks", []string{"mcp", "jsonrpc"}, "an extension is written on the public API, as anybody's would be"},
-	{"stores/bolt", []string{"ext/tasks", "oauth/authserver"}, "a store sees what its implementers see"},
-	{"ext/tasks/storetest", []string{"ext/tasks"}, "the suite for stores sees what their implementers see"},
-	{"ext/apps", []string{"mcp"}, "an extension is written on the public API, as anybody's would be"},
-	{"ext/skills", []string{"mcp"}, "an extension is written on the public API, as anybody's would be"},
-	{"cmd/patchbay/internal/demo", []string{"mcp", "ext/tasks", "ext/apps", "ext/skills"}, "the demo is a user of the SDK"},
-	{"cmd/patchbay/internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "ext/tasks", "stores/bolt", "ext/skills", "host", "jsonrpc", "internal/browser", "cmd/patchbay/internal/demo", "cmd/patchbay/internal/vault", "internal/wire", "internal/schema", "internal/jsonscan"},
-		"the command is a user of the SDK, and the only one to read command lines"},
-	{"examples/app", []string{"mcp", "ext/apps"}, "examples are what users write"},
-	{"examples/apphost", []string{"mcp", "ext/apps"}, "examples are what users write"},
-	{"examples/authserver", []string{"mcp", "mcphttp", "oauth", "oauth/authserver", "stores/bolt"}, "examples are what users write"},
-	{"examples/calc", []string{"mcp"}, "examples are what users write"},
-	{"examples/calcclient", []string{"mcp"}, "examples are what users write"},
-	{"examples/calchttp", []string{"mcp", "mcphttp"}, "examples are what users write"},
-	{"examples/deploy", []string{"mcp"}, "examples are what users write"},
-	{"examples/login", []string{"mcp", "mcphttp", "oauth"}, "examples are what users write"},
-	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "stores/bolt"}, "examples are what users write"},
-	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, "examples are what users write"},
-	{"examples/protected", []string{"mcp", "mcphttp", "oauth"}, "examples are what users write"},
-	{"cmd/patchbay", []string{"cmd/patchbay/internal/cli"}, "commands wire, they do not work"},
-}
-
-// allowedOutside are the modules that a package may use besides our own; each has its decision in docs/adr. Those under
-// the empty name are for every package.
-var allowedOutside = map[string][]string{
-	"":                            {"github.com/go-json-experiment/json"},
-	"mcptest":                     {"github.com/santhosh-tekuri/jsonschema/v6"},
-	"oauth":                       {"github.com/go-jose/go-jose/v4"},
-	"oauth/authserver":            {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
-	"stores/bolt":                 {"go.etcd.io/bbolt"},
-	"ext/skills":                  {"go.yaml.in/yaml/v4"},
-	"cmd/patchbay/internal/vault": {"github.com/zalando/go-keyring", "golang.org/x/sys"},
-	"cmd/patchbay/internal/cli":   {"github.com/spf13/cobra", "golang.org/x/term"},
-}
-
 // A listed package, as `go list -json` prints it.
 type listed struct {
 	ImportPath string
@@ -121,7 +54,7 @@ func list(t *testing.T, args ...string) []listed {
 }
 
 func TestImportRules(t *testing.T) {
-	rules := map[string]rule{}
+	rules := map[string]importRule{}
 	for _, r := range importRules {
 		rules[r.pkg] = r
 	}
@@ -145,7 +78,7 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-func checkImport(t *testing.T, name, imported string, r rule) {
+func checkImport(t *testing.T, name, imported string, r importRule) {
 	t.Helper()
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
 		if !slices.Contains(r.allow, own) {

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // TestLoginInBrowser logs in as people do, in Chromium: at our own form, and at an OpenID provider that our authorization
@@ -44,12 +45,12 @@ func TestLoginInBrowser(t *testing.T) {
 // A desk is a client of ours whose pages are opened by the test.
 type desk struct {
 	endpoint string
-	store    oauth.Store
+	store    oauthclient.Store
 	pages    chan string
 }
 
 func newDesk(h *house) *desk {
-	return &desk{endpoint: h.endpoint, store: oauth.NewMemoryStore(), pages: make(chan string, 10)}
+	return &desk{endpoint: h.endpoint, store: oauthclient.NewMemoryStore(), pages: make(chan string, 10)}
 }
 
 // A connected is what became of a connection.
@@ -61,12 +62,12 @@ type connected struct {
 // connect begins to connect, and gives the page that a person has to visit for it.
 func (d *desk) connect(ctx context.Context, t *testing.T) (page string, done <-chan connected) {
 	t.Helper()
-	transport := oauth.NewTransport(d.endpoint, &oauth.TransportOptions{
+	transport := oauthclient.NewTransport(d.endpoint, &oauthclient.TransportOptions{
 		Store: d.store, Logger: logger(t),
-		Client: oauth.ClientOptions{Metadata: oauth.ClientMetadata{Name: "Desk <b>client</b>"}},
-		Authorizer: oauth.NewBrowser(&oauth.BrowserOptions{
+		Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{Name: "Desk <b>client</b>"}},
+		Authorizer: oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 			Logger: logger(t),
-			Show:   func(*oauth.LoginRequest) {},
+			Show:   func(*oauthclient.LoginRequest) {},
 			Open: func(_ context.Context, page string) error {
 				d.pages <- page
 				return nil
@@ -160,7 +161,7 @@ func denyConsent(t *testing.T, browser context.Context) {
 
 func wantDenied(t *testing.T, err error) {
 	t.Helper()
-	var refused *oauth.LoginError
+	var refused *oauthclient.LoginError
 	if !errors.As(err, &refused) || refused.Code != "access_denied" {
 		t.Errorf("the error is %v, want access_denied", err)
 	}
@@ -327,7 +328,7 @@ func thirdParty(t *testing.T, browser context.Context) {
 	}
 	// What the client gives back here ends there.
 	before := len(idp.events(t))
-	if err := oauth.NewTransport(h.endpoint, &oauth.TransportOptions{Store: d.store, Logger: logger(t)}).Logout(ctx); err != nil {
+	if err := oauthclient.NewTransport(h.endpoint, &oauthclient.TransportOptions{Store: d.store, Logger: logger(t)}).Logout(ctx); err != nil {
 		t.Errorf("Logout: %v", err)
 	}
 	if events := idp.events(t)[before:]; !slices.Contains(events, "refresh_token.destroyed") {

@@ -24,13 +24,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // A signIn is a client of ours that has a person who logs in.
 type signIn struct {
 	person *person
-	store  oauth.Store
-	client oauth.ClientOptions
+	store  oauthclient.Store
+	client oauthclient.Identity
 
 	mu    sync.Mutex
 	asked []string // the scopes of every login
@@ -41,15 +42,15 @@ const unusedCallback = "http://127.0.0.1:47998/callback"
 
 func newSignIn(t *testing.T) *signIn {
 	t.Helper()
-	return &signIn{person: newPerson(t), store: oauth.NewMemoryStore()}
+	return &signIn{person: newPerson(t), store: oauthclient.NewMemoryStore()}
 }
 
 // transport returns one that asks the person whenever a login is needed.
-func (s *signIn) transport(t *testing.T, endpoint string) *oauth.Transport {
+func (s *signIn) transport(t *testing.T, endpoint string) *oauthclient.Transport {
 	t.Helper()
-	return oauth.NewTransport(endpoint, &oauth.TransportOptions{
+	return oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
 		Store: s.store, Client: s.client, Logger: logger(t),
-		Authorizer: oauth.NewAuthorizer(unusedCallback, func(ctx context.Context, login *oauth.LoginRequest) (url.Values, error) {
+		Authorizer: oauthclient.NewAuthorizer(unusedCallback, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 			page, err := url.Parse(login.URL)
 			if err != nil {
 				return nil, err

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // Bounds of challenges that are read. Real answers hold one or two challenges with a handful of parameters.
@@ -56,20 +59,20 @@ func ParseChallenges(header http.Header) []Challenge {
 // replaced by a space, and a parameter whose name cannot is left out, so the text is safe whatever is in the challenge.
 // It is empty if the scheme is no token.
 func (c Challenge) String() string {
-	if !isToken(c.Scheme) {
+	if !netx.IsToken(c.Scheme) {
 		return ""
 	}
 	var b strings.Builder
 	b.WriteString(c.Scheme)
 	if len(c.Params) == 0 {
-		if isToken68(c.Token68) {
+		if oauthwire.IsToken68(c.Token68) {
 			b.WriteString(" " + c.Token68)
 		}
 		return b.String()
 	}
 	names := make([]string, 0, len(c.Params))
 	for name := range c.Params {
-		if isToken(name) {
+		if netx.IsToken(name) {
 			names = append(names, name)
 		}
 	}
@@ -203,7 +206,7 @@ func (p *challengeParser) token68() (text string, ok bool) {
 		end = len(p.rest)
 	}
 	text = strings.TrimRight(p.rest[:end], " \t")
-	if !isToken68(text) {
+	if !oauthwire.IsToken68(text) {
 		return "", false
 	}
 	p.rest = p.rest[end:]
@@ -213,7 +216,7 @@ func (p *challengeParser) token68() (text string, ok bool) {
 // token reads the longest token, which may be empty.
 func (p *challengeParser) token() string {
 	end := 0
-	for end < len(p.rest) && isTokenByte(p.rest[end]) {
+	for end < len(p.rest) && netx.IsTokenByte(p.rest[end]) {
 		end++
 	}
 	text := p.rest[:end]
@@ -233,32 +236,4 @@ func (p *challengeParser) skip(set string) int {
 func (p *challengeParser) atEnd() bool {
 	after := strings.TrimLeft(p.rest, " \t")
 	return after == "" || after[0] == ','
-}
-
-func isToken(s string) bool {
-	for i := range len(s) {
-		if !isTokenByte(s[i]) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// Spec: RFC 9110, section 5.6.2.
-func isTokenByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
-
-// isToken68 reports whether text is a token68, which is also the syntax of a bearer token.
-//
-// Spec: RFC 9110, section 11.2; RFC 6750, section 2.1.
-func isToken68(text string) bool {
-	body := strings.TrimRight(text, "=")
-	for i := range len(body) {
-		c := body[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/", c) >= 0) {
-			return false
-		}
-	}
-	return body != ""
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // A boundSite is an MCP server, protected by Require, and its authorization server, whose tokens are bound to keys.
@@ -93,11 +94,11 @@ func (s *boundSite) serveAS(w http.ResponseWriter, r *http.Request) {
 
 // connect returns a client that is let in, over a RoundTripper of the test's.
 func (s *boundSite) connect(revision string, base http.RoundTripper) (*mcp.Client, error) {
-	transport := oauth.NewTransport(s.url, &oauth.TransportOptions{
+	transport := oauthclient.NewTransport(s.url, &oauthclient.TransportOptions{
 		Base:   base,
-		Grant:  oauth.NewClientCredentials(),
-		Client: oauth.ClientOptions{ID: "c", Secret: "s", Issuer: s.as},
-		DPoP:   &oauth.DPoPOptions{},
+		Grant:  oauthclient.NewClientCredentialsGrant(),
+		Client: oauthclient.Identity{ID: "c", Secret: "s", Issuer: s.as},
+		DPoP:   &oauthclient.DPoPOptions{},
 		Logger: discardLog,
 	})
 	s.t.Cleanup(transport.CloseIdleConnections)
@@ -217,3 +218,7 @@ func proofBy(t *testing.T, key *ecdsa.PrivateKey, target, token string) string {
 	}
 	return text
 }
+
+type roundTripper func(req *http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -1,14 +1,13 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,27 +15,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
-// Bounds of key sets.
+// Limits of key sets.
 const (
-	// maxKeys is how many keys of a set are looked at. Servers publish two or three, those with many tenants some dozens.
+	// maxKeys bounds the keys of a set. Servers publish two or three, those with many tenants some dozens.
 	maxKeys = 100
-	// maxCandidates is how many keys are tried on one token. Several keys of one id are rare; tokens without an id come
-	// from servers with one key, and the next one.
+	// maxCandidates bounds the keys that are tried on one token. Several keys with one id are rare; tokens without a key
+	// id come from servers with one key, or two while they rotate it.
 	maxCandidates = 4
 	// maxRSABits bounds the work of one verification; real keys have 4096 at most.
 	maxRSABits = 8192
-	// keysLife is how long a set is used before it is fetched again.
-	keysLife = 10 * time.Minute
-	// keysStale is for how long after that an old set is still used when no new one can be had. Tokens of a server that
-	// is away longer than this have mostly expired.
-	keysStale = time.Hour
-	// keysPause is the least time between two fetches of a set that is in use: whatever key ids strangers make up, the
-	// server is not asked more often.
-	keysPause = time.Minute
-	// keysRetry is the same while there is no set that can be used.
-	keysRetry = 5 * time.Second
+	// keySetLifetime is how long a set is used before it is fetched again.
+	keySetLifetime = 10 * time.Minute
+	// keySetStaleTime is how long after that an old set is used if no new one can be fetched. Most tokens of a server that
+	// is down for longer have expired.
+	keySetStaleTime = time.Hour
+	// minRefetchInterval is the least time between two fetches while a set is in use, whatever key ids tokens name: it
+	// keeps invalid tokens from flooding the authorization server.
+	minRefetchInterval = time.Minute
+	// minRetryInterval is the same while there is no usable set.
+	minRetryInterval = 5 * time.Second
 )
 
 // A verificationKey is a public key of a set.
@@ -46,38 +47,29 @@ type verificationKey struct {
 	key        any
 }
 
-// A keySet is what a server published at one time. It is not changed.
+// A keySet is the set that a server published at one time. It is immutable.
 type keySet struct{ keys []verificationKey }
 
-// find returns the keys that may have signed a token; id is empty if the token names none.
+// find returns the keys that a token may be signed with. id is empty if the token does not name one.
 func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificationKey {
 	var found []verificationKey
 	for _, k := range s.keys {
-		if (id == "" || k.id == id) && contains(k.algorithms, algorithm) && len(found) < maxCandidates {
+		if (id == "" || k.id == id) && slices.Contains(k.algorithms, algorithm) && len(found) < maxCandidates {
 			found = append(found, k)
 		}
 	}
 	return found
 }
 
-func contains(all []jose.SignatureAlgorithm, a jose.SignatureAlgorithm) bool {
-	for _, one := range all {
-		if one == a {
-			return true
-		}
-	}
-	return false
-}
-
-// parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms. The others are left out,
-// whatever is wrong with them: sets hold keys for other purposes, and of kinds that are not known here.
+// parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms. Other keys are skipped: sets
+// also contain keys for other purposes and of unknown types.
 //
 // Spec: RFC 7517, section 5.
 func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet {
 	set := &keySet{}
 	for _, one := range raw[:min(len(raw), maxKeys)] {
 		var jwk jose.JSONWebKey
-		if jsonscan.Kind(one) != '{' || jwk.UnmarshalJSON(one) != nil || !mayVerify(one) {
+		if jsonscan.Kind(one) != '{' || jwk.UnmarshalJSON(one) != nil || !allowsVerify(one) {
 			continue
 		}
 		if jwk.Use != "" && jwk.Use != "sig" {
@@ -85,7 +77,7 @@ func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet 
 		}
 		k := verificationKey{id: jwk.KeyID, key: jwk.Key}
 		for _, a := range algorithmsOfKey(&jwk) {
-			if contains(allowed, a) && (jwk.Algorithm == "" || jwk.Algorithm == string(a)) {
+			if slices.Contains(allowed, a) && (jwk.Algorithm == "" || jwk.Algorithm == string(a)) {
 				k.algorithms = append(k.algorithms, a)
 			}
 		}
@@ -96,8 +88,8 @@ func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet 
 	return set
 }
 
-// mayVerify reads key_ops.
-func mayVerify(jwk []byte) bool {
+// allowsVerify reports whether the key_ops of a key, if there are any, include verify.
+func allowsVerify(jwk []byte) bool {
 	ops, ok := jsonscan.Get(jwk, "key_ops")
 	if !ok {
 		return true
@@ -110,158 +102,129 @@ func mayVerify(jwk []byte) bool {
 	return false
 }
 
-// algorithmsOfKey returns what a key can verify. A secret, a private key that somebody published and a weak key can nothing.
+// algorithmsOfKey returns the algorithms that a key can verify: none for a secret, a published private key or a weak key.
 func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	if !jwk.IsPublic() || !jwk.Valid() {
 		return nil
 	}
-	switch key := jwk.Key.(type) {
-	case *rsa.PublicKey:
-		if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
-			return nil
-		}
-		return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
-	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256():
-			return []jose.SignatureAlgorithm{jose.ES256}
-		case elliptic.P384():
-			return []jose.SignatureAlgorithm{jose.ES384}
-		case elliptic.P521():
-			return []jose.SignatureAlgorithm{jose.ES512}
-		}
-	case ed25519.PublicKey:
-		return []jose.SignatureAlgorithm{jose.EdDSA}
+	if key, ok := jwk.Key.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
+		return nil
 	}
-	return nil
+	algorithms, err := jwskey.Algorithms(jwk.Key)
+	if err != nil {
+		return nil
+	}
+	return algorithms
 }
 
-// publishedKeys are the keys of an authorization server, as it publishes them. They are fetched when they are needed, by
-// one caller at a time; the others wait, or go on with what there is.
-type publishedKeys struct {
+// A remoteKeySet is the key set that an authorization server publishes. It is fetched when it is needed; concurrent callers
+// share one fetch, or use the previous set meanwhile.
+type remoteKeySet struct {
 	fetcher *Fetcher
 	issuer  string
-	address string // of the set; empty if it stands in the metadata of the issuer
+	address string // of the set; empty if the metadata of the issuer names it
 	allowed []jose.SignatureAlgorithm
-
-	turn chan struct{} // holds a token while the set is fetched
+	fetches singleflight.Group[string, *keySet]
 
 	mu      sync.Mutex // guards the fields below
 	set     *keySet    // nil until there is one
-	fetched time.Time  // when the set was
-	tried   time.Time  // when it was last tried
-	failure error      // of the last try, nil if it went well
+	fetched time.Time  // when set was fetched
+	tried   time.Time  // when the last fetch ended
+	failure error      // of the last fetch, nil if it succeeded
 }
 
-func newPublishedKeys(f *Fetcher, issuer, address string, allowed []jose.SignatureAlgorithm) (*publishedKeys, error) {
-	home := issuer
-	if address != "" {
-		home = address
-	}
-	u, err := url.Parse(home)
+func newRemoteKeySet(f *Fetcher, issuer, address string, allowed []jose.SignatureAlgorithm) (*remoteKeySet, error) {
+	u, err := url.Parse(cmp.Or(address, issuer))
 	if err != nil || u.Host == "" {
-		return nil, errors.New("the issuer or JWKSURI is not a URL")
+		return nil, fmt.Errorf("invalid issuer or JWKSURI %q: must be a URL with a host", cmp.Or(address, issuer))
 	}
-	return &publishedKeys{
-		fetcher: f.For(u), issuer: issuer, address: address, allowed: allowed, turn: make(chan struct{}, 1),
-	}, nil
+	return &remoteKeySet{fetcher: f.For(u), issuer: issuer, address: address, allowed: allowed}, nil
 }
 
-// fresh returns the set that is in use, nil if a new one is due.
-func (p *publishedKeys) fresh(now time.Time) *keySet {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.set == nil || now.Sub(p.fetched) >= keysLife {
+// fresh returns the current set, nil if it has to be fetched.
+func (r *remoteKeySet) fresh(now time.Time) *keySet {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.set == nil || now.Sub(r.fetched) >= keySetLifetime {
 		return nil
 	}
-	return p.set
+	return r.set
 }
 
-// current returns the set that is in use, and fetches it if it is due.
-func (p *publishedKeys) current(ctx context.Context) (*keySet, error) {
+// current returns the current set, and fetches it if it is too old. While another caller fetches it, and if it cannot be
+// fetched, an old set is used for keySetStaleTime.
+func (r *remoteKeySet) current(ctx context.Context) (*keySet, error) {
 	now := time.Now()
-	if set := p.fresh(now); set != nil {
+	if set := r.fresh(now); set != nil {
 		return set, nil
 	}
-	p.mu.Lock()
-	set, age := p.set, now.Sub(p.fetched)
-	p.mu.Unlock()
-	if set != nil && age < keysLife+keysStale {
-		return p.refresh(ctx, set, false)
+	r.mu.Lock()
+	old, age := r.set, now.Sub(r.fetched)
+	r.mu.Unlock()
+	if age >= keySetLifetime+keySetStaleTime {
+		old = nil
 	}
-	return p.refresh(ctx, nil, true)
+	if old != nil && r.fetches.InProgress(r.address) {
+		return old, nil
+	}
+	return r.refresh(ctx, old)
 }
 
-// renewed returns a newer set than the one in which a key was not found, or the same one if there can be none yet.
-func (p *publishedKeys) renewed(ctx context.Context, set *keySet) (*keySet, error) {
-	return p.refresh(ctx, set, true)
+// refresh returns a newer set than old, or old if none can be fetched. old is nil if there is no usable one. It does not
+// fetch more often than minRefetchInterval allows.
+func (r *remoteKeySet) refresh(ctx context.Context, old *keySet) (*keySet, error) {
+	return r.fetches.Do(ctx, r.address, func(ctx context.Context) (*keySet, error) {
+		r.mu.Lock()
+		set, fetched, tried, failure := r.set, r.fetched, r.tried, r.failure
+		r.mu.Unlock()
+		now := time.Now()
+		if set != nil && set != old && now.Sub(fetched) < keySetLifetime {
+			return set, nil // another caller has fetched it
+		}
+		interval := minRefetchInterval
+		if old == nil {
+			interval = minRetryInterval
+		}
+		if tried.IsZero() || now.Sub(tried) >= interval {
+			if set, failure = r.fetch(ctx); failure == nil {
+				return set, nil
+			}
+		}
+		if old != nil {
+			return old, nil
+		}
+		return nil, fmt.Errorf("oauth: fetch the keys of the authorization server: %w", failure)
+	})
 }
 
-// refresh fetches the set unless it was tried too short a time ago. have is what the caller can go on with, nil for
-// nothing; with it, a caller that need not wait for somebody else's fetch does not.
-func (p *publishedKeys) refresh(ctx context.Context, have *keySet, wait bool) (*keySet, error) {
-	if !wait {
-		select {
-		case p.turn <- struct{}{}:
-		default:
-			return have, nil
-		}
-	} else {
-		select {
-		case p.turn <- struct{}{}:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+// fetch fetches the set and records the result.
+func (r *remoteKeySet) fetch(ctx context.Context) (*keySet, error) {
+	set, err := r.download(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tried, r.failure = time.Now(), err
+	if err == nil {
+		r.set, r.fetched = set, r.tried
 	}
-	defer func() { <-p.turn }()
-	p.mu.Lock()
-	set, fetched, tried, failure := p.set, p.fetched, p.tried, p.failure
-	p.mu.Unlock()
-	now := time.Now()
-	if set != nil && set != have && now.Sub(fetched) < keysLife {
-		return set, nil // somebody else was faster
-	}
-	pause := keysPause
-	if have == nil {
-		pause = keysRetry
-	}
-	if tried.IsZero() || now.Sub(tried) >= pause {
-		// The set is for everybody, not only for the caller who happens to fetch it.
-		set, failure = p.fetch(context.WithoutCancel(ctx))
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.tried, p.failure = time.Now(), failure
-		if failure == nil {
-			p.set, p.fetched = set, p.tried
-			return set, nil
-		}
-	}
-	switch {
-	case have != nil:
-		return have, nil
-	case failure == nil:
-		failure = errors.New("none could be had lately")
-	}
-	return nil, fmt.Errorf("oauth: no keys to verify tokens with: %w", failure)
+	return set, err
 }
 
-// fetch gets the set from the server.
-func (p *publishedKeys) fetch(ctx context.Context) (*keySet, error) {
-	address := p.address
+func (r *remoteKeySet) download(ctx context.Context) (*keySet, error) {
+	address := r.address
 	if address == "" {
-		metadata, err := p.fetcher.FetchServerMetadata(ctx, p.issuer)
+		metadata, err := r.fetcher.FetchServerMetadata(ctx, r.issuer)
 		if err != nil {
 			return nil, err
 		}
 		if address = metadata.JWKSURI; address == "" {
-			return nil, errors.New("the authorization server publishes no keys: its metadata has no jwks_uri")
+			return nil, errors.New("the metadata of the authorization server has no jwks_uri")
 		}
 	}
 	var document struct {
 		Keys []jsontext.Value `json:"keys"`
 	}
-	if err := p.fetcher.getJSON(ctx, address, nil, &document); err != nil {
+	if _, err := r.fetcher.fetcher().GetJSON(ctx, address, &document); err != nil {
 		return nil, err
 	}
-	return parseKeys(document.Keys, p.allowed), nil
+	return parseKeys(document.Keys, r.allowed), nil
 }

@@ -44,11 +44,11 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWTVerifier)) {
 	first := jwks(t, map[string]any{"ec": ecKey().Public()})
 	synctest.Test(t, func(t *testing.T) {
-		w, s := newWorld(t), &keyServer{}
+		w, s := newNetwork(t), &keyServer{}
 		s.publish(first)
-		w.doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+jwksURL+`",
+		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+jwksURL+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
-		w.page(jwksURL, s.ServeHTTP)
+		w.Page(jwksURL, s.ServeHTTP)
 		f(t, s, oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)}))
 	})
 }
@@ -232,8 +232,8 @@ func TestKeysThatCannotVerify(t *testing.T) {
 // Keys are not fetched from where the issuer has no right to.
 func TestSEC07_KeysOfSomewhereElse(t *testing.T) {
 	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd"} {
-		w := newWorld(t)
-		w.doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",
+		w := newNetwork(t)
+		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
 		v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)})
 		if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
@@ -244,9 +244,9 @@ func TestSEC07_KeysOfSomewhereElse(t *testing.T) {
 
 // AUTHR-13: the metadata of another issuer is of no use.
 func TestKeysOfAnotherIssuer(t *testing.T) {
-	w := newWorld(t)
-	w.doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)
-	w.page(jwksURL, func(http.ResponseWriter, *http.Request) { t.Error("the keys were fetched") })
+	w := newNetwork(t)
+	w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)
+	w.Page(jwksURL, func(http.ResponseWriter, *http.Request) { t.Error("the keys were fetched") })
 	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)})
 	if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
 		t.Errorf("got %v", err)

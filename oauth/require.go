@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/dpop"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -43,8 +46,8 @@ type RequireOptions struct {
 	Logger *slog.Logger
 }
 
-// methodListen is the request with which clients of 2026-07-28 listen.
-const methodListen = "subscriptions/listen"
+// methodSubscriptionsListen is the request with which clients of 2026-07-28 listen.
+const methodSubscriptionsListen = "subscriptions/listen"
 
 // defaultMaxStream is for tokens that do not say when they expire.
 const defaultMaxStream = time.Hour
@@ -73,7 +76,7 @@ const defaultMaxStream = time.Hour
 //
 // Spec: RFC 6750; RFC 9728; basic/authorization (2025-06-18 and later).
 func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(http.Handler) http.Handler {
-	g, err := newGate(v, &metadata, opts)
+	g, err := newGuard(v, &metadata, opts)
 	if err != nil {
 		panic("oauth: Require: " + err.Error())
 	}
@@ -82,18 +85,18 @@ func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(h
 	}
 }
 
-// A gate lets requests through to a resource.
-type gate struct {
-	verifier  Verifier
-	opts      RequireOptions
-	resource  *protected
-	proofs    *proofVerifier // nil if no token may be bound to a key
-	algs      string         // of proofs
-	firstNeed []string       // scopes that clients without a token are told to ask for
+// A guard lets requests through to a resource.
+type guard struct {
+	verifier      Verifier
+	opts          RequireOptions
+	resource      *protectedResource
+	proofs        *dpop.Verifier // nil if no token may be bound to a key
+	algs          string         // of proofs
+	defaultScopes []string       // scopes that clients without a token are told to ask for
 }
 
-func newGate(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gate, error) {
-	g := &gate{verifier: v}
+func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*guard, error) {
+	g := &guard{verifier: v}
 	if opts != nil {
 		g.opts = *opts
 	}
@@ -114,7 +117,7 @@ func newGate(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gat
 		return nil, err
 	}
 	var err error
-	if g.resource, err = newProtected(&described); err != nil {
+	if g.resource, err = newProtectedResource(&described); err != nil {
 		return nil, err
 	}
 	// Tokens of the configuration come from no authorization server, and there is nothing to tell about one.
@@ -127,12 +130,12 @@ func newGate(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gat
 		g.opts.Issuers = metadata.AuthorizationServers
 	}
 	g.opts.Issuers, g.opts.Audiences = slices.Clone(g.opts.Issuers), slices.Clone(g.opts.Audiences)
-	g.firstNeed = new(grant).wanted([]Scopes{g.opts.Scopes})
+	g.defaultScopes = new(grantedScopes).wanted([]Scopes{g.opts.Scopes})
 	return g, g.checkSchemes(metadata)
 }
 
 // prepareProofs makes the judge of proofs, if there is to be one, and has the metadata tell of it.
-func (g *gate) prepareProofs(metadata *ResourceMetadata) (err error) {
+func (g *guard) prepareProofs(metadata *ResourceMetadata) (err error) {
 	var o ProofOptions
 	switch {
 	case g.opts.DPoP != nil:
@@ -144,24 +147,21 @@ func (g *gate) prepareProofs(metadata *ResourceMetadata) (err error) {
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = metadata.DPoPAlgorithms
 	}
-	if g.proofs, err = newProofVerifier(&o); err != nil {
+	if g.proofs, err = dpop.NewVerifier((*dpop.VerifierOptions)(&o)); err != nil {
 		return err
 	}
-	metadata.DPoPRequired, metadata.DPoPAlgorithms = o.Required, nil
-	for _, a := range g.proofs.algorithms {
-		metadata.DPoPAlgorithms = append(metadata.DPoPAlgorithms, string(a))
-	}
+	metadata.DPoPRequired, metadata.DPoPAlgorithms = o.Required, g.proofs.Algorithms()
 	g.algs = strings.Join(metadata.DPoPAlgorithms, " ")
 	return nil
 }
 
 // checkSchemes refuses plain http but at loopback addresses.
-func (g *gate) checkSchemes(metadata *ResourceMetadata) error {
+func (g *guard) checkSchemes(metadata *ResourceMetadata) error {
 	if g.opts.InsecureHTTP {
 		return nil
 	}
 	for _, text := range append([]string{metadata.Resource}, metadata.AuthorizationServers...) {
-		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && !isLoopbackName(u.Hostname()) {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
 			return fmt.Errorf("%.100q is not https, and not at a loopback address", text)
 		}
 	}
@@ -169,7 +169,7 @@ func (g *gate) checkSchemes(metadata *ResourceMetadata) error {
 }
 
 // serve serves one request.
-func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	switch {
 	case g.resource.isWellKnown(r.URL.Path):
 		g.resource.ServeHTTP(w, r) // or 404: a client must see that there is none
@@ -178,15 +178,15 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		next.ServeHTTP(w, withoutToken(r.Context(), r))
 		return
 	}
-	shown, no := readCredentials(r)
+	creds, no := readCredentials(r)
 	if no == nil {
-		var admission *admitted
-		if admission, no = g.admit(w, r, shown); no == nil {
-			g.pass(w, r, next, admission)
+		var authorized *authorizedContext
+		if authorized, no = g.authorize(w, r, creds); no == nil {
+			g.forward(w, r, next, authorized)
 			return
 		}
 	}
-	g.refuse(w, r, shown.scheme, no)
+	g.refuse(w, r, creds.scheme, no)
 }
 
 // isPreflight reports whether a browser asks whether a page may send a request.
@@ -195,73 +195,73 @@ func isPreflight(r *http.Request) bool {
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// An admitted is the context of a request that was let through.
-type admitted struct {
+// An authorizedContext is the context of a request that was let through.
+type authorizedContext struct {
 	context.Context // with the principal
-	gate            *gate
+	guard           *guard
 	scheme          string
 	token           *Token
 }
 
-type admittedKey struct{}
+type authorizedContextKey struct{}
 
-func admittedFrom(ctx context.Context) *admitted {
-	a, _ := ctx.Value(admittedKey{}).(*admitted)
+func authorizedContextFrom(ctx context.Context) *authorizedContext {
+	a, _ := ctx.Value(authorizedContextKey{}).(*authorizedContext)
 	return a
 }
 
 // Value returns the context itself to whoever asks for it.
-func (a *admitted) Value(key any) any {
-	if key == (admittedKey{}) {
+func (a *authorizedContext) Value(key any) any {
+	if key == (authorizedContextKey{}) {
 		return a
 	}
 	return a.Context.Value(key)
 }
 
 // admit judges the token of a request.
-func (g *gate) admit(w http.ResponseWriter, r *http.Request, shown credentials) (*admitted, *denial) {
-	if shown.scheme == schemeDPoP && g.proofs == nil {
+func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credentials) (*authorizedContext, *denial) {
+	if creds.scheme == oauthwire.DPoP && g.proofs == nil {
 		return nil, errNoToken
 	}
-	token, err := g.verifier.Verify(r.Context(), shown.token)
+	token, err := g.verifier.Verify(r.Context(), creds.token)
 	switch {
 	case err == nil && token == nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier gave neither token nor error")}
 	case err == nil:
-		err = g.judge(token)
+		err = g.checkToken(token)
 	}
 	switch {
 	case errors.Is(err, ErrTokenExpired):
-		return nil, &denial{http.StatusUnauthorized, codeInvalidToken, "the access token has expired", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, codeInvalidToken, "the access token is not valid here", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here", nil, err}
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
-	if no := g.checkProof(w, r, shown, token); no != nil {
+	if no := g.checkProof(w, r, creds, token); no != nil {
 		return nil, no
 	}
-	held := grant{token.Scopes, g.opts.Implies}
+	held := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !held.covers(need) {
-		return nil, &denial{http.StatusForbidden, codeInsufficientScope, insufficientScope, held.wanted(need), nil}
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope, held.wanted(need), nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
-	return &admitted{Context: ctx, gate: g, scheme: shown.scheme, token: token}, nil
+	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
 }
 
 // judge says why a token that is genuine is no good here.
-func (g *gate) judge(t *Token) error {
+func (g *guard) checkToken(t *Token) error {
 	if err := t.checkIdentity(); err != nil {
 		return err
 	}
 	switch {
 	case t.configured:
 	case !slices.Contains(g.opts.Issuers, t.Issuer):
-		return refusedToken("its issuer %.100q is none of ours", t.Issuer)
+		return invalidToken("its issuer %.100q is none of ours", t.Issuer)
 	case g.resource.isFor(t.Audience):
 	case slices.ContainsFunc(t.Audience, func(a string) bool { return slices.Contains(g.opts.Audiences, a) }):
 	default:
-		return refusedToken("it is for another audience")
+		return invalidToken("it is for another audience")
 	}
 	return t.checkTimes(time.Now())
 }
@@ -269,24 +269,24 @@ func (g *gate) judge(t *Token) error {
 // checkProof demands the proof of a token that is bound to a key.
 //
 // Spec: RFC 9449, section 7.
-func (g *gate) checkProof(w http.ResponseWriter, r *http.Request, shown credentials, t *Token) *denial {
+func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credentials, t *Token) *denial {
 	isBound := t.KeyThumbprint != ""
 	switch {
-	case isBound && shown.scheme != schemeDPoP:
+	case isBound && creds.scheme != oauthwire.DPoP:
 		return badBinding("the access token is bound to a key and needs a proof")
-	case !isBound && (shown.scheme == schemeDPoP || g.proofs != nil && g.proofs.required):
+	case !isBound && (creds.scheme == oauthwire.DPoP || g.proofs.Required()):
 		return badBinding("the access token is not bound to a key")
 	case !isBound:
 		return nil
 	}
-	nonce, err := g.proofs.verifyProof(r, g.resource.target(r), shown.token, t.KeyThumbprint)
+	nonce, err := g.proofs.Verify(r, g.resource.target(r), creds.token, t.KeyThumbprint)
 	if nonce != "" {
-		w.Header().Set(headerDPoPNonce, nonce)
+		w.Header().Set(dpop.HeaderNonce, nonce)
 	}
-	var bad *proofError
+	var bad *dpop.ProofError
 	switch {
 	case errors.As(err, &bad):
-		return &denial{http.StatusUnauthorized, bad.code, bad.reason, nil, err}
+		return &denial{http.StatusUnauthorized, bad.Code, bad.Reason, nil, err}
 	case err != nil:
 		return &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
@@ -294,29 +294,29 @@ func (g *gate) checkProof(w http.ResponseWriter, r *http.Request, shown credenti
 }
 
 // pass hands the request on.
-func (g *gate) pass(w http.ResponseWriter, r *http.Request, next http.Handler, admission *admitted) {
-	if isListening(r) {
-		if end, bounded := g.streamEnd(admission.token); bounded {
-			ctx, stop := context.WithDeadlineCause(admission.Context, end, errShowAgain)
+func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handler, authorized *authorizedContext) {
+	if isStream(r) {
+		if end, bounded := g.streamEnd(authorized.token); bounded {
+			ctx, stop := context.WithDeadlineCause(authorized.Context, end, errTokenRecheck)
 			defer stop()
-			admission.Context = ctx
+			authorized.Context = ctx
 		}
 	}
-	next.ServeHTTP(w, withoutToken(admission, r))
+	next.ServeHTTP(w, withoutToken(authorized, r))
 }
 
-// errShowAgain is the cause of a context that ended because its token has to be shown again. It is an end that the server
+// errTokenRecheck is the cause of a context that ended because its token has to be creds again. It is an end that the server
 // wanted.
-var errShowAgain = fmt.Errorf("%w: the access token has to be shown again", mcp.ErrClosed)
+var errTokenRecheck = fmt.Errorf("%w: the access token has to be creds again", mcp.ErrClosed)
 
-// isListening reports whether a request only listens, for as long as it may. The header says so reliably: what differs
+// isStream reports whether a request only listens, for as long as it may. The header says so reliably: what differs
 // from it in the body is refused.
-func isListening(r *http.Request) bool {
-	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodListen
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodSubscriptionsListen
 }
 
 // streamEnd returns the time until which a client may listen.
-func (g *gate) streamEnd(t *Token) (end time.Time, bounded bool) {
+func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 	longest := g.opts.MaxStream
 	if longest == 0 && t.Expires.IsZero() && !t.configured {
 		longest = defaultMaxStream

@@ -358,7 +358,7 @@ func TestListeningEndsWithTheToken(t *testing.T) {
 	}
 }
 
-// As middleware of a server, the gate serves the metadata as well.
+// As middleware of a server, the guard serves the metadata as well.
 func TestServeWithRequire(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

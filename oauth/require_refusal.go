@@ -6,21 +6,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-)
 
-// Codes of errors in challenges. Spec: RFC 6750, section 3.1.
-const (
-	schemeBearer          = "Bearer"
-	codeInvalidRequest    = "invalid_request"
-	codeInvalidToken      = "invalid_token"
-	codeInsufficientScope = "insufficient_scope"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // insufficientScope is said to clients that lack scopes.
 const insufficientScope = "the token lacks a scope that the operation needs"
 
-// retryVerify is when, in seconds, a client may come again whose token could not be verified.
-const retryVerify = "5"
+// retryAfterSeconds is when, in seconds, a client may come again whose token could not be verified.
+const retryAfterSeconds = "5"
 
 // A denial is why a request is not let through.
 type denial struct {
@@ -34,15 +28,15 @@ type denial struct {
 var errNoToken = &denial{status: http.StatusUnauthorized}
 
 func badBinding(description string) *denial {
-	return &denial{http.StatusUnauthorized, codeInvalidToken, description, nil, ErrInvalidToken}
+	return &denial{http.StatusUnauthorized, oauthwire.InvalidToken, description, nil, ErrInvalidToken}
 }
 
 func badRequest(description string) *denial {
-	return &denial{status: http.StatusBadRequest, code: codeInvalidRequest, description: description}
+	return &denial{status: http.StatusBadRequest, code: oauthwire.InvalidRequest, description: description}
 }
 
 // refuse answers a request that is not let through.
-func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
 	head.Set("Content-Type", "application/json")
@@ -54,7 +48,7 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no 
 		if r.Context().Err() == nil { // else it is the client that did not wait
 			g.opts.Logger.ErrorContext(r.Context(), "oauth: access token not verified", "error", no.cause)
 		}
-		head.Set("Retry-After", retryVerify)
+		head.Set("Retry-After", retryAfterSeconds)
 		body["error"], body["error_description"] = "temporarily_unavailable", "the access token cannot be verified now"
 	} else {
 		level := slog.LevelInfo
@@ -75,12 +69,12 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, scheme string, no 
 }
 
 // challenges returns a challenge for every scheme that is taken, the error in that of the scheme that was used.
-func (g *gate) challenges(scheme string, no *denial) []string {
-	schemes := []string{schemeBearer}
+func (g *guard) challenges(scheme string, no *denial) []string {
+	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
-		schemes = append(schemes, schemeDPoP)
-		if g.proofs.required {
-			schemes, scheme = schemes[1:], schemeDPoP
+		schemes = append(schemes, oauthwire.DPoP)
+		if g.proofs.Required() {
+			schemes, scheme = schemes[1:], oauthwire.DPoP
 		}
 	}
 	if !slices.Contains(schemes, scheme) {
@@ -89,7 +83,7 @@ func (g *gate) challenges(scheme string, no *denial) []string {
 	var all []string
 	for _, s := range schemes {
 		c := g.challenge(s)
-		scopes := g.firstNeed
+		scopes := g.defaultScopes
 		if s == scheme && no.code != "" {
 			c.Params["error"], c.Params["error_description"] = no.code, no.description
 			if no.scopes != nil {
@@ -105,12 +99,12 @@ func (g *gate) challenges(scheme string, no *denial) []string {
 }
 
 // challenge returns what is the same in every challenge of a scheme.
-func (g *gate) challenge(scheme string) Challenge {
+func (g *guard) challenge(scheme string) Challenge {
 	c := Challenge{Scheme: scheme, Params: map[string]string{}}
 	if g.resource.document != nil {
 		c.Params["resource_metadata"] = g.resource.metadataURL()
 	}
-	if scheme == schemeDPoP {
+	if scheme == oauthwire.DPoP {
 		c.Params["algs"] = g.algs
 	}
 	return c

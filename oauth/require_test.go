@@ -139,7 +139,7 @@ var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s|%s|%s|%v|%v|%s", who.Issuer, who.Subject, who.ClientID, who.Scopes, r.Header, body)
 })
 
-// protect puts a gate before a handler.
+// protect puts a guard before a handler.
 func protect(t testing.TB, next http.Handler, opts *oauth.RequireOptions) http.Handler {
 	var o oauth.RequireOptions
 	if opts != nil {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // maxForm is how much of a form is searched for a token, in bytes; where it is longer, the rest is not.
@@ -14,7 +16,7 @@ const maxForm = 64 << 10
 
 // credentials are what a request shows.
 type credentials struct {
-	scheme string // one of schemeBearer and schemeDPoP
+	scheme string // one of oauthwire.Bearer and oauthwire.DPoP
 	token  string
 }
 
@@ -23,11 +25,11 @@ type credentials struct {
 //
 // Spec: RFC 6750, sections 2 and 3.1; basic/authorization, Access Token Usage.
 func readCredentials(r *http.Request) (credentials, *denial) {
-	c := credentials{scheme: schemeBearer}
+	c := credentials{scheme: oauthwire.Bearer}
 	if r.URL.RawQuery != "" && r.URL.Query().Has("access_token") {
 		return c, badRequest("an access token must not stand in the query")
 	}
-	if formHasToken(r) {
+	if formContainsToken(r) {
 		return c, badRequest("an access token must not stand in the body")
 	}
 	values := r.Header["Authorization"]
@@ -39,9 +41,9 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	switch {
-	case strings.EqualFold(scheme, schemeBearer):
-	case strings.EqualFold(scheme, schemeDPoP):
-		c.scheme = schemeDPoP
+	case strings.EqualFold(scheme, oauthwire.Bearer):
+	case strings.EqualFold(scheme, oauthwire.DPoP):
+		c.scheme = oauthwire.DPoP
 	default:
 		return c, errNoToken
 	}
@@ -49,14 +51,14 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	if len(c.token) > maxToken {
 		return c, badRequest("the access token is too long")
 	}
-	if !isToken68(c.token) {
+	if !oauthwire.IsToken68(c.token) {
 		return c, badRequest("the Authorization header is malformed")
 	}
 	return c, nil
 }
 
-// formHasToken reports whether the body of a request is a form with a token in it. The body can be read again.
-func formHasToken(r *http.Request) bool {
+// formContainsToken reports whether the body of a request is a form with a token in it. The body can be read again.
+func formContainsToken(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" || r.Body == nil {
 		return false

@@ -8,11 +8,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// metadataAge is how long, in seconds, metadata may be kept: long enough to spare a look-up with every login, short enough
+// metadataMaxAge is how long, in seconds, metadata may be kept: long enough to spare a look-up with every login, short enough
 // for a move to another authorization server to be seen.
-const metadataAge = "300"
+const metadataMaxAge = "300"
 
 // NewMetadataHandler returns a handler that serves the metadata of a protected resource at its well-known address, in both
 // forms: for https://example.com/mcp, /.well-known/oauth-protected-resource/mcp and, for clients that look no further,
@@ -25,7 +28,7 @@ const metadataAge = "300"
 //
 // Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource Metadata Discovery.
 func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
-	p, err := newProtected(&metadata)
+	p, err := newProtectedResource(&metadata)
 	if err == nil {
 		err = p.describe(&metadata)
 	}
@@ -35,16 +38,16 @@ func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
 	return p
 }
 
-// A protected is a protected resource: its name in every form, and what it says of itself.
-type protected struct {
+// A protectedResource is a protected resource: its name in every form, and what it says of itself.
+type protectedResource struct {
 	url      *url.URL
 	name     string // in the form that audiences are compared in
 	path     string // of the metadata
 	document []byte // nil if there is none
 }
 
-// newProtected makes a protected of the metadata's resource.
-func newProtected(metadata *ResourceMetadata) (*protected, error) {
+// newProtectedResource makes a protectedResource of the metadata's resource.
+func newProtectedResource(metadata *ResourceMetadata) (*protectedResource, error) {
 	u, err := url.Parse(metadata.Resource)
 	switch {
 	case err != nil:
@@ -54,7 +57,7 @@ func newProtected(metadata *ResourceMetadata) (*protected, error) {
 	case strings.ContainsAny(metadata.Resource, "?#"):
 		return nil, errors.New("Resource has a query or a fragment")
 	}
-	p := &protected{url: u, name: audienceName(metadata.Resource), path: wellKnownResource}
+	p := &protectedResource{url: u, name: canonicalURI(metadata.Resource), path: oauthwire.WellKnownResource}
 	if u.Path != "/" {
 		p.path += u.Path
 	}
@@ -62,7 +65,7 @@ func newProtected(metadata *ResourceMetadata) (*protected, error) {
 }
 
 // describe makes the document of the metadata.
-func (p *protected) describe(metadata *ResourceMetadata) error {
+func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	m := *metadata
 	if len(m.AuthorizationServers) == 0 {
 		return errors.New("AuthorizationServers is empty: clients have to know where to get tokens")
@@ -87,19 +90,21 @@ func (p *protected) describe(metadata *ResourceMetadata) error {
 }
 
 // metadataURL is where clients find the metadata.
-func (p *protected) metadataURL() string {
+func (p *protectedResource) metadataURL() string {
 	u := url.URL{Scheme: strings.ToLower(p.url.Scheme), Host: p.url.Host, Path: p.path}
 	if p.url.RawPath != "" {
-		u.RawPath = wellKnownResource + p.url.RawPath
+		u.RawPath = oauthwire.WellKnownResource + p.url.RawPath
 	}
 	return u.String()
 }
 
 // isWellKnown reports whether a path is one of the metadata's, if there is any.
-func (p *protected) isWellKnown(path string) bool { return path == p.path || path == wellKnownResource }
+func (p *protectedResource) isWellKnown(path string) bool {
+	return path == p.path || path == oauthwire.WellKnownResource
+}
 
 // ServeHTTP serves the metadata.
-func (p *protected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *protectedResource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.document == nil || !p.isWellKnown(r.URL.Path) {
 		http.NotFound(w, r)
 		return
@@ -109,7 +114,7 @@ func (p *protected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		head.Set("Content-Type", "application/json")
-		head.Set("Cache-Control", "public, max-age="+metadataAge)
+		head.Set("Cache-Control", "public, max-age="+metadataMaxAge)
 		_, _ = w.Write(p.document)
 	case http.MethodOptions:
 		head.Set("Allow", "GET, HEAD, OPTIONS")
@@ -124,15 +129,15 @@ func (p *protected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // isFor reports whether one of the audiences of a token is this resource.
-func (p *protected) isFor(audience []string) bool {
-	return slices.ContainsFunc(audience, func(a string) bool { return audienceName(a) == p.name })
+func (p *protectedResource) isFor(audience []string) bool {
+	return slices.ContainsFunc(audience, func(a string) bool { return canonicalURI(a) == p.name })
 }
 
-// audienceName returns the form in which names of resources are compared: scheme and host in lower case, without one slash
+// canonicalURI returns the form in which names of resources are compared: scheme and host in lower case, without one slash
 // at the end. Nothing else is equal to what it is not: not a default port, not an escape, not another path.
 //
 // Spec: basic/authorization (2025-06-18 and later), Canonical Server URI.
-func audienceName(uri string) string {
+func canonicalURI(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok {
 		return uri
@@ -141,21 +146,11 @@ func audienceName(uri string) string {
 	if path != "" {
 		path = "/" + strings.TrimSuffix(path, "/")
 	}
-	return lowerASCII(scheme) + "://" + lowerASCII(host) + path
-}
-
-// lowerASCII folds ASCII alone: folding Unicode would take look-alikes for the same.
-func lowerASCII(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + ('a' - 'A')
-		}
-		return r
-	}, s)
+	return netx.LowerASCII(scheme) + "://" + netx.LowerASCII(host) + path
 }
 
 // target returns the URL of a request as its client knows it, which may be another one than reaches this server.
-func (p *protected) target(r *http.Request) *url.URL {
+func (p *protectedResource) target(r *http.Request) *url.URL {
 	base := strings.TrimSuffix(p.url.Path, "/")
 	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {
 		return p.url // a proxy has changed the path

@@ -25,9 +25,9 @@ func TestAUTHR01_MetadataIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := oauth.ResourceMetadata{Resource: tc.resource, AuthorizationServers: []string{issuerURL}, Name: "Demo"}
 			apart := oauth.NewMetadataHandler(m)
-			gate := oauth.Require(testVerifier(t), m, &oauth.RequireOptions{Logger: discardLog})(echo)
+			guard := oauth.Require(testVerifier(t), m, &oauth.RequireOptions{Logger: discardLog})(echo)
 			for _, path := range tc.served {
-				for _, h := range []http.Handler{apart, gate} {
+				for _, h := range []http.Handler{apart, guard} {
 					w := do(h, "GET", path, "", "Origin: https://page.example")
 					var got oauth.ResourceMetadata
 					if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != 200 || err != nil || got.Resource != tc.resource || got.AuthorizationServers[0] != issuerURL || got.Name != "Demo" {
@@ -43,8 +43,8 @@ func TestAUTHR01_MetadataIsServed(t *testing.T) {
 				if w := do(apart, "GET", path, ""); w.Code != 404 {
 					t.Errorf("%s: got %d", path, w.Code)
 				}
-				if w := do(gate, "GET", path, ""); w.Code != 401 {
-					t.Errorf("%s behind the gate: got %d", path, w.Code)
+				if w := do(guard, "GET", path, ""); w.Code != 401 {
+					t.Errorf("%s behind the guard: got %d", path, w.Code)
 				}
 			}
 		})

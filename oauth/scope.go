@@ -9,11 +9,9 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// scopeOffline asks for a refresh token. It is between a client and its authorization server: a resource never wants it.
-const scopeOffline = "offline_access"
 
 // Scopes says which scopes something needs: every one of All, and at least one of Any unless that is empty. The zero
 // value needs none.
@@ -43,8 +41,8 @@ func (s Scopes) validate() error {
 //
 // Spec: RFC 6749, section 3.3; basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
-	if scope == scopeOffline {
-		return fmt.Errorf("scope %s is for clients to ask for, never for a resource to need", scopeOffline)
+	if scope == oauthwire.ScopeOffline {
+		return fmt.Errorf("scope %s is for clients to ask for, never for a resource to need", oauthwire.ScopeOffline)
 	}
 	for i := range len(scope) {
 		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
@@ -75,24 +73,24 @@ func (h Hierarchy) Implies(granted, needed string) bool {
 	return reaches(granted)
 }
 
-// A grant is what a caller may do.
-type grant struct {
+// A grantedScopes is what a caller may do.
+type grantedScopes struct {
 	scopes  []string
 	implies func(granted, needed string) bool // nil for none
 }
 
-// has reports whether the grant covers a scope.
+// has reports whether the grantedScopes covers a scope.
 //
 // Spec: basic/authorization (2026-07-28), Scope Challenge Handling.
-func (g *grant) has(needed string) bool {
+func (g *grantedScopes) has(needed string) bool {
 	if slices.Contains(g.scopes, needed) {
 		return true
 	}
 	return g.implies != nil && slices.ContainsFunc(g.scopes, func(granted string) bool { return g.implies(granted, needed) })
 }
 
-// covers reports whether the grant has all that is needed.
-func (g *grant) covers(needs []Scopes) bool {
+// covers reports whether the grantedScopes has all that is needed.
+func (g *grantedScopes) covers(needs []Scopes) bool {
 	for _, need := range needs {
 		for _, scope := range need.All {
 			if !g.has(scope) {
@@ -106,11 +104,11 @@ func (g *grant) covers(needs []Scopes) bool {
 	return true
 }
 
-// wanted lists every scope that a token needs for all of needs, those included that the grant has: a client may get
-// exactly these. Of alternatives it names the one that the grant has, else the first.
+// wanted lists every scope that a token needs for all of needs, those included that the grantedScopes has: a client may get
+// exactly these. Of alternatives it names the one that the grantedScopes has, else the first.
 //
 // Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
-func (g *grant) wanted(needs []Scopes) []string {
+func (g *grantedScopes) wanted(needs []Scopes) []string {
 	var all []string
 	add := func(scope string) {
 		if !slices.Contains(all, scope) {
@@ -162,8 +160,8 @@ func (r *ScopeRules) validate() error {
 	return nil
 }
 
-// maxListened bounds the resources of one subscription that are looked at; servers take no more than 1000.
-const maxListened = 1000
+// maxSubscribed bounds the resources of one subscription that are looked at; servers take no more than 1000.
+const maxSubscribed = 1000
 
 // needs returns what a request needs.
 func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
@@ -184,13 +182,13 @@ func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 		if r.Resource != nil {
 			needs = append(needs, r.Resource(stringMember(req.Params, "uri")))
 		}
-	case methodListen:
-		needs = r.listenNeeds(needs, req)
+	case methodSubscriptionsListen:
+		needs = r.subscriptionNeeds(needs, req)
 	}
 	return needs
 }
 
-func (r *ScopeRules) listenNeeds(needs []Scopes, req *mcp.Request) []Scopes {
+func (r *ScopeRules) subscriptionNeeds(needs []Scopes, req *mcp.Request) []Scopes {
 	if r.Resource == nil {
 		return needs
 	}
@@ -198,7 +196,7 @@ func (r *ScopeRules) listenNeeds(needs []Scopes, req *mcp.Request) []Scopes {
 	uris, _ := jsonscan.Get(filter, "resourceSubscriptions")
 	n := 0
 	for raw := range jsonscan.Elements(uris) {
-		if n++; n > maxListened {
+		if n++; n > maxSubscribed {
 			break
 		}
 		if uri, err := jsonscan.Unquote(raw); err == nil {
@@ -258,25 +256,25 @@ func CheckScopes(ctx context.Context, needs Scopes) error {
 }
 
 func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) error {
-	var g grant
+	var g grantedScopes
 	if caller != nil {
 		g.scopes = caller.Scopes
 	}
-	admission := admittedFrom(ctx)
-	if admission != nil {
-		g.implies = admission.gate.opts.Implies
+	authorized := authorizedContextFrom(ctx)
+	if authorized != nil {
+		g.implies = authorized.guard.opts.Implies
 	}
 	if g.covers(needs) {
 		return nil
 	}
-	challenge := Challenge{Scheme: schemeBearer, Params: map[string]string{}}
-	if admission != nil {
-		// The client may get a token with just these, which has to pass the gate as well.
-		needs = append([]Scopes{admission.gate.opts.Scopes}, needs...)
-		challenge = admission.gate.challenge(admission.scheme)
+	challenge := Challenge{Scheme: oauthwire.Bearer, Params: map[string]string{}}
+	if authorized != nil {
+		// The client may get a token with just these, which has to pass the guard as well.
+		needs = append([]Scopes{authorized.guard.opts.Scopes}, needs...)
+		challenge = authorized.guard.challenge(authorized.scheme)
 	}
 	e := &ScopeError{Scopes: g.wanted(needs)}
-	challenge.Params["error"] = codeInsufficientScope
+	challenge.Params["error"] = oauthwire.InsufficientScope
 	challenge.Params["error_description"] = insufficientScope
 	challenge.Params["scope"] = strings.Join(e.Scopes, " ")
 	e.challenge = challenge.String()

@@ -82,8 +82,8 @@ func (all verifiers) Verify(ctx context.Context, token string) (t *Token, err er
 	return nil, err
 }
 
-// refusedToken makes an error of a reason, which the log may have and the client not.
-func refusedToken(format string, args ...any) error {
+// invalidToken makes an error of a reason, which the log may have and the client not.
+func invalidToken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidToken, fmt.Sprintf(format, args...))
 }
 
@@ -97,11 +97,11 @@ func (t *Token) principal() *mcp.Principal {
 // checkIdentity refuses a token that names nobody, or whose names could be taken for others: sessions are bound to them.
 func (t *Token) checkIdentity() error {
 	if t.Subject == "" {
-		return refusedToken("it names no subject")
+		return invalidToken("it names no subject")
 	}
 	for _, name := range []string{t.Issuer, t.Subject, t.ClientID} {
 		if len(name) > maxIdentity || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return refusedToken("its issuer, subject or client id is too long or holds control characters")
+			return invalidToken("its issuer, subject or client id is too long or holds control characters")
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func (t *Token) checkTimes(now time.Time) error {
 	case !t.Expires.IsZero() && !now.Before(t.Expires.Add(clockSkew)):
 		return ErrTokenExpired
 	case !t.NotBefore.IsZero() && now.Add(clockSkew).Before(t.NotBefore):
-		return refusedToken("it is not valid yet")
+		return invalidToken("it is not valid yet")
 	}
 	return nil
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A verifiedTokens remembers tokens that were found good, by their digests. It keeps two generations: when the young one
+// A tokenCache remembers tokens that were found good, by their digests. It keeps two generations: when the current one
 // is full it becomes the old one, and the old one is forgotten.
-type verifiedTokens struct {
-	most int // in one generation
+type tokenCache struct {
+	max int // in one generation
 
-	mu         sync.Mutex // guards the fields below
-	young, old map[[sha256.Size]byte]verified
+	mu                sync.Mutex // guards the fields below
+	current, previous map[[sha256.Size]byte]verified
 }
 
 // verified is a token that was found good, until when that is believed, and on what it rests.
@@ -23,12 +23,12 @@ type verified struct {
 }
 
 // get returns a token that was found good by the same keys; nil if there is none.
-func (c *verifiedTokens) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
+func (c *tokenCache) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v, ok := c.young[digest]
+	v, ok := c.current[digest]
 	if !ok {
-		if v, ok = c.old[digest]; ok {
+		if v, ok = c.previous[digest]; ok {
 			c.put(digest, v)
 		}
 	}
@@ -39,19 +39,19 @@ func (c *verifiedTokens) get(digest [sha256.Size]byte, by *keySet, now time.Time
 }
 
 // add remembers a token.
-func (c *verifiedTokens) add(digest [sha256.Size]byte, v verified) {
+func (c *tokenCache) add(digest [sha256.Size]byte, v verified) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(digest, v)
 }
 
-// put puts into the young generation. The caller holds c.mu.
-func (c *verifiedTokens) put(digest [sha256.Size]byte, v verified) {
-	if len(c.young) >= c.most {
-		c.young, c.old = nil, c.young
+// put puts into the current generation. The caller holds c.mu.
+func (c *tokenCache) put(digest [sha256.Size]byte, v verified) {
+	if len(c.current) >= c.max {
+		c.current, c.previous = nil, c.current
 	}
-	if c.young == nil {
-		c.young = make(map[[sha256.Size]byte]verified)
+	if c.current == nil {
+		c.current = make(map[[sha256.Size]byte]verified)
 	}
-	c.young[digest] = v
+	c.current[digest] = v
 }

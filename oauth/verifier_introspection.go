@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // IntrospectionOptions configures an [IntrospectionVerifier].
@@ -31,8 +34,8 @@ type IntrospectionOptions struct {
 }
 
 const (
-	// defaultIntrospectionTime is how long an answer is believed.
-	defaultIntrospectionTime = 30 * time.Second
+	// defaultIntrospectionCacheTime is how long an answer is believed.
+	defaultIntrospectionCacheTime = 30 * time.Second
 	// maxIntrospections is how many tokens are introspected at once: strangers must not be able to have this server call
 	// another one as often as they like.
 	maxIntrospections = 32
@@ -49,7 +52,7 @@ type IntrospectionVerifier struct {
 	opts    IntrospectionOptions
 	fetcher *Fetcher
 	slots   chan struct{} // holds a token for each introspection that goes on
-	cache   verifiedTokens
+	cache   tokenCache
 
 	mu       sync.Mutex // guards the fields below
 	endpoint string     // of the metadata
@@ -78,8 +81,8 @@ func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*Intro
 	case v.opts.MaxCached < 0:
 		return nil, fmt.Errorf("MaxCached is %d, want a positive number", v.opts.MaxCached)
 	}
-	v.opts.CacheTime = cmp.Or(v.opts.CacheTime, defaultIntrospectionTime)
-	v.cache.most = cmp.Or(v.opts.MaxCached, defaultMaxCached)
+	v.opts.CacheTime = cmp.Or(v.opts.CacheTime, defaultIntrospectionCacheTime)
+	v.cache.max = cmp.Or(v.opts.MaxCached, defaultMaxCached)
 	home, err := url.Parse(cmp.Or(v.opts.Endpoint, issuer))
 	if err != nil || home.Host == "" {
 		return nil, errors.New("the issuer or Endpoint is not a URL")
@@ -95,7 +98,7 @@ func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*Intro
 // Verify asks about a token.
 func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
 	if len(token) > maxToken {
-		return nil, refusedToken("it is too long")
+		return nil, invalidToken("it is too long")
 	}
 	digest := sha256.Sum256([]byte(token))
 	if t := v.cache.get(digest, nil, time.Now()); t != nil {
@@ -131,16 +134,16 @@ func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*
 		form.Set("client_id", v.opts.ClientID)
 		form.Set("client_secret", v.opts.ClientSecret)
 	} else {
-		header.Set("Authorization", basicCredentials(v.opts.ClientID, v.opts.ClientSecret))
+		header.Set("Authorization", oauthwire.BasicCredentials(v.opts.ClientID, v.opts.ClientSecret))
 	}
-	status, _, body, err := v.fetcher.postForm(ctx, endpoint, form, header)
+	r, err := v.fetcher.fetcher().PostForm(ctx, endpoint, form, header)
 	if err != nil {
 		return nil, err
 	}
-	if status != http.StatusOK {
-		return nil, fmt.Errorf("oauth: introspection: HTTP %d", status)
+	if r.Status != http.StatusOK {
+		return nil, fmt.Errorf("oauth: introspection: HTTP %d", r.Status)
 	}
-	return v.read(body)
+	return v.read(r.Body)
 }
 
 // findEndpoint returns the endpoint, from the metadata if need be. That is fetched as often as keys would be.
@@ -151,7 +154,7 @@ func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error
 	v.mu.Lock()
 	endpoint, age := v.endpoint, time.Since(v.found)
 	v.mu.Unlock()
-	if endpoint != "" && age < keysLife {
+	if endpoint != "" && age < keySetLifetime {
 		return endpoint, nil
 	}
 	metadata, err := v.fetcher.FetchServerMetadata(ctx, v.issuer)
@@ -177,19 +180,19 @@ func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
 		Active bool `json:"active"`
 		tokenClaims
 	}
-	if err := decodeDocument(body, &answer); err != nil {
+	if err := oauthfetch.Decode(body, &answer); err != nil {
 		return nil, fmt.Errorf("oauth: introspection: %w", err)
 	}
 	switch {
 	case !answer.Active:
-		return nil, refusedToken("the authorization server says that it is not active")
+		return nil, invalidToken("the authorization server says that it is not active")
 	case answer.Issuer == "":
 		answer.Issuer = v.issuer
 	case answer.Issuer != v.issuer:
-		return nil, refusedToken("it is of another issuer")
+		return nil, invalidToken("it is of another issuer")
 	}
 	if answer.Audience == nil {
-		return nil, refusedToken("the authorization server does not say for whom it is")
+		return nil, invalidToken("the authorization server does not say for whom it is")
 	}
 	return answer.token(body)
 }

@@ -20,12 +20,12 @@ const introspectURL = "https://auth.example.com/introspect"
 // introspecting runs a test with a server that gives an answer to every question.
 func introspecting(t *testing.T, opts oauth.IntrospectionOptions, answer func() string, f func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, last *http.Request)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newNetwork(t)
 		var asked atomic.Int32
 		last := &http.Request{}
-		w.doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
+		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
-		w.page(introspectURL, func(rw http.ResponseWriter, r *http.Request) {
+		w.Page(introspectURL, func(rw http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
 			body, _ := io.ReadAll(r.Body)
 			r.PostForm, _ = url.ParseQuery(string(body))

@@ -16,6 +16,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // JWTOptions configures a [JWTVerifier]. The zero value is right for most authorization servers: their metadata says
@@ -38,16 +42,11 @@ type JWTOptions struct {
 	Fetcher *Fetcher
 }
 
-// tokenAlgorithms are the asymmetric ones. A verifier that knew the others would take a public key for a secret.
-var tokenAlgorithms = [...]jose.SignatureAlgorithm{
-	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
-}
-
 // defaultMaxCached is some two megabytes.
 const defaultMaxCached = 1000
 
-// latestTime bounds times in tokens, in seconds: it is a year that nobody will see.
-const latestTime = 1 << 40
+// maxTime bounds times in tokens, in seconds: it is a year that nobody will see.
+const maxTime = 1 << 40
 
 // A JWTVerifier verifies access tokens that are JWTs, signed by one authorization server. It fetches the keys of that when
 // they are first needed and every ten minutes, and where a token names a key that is not known, once a minute at most.
@@ -58,9 +57,9 @@ type JWTVerifier struct {
 	issuer     string
 	algorithms []jose.SignatureAlgorithm
 	strictType bool
-	fixed      *keySet        // nil if they are published
-	published  *publishedKeys // nil if they are fixed
-	cache      verifiedTokens
+	fixed      *keySet       // nil if they are remote
+	remote     *remoteKeySet // nil if they are fixed
+	cache      tokenCache
 }
 
 // NewJWTVerifier returns a verifier for the tokens of an issuer. opts may be nil. It panics if the options cannot work.
@@ -78,7 +77,7 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 		o = *opts
 	}
 	v := &JWTVerifier{issuer: issuer, strictType: o.AccessTokenType}
-	v.cache.most = cmp.Or(o.MaxCached, defaultMaxCached)
+	v.cache.max = cmp.Or(o.MaxCached, defaultMaxCached)
 	switch {
 	case issuer == "":
 		return nil, errors.New("the issuer is empty")
@@ -88,19 +87,19 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 		return nil, errors.New("want one of JWKS and JWKSURI")
 	}
 	for _, a := range o.Algorithms {
-		if !contains(tokenAlgorithms[:], jose.SignatureAlgorithm(a)) {
+		if !slices.Contains(jwskey.Asymmetric(), jose.SignatureAlgorithm(a)) {
 			return nil, fmt.Errorf("Algorithms: %q is not an asymmetric algorithm for tokens", a)
 		}
 		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
 	}
 	if v.algorithms == nil {
-		v.algorithms = tokenAlgorithms[:]
+		v.algorithms = jwskey.Asymmetric()
 	}
 	if o.JWKS != nil {
 		var document struct {
 			Keys []jsontext.Value `json:"keys"`
 		}
-		if err := decodeDocument(o.JWKS, &document); err != nil {
+		if err := oauthfetch.Decode(o.JWKS, &document); err != nil {
 			return nil, fmt.Errorf("JWKS: %w", err)
 		}
 		v.fixed = parseKeys(document.Keys, v.algorithms)
@@ -113,14 +112,14 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 		o.Fetcher = NewFetcher(nil)
 	}
 	var err error
-	v.published, err = newPublishedKeys(o.Fetcher, issuer, o.JWKSURI, v.algorithms)
+	v.remote, err = newRemoteKeySet(o.Fetcher, issuer, o.JWKSURI, v.algorithms)
 	return v, err
 }
 
 // Verify verifies a token.
 func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) {
 	if len(token) > maxToken {
-		return nil, refusedToken("it is too long")
+		return nil, invalidToken("it is too long")
 	}
 	now, digest := time.Now(), sha256.Sum256([]byte(token))
 	keys := v.keysInUse(now)
@@ -134,11 +133,11 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := v.peekIssuer(token); err != nil {
+	if err := v.checkIssuerUnverified(token); err != nil {
 		return nil, err
 	}
 	if keys == nil {
-		if keys, err = v.published.current(ctx); err != nil {
+		if keys, err = v.remote.current(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -159,25 +158,25 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 
 // keysInUse returns the keys that need not be fetched; nil if there are none.
 func (v *JWTVerifier) keysInUse(now time.Time) *keySet {
-	if v.published == nil {
+	if v.remote == nil {
 		return v.fixed
 	}
-	return v.published.fresh(now)
+	return v.remote.fresh(now)
 }
 
-// peekIssuer refuses a token of another issuer, by what it says of itself.
-func (v *JWTVerifier) peekIssuer(token string) error {
+// checkIssuerUnverified refuses a token of another issuer, by what it says of itself.
+func (v *JWTVerifier) checkIssuerUnverified(token string) error {
 	_, rest, _ := strings.Cut(token, ".")
 	payload, _, _ := strings.Cut(rest, ".")
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || decodeDocument(raw, &claims) != nil {
-		return refusedToken("its claims cannot be read")
+	if err != nil || oauthfetch.Decode(raw, &claims) != nil {
+		return invalidToken("its claims cannot be read")
 	}
 	if claims.Issuer != v.issuer {
-		return refusedToken("it is of another issuer")
+		return invalidToken("it is of another issuer")
 	}
 	return nil
 }
@@ -195,20 +194,20 @@ type tokenHeader struct {
 func (v *JWTVerifier) readHeader(token string) (h tokenHeader, err error) {
 	first, _, isJWT := strings.Cut(token, ".")
 	if !isJWT || strings.Count(token, ".") != 2 {
-		return h, refusedToken("it is no signed JWT")
+		return h, invalidToken("it is no signed JWT")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(first)
-	if err != nil || decodeDocument(raw, &h) != nil {
-		return h, refusedToken("its header cannot be read")
+	if err != nil || oauthfetch.Decode(raw, &h) != nil {
+		return h, invalidToken("its header cannot be read")
 	}
-	typ := strings.TrimPrefix(lowerASCII(h.Type), "application/")
+	typ := strings.TrimPrefix(netx.LowerASCII(h.Type), "application/")
 	switch {
 	case h.Critical != nil || h.Unencoded != nil:
-		return h, refusedToken("its header wants something that is not known here")
-	case !contains(v.algorithms, h.Algorithm):
-		return h, refusedToken("its algorithm %.32q is not allowed", h.Algorithm)
+		return h, invalidToken("its header wants something that is not known here")
+	case !slices.Contains(v.algorithms, h.Algorithm):
+		return h, invalidToken("its algorithm %.32q is not allowed", h.Algorithm)
 	case typ != typeAccessToken && v.strictType, typ != typeAccessToken && typ != "jwt" && typ != "":
-		return h, refusedToken("its type %.32q is not that of an access token", h.Type)
+		return h, invalidToken("its type %.32q is not that of an access token", h.Type)
 	}
 	h.Type = typ
 	return h, nil
@@ -221,21 +220,21 @@ const typeAccessToken = "at+jwt"
 func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, keys *keySet) ([]byte, *keySet, error) {
 	signed, err := jose.ParseSignedCompact(token, v.algorithms)
 	if err != nil || len(signed.Signatures) != 1 {
-		return nil, nil, refusedToken("it is malformed")
+		return nil, nil, invalidToken("it is malformed")
 	}
 	if payload, ok := verifyWith(signed, keys, h); ok {
 		return payload, keys, nil
 	}
 	// A signature that is wrong says nothing about the keys, but for a token that does not say which one it is by.
-	if v.published != nil && (h.Key == "" || len(keys.find(h.Key, h.Algorithm)) == 0) {
-		if keys, err = v.published.renewed(ctx, keys); err != nil {
+	if v.remote != nil && (h.Key == "" || len(keys.find(h.Key, h.Algorithm)) == 0) {
+		if keys, err = v.remote.refresh(ctx, keys); err != nil {
 			return nil, nil, err
 		}
 		if payload, ok := verifyWith(signed, keys, h); ok {
 			return payload, keys, nil
 		}
 	}
-	return nil, nil, refusedToken("no key of the issuer has signed it")
+	return nil, nil, invalidToken("no key of the issuer has signed it")
 }
 
 func verifyWith(signed *jose.JSONWebSignature, keys *keySet, h tokenHeader) ([]byte, bool) {
@@ -275,17 +274,17 @@ type tokenClaims struct {
 // readClaims reads what a genuine token says.
 func (v *JWTVerifier) readClaims(payload []byte, h tokenHeader) (*Token, error) {
 	var c tokenClaims
-	if err := decodeDocument(payload, &c); err != nil {
-		return nil, refusedToken("its claims cannot be read")
+	if err := oauthfetch.Decode(payload, &c); err != nil {
+		return nil, invalidToken("its claims cannot be read")
 	}
 	isOther := c.Nonce != nil || c.Hash != nil || c.CodeHash != nil || c.Events != nil || c.Use == "id"
 	switch {
 	case c.Issuer != v.issuer:
-		return nil, refusedToken("it is of another issuer")
+		return nil, invalidToken("it is of another issuer")
 	case c.Expires == nil:
-		return nil, refusedToken("it does not say when it expires")
+		return nil, invalidToken("it does not say when it expires")
 	case isOther && h.Type != typeAccessToken:
-		return nil, refusedToken("it is an ID token or the like, no access token")
+		return nil, invalidToken("it is an ID token or the like, no access token")
 	}
 	return c.token(payload)
 }
@@ -295,13 +294,13 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 	t := &Token{
 		Issuer: c.Issuer, Subject: c.Subject,
 		ClientID: cmp.Or(c.ClientID, c.Party, c.CID, c.AppID),
-		Audience: stringsOf(c.Audience),
+		Audience: oauthwire.Strings(c.Audience),
 	}
 	if t.Subject == "" {
 		t.Subject = t.ClientID // a client that acts for nobody
 	}
 	for _, claim := range []jsontext.Value{c.Scope, c.Scp} {
-		for _, text := range stringsOf(claim) {
+		for _, text := range oauthwire.Strings(claim) {
 			t.Scopes = append(t.Scopes, strings.Fields(text)...)
 		}
 	}
@@ -312,19 +311,19 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 		if bound.at == nil {
 			continue
 		}
-		if !(*bound.at >= 0 && *bound.at < latestTime) {
-			return nil, refusedToken("one of its times is of no year that is known")
+		if !(*bound.at >= 0 && *bound.at < maxTime) {
+			return nil, invalidToken("one of its times is of no year that is known")
 		}
 		*bound.into = time.Unix(int64(*bound.at), 0)
 	}
 	if c.IssuedAt != nil && time.Unix(int64(*c.IssuedAt), 0).After(time.Now().Add(clockSkew)) {
-		return nil, refusedToken("it was issued in the future")
+		return nil, invalidToken("it was issued in the future")
 	}
 	if err := c.readBinding(t); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, &t.Claims); err != nil {
-		return nil, refusedToken("its claims cannot be read")
+		return nil, invalidToken("its claims cannot be read")
 	}
 	return t, t.checkIdentity()
 }
@@ -336,33 +335,12 @@ func (c *tokenClaims) readBinding(t *Token) error {
 	}
 	thumbprint, ok := c.Bound["jkt"]
 	if !ok || len(c.Bound) != 1 || jsonscan.Kind(thumbprint) != '"' {
-		return refusedToken("it is bound to its client in a way that is not known here")
+		return invalidToken("it is bound to its client in a way that is not known here")
 	}
 	text, err := jsonscan.Unquote(thumbprint)
 	if err != nil || text == "" {
-		return refusedToken("it is bound to no key")
+		return invalidToken("it is bound to no key")
 	}
 	t.KeyThumbprint = text
-	return nil
-}
-
-// stringsOf returns a string, or the strings of an array; none of anything else.
-func stringsOf(raw jsontext.Value) []string {
-	switch jsonscan.Kind(raw) {
-	case '"':
-		if text, err := jsonscan.Unquote(raw); err == nil {
-			return []string{text}
-		}
-	case '[':
-		var all []string
-		for one := range jsonscan.Elements(raw) {
-			if jsonscan.Kind(one) == '"' {
-				if text, err := jsonscan.Unquote(one); err == nil {
-					all = append(all, text)
-				}
-			}
-		}
-		return slices.Clip(all)
-	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 const (
@@ -74,7 +76,7 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 			return e, errors.New("SHA256 is no such digest in hexadecimal")
 		}
 		e.digest = [sha256.Size]byte(digest)
-	case len(s.Token) < minStaticToken || len(s.Token) > maxToken || !isToken68(s.Token):
+	case len(s.Token) < minStaticToken || len(s.Token) > maxToken || !oauthwire.IsToken68(s.Token):
 		return e, fmt.Errorf("want %d characters at least, of the letters, digits and -._~+/", minStaticToken)
 	default:
 		e.digest = sha256.Sum256([]byte(s.Token))
@@ -95,7 +97,7 @@ func (v *StaticVerifier) Verify(_ context.Context, token string) (*Token, error)
 		}
 	}
 	if found < 0 {
-		return nil, refusedToken("it is not in the configuration")
+		return nil, invalidToken("it is not in the configuration")
 	}
 	return v.entries[found].token, nil
 }

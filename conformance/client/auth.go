@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 const (
@@ -37,7 +38,7 @@ type told struct {
 }
 
 // A setup changes how the client authorizes itself, for a scenario.
-type setup func(told *told, o *oauth.TransportOptions) error
+type setup func(told *told, o *oauthclient.TransportOptions) error
 
 // authorized returns a scenario in which the client has to be let in.
 func authorized(change setup) scenario {
@@ -51,7 +52,7 @@ func turnedAway(reason func(error) bool) scenario {
 	return s
 }
 
-func badAnswer(err error) bool { return errors.Is(err, oauth.ErrBadAnswer) }
+func badAnswer(err error) bool { return errors.Is(err, oauthclient.ErrBadAnswer) }
 
 func badMetadata(err error) bool {
 	_, ok := errors.AsType[*oauth.DiscoveryError](err)
@@ -59,7 +60,7 @@ func badMetadata(err error) bool {
 }
 
 func stepUpInVain(err error) bool {
-	_, ok := errors.AsType[*oauth.StepUpError](err)
+	_, ok := errors.AsType[*oauthclient.StepUpError](err)
 	return ok
 }
 
@@ -100,63 +101,63 @@ var authScenarios = map[string]scenario{
 	"auth/dpop-nonce":                           authorized(byBoundToken),
 }
 
-func byBrowser(*told, *oauth.TransportOptions) error { return nil }
+func byBrowser(*told, *oauthclient.TransportOptions) error { return nil }
 
-func byDocument(_ *told, o *oauth.TransportOptions) error {
+func byDocument(_ *told, o *oauthclient.TransportOptions) error {
 	o.Client.MetadataURL = clientMetadata
 	return nil
 }
 
-func byRegistration(told *told, o *oauth.TransportOptions) error {
+func byRegistration(told *told, o *oauthclient.TransportOptions) error {
 	o.Client.ID, o.Client.Secret, o.Client.Issuer = told.ClientID, told.ClientSecret, told.Issuer
 	// Only the suites of later than the revision say whose client it is.
 	o.Client.InsecureAnyIssuer = told.Issuer == ""
 	return nil
 }
 
-func bySecret(told *told, o *oauth.TransportOptions) error {
-	o.Grant = oauth.NewClientCredentials()
+func bySecret(told *told, o *oauthclient.TransportOptions) error {
+	o.Grant = oauthclient.NewClientCredentialsGrant()
 	return byRegistration(told, o)
 }
 
-func byKey(told *told, o *oauth.TransportOptions) error {
-	key, err := oauth.ParsePrivateKey([]byte(told.PrivateKey))
+func byKey(told *told, o *oauthclient.TransportOptions) error {
+	key, err := oauthclient.ParsePrivateKey([]byte(told.PrivateKey))
 	if err != nil {
 		return err
 	}
-	o.Client.Key = &oauth.ClientKey{Key: key, Algorithm: told.Algorithm}
+	o.Client.Key = &oauthclient.AssertionKey{Key: key, Algorithm: told.Algorithm}
 	return bySecret(told, o)
 }
 
-func byEnterprise(told *told, o *oauth.TransportOptions) error {
+func byEnterprise(told *told, o *oauthclient.TransportOptions) error {
 	if err := byRegistration(told, o); err != nil {
 		return err
 	}
-	o.Grant = oauth.NewEnterprise(&oauth.EnterpriseOptions{
+	o.Grant = oauthclient.NewEnterpriseGrant(&oauthclient.EnterpriseOptions{
 		TokenEndpoint: told.IDPTokenEndpoint,
 		ClientID:      told.IDPClientID,
 		Subject: func(context.Context) (string, string, error) {
-			return told.IDPToken, oauth.TokenTypeID, nil
+			return told.IDPToken, oauthclient.TokenTypeID, nil
 		},
 	})
 	return nil
 }
 
-func byWorkload(told *told, o *oauth.TransportOptions) error {
-	o.Grant = oauth.NewWorkload(func(context.Context, string) (string, error) { return told.WorkloadJWT, nil })
+func byWorkload(told *told, o *oauthclient.TransportOptions) error {
+	o.Grant = oauthclient.NewWorkloadGrant(func(context.Context, string) (string, error) { return told.WorkloadJWT, nil })
 	return byRegistration(told, o)
 }
 
-func byBoundToken(_ *told, o *oauth.TransportOptions) error {
-	o.DPoP = &oauth.DPoPOptions{}
+func byBoundToken(_ *told, o *oauthclient.TransportOptions) error {
+	o.DPoP = &oauthclient.DPoPOptions{}
 	return nil
 }
 
 // newAuthorization returns the authorization of a scenario.
-func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauth.Transport, error) {
-	o := &oauth.TransportOptions{
-		Authorizer: oauth.NewAuthorizer(redirectURI, agree),
-		Client:     oauth.ClientOptions{Metadata: oauth.ClientMetadata{Name: "patchbay-everything-client"}},
+func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauthclient.Transport, error) {
+	o := &oauthclient.TransportOptions{
+		Authorizer: oauthclient.NewAuthorizer(redirectURI, agree),
+		Client:     oauthclient.Identity{Metadata: oauth.ClientMetadata{Name: "patchbay-everything-client"}},
 		Fetcher:    oauth.NewFetcher(&oauth.FetcherOptions{Logger: log}),
 		Logger:     log,
 	}
@@ -169,11 +170,11 @@ func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauth.T
 	if err := change(&t, o); err != nil {
 		return nil, err
 	}
-	return oauth.NewTransport(endpoint, o), nil
+	return oauthclient.NewTransport(endpoint, o), nil
 }
 
 // agree plays a person who agrees to everything, and a browser that does not go where it is sent in the end.
-func agree(ctx context.Context, login *oauth.LoginRequest) (url.Values, error) {
+func agree(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.URL, nil)
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func agree(ctx context.Context, login *oauth.LoginRequest) (url.Values, error) {
 
 // gaveUp reports, as an error, that the client went on where it must not, or ended for another reason.
 func gaveUp(err error, reason func(error) bool) error {
-	_, refused := errors.AsType[*oauth.AuthorizeError](err)
+	_, refused := errors.AsType[*oauthclient.AuthorizeError](err)
 	switch {
 	case err == nil:
 		return errors.New("the client was let in, which must not be")

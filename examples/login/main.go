@@ -12,7 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
-	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 func main() {
@@ -27,7 +27,7 @@ func main() {
 func list(url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	login := oauth.NewTransport(url, &oauth.TransportOptions{Authorizer: oauth.NewBrowser(nil)})
+	login := oauthclient.NewTransport(url, &oauthclient.TransportOptions{Authorizer: oauthclient.NewBrowser(nil)})
 	c, err := mcp.Connect(ctx, mcphttp.NewTransport(url, &mcphttp.TransportOptions{
 		Client: &http.Client{Transport: login},
 	}), nil)

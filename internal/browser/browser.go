@@ -4,12 +4,13 @@ package browser
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"net/url"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 // Check returns the URL of a page that somebody else wants opened, in the form in which it is opened and shown, if it may
@@ -25,20 +26,12 @@ func Check(page string) (*url.URL, error) {
 		return nil, errors.New("it has no host")
 	case u.User != nil:
 		return nil, errors.New("it holds credentials")
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return nil, errors.New("it is neither https nor http on this machine")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("its host has letters beyond ASCII, which can pass for others")
 	}
 	return u, nil
-}
-
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }
 
 // patience is how long the program that opens pages may take to fail. One that is still there has become the browser

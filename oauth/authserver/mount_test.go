@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // The mount lines of the package comment are all that a client needs to log in.
@@ -40,7 +41,7 @@ func TestAUTHR03_TwoLinesOfAMuxServeAClient(t *testing.T) {
 		mux.Handle("/", auth)
 
 		w := &world{t, auth, front.URL, front.Client().Transport}
-		login := oauth.NewTransport(endpoint, &oauth.TransportOptions{Authorizer: oauth.NewAuthorizer("http://127.0.0.1:4711/callback", w.consent)})
+		login := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", w.consent)})
 		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: &http.Client{Transport: login}}), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestAUTHR03_TwoLinesOfAMuxServeAClient(t *testing.T) {
 }
 
 // consent is a person who says yes to everything.
-func (w *world) consent(_ context.Context, login *oauth.LoginRequest) (url.Values, error) {
+func (w *world) consent(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	u, err := url.Parse(login.URL)
 	if err != nil {
 		return nil, err

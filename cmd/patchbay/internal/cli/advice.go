@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 const (
@@ -38,10 +39,10 @@ type advice struct {
 // advise returns advice on an error. There is none on errors that are no refusals.
 func (p *program) advise(ctx context.Context, code int, err error) advice {
 	t := p.asked.Load()
-	if t == nil || t.url == "" || code != exitAuth && !errors.Is(err, oauth.ErrLoginTimeout) {
+	if t == nil || t.url == "" || code != exitAuth && !errors.Is(err, oauthclient.ErrLoginTimeout) {
 		return advice{}
 	}
-	var refused *oauth.AuthorizeError
+	var refused *oauthclient.AuthorizeError
 	var status *mcphttp.StatusError
 	isRefused := errors.As(err, &refused)
 	switch {
@@ -96,9 +97,9 @@ func adviceOnHeader(t *target, err error) advice {
 }
 
 // adviceOnStepUp is for users who are logged in, and not for what they want to do.
-func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauth.AuthorizeError) advice {
-	var required *oauth.LoginRequiredError
-	var again *oauth.StepUpError
+func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) advice {
+	var required *oauthclient.LoginRequiredError
+	var again *oauthclient.StepUpError
 	var scopes []string
 	switch {
 	case errors.As(refused.Err, &required):
@@ -136,14 +137,14 @@ func (t *target) lacks(ctx context.Context, scopes []string) string {
 
 // isScopeUnknown reports whether the authorization server does not know what was asked for.
 func isScopeUnknown(err error) bool {
-	var said *oauth.LoginError
+	var said *oauthclient.LoginError
 	return errors.As(err, &said) && said.Code == "invalid_scope"
 }
 
 // isInVain reports whether no login will help, since the server offers none. It asks the server.
-func (p *program) isInVain(ctx context.Context, t *target, refused *oauth.AuthorizeError) bool {
-	var said *oauth.LoginError
-	isAnswer := errors.As(refused.Err, &said) || errors.Is(refused.Err, oauth.ErrLoginTimeout)
+func (p *program) isInVain(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) bool {
+	var said *oauthclient.LoginError
+	isAnswer := errors.As(refused.Err, &said) || errors.Is(refused.Err, oauthclient.ErrLoginTimeout)
 	return (t.met || p.loggingIn) && !isAnswer && !p.offersLogin(ctx, t)
 }
 
@@ -157,12 +158,12 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
 	var page, issuer string
-	trial := oauth.NewTransport(t.url, &oauth.TransportOptions{
+	trial := oauthclient.NewTransport(t.url, &oauthclient.TransportOptions{
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: silent}),
 		Logger:  silent,
 		// With an id, which is sent nowhere, nothing is registered.
-		Client: oauth.ClientOptions{ID: "patchbay", InsecureAnyIssuer: true},
-		Authorizer: oauth.NewAuthorizer("http://127.0.0.1/callback", func(_ context.Context, l *oauth.LoginRequest) (url.Values, error) {
+		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},
+		Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1/callback", func(_ context.Context, l *oauthclient.LoginRequest) (url.Values, error) {
 			page, issuer = l.URL, l.Issuer
 			return nil, errOffered
 		}),

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
-	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 const helpAuth = `Log in to servers that want it, see what logins there are, and end them.
@@ -432,4 +432,4 @@ func (p *program) token(ctx context.Context, t *target) error {
 	return nil
 }
 
-var _ oauth.Store = (*vault.Vault)(nil)
+var _ oauthclient.Store = (*vault.Vault)(nil)

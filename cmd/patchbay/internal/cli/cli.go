@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // A program is one run of the command.
@@ -139,7 +139,7 @@ func (p *program) fail(code int, err error, a advice) {
 		p.screen.printf("  %s", cleanLine(a.login))
 	case a.hint != "":
 		p.screen.printf("  %s", cleanLine(a.hint))
-	case code == exitTimeout && !errors.Is(err, oauth.ErrLoginTimeout):
+	case code == exitTimeout && !errors.Is(err, oauthclient.ErrLoginTimeout):
 		p.screen.printf("  --timeout says how long the server may be silent: %v", p.flags.timeout)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
-	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // Exit codes, as `patchbay help exit-codes` tells them.
@@ -68,7 +68,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case isDial(err):
 		return exitUnreachable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauth.ErrLoginTimeout), timedOut(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauthclient.ErrLoginTimeout), timedOut(err):
 		return exitTimeout
 	case errors.As(err, &status):
 		return exitOfStatus(status.HTTPStatus())
@@ -152,7 +152,7 @@ func inWords(code int, err error) string {
 	var own *coded
 	var rpc *mcp.Error
 	var transport *mcp.TransportError
-	var refused *oauth.AuthorizeError
+	var refused *oauthclient.AuthorizeError
 	switch {
 	case code == exitInterrupted && errors.As(err, &own):
 		return own.Error()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // Variables of the environment. Those of a client are how machines log in: nobody is asked, and nothing is stored.
@@ -131,14 +132,14 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 		if err != nil {
 			return usage(err)
 		}
-		t.auth = oauth.NewTransport(t.url, opts)
+		t.auth = oauthclient.NewTransport(t.url, opts)
 		return nil
 	}
 	s, err := p.loadSettings(ctx, t)
 	if err != nil {
 		return err
 	}
-	var ask oauth.Authorizer
+	var ask oauthclient.Authorizer
 	if p.mayAsk() {
 		ask = p.browser(t, true)
 	}
@@ -147,23 +148,23 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 }
 
 // newAuth returns what authorizes the requests to a target for a person.
-func (p *program) newAuth(t *target, s *settings, ask oauth.Authorizer) (*oauth.Transport, error) {
+func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
 	v, err := p.openVault()
 	if err != nil {
 		return nil, err
 	}
 	opts := p.authOptions()
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
-	opts.Client = oauth.ClientOptions{
+	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
 		Metadata: oauth.ClientMetadata{Name: clientName, ApplicationType: "native"},
 	}
-	return oauth.NewTransport(t.url, opts), nil
+	return oauthclient.NewTransport(t.url, opts), nil
 }
 
 // authOptions are those of every login.
-func (p *program) authOptions() *oauth.TransportOptions {
-	return &oauth.TransportOptions{
+func (p *program) authOptions() *oauthclient.TransportOptions {
+	return &oauthclient.TransportOptions{
 		// What the user's environment says of proxies is for all that this program sends.
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: p.logger()}),
 		// Nothing but requests of the protocol comes this way, and some of HTTP+SSE go to a path of the server's choice.
@@ -177,7 +178,7 @@ func isMachine() bool { return os.Getenv(envClientID) != "" }
 
 // machineOptions are those of a client that logs in for itself. Its tokens are asked for again by each run of the program:
 // that costs a request, and leaves nothing behind.
-func (p *program) machineOptions() (*oauth.TransportOptions, error) {
+func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
 	case os.Getenv(envIssuer) == "":
@@ -186,19 +187,19 @@ func (p *program) machineOptions() (*oauth.TransportOptions, error) {
 		return nil, fmt.Errorf("%s is set, and wants one of %s and %s", envClientID, envSecret, envKeyFile)
 	}
 	opts := p.authOptions()
-	opts.Grant = oauth.NewClientCredentials()
+	opts.Grant = oauthclient.NewClientCredentialsGrant()
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
-	opts.Client = oauth.ClientOptions{ID: os.Getenv(envClientID), Secret: secret, Issuer: os.Getenv(envIssuer)}
+	opts.Client = oauthclient.Identity{ID: os.Getenv(envClientID), Secret: secret, Issuer: os.Getenv(envIssuer)}
 	if keyFile != "" {
 		text, err := readSecretFile(keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", envKeyFile, err)
 		}
-		key, err := oauth.ParsePrivateKey(text)
+		key, err := oauthclient.ParsePrivateKey(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", envKeyFile, err)
 		}
-		opts.Client.Key = &oauth.ClientKey{Key: key}
+		opts.Client.Key = &oauthclient.AssertionKey{Key: key}
 	}
 	return opts, nil
 }
@@ -213,8 +214,8 @@ func readSecretFile(name string) ([]byte, error) {
 }
 
 // browser returns what has the user log in in a browser, which opens by itself or, if the user does not want that, not.
-func (p *program) browser(t *target, opens bool) oauth.Authorizer {
-	return oauth.NewBrowser(&oauth.BrowserOptions{
+func (p *program) browser(t *target, opens bool) oauthclient.Authorizer {
+	return oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {
 			if !opens {
 				return nil
@@ -231,11 +232,11 @@ func (p *program) browser(t *target, opens bool) oauth.Authorizer {
 		},
 		Logger:  p.logger(),
 		Timeout: p.loginTime,
-		Show:    func(l *oauth.LoginRequest) { p.showLoginPage(t, l, opens) },
+		Show:    func(l *oauthclient.LoginRequest) { p.showLoginPage(t, l, opens) },
 	})
 }
 
-func (p *program) showLoginPage(t *target, l *oauth.LoginRequest, opens bool) {
+func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bool) {
 	scopes := scopesOf(l.URL)
 	p.wanted.Store(&scopes)
 	why := cleanLine(l.Server) + " wants you to log in, at " + cleanLine(l.Issuer) + "."

@@ -23,7 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
-	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // A target is a server to talk to: a command or a URL.
@@ -35,10 +35,10 @@ type target struct {
 	url    string
 	header http.Header
 
-	name string           // as it was called on the command line
-	from string           // the configuration file that names it
-	auth *oauth.Transport // authorizes the requests; nil if nothing does
-	met  bool             // it has been spoken to
+	name string                 // as it was called on the command line
+	from string                 // the configuration file that names it
+	auth *oauthclient.Transport // authorizes the requests; nil if nothing does
+	met  bool                   // it has been spoken to
 }
 
 // String is how users are told of the target.

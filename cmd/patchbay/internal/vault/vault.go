@@ -32,7 +32,7 @@ var (
 const (
 	// maxValue bounds a value, in bytes: a set of tokens is a few KiB.
 	maxValue = 1 << 20
-	// maxKey bounds the key of a value, in bytes, as [oauth.Store] has it.
+	// maxKey bounds the key of a value, in bytes, as [oauthclient.Store] has it.
 	maxKey = 4 << 10
 	// keyringPatience is how long the keyring may take: somebody may have to unlock it by hand, and on a machine with a
 	// broken bus nothing ever answers.
@@ -50,7 +50,7 @@ type Options struct {
 	KeyringPatience time.Duration
 }
 
-// A Vault is an [oauth.Store] that lasts, and that the processes of one user share. Nothing is read or made before it is
+// A Vault is an [oauthclient.Store] that lasts, and that the processes of one user share. Nothing is read or made before it is
 // needed. It is safe for concurrent use.
 type Vault struct {
 	dir        string

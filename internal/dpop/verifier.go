@@ -1,0 +1,280 @@
+package dpop
+
+import (
+	"cmp"
+	"crypto"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+)
+
+const (
+	// proofLifetime is how old a proof may be: the time to send one request.
+	proofLifetime = time.Minute
+	// clockSkew is how much a client's clock may differ.
+	clockSkew = time.Minute
+	// proofValidity is how long one proof can be valid, from the first clock that accepts it to the last.
+	proofValidity = proofLifetime + 2*clockSkew
+	// nonceLifetime is how long a nonce is current; it is accepted for as long again.
+	nonceLifetime = 5 * time.Minute
+	// maxProof bounds a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
+	maxProof = 8 << 10
+	// maxJWTID bounds the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
+	maxJWTID = 1 << 10
+	// defaultMaxProofs is about 5800 requests a second.
+	defaultMaxProofs = 1 << 20
+	// minNonceKey is the shortest secret that cannot be guessed, in bytes.
+	minNonceKey = 32
+	// nonceSize is the length of a nonce before base64url, in bytes.
+	nonceSize = 16
+)
+
+// VerifierOptions configures a [Verifier]. The fields are those of oauth.ProofOptions, which documents them.
+type VerifierOptions struct {
+	Required   bool
+	Algorithms []string
+	Nonces     bool
+	NonceKey   []byte
+	MaxProofs  int
+}
+
+// ErrTooManyProofs is the error of a proof that cannot be checked for replay, for want of memory.
+var ErrTooManyProofs = errors.New("oauth: too many DPoP proofs in a short time")
+
+// A ProofError is a proof that is refused, with a reason for the client.
+type ProofError struct {
+	Code   string // invalid_dpop_proof or use_dpop_nonce
+	Reason string
+}
+
+// Error returns the reason.
+func (e *ProofError) Error() string { return "oauth: DPoP proof: " + e.Reason }
+
+func invalidProof(format string, args ...any) error {
+	return &ProofError{oauthwire.InvalidDPoPProof, fmt.Sprintf(format, args...)}
+}
+
+// A Verifier verifies the proofs of requests to a resource. It is safe for concurrent use.
+type Verifier struct {
+	required   bool
+	algorithms []jose.SignatureAlgorithm
+	nonceKey   []byte // nil if nonces are not required
+	now        func() time.Time
+	used       replayCache
+}
+
+// NewVerifier returns a Verifier. opts may be nil.
+func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
+	var o VerifierOptions
+	if opts != nil {
+		o = *opts
+	}
+	v := &Verifier{required: o.Required, now: time.Now}
+	v.used.max = cmp.Or(o.MaxProofs, defaultMaxProofs)
+	if v.used.max < 0 {
+		return nil, fmt.Errorf("oauth: invalid ProofOptions.MaxProofs %d: must not be negative", o.MaxProofs)
+	}
+	supported := jwskey.Asymmetric()
+	for _, a := range o.Algorithms {
+		if !slices.Contains(supported, jose.SignatureAlgorithm(a)) {
+			return nil, fmt.Errorf("oauth: invalid ProofOptions.Algorithms: %q must be one of %v", a, supported)
+		}
+		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
+	}
+	if len(o.Algorithms) == 0 {
+		v.algorithms = supported
+	}
+	switch {
+	case !o.Nonces && o.NonceKey != nil:
+		return nil, errors.New("oauth: ProofOptions.NonceKey is set and ProofOptions.Nonces is not")
+	case o.NonceKey != nil && len(o.NonceKey) < minNonceKey:
+		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d", len(o.NonceKey), minNonceKey)
+	case o.NonceKey != nil:
+		v.nonceKey = o.NonceKey
+	case o.Nonces:
+		v.nonceKey = make([]byte, minNonceKey)
+		_, _ = rand.Read(v.nonceKey) // never fails
+	}
+	return v, nil
+}
+
+// Required reports whether tokens that are not bound to a key are refused. v may be nil.
+func (v *Verifier) Required() bool { return v != nil && v.required }
+
+// Algorithms returns the names of the algorithms that proofs may be signed with.
+func (v *Verifier) Algorithms() []string {
+	names := make([]string, len(v.algorithms))
+	for i, a := range v.algorithms {
+		names[i] = string(a)
+	}
+	return names
+}
+
+// Verify verifies the proof of a request that carries a token. target is the URL of the request as the client knows it;
+// thumbprint is the cnf.jkt of the token. The error is a *ProofError if the request is at fault. If nonce is not empty, it
+// has to be sent in the DPoP-Nonce header of the response, with an error or without.
+//
+// Spec: RFC 9449, section 4.3.
+func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint string) (nonce string, err error) {
+	now := v.now()
+	values := r.Header.Values(Header)
+	if len(values) != 1 {
+		return v.currentNonce(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
+	}
+	claims, key, err := v.open(values[0])
+	if err != nil {
+		return v.currentNonce(now), err
+	}
+	switch {
+	case claims.Method != r.Method:
+		err = invalidProof("htm must be the method of the request")
+	case !sameTarget(claims.Target, target):
+		err = invalidProof("htu must be the URL of the request")
+	case claims.TokenHash != tokenHash(token):
+		err = invalidProof("ath must be the hash of the access token")
+	case thumbprint == "" || key != thumbprint:
+		err = invalidProof("the access token is not bound to the key of the proof")
+	default:
+		err = checkAge(claims.IssuedAt, now)
+	}
+	if err != nil {
+		return v.currentNonce(now), err
+	}
+	nonce, err = v.checkNonce(claims.Nonce, now)
+	if err != nil {
+		return nonce, err
+	}
+	// This is last, so that only the holders of a token fill the cache.
+	return nonce, v.used.add(key, claims.ID, now)
+}
+
+// verifiedClaims are the claims of a proof that a client sent.
+type verifiedClaims struct {
+	ID        string  `json:"jti"`
+	Method    string  `json:"htm"`
+	Target    string  `json:"htu"`
+	IssuedAt  float64 `json:"iat"`
+	TokenHash string  `json:"ath"`
+	Nonce     string  `json:"nonce"`
+}
+
+// open verifies the signature of a proof with the key in its header. It returns the claims and the key's thumbprint.
+func (v *Verifier) open(proof string) (claims verifiedClaims, thumbprint string, err error) {
+	if len(proof) > maxProof {
+		return claims, "", invalidProof("must have at most %d bytes", maxProof)
+	}
+	signed, err := jose.ParseSignedCompact(proof, v.algorithms)
+	if err != nil {
+		return claims, "", invalidProof("must be a JWT signed with one of %v", v.algorithms)
+	}
+	header := signed.Signatures[0].Protected
+	if typ, _ := header.ExtraHeaders[jose.HeaderType].(string); typ != typeProof {
+		return claims, "", invalidProof("typ must be %s", typeProof)
+	}
+	jwk := header.JSONWebKey
+	if jwk == nil || !jwk.Valid() || !jwk.IsPublic() {
+		return claims, "", invalidProof("jwk must be a public key")
+	}
+	if public, ok := jwk.Key.(*rsa.PublicKey); ok && public.N.BitLen() < jwskey.MinRSABits {
+		return claims, "", invalidProof("jwk must have at least %d bits", jwskey.MinRSABits)
+	}
+	payload, err := signed.Verify(jwk.Key)
+	if err != nil {
+		return claims, "", invalidProof("invalid signature")
+	}
+	const maxDepth = 4 // the claims of a proof are flat
+	if jsonscan.Valid(payload, jsonscan.Limits{Depth: maxDepth}) != nil || json.Unmarshal(payload, &claims) != nil {
+		return claims, "", invalidProof("malformed claims")
+	}
+	if claims.ID == "" || len(claims.ID) > maxJWTID {
+		return claims, "", invalidProof("jti must have 1 to %d bytes", maxJWTID)
+	}
+	sum, err := jwk.Thumbprint(crypto.SHA256)
+	if err != nil {
+		return claims, "", invalidProof("jwk has no thumbprint")
+	}
+	return claims, base64.RawURLEncoding.EncodeToString(sum), nil
+}
+
+// checkAge checks iat. Extreme values are refused before they are converted, so that nothing overflows.
+func checkAge(issuedAt float64, now time.Time) error {
+	const farFuture = 1 << 40
+	if !(issuedAt > 0 && issuedAt < farFuture) {
+		return invalidProof("iat must be the time at which the proof was made, in seconds")
+	}
+	whole, part := math.Modf(issuedAt)
+	age := now.Sub(time.Unix(int64(whole), int64(part*1e9)))
+	if age > proofLifetime+clockSkew || age < -clockSkew {
+		return invalidProof("iat must be within %v of now: make a new proof, or set the clock", proofLifetime+clockSkew)
+	}
+	return nil
+}
+
+// checkNonce checks the nonce of a proof. next is the nonce that the client has to use from now on, empty if it uses that one.
+func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
+	if v.nonceKey == nil {
+		return "", nil
+	}
+	current := v.currentNonce(now)
+	switch {
+	case hmac.Equal([]byte(got), []byte(current)):
+		return "", nil
+	case hmac.Equal([]byte(got), []byte(v.nonceAt(now.Add(-nonceLifetime)))):
+		return current, nil
+	}
+	return current, &ProofError{oauthwire.UseDPoPNonce, "nonce must be that of the DPoP-Nonce header"}
+}
+
+// currentNonce returns the nonce of a time, empty if nonces are not required.
+func (v *Verifier) currentNonce(now time.Time) string {
+	if v.nonceKey == nil {
+		return ""
+	}
+	return v.nonceAt(now)
+}
+
+// nonceAt derives the nonce of a time from the key, so that processes with the same key need not share state.
+func (v *Verifier) nonceAt(t time.Time) string {
+	mac := hmac.New(sha256.New, v.nonceKey)
+	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLifetime/time.Second))))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])
+}
+
+// sameTarget reports whether the htu of a proof is the URL of a request without its query. Scheme and host are compared
+// without case, and the default port may be omitted; the path is compared as it is.
+func sameTarget(htu string, target *url.URL) bool {
+	if strings.ContainsAny(htu, "?#") {
+		return false
+	}
+	u, err := url.Parse(htu)
+	return err == nil && u.User == nil && comparableTarget(u) == comparableTarget(target)
+}
+
+func comparableTarget(u *url.URL) string {
+	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	switch scheme {
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	}
+	return scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
+}

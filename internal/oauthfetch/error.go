@@ -1,0 +1,85 @@
+package oauthfetch
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+// ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
+var ErrURLRefused = errors.New("URL refused")
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrURLRefused, fmt.Sprintf(format, args...))
+}
+
+// An Error is a document that could not be fetched or an endpoint that could not be called.
+type Error struct {
+	URL    string // scheme, host and path; the rest may be secret
+	Status int    // of the HTTP response, such as 404; 0 if there was none
+	Err    error  // the reason; nil if it is the status
+}
+
+// Error names the URL and the reason.
+func (e *Error) Error() string {
+	switch {
+	case e.Err == nil:
+		return fmt.Sprintf("oauth: fetch %s: HTTP %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	case e.Status == 0 || e.Status == http.StatusOK:
+		return fmt.Sprintf("oauth: fetch %s: %v", e.URL, e.Err)
+	}
+	return fmt.Sprintf("oauth: fetch %s: HTTP %d: %v", e.URL, e.Status, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// IsInvalid reports whether an error says that there is a document and that it cannot be used. It is a function so that
+// the exported alias of the type does not have it.
+func IsInvalid(e *Error) bool { return e.Err != nil && e.Status == http.StatusOK }
+
+// IsMissing reports whether an error says that there is no document, or that it may not be read: a server that demands a
+// token for every path also demands it for a path that does not exist. A temporary status does not count.
+func IsMissing(e *Error) bool {
+	return e.Err == nil && e.Status/100 == 4 && e.Status != http.StatusRequestTimeout && e.Status != http.StatusTooManyRequests
+}
+
+// withoutPeerText returns an error of an exchange, or a replacement if its text could quote the peer, which may repeat
+// anything that it was sent.
+func withoutPeerText(err error) error {
+	for _, known := range []error{
+		ErrURLRefused, errTooLarge, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, http.ErrSchemeMismatch,
+	} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	var alert tls.AlertError
+	var wrongHost x509.HostnameError // its text lists the names that the peer claims
+	switch {
+	case errors.As(err, &wrongHost):
+		return &cleanError{"the certificate is not valid for the host", err}
+	case errors.As(err, &network), errors.As(err, &certificate), errors.As(err, &alert):
+		return &cleanError{CleanText(err.Error(), MaxErrorText), err}
+	}
+	return errors.New("malformed HTTP response")
+}
+
+// A cleanError is an error with another text than its own, which must not be logged.
+type cleanError struct {
+	text string
+	err  error
+}
+
+// Error returns the text that may be logged.
+func (e *cleanError) Error() string { return e.text }
+
+// Unwrap returns the original error.
+func (e *cleanError) Unwrap() error { return e.err }

@@ -1,0 +1,295 @@
+// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are not trusted. It is the one
+// place that guards OAuth against server-side request forgery: see [Fetcher] for the rules.
+package oauthfetch
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+)
+
+// Limits of what is fetched. Documents of OAuth have a few kilobytes; the limits are far above that, and low enough that a
+// hostile document costs little.
+const (
+	// MaxDocument is the size of a document, in bytes.
+	MaxDocument = 1 << 20
+	// MaxHeader bounds the header block of a response, in bytes.
+	MaxHeader = 64 << 10
+	// defaultTimeout bounds one exchange, from the name lookup to the last byte, and one whole discovery.
+	defaultTimeout = 10 * time.Second
+	// MaxRedirects bounds the redirects of one GET, all within its origin: hosts that redirect to the canonical spelling
+	// of a URL need one.
+	MaxRedirects = 3
+)
+
+// Options configures a [Fetcher]. The fields are those of oauth.FetcherOptions, which documents them.
+type Options struct {
+	TLSConfig          *tls.Config
+	AllowedHosts       []string
+	Proxy              func(*http.Request) (*url.URL, error)
+	Timeout            time.Duration
+	Logger             *slog.Logger
+	InsecureAnyAddress bool
+}
+
+// A Fetcher fetches documents of OAuth and calls its endpoints. Its rules, which oauth.Fetcher documents for users, are
+// checked twice: policy.check looks at the URL, and policy.checkAddress at the address when it is dialled. All methods are
+// safe for concurrent use.
+//
+// Spec: basic/security_best_practices, Server-Side Request Forgery (2026-07-28).
+type Fetcher struct {
+	policy    policy
+	transport *http.Transport
+	timeout   time.Duration
+	redirects int         // of one GET
+	header    http.Header // of each GET; nil for none
+	log       *slog.Logger
+}
+
+// New returns a Fetcher. opts may be nil.
+func New(opts *Options) *Fetcher {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, log: o.Logger}
+	f.policy = policy{allowed: map[string]bool{}, anyAddress: o.InsecureAnyAddress, lookup: lookupHost, connect: connectChecked}
+	for _, host := range o.AllowedHosts {
+		f.policy.allowed[strings.ToLower(host)] = true
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.TLSConfig != nil {
+		config = o.TLSConfig.Clone()
+	}
+	config.NextProtos = nil // the connections speak HTTP/1.1
+	f.transport = &http.Transport{
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    o.Timeout,
+		DisableKeepAlives:      true, // so that the address is checked for each request
+		DisableCompression:     true, // documents are small, and an uncompressed body cannot expand
+		MaxResponseHeaderBytes: MaxHeader,
+		Protocols:              new(http.Protocols),
+	}
+	f.transport.Protocols.SetHTTP1(true)
+	if o.Proxy != nil {
+		f.policy.proxies = true
+		f.transport.Proxy = f.policy.proxied(o.Proxy)
+	}
+	f.transport.DialContext = f.policy.dial
+	return f
+}
+
+// For returns a Fetcher with the same options for what the server at an endpoint names. See oauth.Fetcher.For.
+func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
+	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: Loopback, expires: true})
+}
+
+// Within is For a server that had a scope when it was discovered. Wherever its name leads now, what it names may be no nearer
+// than that: otherwise whoever controls the name could make it public during the discovery and private afterwards.
+func (f *Fetcher) Within(endpoint *url.URL, limit NetworkScope) *Fetcher {
+	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: max(limit, Public)})
+}
+
+func (f *Fetcher) forSource(s *source) *Fetcher {
+	copied := *f
+	copied.policy.source = s
+	copied.transport = f.transport.Clone()
+	copied.transport.DialContext = copied.policy.dial
+	return &copied
+}
+
+// WithHeader returns a Fetcher with the same options that adds header fields to each GET.
+func (f *Fetcher) WithHeader(header http.Header) *Fetcher {
+	copied := *f
+	copied.header = header
+	return &copied
+}
+
+// WithoutRedirects returns a Fetcher with the same options that follows no redirects.
+func (f *Fetcher) WithoutRedirects() *Fetcher {
+	copied := *f
+	copied.redirects = 0
+	return &copied
+}
+
+// SourceScope returns the scope of the server that the Fetcher is for, as far as it is known: Public if no request needed
+// to know it.
+func (f *Fetcher) SourceScope() NetworkScope {
+	scope, _ := f.policy.knownSourceScope()
+	return scope
+}
+
+// Timeout returns the time limit of one exchange and of one discovery.
+func (f *Fetcher) Timeout() time.Duration { return f.timeout }
+
+// Logger returns the logger for what is ignored.
+func (f *Fetcher) Logger() *slog.Logger { return f.log }
+
+// CheckURL returns a URL that appears in a document. The error, which wraps [ErrURLRefused], says why it may not be fetched
+// whatever the address of its host is.
+func (f *Fetcher) CheckURL(text string) (*url.URL, error) { return f.policy.checkText(text) }
+
+// Check is CheckURL for a URL that is parsed already.
+func (f *Fetcher) Check(u *url.URL) error { return f.policy.check(u) }
+
+// HTTPClient returns a client that keeps the rules of the Fetcher. See oauth.Fetcher.HTTPClient.
+func (f *Fetcher) HTTPClient() *http.Client {
+	return &http.Client{
+		Transport:     guard{f},
+		Timeout:       f.timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// A guard is a Fetcher as a RoundTripper.
+type guard struct{ fetcher *Fetcher }
+
+// RoundTrip sends a request if the rules allow its URL.
+func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	f := g.fetcher
+	err := f.policy.check(req.URL)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, &Error{URL: ShownURL(req.URL), Err: err}
+	}
+	d := &dialInfo{host: netx.HostPort(req.URL), plain: req.URL.Scheme == "http"}
+	resp, err := f.transport.RoundTrip(req.WithContext(context.WithValue(req.Context(), dialInfoKey{}, d)))
+	if err != nil {
+		return nil, &Error{URL: ShownURL(req.URL), Err: withoutPeerText(err)}
+	}
+	resp.Body = &boundedBody{ReadCloser: resp.Body, left: MaxDocument}
+	return resp, nil
+}
+
+// errTooLarge is the error of a body that is larger than MaxDocument.
+var errTooLarge = errors.New("the document is larger than 1 MiB")
+
+// A boundedBody is a body whose Read fails after left bytes.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if len(p) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if n > b.left {
+		return b.left, errTooLarge
+	}
+	b.left -= n
+	return n, err
+}
+
+// A Response is the response to one request, read to its end.
+type Response struct {
+	URL    string // as errors show it
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// exchange sends a request and reads the whole response. It follows few redirects of a GET within its origin.
+func (f *Fetcher) exchange(ctx context.Context, method, address string, header http.Header, body []byte) (*Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	target, err := ParseURL(address)
+	if err != nil {
+		return nil, &Error{URL: ShownURL(target), Err: err}
+	}
+	for redirects := 0; ; redirects++ {
+		r, err := f.exchangeOnce(ctx, method, target, header, body)
+		if err != nil || !isRedirect(r.Status) {
+			return r, err
+		}
+		next, err := redirectTarget(method, target, r.Header.Get("Location"))
+		if err == nil && redirects == f.redirects {
+			err = errors.New("too many redirects")
+		}
+		if err != nil {
+			return nil, &Error{URL: r.URL, Status: r.Status, Err: err}
+		}
+		target = next
+	}
+}
+
+// redirectTarget returns the URL that a redirect leads to, if it may be followed.
+func redirectTarget(method string, from *url.URL, location string) (*url.URL, error) {
+	if method != http.MethodGet {
+		return nil, errors.New("a redirect of a POST is not followed")
+	}
+	next, err := from.Parse(location)
+	if err == nil {
+		next, err = ParseURL(next.String())
+	}
+	switch {
+	case err != nil || location == "":
+		return nil, errors.New("a redirect without a valid Location")
+	case !netx.SameOrigin(from, next):
+		return nil, errors.New("a redirect to another origin is not followed")
+	}
+	return next, nil
+}
+
+func (f *Fetcher) exchangeOnce(
+	ctx context.Context, method string, target *url.URL, header http.Header, body []byte,
+) (*Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, &Error{URL: ShownURL(target), Err: errors.New("invalid request")}
+	}
+	if header != nil {
+		req.Header = header.Clone()
+	}
+	resp, err := guard{f}.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, &Error{URL: ShownURL(target), Status: resp.StatusCode, Err: withoutPeerText(err)}
+	}
+	return &Response{URL: ShownURL(target), Status: resp.StatusCode, Header: resp.Header, Body: data}, nil
+}
+
+func isRedirect(status int) bool {
+	return slices.Contains([]int{
+		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+	}, status)
+}
+
+// checkJSONType returns an error if the Content-Type is there and is not one of JSON. Without one the parser decides.
+func checkJSONType(header http.Header) error {
+	text := header.Get("Content-Type")
+	if text == "" {
+		return nil
+	}
+	kind, _, err := mime.ParseMediaType(text)
+	if err != nil || kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+		return errors.New("the Content-Type of the response is not JSON")
+	}
+	return nil
+}

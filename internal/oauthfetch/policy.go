@@ -1,0 +1,306 @@
+package oauthfetch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+)
+
+// MaxURL bounds a URL that a peer wrote, in bytes. Browsers and servers accept about twice as much.
+const MaxURL = 4 << 10
+
+// sourceScopeLifetime is how long the scope of a server is cached: longer than the discovery that depends on it, and short
+// enough for a server that moves.
+const sourceScopeLifetime = time.Minute
+
+// A policy decides what may be fetched.
+type policy struct {
+	allowed    map[string]bool // hosts, with a port or without
+	anyAddress bool
+	proxies    bool    // names are resolved by a proxy
+	source     *source // the server that names the URLs; nil for none
+
+	// lookup and connect are the network. connect passes each address to check before it connects.
+	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
+	connect func(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error)
+}
+
+// A source is the server for which something is fetched. What it names may be as near as the server itself.
+type source struct {
+	host    string       // lower case, without the port
+	limit   NetworkScope // the nearest scope of other hosts than its own
+	expires bool         // the scope is looked up again after sourceScopeLifetime
+
+	mu       sync.Mutex   // guards the fields below
+	scope    NetworkScope // Unusable until it is known
+	lookedUp time.Time    // when it was found
+}
+
+// isStale reports whether the scope has to be looked up. The caller holds mu.
+func (s *source) isStale() bool {
+	return s.scope == Unusable || s.expires && time.Since(s.lookedUp) >= sourceScopeLifetime
+}
+
+// A CheckFunc decides whether an address, with its port, may be connected to. Names are resolved before it is called.
+type CheckFunc func(ctx context.Context, address string) error
+
+// SetNetwork replaces the network of a Fetcher, and of the Fetchers that are derived from it later. It is for tests.
+func (f *Fetcher) SetNetwork(
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error),
+	connect func(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error),
+) {
+	f.policy.lookup, f.policy.connect = lookup, connect
+}
+
+func lookupHost(ctx context.Context, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+// connectChecked calls check for each address that is tried, when its socket exists and is not connected yet.
+func connectChecked(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error) {
+	dialer := &net.Dialer{ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		return check(ctx, address)
+	}}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// ParseURL parses a URL that a peer wrote. It also returns a URL that it refuses, if it can, for [ShownURL].
+func ParseURL(text string) (*url.URL, error) {
+	if len(text) > MaxURL {
+		return nil, refuse("longer than %d bytes", MaxURL)
+	}
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c >= 0x7f || c == '\\' {
+			return nil, refuse("character %q: must be printable ASCII without spaces and backslashes", c)
+		}
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, refuse("malformed")
+	case strings.Contains(text, "#"):
+		return u, refuse("must not have a fragment")
+	}
+	return u, nil
+}
+
+// CheckURL is [Fetcher.CheckURL] of a Fetcher without options: the URL has to be https, and to have a public address if its
+// host is an address.
+func CheckURL(text string) (*url.URL, error) { return (&policy{}).checkText(text) }
+
+// checkText is check for a URL that appears in a document.
+func (p *policy) checkText(text string) (*url.URL, error) {
+	u, err := ParseURL(text)
+	if err == nil {
+		err = p.check(u)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// check refuses URLs that may not be fetched whatever the addresses of their hosts are. checkAddress checks these.
+func (p *policy) check(u *url.URL) error {
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http":
+		return refuse("scheme %.32q: must be https", u.Scheme)
+	case u.User != nil:
+		return refuse("must not have a user")
+	case u.Fragment != "":
+		return refuse("must not have a fragment")
+	}
+	if err := CheckHost(u); err != nil {
+		return err
+	}
+	if u.Scheme == "http" && !p.allowsPlain(u) {
+		return refuse(`scheme "http": must be https, unless it is on this machine and a server on this machine names it`)
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return p.checkLiteral(u, a)
+	}
+	return nil
+}
+
+// CheckHost refuses a URL without a valid host and port. Escapes and IPv6 zones are ambiguous, and names in other scripts
+// must be in their ASCII form.
+func CheckHost(u *url.URL) error {
+	host := u.Hostname()
+	isName := !strings.ContainsFunc(host, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
+	})
+	if a, err := netip.ParseAddr(host); err == nil {
+		isName = a.Zone() == ""
+	}
+	if u.Opaque != "" || host == "" || !isName {
+		return refuse("must have a host, in ASCII")
+	}
+	if !netx.IsPort(netx.Port(u)) {
+		return refuse("port %q: must be 1 to 65535", u.Port())
+	}
+	return nil
+}
+
+// checkLiteral refuses addresses in URLs as far as it can without a lookup of the source.
+func (p *policy) checkLiteral(u *url.URL, a netip.Addr) error {
+	if p.anyAddress || p.isAllowed(netx.HostPort(u)) {
+		return nil
+	}
+	nearest, known := p.knownSourceScope()
+	nearest = min(nearest, p.limit())
+	if s := ScopeOf(a); s == Unusable || s > nearest && (known || p.proxies) {
+		return refuse("host %s is a %v address", a, s)
+	}
+	return nil
+}
+
+// allowsPlain reports whether a URL may be http: on this machine, for a server on this machine.
+func (p *policy) allowsPlain(u *url.URL) bool {
+	return p.anyAddress || netx.IsLoopback(u.Hostname()) && p.source != nil && netx.IsLoopback(p.source.host)
+}
+
+func (p *policy) isSource(host string) bool {
+	return p.source != nil && strings.EqualFold(p.source.host, host)
+}
+
+func (p *policy) isAllowed(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	return err == nil && (p.allowed[host] || p.allowed[name] || strings.Contains(name, ":") && p.allowed["["+name+"]"])
+}
+
+// dialInfo is what dial knows of its request.
+type dialInfo struct {
+	host  string // of the URL, lower case, with its port
+	plain bool   // by http
+	proxy string // the host of the proxy, with its port; empty without one
+}
+
+type dialInfoKey struct{}
+
+// proxied records the proxy of a request, which is dialled instead of the host.
+func (p *policy) proxied(choose func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(req *http.Request) (*url.URL, error) {
+		proxy, err := choose(req)
+		if d, ok := req.Context().Value(dialInfoKey{}).(*dialInfo); ok && err == nil && proxy != nil {
+			d.proxy = netx.HostPort(proxy)
+		}
+		return proxy, err
+	}
+}
+
+// dial connects to a host if the address that is about to be connected to is allowed.
+func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d, ok := ctx.Value(dialInfoKey{}).(*dialInfo)
+	if !ok {
+		return nil, refuse("the request has not been checked")
+	}
+	return p.connect(ctx, network, address, func(ctx context.Context, address string) error {
+		if d.proxy != "" {
+			return nil // the proxy has to check: see FetcherOptions.Proxy
+		}
+		return p.checkAddress(ctx, d, address)
+	})
+}
+
+// checkAddress decides whether an address may be connected to.
+func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return refuse("malformed address")
+	}
+	if p.anyAddress {
+		return nil
+	}
+	scope := ScopeOf(at.Addr())
+	if d.plain && scope != Loopback {
+		return refuse("http is only allowed on this machine, and the host has a %v address", scope)
+	}
+	if p.isAllowed(d.host) {
+		return nil
+	}
+	name, _, _ := net.SplitHostPort(d.host)
+	isSource := p.isSource(name)
+	if scope == Unusable {
+		return refuse("the host has a %v address", scope)
+	}
+	if scope == Public && !isSource {
+		return nil
+	}
+	nearest, err := p.sourceScope(ctx)
+	if err == nil && !isSource {
+		nearest = min(nearest, p.limit())
+	}
+	switch {
+	case err != nil:
+		return err
+	case scope > nearest && p.source == nil:
+		return refuse("the host has a %v address; FetcherOptions.AllowedHosts allows it", scope)
+	case scope > nearest:
+		return refuse("the host has a %v address and the server that names it a %v one; FetcherOptions.AllowedHosts allows it",
+			scope, nearest)
+	case isSource && scope < nearest:
+		return refuse("the address of the server has changed during the discovery")
+	}
+	return nil
+}
+
+// sourceScope returns the scope of the source: the farthest of its addresses. It is cached, and requests to the source itself
+// must have the same scope: otherwise whoever controls the name could return one address here and another one when it is
+// dialled.
+func (p *policy) sourceScope(ctx context.Context) (NetworkScope, error) {
+	if scope, ok := p.knownSourceScope(); ok {
+		return scope, nil
+	}
+	s := p.source
+	all, err := p.lookup(ctx, s.host)
+	if err != nil {
+		return Public, fmt.Errorf("look up the server: %w", err)
+	}
+	scope := Loopback
+	for _, a := range all {
+		scope = min(scope, max(ScopeOf(a), Public))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isStale() {
+		s.scope, s.lookedUp = scope, time.Now()
+	}
+	return s.scope, nil
+}
+
+// knownSourceScope is sourceScope without a lookup.
+func (p *policy) knownSourceScope() (scope NetworkScope, known bool) {
+	if p.source == nil {
+		return Public, true
+	}
+	if netx.IsLoopback(p.source.host) {
+		return Loopback, true
+	}
+	if a, err := netip.ParseAddr(p.source.host); err == nil {
+		return max(ScopeOf(a), Public), true
+	}
+	p.source.mu.Lock()
+	defer p.source.mu.Unlock()
+	return max(p.source.scope, Public), !p.source.isStale()
+}
+
+// limit returns the nearest scope of other hosts than the source. An address as source needs no limit of its own: it cannot
+// lead elsewhere later.
+func (p *policy) limit() NetworkScope {
+	if p.source == nil {
+		return Public
+	}
+	if _, err := netip.ParseAddr(p.source.host); err == nil || netx.IsLoopback(p.source.host) {
+		return Loopback
+	}
+	return p.source.limit
+}

@@ -1,0 +1,77 @@
+// Package singleflight lets the callers that need the same result at the same time share one call of a function.
+//
+// It differs from golang.org/x/sync/singleflight in what its users need: keys and results have types, each caller waits
+// only as long as its own context lasts, and the shared call does not end with the context of the caller that happened to
+// start it.
+package singleflight
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// A Group runs at most one call for each key at a time. The zero Group is ready. All methods are safe for concurrent use.
+type Group[K comparable, V any] struct {
+	mu    sync.Mutex // guards the field below
+	calls map[K]*call[V]
+}
+
+type call[V any] struct {
+	done  chan struct{} // closed when the fields below are set
+	value V
+	err   error
+}
+
+// errPanicked is the error of a call that did not return.
+var errPanicked = errors.New("singleflight: the shared call panicked")
+
+// Do returns what fn returns. If a call for the key is in progress, Do waits for that one; otherwise it starts one in a
+// goroutine of its own. The context of fn has the values of ctx and neither its cancellation nor its deadline, since other
+// callers may wait: fn has to bound its own time. A caller whose ctx ends gets its cause while the call goes on.
+//
+// A panic of fn crashes the program, as it would in any goroutine.
+func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context) (V, error)) (V, error) {
+	c := g.join(ctx, key, fn)
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-ctx.Done():
+		var none V
+		return none, context.Cause(ctx)
+	}
+}
+
+// InProgress reports whether a call for the key has begun and not ended.
+func (g *Group[K, V]) InProgress(key K) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls[key] != nil
+}
+
+func (g *Group[K, V]) join(ctx context.Context, key K, fn func(ctx context.Context) (V, error)) *call[V] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := g.calls[key]; c != nil {
+		return c
+	}
+	if g.calls == nil {
+		g.calls = map[K]*call[V]{}
+	}
+	c := &call[V]{done: make(chan struct{}), err: errPanicked}
+	g.calls[key] = c
+	ctx = context.WithoutCancel(ctx)
+	go func() { // ends with fn, which bounds its time
+		defer g.finish(key, c)
+		c.value, c.err = fn(ctx)
+	}()
+	return c
+}
+
+// finish wakes the callers that wait. It also runs when fn has called runtime.Goexit.
+func (g *Group[K, V]) finish(key K, c *call[V]) {
+	g.mu.Lock()
+	delete(g.calls, key)
+	g.mu.Unlock()
+	close(c.done)
+}

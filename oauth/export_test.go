@@ -1,0 +1,9 @@
+package oauth
+
+import (
+	"net/http"
+	"time"
+)
+
+// Freshness is how long a response may be cached.
+func Freshness(header http.Header, now time.Time) time.Duration { return freshness(header, now) }

@@ -1,0 +1,265 @@
+package oauthclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// ErrLoginRequired is within the error of a request that needs a login when nobody can be asked: the Transport has no
+// [Authorizer]. The error is a [*LoginRequiredError], which tells what to log in to.
+var ErrLoginRequired = errors.New("a login is required")
+
+// A LoginRequiredError is a login that is needed and cannot be had, for want of an [Authorizer].
+type LoginRequiredError struct {
+	Endpoint string   // the MCP server, without a query
+	Scopes   []string // that the server has asked for; may be empty
+}
+
+// Error says what to log in to.
+func (e *LoginRequiredError) Error() string {
+	text := "oauth: a login is required at " + e.Endpoint
+	if len(e.Scopes) > 0 {
+		text += " (scopes " + strings.Join(e.Scopes, " ") + ")"
+	}
+	return text
+}
+
+// Unwrap returns [ErrLoginRequired].
+func (e *LoginRequiredError) Unwrap() error { return ErrLoginRequired }
+
+// A StepUpError is a server that asks for scopes which have been asked for already, because it asked: another login
+// would not end it. [Transport.Login] asks nevertheless.
+type StepUpError struct {
+	Scopes  []string // that the server wants
+	Granted []string // that the authorization server gave
+}
+
+// Error says which scopes are wanted in vain.
+func (e *StepUpError) Error() string {
+	return fmt.Sprintf("oauth: the server asks for the scopes %q again, and the authorization server has granted %q",
+		strings.Join(e.Scopes, " "), strings.Join(e.Granted, " "))
+}
+
+// authorize gets what is needed. It is the work of a flow.
+func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, error) {
+	held, err := t.reload(ctx)
+	if n.kind == needLogin && errors.Is(err, errUnreadable) {
+		t.log.Warn("oauth: the store is written anew", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		held, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n.isMet(held, time.Now()) {
+		return &outcome{tokens: held}, nil // another process has got them, or an earlier flow
+	}
+	switch n.kind {
+	case needRenewal:
+		return t.renewExpiring(ctx, f, n, held)
+	case needScope:
+		if n.used != nil && includes(n.used.Challenged, n.scopes) {
+			return nil, &StepUpError{Scopes: n.scopes, Granted: n.used.Scopes}
+		}
+	case needToken:
+		if held != nil && held.RefreshToken != "" && !n.persists {
+			return t.replaceRefused(ctx, f, n, held)
+		}
+	case needLogin:
+	}
+	return t.obtain(ctx, f, n, held)
+}
+
+// renewExpiring renews tokens that end. If they cannot be renewed because the server has gone over to another
+// authorization server, there are none: the failedAttempt of the server leads on.
+func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
+	if held == nil {
+		return &outcome{}, nil
+	}
+	var got *outcome
+	var err error
+	if held.RefreshToken == "" {
+		got, err = t.grantAgain(ctx, f, held)
+	} else {
+		got, err = t.renew(ctx, held)
+	}
+	if err == nil || ctx.Err() != nil || !held.expiresBefore(time.Now()) {
+		return got, err
+	}
+	d, failed := t.discover(ctx, &need{revision: n.revision})
+	switch {
+	case failed != nil:
+		return nil, err
+	case d.Issuer != held.Issuer:
+		return &outcome{}, nil
+	}
+	return t.renewNearer(ctx, held, d, err)
+}
+
+// renewNearer renews tokens for a server that is nearer than it was at its last discovery, as one of a company is from
+// within the company's network, so that more may be called for it. err is why they could not be renewed.
+func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discovery, err error) (*outcome, error) {
+	t.mu.Lock()
+	before := t.known
+	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource && d.scope > max(before.Scope, oauthfetch.Public)
+	if isNearer && errors.Is(err, oauth.ErrURLRefused) {
+		t.known = d.record()
+	}
+	now := t.known
+	t.mu.Unlock()
+	if now == before {
+		return nil, err
+	}
+	if failed := save(ctx, t.store, t.serverKey(), now); failed != nil {
+		t.log.Error("oauth: what was found of the server is not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", failed)
+	}
+	return t.renew(ctx, held)
+}
+
+// replaceRefused renews tokens that the server has refused, and asks for others if that does not help.
+func (t *Transport) replaceRefused(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
+	got, err := t.renew(ctx, held)
+	switch {
+	case err == nil && got.tokens != nil:
+		return got, nil
+	case err == nil:
+		return t.obtain(ctx, f, n, nil)
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	d, failed := t.discover(ctx, n)
+	switch {
+	case failed != nil:
+		return nil, err
+	case d.Issuer == held.Issuer:
+		return t.renewNearer(ctx, held, d, err)
+	}
+	return t.obtain(ctx, f, n, nil)
+}
+
+// discover finds out who gives tokens for the server. When more scopes are wanted and the failedAttempt does not say where the
+// metadata is, it is where the first failedAttempt said.
+func (t *Transport) discover(ctx context.Context, n *need) (*discovery, error) {
+	q := &discoveryQuery{Endpoint: t.endpoint.String(), Challenge: n.challenge, Revision: n.revision}
+	if q.Challenge == nil || q.Challenge.Params["resource_metadata"] == "" {
+		t.mu.Lock()
+		if t.pointer != nil && n.kind != needToken {
+			q.Challenge = t.pointer
+		}
+		t.mu.Unlock()
+	} else {
+		t.mu.Lock()
+		t.pointer = n.challenge
+		t.mu.Unlock()
+	}
+	if t.client.Issuer != "" {
+		q.Prefer = append(q.Prefer, t.client.Issuer)
+	}
+	t.mu.Lock()
+	if t.known != nil {
+		q.Prefer = append(q.Prefer, t.known.Issuer)
+	}
+	t.mu.Unlock()
+	return discover(ctx, t.fetcher, q)
+}
+
+// obtain gets new tokens from whoever gives them for the server. held are those that there are, nil if there are none.
+func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
+	if t.asksPerson() && t.authorizer == nil {
+		return nil, t.loginRequired(n.scopes)
+	}
+	logouts := t.loggedOut()
+	d, err := t.discover(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if t.client.Issuer != "" && t.client.Issuer != d.Issuer {
+		return nil, &IssuerError{Want: t.client.Issuer, Got: d.Issuer}
+	}
+	if d.Conventional && n.kind == needLogin && !n.refused {
+		return nil, errors.New("oauth: the server wants no login, and says nothing of one")
+	}
+	if t.prover == nil && d.Metadata != nil && d.Metadata.DPoPRequired {
+		return nil, errors.New("oauth: the server takes only tokens that are bound to a key: set TransportOptions.DPoP")
+	}
+	if held != nil && held.Issuer != d.Issuer {
+		held = nil // another authorization server's
+	}
+	challenged := n.scopes
+	if held != nil && n.kind == needScope {
+		challenged = union(held.Challenged, n.scopes)
+	}
+	r := &grantRequest{transport: t, discovery: d, scopes: t.wanted(n, d, held), awaitUser: f.awaitUser}
+	return t.requestTokens(ctx, r, challenged, logouts)
+}
+
+// grantAgain gets tokens in place of those that end, by a grant that needs no person: where they came from, and for the same
+// scopes.
+func (t *Transport) grantAgain(ctx context.Context, f *flow, held *TokenSet) (*outcome, error) {
+	t.mu.Lock()
+	known, logouts := t.known, t.logouts
+	t.mu.Unlock()
+	if known == nil || known.Server == nil || known.Issuer != held.Issuer || t.asksPerson() {
+		return &outcome{}, nil // the failedAttempt of the server leads on
+	}
+	r := &grantRequest{transport: t, discovery: known.discovery(), scopes: held.Requested, awaitUser: f.awaitUser}
+	return t.requestTokens(ctx, r, held.Challenged, logouts)
+}
+
+// ask gets tokens by the grant and keeps them, unless there were more calls of Logout since. challenged are those of the
+// scopes that the server has asked for.
+func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challenged []string, logouts int) (*outcome, error) {
+	set, err := t.grant.obtain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	d := r.discovery
+	set.Issuer, set.Resource, set.Requested, set.Challenged = d.Issuer, d.Resource, r.scopes, challenged
+	t.storeTokens(context.WithoutCancel(ctx), d.record(), set, logouts)
+	return &outcome{tokens: set, source: fromGrant}, nil
+}
+
+// wanted returns the scopes to ask for: those that the server asks for, else all that it says it has. When more are wanted
+// than there are, those that were asked for before are asked for again.
+//
+// Spec: basic/authorization#scope-selection-strategy, #step-up-authorization-flow.
+func (t *Transport) wanted(n *need, d *discovery, held *TokenSet) []string {
+	scopes := union(n.scopes, t.scopes)
+	if n.kind == needScope && held != nil {
+		before := held.Requested
+		if len(before) == 0 {
+			before = held.Scopes
+		}
+		return union(before, scopes)
+	}
+	if len(scopes) == 0 {
+		scopes = boundedScopes(strings.Join(d.ResourceScopes, " "))
+		scopes = slices.DeleteFunc(scopes, func(s string) bool { return s == oauthwire.ScopeOffline })
+	}
+	return scopes
+}
+
+// asksPerson reports whether tokens are come by by asking a person.
+func (t *Transport) asksPerson() bool {
+	_, is := t.grant.(codeGrant)
+	return is
+}
+
+func (t *Transport) loginRequired(scopes []string) error {
+	return &LoginRequiredError{Endpoint: oauthfetch.ShownURL(t.endpoint), Scopes: union(scopes, t.scopes)}
+}
+
+// tokenEndpoint returns the token endpoint of an authorization server. scope is what discovery has found.
+func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string, scope oauthfetch.NetworkScope) *tokenEndpoint {
+	return &tokenEndpoint{
+		fetcher: t.fetcher.Within(t.endpoint, scope), server: server, registration: client, key: t.client.Key, resource: resource,
+		prover: t.prover,
+	}
+}

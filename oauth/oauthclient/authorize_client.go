@@ -1,0 +1,266 @@
+package oauthclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// Identity says how authorization servers know the program. The zero value is right for one that is known nowhere:
+// it registers itself where that is possible.
+//
+// Spec: basic/authorization/client-registration (2026-07-28).
+type Identity struct {
+	// ID is the client's id at the one authorization server that knows it beforehand, Issuer. Default: none.
+	ID string
+	// Secret or Key authenticate that client. Default: it is a public one.
+	Secret string
+	// Key is for authorization servers that take signed assertions (private_key_jwt).
+	Key *AssertionKey
+	// Issuer is the one authorization server to log in at, as its metadata spells it. ID and Secret are its, and are shown
+	// to no other; without ID it is the one to register at, and that to which a workload shows its assertion. If the MCP
+	// server names others only, a login is a [*IssuerError]. Default: whichever the MCP server names, without ID.
+	Issuer string
+	// InsecureAnyIssuer lets ID and Secret be used with no Issuer set, at whichever authorization server the MCP server
+	// names first: who takes over the MCP server gets them. Default: a login with ID and without Issuer is an error.
+	InsecureAnyIssuer bool
+	// AuthMethod is how ID authenticates, such as client_secret_basic. Default: as the metadata of the authorization
+	// server says.
+	AuthMethod string
+	// MetadataURL is where the program's Client ID Metadata Document is. It is the client's id at authorization servers
+	// that take such. It is https and has a path. Default: none.
+	MetadataURL string
+	// Metadata describes the program to authorization servers that register clients. RedirectURIs are those that the
+	// Authorizer may choose from, also with ID and MetadataURL; one on this machine without a port means any port.
+	// Default: the name of the program, and a redirect URI of the Authorizer's choice.
+	Metadata oauth.ClientMetadata
+}
+
+func (c *Identity) validate() error {
+	var all []error
+	fail := func(format string, args ...any) {
+		all = append(all, fmt.Errorf("oauth: TransportOptions.Client."+format, args...))
+	}
+	if c.ID != "" && !oauthwire.IsCredential(c.ID) {
+		fail("ID: it is none")
+	}
+	if c.Secret != "" && !oauthwire.IsCredential(c.Secret) {
+		fail("Secret: it is none")
+	}
+	if c.ID == "" && (c.Secret != "" || c.AuthMethod != "") {
+		fail("ID is empty, and Secret or AuthMethod is not")
+	}
+	if c.MetadataURL != "" {
+		if err := oauth.CheckClientIDURL(c.MetadataURL); err != nil {
+			fail("MetadataURL: %w", err)
+		}
+	}
+	for _, uri := range c.Metadata.RedirectURIs {
+		if err := oauth.CheckRedirectURI(uri); err != nil {
+			fail("Metadata.RedirectURIs: %w", err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// A IssuerError is a login that belongs to one authorization server while the MCP server names another. Nothing was
+// sent there but the request for its metadata.
+type IssuerError struct {
+	Want string // that of Identity; empty if they have an id and do not say whose
+	Got  string // the one that the MCP server names
+}
+
+// Error names both.
+func (e *IssuerError) Error() string {
+	if e.Want == "" {
+		return fmt.Sprintf("oauth: the client has an id, and TransportOptions.Client.Issuer does not say for which authorization server; "+
+			"the MCP server names %s", e.Got)
+	}
+	return fmt.Sprintf("oauth: the login belongs to the authorization server %s, and the MCP server names %s", e.Want, e.Got)
+}
+
+// configured returns the client that the options name.
+//
+// Spec: basic/authorization/client-registration#pre-registration (2026-07-28).
+func (t *Transport) configured(d *discovery) (*Registration, error) {
+	c := &t.client
+	if c.ID == "" {
+		return nil, errors.New("oauth: TransportOptions.Client.ID is not set, and the grant needs a client that the authorization server knows")
+	}
+	want := c.Issuer
+	if want == "" && c.InsecureAnyIssuer {
+		t.mu.Lock()
+		want = d.Issuer
+		if t.known != nil {
+			want = t.known.Issuer
+		}
+		t.mu.Unlock()
+	}
+	if want != d.Issuer {
+		return nil, &IssuerError{Want: want, Got: d.Issuer}
+	}
+	return &Registration{Issuer: d.Issuer, ClientID: c.ID, ClientSecret: c.Secret, AuthMethod: c.AuthMethod}, nil
+}
+
+// A clientKind is how an authorization server comes to know the client.
+type clientKind uint8
+
+const (
+	clientConfigured clientKind = iota
+	clientDocument              // a Client ID Metadata Document
+	clientRegistered            // dynamically
+)
+
+// clientKind chooses how the authorization server is to know the client.
+//
+// Spec: basic/authorization/client-registration (2026-07-28): the order.
+func (t *Transport) clientKind(d *discovery) (clientKind, error) {
+	switch {
+	case t.client.ID != "":
+		return clientConfigured, nil
+	case t.client.MetadataURL != "" && d.Server.TakesClientMetadata:
+		return clientDocument, nil
+	case d.Server.RegistrationEndpoint != "":
+		return clientRegistered, nil
+	case d.Server.TakesClientMetadata:
+		return 0, fmt.Errorf("oauth: the authorization server %s knows clients by a metadata document alone: set TransportOptions.Client.MetadataURL", d.Issuer)
+	}
+	return 0, fmt.Errorf("oauth: the authorization server %s does not register clients: have one made there, and set TransportOptions.Client.ID and Issuer", d.Issuer)
+}
+
+// redirectURIs returns those that the client is bound to, nil if it is to none.
+func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientKind) []string {
+	if len(t.client.Metadata.RedirectURIs) > 0 || kind != clientRegistered {
+		return t.client.Metadata.RedirectURIs
+	}
+	stored, err := load[Registration](ctx, t.store, clientKey(d.Issuer))
+	if err != nil || !isUsable(stored, d.Issuer) {
+		return nil
+	}
+	return stored.RedirectURIs
+}
+
+// clientFor returns the client for a login whose answer comes to a redirect URI.
+func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind, redirectURI string) (*Registration, error) {
+	switch kind {
+	case clientConfigured:
+		return t.configured(d)
+	case clientDocument:
+		return t.documentClient(d.Issuer), nil
+	case clientRegistered:
+	}
+	var got *Registration
+	err := t.store.Update(ctx, clientKey(d.Issuer), func(old []byte) ([]byte, error) {
+		stored, err := decodeStored[Registration](old)
+		if err == nil && isUsable(stored, d.Issuer) && slices.Contains(stored.RedirectURIs, redirectURI) {
+			got = stored
+			return old, nil
+		}
+		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI), redirectURI)
+		if err != nil {
+			return nil, err
+		}
+		got = fresh
+		return json.Marshal(fresh)
+	})
+	if err != nil && got != nil {
+		t.log.Error("oauth: the registration of the client is not stored", "issuer", d.Issuer, "error", err)
+		err = nil
+	}
+	return got, err
+}
+
+func isUsable(c *Registration, issuer string) bool {
+	return c != nil && c.Issuer == issuer && (c.SecretExpires.IsZero() || time.Now().Before(c.SecretExpires))
+}
+
+// documentClient returns the client that a Client ID Metadata Document describes, which is the same at every authorization
+// server.
+func (t *Transport) documentClient(issuer string) *Registration {
+	c := &Registration{Issuer: issuer, ClientID: t.client.MetadataURL, AuthMethod: oauthwire.AuthNone}
+	if t.client.Key != nil {
+		c.AuthMethod = oauthwire.AuthPrivateKey
+	}
+	return c
+}
+
+// describe returns what the client says of itself when it is registered.
+func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
+	m := t.client.Metadata
+	m.Name = t.programName()
+	if len(m.RedirectURIs) == 0 {
+		m.RedirectURIs = bothLoopbacks(redirectURI)
+	}
+	if !slices.Contains(m.RedirectURIs, redirectURI) {
+		m.RedirectURIs = append(slices.Clone(m.RedirectURIs), redirectURI)
+	}
+	return &m
+}
+
+// programName returns what the program calls itself.
+func (t *Transport) programName() string {
+	if t.client.Metadata.Name != "" {
+		return t.client.Metadata.Name
+	}
+	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+}
+
+// bothLoopbacks returns a redirect URI on this machine in the two ways in which it is written; servers differ in which
+// they take, and compare what they have as it is written.
+func bothLoopbacks(redirectURI string) []string {
+	u, err := url.Parse(redirectURI)
+	if err != nil || u.Hostname() != "127.0.0.1" {
+		return []string{redirectURI}
+	}
+	u.Host = "localhost:" + u.Port()
+	return []string{redirectURI, u.String()}
+}
+
+// clientOf returns the client that tokens belong to.
+func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registration, error) {
+	c := &t.client
+	switch {
+	case tokens.ClientID == "": // a grant that needs no client
+		return &Registration{Issuer: tokens.Issuer, AuthMethod: oauthwire.AuthNone}, nil
+	case tokens.ClientID == c.ID:
+		return t.configured(&discovery{Issuer: tokens.Issuer})
+	case tokens.ClientID == c.MetadataURL:
+		return t.documentClient(tokens.Issuer), nil
+	}
+	if own := tokens.Client; own != nil && own.ClientID == tokens.ClientID && own.Issuer == tokens.Issuer {
+		return own, nil
+	}
+	stored, err := load[Registration](ctx, t.store, clientKey(tokens.Issuer))
+	if err != nil {
+		return nil, err
+	}
+	if stored != nil && stored.ClientID == tokens.ClientID && stored.Issuer == tokens.Issuer {
+		return stored, nil
+	}
+	return &Registration{Issuer: tokens.Issuer, ClientID: tokens.ClientID, AuthMethod: oauthwire.AuthNone}, nil
+}
+
+// forgetClient drops the registration of a client that its authorization server no longer knows.
+func (t *Transport) forgetClient(ctx context.Context, c *Registration) error {
+	err := t.store.Update(ctx, clientKey(c.Issuer), func(old []byte) ([]byte, error) {
+		stored, err := decodeStored[Registration](old)
+		if err == nil && stored != nil && stored.ClientID != c.ClientID {
+			return old, nil // there is another one meanwhile
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("oauth: write to the store: %w", err)
+	}
+	return nil
+}

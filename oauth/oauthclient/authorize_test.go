@@ -1,0 +1,524 @@
+package oauthclient_test
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// TestREG20_IssuerOfAnAnswer holds answers against the authorization server that was asked.
+func TestREG20_IssuerOfAnAnswer(t *testing.T) {
+	const absent = "absent"
+	for name, c := range map[string]struct {
+		advertised bool
+		iss        string
+		fine       bool
+	}{
+		"REG-21 advertised and there":       {true, clientIssuer, true},
+		"REG-21 advertised and absent":      {true, absent, false},
+		"REG-22 not advertised and absent":  {false, absent, true},
+		"REG-22 not advertised and right":   {false, clientIssuer, true},
+		"REG-22 not advertised and wrong":   {false, otherIssuer, false},
+		"REG-22 another's":                  {true, otherIssuer, false},
+		"REG-22 empty":                      {false, "", false},
+		"REG-23 with a slash":               {true, clientIssuer + "/", false},
+		"REG-23 with a port":                {true, clientIssuer + ":443", false},
+		"REG-23 in upper case":              {true, "https://AS.example", false},
+		"REG-23 escaped":                    {true, "https://as%2Eexample", false},
+		"REG-23 another scheme in its case": {true, "HTTPS://as.example", false},
+	} {
+		for _, isError := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *clientWorld) {
+					w.as.document["authorization_response_iss_parameter_supported"] = c.advertised
+					w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+						answer.Set("iss", c.iss)
+						if c.iss == absent {
+							answer.Del("iss")
+						}
+						if isError {
+							answer.Del("code")
+							answer.Set("error", "access_denied")
+							answer.Set("error_description", "the words of a stranger")
+						}
+						return answer, nil
+					})
+					checkAnswered(t, w, c.fine, isError)
+				})
+			})
+		}
+	}
+}
+
+// checkAnswered makes a login whose answer is acceptable or not.
+func checkAnswered(t *testing.T, w *clientWorld, fine, isError bool) {
+	t.Helper()
+	_, _, err := post(w.transport(nil), t.Context())
+	refused, said := errors.AsType[*oauthclient.LoginError](err)
+	tokens := w.as.count("authorization_code")
+	switch {
+	case fine && isError:
+		if !said || refused.Code != "access_denied" || tokens != 0 {
+			t.Errorf("got %v, %d token requests", err, tokens)
+		}
+	case fine:
+		if err != nil || tokens != 1 {
+			t.Errorf("got %v, %d token requests", err, tokens)
+		}
+	case !errors.Is(err, oauthclient.ErrBadAnswer), said, strings.Contains(err.Error(), "stranger"), strings.Contains(err.Error(), "access_denied"):
+		t.Errorf("got %v", err)
+	case tokens != 0:
+		t.Error("the code went to a token endpoint")
+	}
+}
+
+func TestAnswersThatAreNotAcceptable(t *testing.T) {
+	for name, change := range map[string]func(answer url.Values){
+		"AUTHR-23 another state":   func(a url.Values) { a.Set("state", strings.Repeat("x", 43)) },
+		"AUTHR-23 no state":        func(a url.Values) { a.Del("state") },
+		"AUTHR-23 state and more":  func(a url.Values) { a.Set("state", a.Get("state")+"x") },
+		"AUTHR-23 state in part":   func(a url.Values) { a.Set("state", a.Get("state")[:42]) },
+		"state twice":              func(a url.Values) { a.Add("state", a.Get("state")) },
+		"code twice":               func(a url.Values) { a.Add("code", "another") },
+		"issuer twice":             func(a url.Values) { a.Add("iss", otherIssuer) },
+		"no code":                  func(a url.Values) { a.Del("code") },
+		"a code that is a program": func(a url.Values) { a.Set("code", strings.Repeat("x", 9<<10)) },
+		"nothing":                  func(a url.Values) { clear(a) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+					change(answer)
+					return answer, nil
+				})
+				checkAnswered(t, w, false, false)
+			})
+		})
+	}
+}
+
+// TestCodeInjection puts the code of somebody else's login into the answer of one's own.
+func TestCodeInjection(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		var theirs string
+		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			theirs = answer.Get("code")
+			return nil, errors.New("the thief's login ends here")
+		})
+		_, _, _ = post(w.transport(nil), t.Context())
+		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			answer.Set("code", theirs)
+			return answer, nil
+		})
+		tr := w.transport(nil)
+		_, _, err := post(tr, t.Context())
+		if refused, ok := errors.AsType[*oauthclient.TokenError](err); !ok || refused.Code != "invalid_grant" || strings.Contains(err.Error(), theirs) {
+			t.Errorf("got %v", err)
+		}
+		if s, err := tr.Status(t.Context()); s != nil || err != nil {
+			t.Errorf("there are tokens: %v %v", s, err)
+		}
+	})
+}
+
+// TestMixUp has an authorization server that sends people on to another one, whose answer it wants to be given.
+func TestMixUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		honest := w.newServer(otherIssuer)
+		w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+			u, _ := url.Parse(login.URL)
+			honest.set(func(s *fakeServer) { s.clients[u.Query().Get("client_id")] = "" })
+			return honest.authorize(u.Query()), nil
+		})
+		checkAnswered(t, w, false, false)
+	})
+}
+
+func TestLoginsDiffer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		seen := map[string]bool{}
+		for range 5 {
+			if err := tr.Login(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"state", "code_challenge"} {
+				if text := w.as.last.Get(name); len(text) != 43 || seen[text] {
+					t.Errorf("%s %q", name, text)
+				} else {
+					seen[text] = true
+				}
+			}
+		}
+	})
+}
+
+func TestAUTHR20_LoginWithoutPKCEIsRefused(t *testing.T) {
+	for name, methods := range map[string]any{"none": nil, "plain": []string{"plain"}, "lower case": []string{"s256"}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.as.document["code_challenge_methods_supported"] = methods
+				if methods == nil {
+					delete(w.as.document, "code_challenge_methods_supported")
+				}
+				if _, _, err := post(w.transport(nil), t.Context()); err == nil || !strings.Contains(err.Error(), "PKCE") {
+					t.Errorf("got %v", err)
+				}
+				if w.loginCount() != 0 || w.as.count("register") != 0 {
+					t.Error("somebody was asked")
+				}
+			})
+		})
+	}
+}
+
+// TestAUTHB02_LoginsOf2025_03_26 has servers that know no identifier of a resource.
+func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
+	const origin = "https://mcp.example"
+	for name, hasMetadata := range map[string]bool{"AUTHB-03 metadata at the origin": true, "AUTHB-05 no metadata at all": false} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				as := w.newServer(origin)
+				as.resource, as.noIss = "", true
+				delete(as.document, "authorization_response_iss_parameter_supported")
+				if !hasMetadata {
+					w.Page(origin+"/.well-known/oauth-authorization-server", http.NotFound)
+				}
+				w.Page(w.rs.path, http.NotFound)
+				w.rs.as, w.rs.silent, w.rs.servers = as, true, []*fakeServer{as}
+				tr := w.transport(nil)
+				w.mustPost(tr)
+				as.revokeAccess()
+				w.mustPost(tr)
+				if as.count("refresh_token") != 1 || w.loginCount() != 1 {
+					t.Errorf("%d logins", w.loginCount())
+				}
+				if status, _, err := send(tr, t.Context(), origin+"/messages"); status != http.StatusOK {
+					t.Errorf("another path of the origin: %d %v", status, err)
+				}
+				w.leaks = nil // there is no other identifier than the origin
+			})
+		})
+	}
+}
+
+// TestAUTHR31_ScopesThatAreAskedFor is the choice of scopes, by challenge, metadata and options.
+func TestAUTHR31_ScopesThatAreAskedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		challenge       string
+		resource, has   []string
+		options, grants []string
+		want            string
+		prompt          string
+	}{
+		"AUTHR-32 of the challenge":          {challenge: "a b", resource: []string{"c"}, want: "a b"},
+		"AUTHR-32 of the metadata":           {resource: []string{"c", "d"}, want: "c d"},
+		"AUTHR-32 none":                      {want: ""},
+		"AUTHR-31 not in the metadata":       {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
+		"options and challenge":              {challenge: "a", options: []string{"b", "a"}, want: "a b"},
+		"options and metadata":               {resource: []string{"c"}, options: []string{"b"}, want: "b"},
+		"AUTHR-40 offline":                   {challenge: "a", has: []string{"a", "offline_access"}, want: "a offline_access", prompt: "consent"},
+		"AUTHR-40 offline, unknown":          {challenge: "a", has: []string{"a"}, want: "a"},
+		"AUTHR-40 offline, nothing else":     {has: []string{"offline_access"}, want: ""},
+		"AUTHR-40 offline, not wanted":       {challenge: "a", has: []string{"offline_access"}, grants: []string{"authorization_code"}, want: "a"},
+		"AUTHR-41 offline, of the resource":  {resource: []string{"a", "offline_access"}, want: "a"},
+		"what a URL or a list does not take": {challenge: "a a  b\tb", want: "a b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.rs.document(clientIssuer, c.resource)
+				w.as.document["scopes_supported"] = c.has
+				w.rs.challenge = func(int, string) []string {
+					if c.challenge == "" {
+						return []string{`Bearer resource_metadata="` + w.rs.path + `"`}
+					}
+					return []string{`Negotiate abc`, `Bearer resource_metadata="` + w.rs.path + `", scope="` + c.challenge + `"`}
+				}
+				client := oauthclient.Identity{Metadata: oauth.ClientMetadata{GrantTypes: c.grants}}
+				if c.grants != nil {
+					client = oauthclient.Identity{ID: "mine", Issuer: clientIssuer, Metadata: client.Metadata}
+					w.as.clients["mine"] = ""
+				}
+				w.mustPost(w.transport(&oauthclient.TransportOptions{Scopes: c.options, Client: client}))
+				if got := w.as.last; got.Get("scope") != c.want || got.Has("scope") != (c.want != "") || got.Get("prompt") != c.prompt {
+					t.Errorf("asked for %q, prompt %q; want %q", got["scope"], got["prompt"], c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAUTHR36_StepUpAsksForTheUnion(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.rs.wants = []string{"read"}
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.rs.set(func(r *fakeResource) { r.wants = []string{"write"} })
+		w.mustPost(tr)
+		if got := w.as.last.Get("scope"); got != "read write" || w.loginCount() != 2 {
+			t.Errorf("asked for %q, %d logins", got, w.loginCount())
+		}
+		w.rs.set(func(r *fakeResource) { r.wants = []string{"admin", "read"} })
+		w.mustPost(tr)
+		if got := w.as.last.Get("scope"); got != "read write admin" {
+			t.Errorf("asked for %q", got)
+		}
+		s, _ := tr.Status(t.Context())
+		if got := strings.Join(s.Scopes, " "); got != "read write admin" {
+			t.Errorf("has %q", got)
+		}
+	})
+}
+
+// TestAUTHR37_StepUpThatIsInVain has an authorization server that never grants what the server wants.
+func TestAUTHR37_StepUpThatIsInVain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.grant = func(string) string { return "read" }
+		w.rs.wants = []string{"read"}
+		store := oauthclient.NewMemoryStore()
+		tr := w.transport(&oauthclient.TransportOptions{Store: store})
+		w.mustPost(tr)
+		w.rs.set(func(r *fakeResource) { r.wants = []string{"write"} })
+		for range 5 {
+			_, _, err := post(tr, t.Context())
+			vain, ok := errors.AsType[*oauthclient.StepUpError](err)
+			if !ok || strings.Join(vain.Scopes, " ") != "write" || strings.Join(vain.Granted, " ") != "read" {
+				t.Fatalf("got %v", err)
+			}
+			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
+				t.Errorf("got %v", err)
+			}
+		}
+		if w.loginCount() != 2 {
+			t.Errorf("%d logins", w.loginCount())
+		}
+		if _, _, err := post(w.transport(&oauthclient.TransportOptions{Store: store}), t.Context()); err == nil || w.loginCount() != 2 {
+			t.Errorf("another process: %v, %d logins", err, w.loginCount())
+		}
+	})
+}
+
+// TestStepUpInVainByTurns has a server that wants now one scope and now another, neither of which is ever granted.
+func TestStepUpInVainByTurns(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.grant = func(string) string { return "" }
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		for i := range 10 {
+			w.rs.set(func(r *fakeResource) { r.wants = []string{"s" + string(rune('0'+i%2))} })
+			if _, _, err := post(tr, t.Context()); err == nil {
+				t.Error("no error")
+			}
+		}
+		if w.loginCount() != 3 {
+			t.Errorf("%d logins", w.loginCount())
+		}
+	})
+}
+
+func TestStepUpAtAnotherAuthorizationServer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.rs.wants = []string{"read"}
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		other := w.newServer(otherIssuer)
+		w.rs.document(otherIssuer, nil)
+		w.rs.set(func(r *fakeResource) { r.wants, r.servers = []string{"write"}, append(r.servers, other) })
+		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			w.rs.set(func(r *fakeResource) { r.as = other })
+			return answer, nil
+		})
+		w.mustPost(tr)
+		if got := other.last.Get("scope"); got != "write" {
+			t.Errorf("a stranger was asked for %q", got)
+		}
+	})
+}
+
+// TestStepUpLoop has a server that wants another scope each time.
+func TestStepUpLoop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		n := 0
+		w.rs.wants = []string{"impossible"}
+		w.as.grant = func(asked string) string { return strings.ReplaceAll(asked, "impossible", "") }
+		w.rs.challenge = func(int, string) []string {
+			n++
+			return []string{`Bearer error="insufficient_scope", resource_metadata="` + w.rs.path + `", scope="s` + strings.Repeat("x", n) + `"`}
+		}
+		_, _, err := post(w.transport(nil), t.Context())
+		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 {
+			t.Errorf("got %v after %d logins", err, w.loginCount())
+		}
+	})
+}
+
+func TestParallelStepUpsAreOneAfterTheOther(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.rs.set(func(r *fakeResource) { r.byPath = true })
+		done := make(chan error)
+		for _, scope := range []string{"write", "admin", "write", "admin", "write"} {
+			go func() {
+				status, _, err := send(tr, t.Context(), clientMCP+"/"+scope)
+				if err == nil && status != http.StatusOK {
+					err = errors.New(http.StatusText(status))
+				}
+				done <- err
+			}()
+		}
+		for range 5 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := strings.Fields(w.as.last.Get("scope")); len(got) != 2 || w.loginCount() != 3 {
+			t.Errorf("asked for %q, %d logins", got, w.loginCount())
+		}
+	})
+}
+
+// TestREG02_WhichClient is the order in which a client comes by an id.
+func TestREG02_WhichClient(t *testing.T) {
+	const documentURL = "https://client.example/id.json"
+	known := oauthclient.Identity{ID: "mine", Issuer: clientIssuer}
+	for name, c := range map[string]struct {
+		client    oauthclient.Identity
+		document  bool // taken
+		registers bool
+		want      string // the id; empty for an error
+	}{
+		"known beforehand":                {known, true, true, "mine"},
+		"REG-18 document":                 {oauthclient.Identity{MetadataURL: documentURL}, true, true, documentURL},
+		"document, not taken":             {oauthclient.Identity{MetadataURL: documentURL}, false, true, "client-1-of-as.example"},
+		"registered":                      {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
+		"no way, document taken":          {oauthclient.Identity{}, true, false, ""},
+		"no way":                          {oauthclient.Identity{}, false, false, ""},
+		"REG-17 of another server":        {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true, true, ""},
+		"REG-17 of the server, but case":  {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"}, true, true, ""},
+		"REG-17 of nobody knows which":    {oauthclient.Identity{ID: "mine"}, true, true, ""},
+		"REG-17 of nobody knows, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, true, "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.as.clients["mine"], w.as.clients[documentURL] = "", ""
+				w.as.document["client_id_metadata_document_supported"] = c.document
+				if !c.registers {
+					delete(w.as.document, "registration_endpoint")
+				}
+				_, _, err := post(w.transport(&oauthclient.TransportOptions{Client: c.client}), t.Context())
+				if (err == nil) != (c.want != "") || w.as.last.Get("client_id") != c.want {
+					t.Errorf("client %q, %v; want %q", w.as.last.Get("client_id"), err, c.want)
+				}
+				if n := w.as.count("register"); n > 0 && !strings.HasPrefix(c.want, "client-") {
+					t.Error("it was registered")
+				}
+				if c.want == "" && (w.loginCount() > 0 || w.as.count("authorization_code") > 0) {
+					t.Error("somebody was asked")
+				}
+			})
+		})
+	}
+}
+
+// TestREG17_BoundToTheFirst moves the server to another authorization server while the client is known at the first.
+func TestREG17_BoundToTheFirst(t *testing.T) {
+	for _, client := range []oauthclient.Identity{
+		{ID: "mine", Secret: "geheim", Issuer: clientIssuer}, {ID: "mine", Secret: "geheim", InsecureAnyIssuer: true},
+	} {
+		inWorld(t, func(t *testing.T, w *clientWorld) {
+			w.as.clients["mine"], w.as.method = "geheim", "client_secret_basic"
+			w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+			tr := w.transport(&oauthclient.TransportOptions{Client: client})
+			w.mustPost(tr)
+			other := w.newServer(otherIssuer)
+			w.rs.moveTo(other)
+			w.as.forgetAll()
+			_, _, err := post(tr, t.Context())
+			if wrong, ok := errors.AsType[*oauthclient.IssuerError](err); !ok || wrong.Want != clientIssuer || wrong.Got != otherIssuer {
+				t.Errorf("got %v", err)
+			}
+			if other.count("authorization_code")+other.count("refresh_token")+other.count("register") > 0 || w.loginCount() != 1 {
+				t.Error("the other authorization server was asked")
+			}
+		})
+	}
+}
+
+func TestREG14_RegistrationsAreStoredByIssuer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		store := oauthclient.NewMemoryStore()
+		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+		w.as.forgetAll()
+		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+		if n := w.as.count("register"); n != 1 {
+			t.Errorf("%d registrations at one authorization server", n)
+		}
+		// Another redirect URI is one that the authorization server does not know.
+		w.as.forgetAll()
+		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store,
+			Authorizer: fallback{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)}}))
+		if n := w.as.count("register"); n != 1 {
+			t.Errorf("%d registrations for another redirect URI", n)
+		}
+	})
+}
+
+// A fallback does not care what the client is registered with, if it is asked a second time.
+type fallback struct{ oauthclient.Authorizer }
+
+func TestForgottenClientIsRegisteredAnew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.as.forgetAll()
+		first := maps.Clone(w.as.clients)
+		w.as.set(func(s *fakeServer) {
+			s.respond = func(form url.Values) (int, string) {
+				if _, known := first[form.Get("client_id")]; known {
+					return http.StatusUnauthorized, `{"error":"invalid_client"}`
+				}
+				return 0, ""
+			}
+		})
+		w.mustPost(tr)
+		if n := w.as.count("register"); n != 2 {
+			t.Errorf("%d registrations", n)
+		}
+		// One that is never known is no reason to go on for ever.
+		w.as.forgetAll()
+		w.as.set(func(s *fakeServer) {
+			s.respond = func(url.Values) (int, string) { return http.StatusUnauthorized, `{"error":"invalid_client"}` }
+		})
+		if _, _, err := post(tr, t.Context()); err == nil {
+			t.Error("no error")
+		}
+		if n := w.as.count("register"); n > 2 {
+			t.Errorf("%d registrations", n)
+		}
+	})
+}
+
+// TestLoginNobodyAnswers is that of a client which the authorization server has forgotten: it shows an error, of which the
+// client hears nothing.
+func TestLoginNobodyAnswers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+			return nil, oauthclient.ErrLoginTimeout
+		})
+		if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
+			t.Errorf("got %v", err)
+		}
+		w.change(nil)
+		if err := tr.Login(t.Context()); err != nil || w.as.count("register") != 2 {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,353 @@
+package oauthclient_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// A pageSeen is what a browser got to see.
+type pageSeen struct {
+	status int
+	header http.Header
+	body   string
+	err    error
+}
+
+// get has a browser ask for something; change may alter the request.
+func get(t *testing.T, address string, change func(req *http.Request)) pageSeen {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(req)
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		return pageSeen{err: err}
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return pageSeen{res.StatusCode, res.Header, string(body), err}
+}
+
+// open opens a Callback. The login of it has the state "right".
+func openCallback(t *testing.T, opts *oauthclient.BrowserOptions, uris ...string) (oauthclient.Callback, *oauthclient.LoginRequest) {
+	t.Helper()
+	o := oauthclient.BrowserOptions{
+		Open: func(context.Context, string) error { return nil }, Show: func(*oauthclient.LoginRequest) {},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if opts != nil {
+		o.Timeout = opts.Timeout
+		if opts.Open != nil {
+			o.Open = opts.Open
+		}
+	}
+	c, err := oauthclient.NewBrowser(&o).Listen(t.Context(), uris)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, &oauthclient.LoginRequest{
+		URL: "https://as.example/authorize?state=right", State: "right",
+		Server: "https://mcp.example:8443/mcp", Program: `Desk <script>"x"</script>`,
+	}
+}
+
+func TestBrowserTakesTheAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		outcome error
+		want    []string
+	}{
+		"success": {nil, []string{"You are logged in"}},
+		"denied":  {&oauthclient.LoginError{Code: "access_denied"}, []string{"You are not logged in", "declined"}},
+		"refused": {&oauthclient.LoginError{Code: "server_error", Description: `<script>alert("x")</script>`},
+			[]string{"The login has failed", "server_error: &lt;script&gt;"}},
+		"failed": {errors.New("geheim <b>"), []string{"The login has failed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := make(chan pageSeen, 1)
+			var uri string
+			callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
+				go func() { seen <- get(t, uri+"?state=right&code=c&iss=i", nil) }()
+				return nil
+			}})
+			uri = callback.RedirectURI()
+			answer, err := callback.Authorize(t.Context(), login)
+			if err != nil || answer.Get("code") != "c" || answer.Get("iss") != "i" {
+				t.Fatalf("answer %v %v", answer, err)
+			}
+			callback.Close(c.outcome)
+			v := <-seen
+			checkPage(t, v)
+			for _, want := range append(c.want, "<bdi>mcp.example:8443</bdi>", "<bdi>Desk &lt;script&gt;") {
+				if !strings.Contains(v.body, want) {
+					t.Errorf("the page is %s", v.body)
+				}
+			}
+			if strings.Contains(v.body, "geheim") || strings.Contains(v.body, "<script") {
+				t.Errorf("the page is %s", v.body)
+			}
+			if v := get(t, uri, nil); v.err == nil {
+				t.Error("it still listens")
+			}
+		})
+	}
+}
+
+func checkPage(t *testing.T, v pageSeen) {
+	t.Helper()
+	if v.err != nil {
+		t.Fatal(v.err)
+	}
+	policy := v.header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+		v.header.Get("Cache-Control") != "no-store" || v.header.Get("Referrer-Policy") != "no-referrer" ||
+		v.header.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(v.header.Get("Content-Type"), "text/html") {
+		t.Errorf("the header of the page is %v", v.header)
+	}
+}
+
+// TestBrowserTakesNothingElse sends what is no answer, and then the answer.
+func TestBrowserTakesNothingElse(t *testing.T) {
+	ready := make(chan struct{})
+	callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
+		close(ready)
+		return nil
+	}})
+	uri := callback.RedirectURI()
+	right := uri + "?state=right&code=c"
+	if v := get(t, right, nil); v.status != http.StatusBadRequest {
+		t.Errorf("before the login: %d", v.status)
+	}
+	answered := make(chan url.Values)
+	go func() {
+		answer, err := callback.Authorize(t.Context(), login)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- answer
+	}()
+	<-ready
+	host, _ := url.Parse(uri)
+	for name, c := range map[string]struct {
+		address string
+		change  func(req *http.Request)
+		want    int
+	}{
+		"wrong state":     {uri + "?state=wrong&code=evil", nil, 400},
+		"no state":        {uri + "?code=evil", nil, 400},
+		"state twice":     {uri + "?state=right&state=right&code=evil", nil, 400},
+		"broken query":    {uri + "?state=right&code=%zz", nil, 400},
+		"semicolons":      {uri + "?state=right;code=evil", nil, 400},
+		"another path":    {strings.Replace(right, "/callback", "/other", 1), nil, 404},
+		"icon":            {"http://" + host.Host + "/favicon.ico", nil, 404},
+		"another method":  {right, func(r *http.Request) { r.Method = http.MethodPost }, 405},
+		"head":            {right, func(r *http.Request) { r.Method = http.MethodHead }, 405},
+		"another host":    {right, func(r *http.Request) { r.Host = "evil.example" }, 421},
+		"host, no port":   {right, func(r *http.Request) { r.Host = "127.0.0.1" }, 421},
+		"host by a name":  {right, func(r *http.Request) { r.Host = "localhost:" + host.Port() }, 421},
+		"rebound by name": {right, func(r *http.Request) { r.Host = "evil.example:" + host.Port() }, 421},
+	} {
+		if v := get(t, c.address, c.change); v.err != nil || v.status != c.want {
+			t.Errorf("%s: %d %v, want %d", name, v.status, v.err, c.want)
+		} else {
+			checkPage(t, v)
+			if strings.Contains(v.body, "mcp.example") || strings.Contains(v.body, "Desk") {
+				t.Errorf("%s: a stranger is told what the login is for: %s", name, v.body)
+			}
+		}
+	}
+	first := make(chan pageSeen, 1)
+	go func() { first <- get(t, right, nil) }()
+	if answer := <-answered; answer.Get("code") != "c" {
+		t.Errorf("answer %v", answer)
+	}
+	if v := get(t, uri+"?state=right&code=second", nil); v.status != http.StatusGone {
+		t.Errorf("a second answer: %d", v.status)
+	}
+	callback.Close(nil)
+	if v := <-first; v.status != http.StatusOK {
+		t.Errorf("the page: %+v", v)
+	}
+}
+
+func TestBrowserGivesUp(t *testing.T) {
+	callback, login := openCallback(t, &oauthclient.BrowserOptions{Timeout: time.Millisecond})
+	if _, err := callback.Authorize(t.Context(), login); !errors.Is(err, oauthclient.ErrLoginTimeout) {
+		t.Errorf("after its time: %v", err)
+	}
+	callback.Close(oauthclient.ErrLoginTimeout)
+
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	callback, login = openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
+		cancel(stop)
+		return nil
+	}})
+	if _, err := callback.Authorize(ctx, login); !errors.Is(err, stop) {
+		t.Errorf("cancelled: %v", err)
+	}
+	callback.Close(stop)
+	callback.Close(stop)
+}
+
+func TestBrowserThatDoesNotOpen(t *testing.T) {
+	var shown *oauthclient.LoginRequest
+	opts := &oauthclient.BrowserOptions{
+		Open: func(context.Context, string) error { return errors.New("no display") },
+		Show: func(l *oauthclient.LoginRequest) { shown = l }, Logger: slog.New(slog.DiscardHandler),
+	}
+	callback, err := oauthclient.NewBrowser(opts).Listen(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := &oauthclient.LoginRequest{URL: "https://as.example/authorize", State: "right"}
+	done := make(chan pageSeen, 1)
+	go func() {
+		v := pageSeen{status: http.StatusBadRequest}
+		for v.status == http.StatusBadRequest { // until the login has begun
+			v = get(t, callback.RedirectURI()+"?state=right&code=c", nil)
+		}
+		done <- v
+	}()
+	if answer, err := callback.Authorize(t.Context(), login); err != nil || answer.Get("code") != "c" || shown != login {
+		t.Errorf("answer %v %v, shown %v", answer, err, shown)
+	}
+	callback.Close(nil)
+	<-done
+}
+
+func TestSEC15_PagesThatAreNotOpened(t *testing.T) {
+	for _, page := range []string{
+		"javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize", "https://user:pw@as.example/", "https:///x",
+		"vbscript:x", "data:text/html,x", "https://аs.example/", "-https://as.example/", "",
+	} {
+		callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
+			t.Errorf("%q was opened", page)
+			return nil
+		}, Timeout: time.Millisecond})
+		login.URL = page
+		if _, err := callback.Authorize(t.Context(), login); err == nil || errors.Is(err, oauthclient.ErrLoginTimeout) {
+			t.Errorf("%q: %v", page, err)
+		}
+		callback.Close(nil)
+	}
+}
+
+func TestBrowserListensWhereItIsTold(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	busy := "http://" + taken.Addr().String() + "/callback"
+	browser := oauthclient.NewBrowser(nil)
+	for _, uris := range [][]string{{busy}, {"https://client.example/callback"}, {"com.example.app:/callback"}, {"http://client.example/x"}} {
+		if c, err := browser.Listen(t.Context(), uris); err == nil {
+			t.Errorf("%q: it listens at %s", uris, c.RedirectURI())
+			c.Close(nil)
+		}
+	}
+	for want, uris := range map[string][]string{
+		"http://127.0.0.1:/callback": nil,
+		"http://localhost:/cb":       {"https://client.example/x", busy, "http://localhost/cb"},
+		"http://127.0.0.1:/a/b":      {"http://127.0.0.1/a/b"},
+		"http://127.0.0.1:/":         {"http://127.0.0.1"},
+	} {
+		c, err := browser.Listen(t.Context(), uris)
+		if err != nil {
+			t.Errorf("%q: %v", uris, err)
+			continue
+		}
+		u, _ := url.Parse(c.RedirectURI())
+		if u.Port() == "" || u.Port() == "0" || u.Scheme+"://"+u.Hostname()+":"+u.Path != want {
+			t.Errorf("%q: it listens at %s", uris, u)
+		}
+		if v := get(t, c.RedirectURI(), nil); v.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %v", u, v.status, v.err)
+		}
+		again, err := browser.Listen(t.Context(), []string{c.RedirectURI()})
+		if err == nil {
+			t.Errorf("twice at %s", u)
+			again.Close(nil)
+		}
+		c.Close(nil)
+		if again, err = browser.Listen(t.Context(), []string{u.String()}); err != nil || again.RedirectURI() != u.String() {
+			t.Errorf("the same again: %v", err)
+		} else {
+			again.Close(nil)
+		}
+	}
+}
+
+// The name of this machine is two addresses. Where somebody else has one of them, the answer could go there.
+func TestBrowserListensAtBothAddresses(t *testing.T) {
+	taken, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	browser := oauthclient.NewBrowser(nil)
+	if c, err := browser.Listen(t.Context(), []string{"http://localhost:" + port + "/callback"}); err == nil {
+		t.Errorf("it listens at %s, and somebody else at %s", c.RedirectURI(), taken.Addr())
+		c.Close(nil)
+	}
+	if again, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+		t.Errorf("it goes on listening: %v", err)
+	} else {
+		_ = again.Close()
+	}
+	c, err := browser.Listen(t.Context(), []string{"http://localhost/callback"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(nil)
+	for _, address := range []string{"127.0.0.1", "[::1]"} {
+		at, _ := url.Parse(c.RedirectURI())
+		host := at.Host
+		at.Host = address + ":" + at.Port()
+		if v := get(t, at.String(), func(r *http.Request) { r.Host = host }); v.status != http.StatusBadRequest {
+			t.Errorf("at %s: %d %v", address, v.status, v.err)
+		}
+	}
+}
+
+func TestBrowserKnowsItsHost(t *testing.T) {
+	for _, tt := range []struct {
+		uri, host string
+		want      bool
+	}{
+		{"http://127.0.0.1:7777/", "127.0.0.1:7777", true},
+		{"http://127.0.0.1:7777/", "127.0.0.1", false},
+		{"http://127.0.0.1:7777/", "127.0.0.1:80", false},
+		{"http://127.0.0.1:80/", "127.0.0.1", true},
+		{"http://127.0.0.1:80/", "127.0.0.1:80", true},
+		{"http://127.0.0.1:80/", "127.0.0.1:7777", false},
+		{"http://127.0.0.1:80/", "evil.example", false},
+		{"http://127.0.0.1:80/", "127.0.0.1:80:80", false},
+		{"http://[::1]:80/", "[::1]", true},
+		{"http://[::1]:80/", "::1", false},
+		{"http://LocalHost:7777/", "localhost:7777", true},
+		{"http://localhost:7777/", "localhost.evil.example:7777", false},
+		{"http://localhost:80/", "", false},
+	} {
+		u, err := url.Parse(tt.uri)
+		if err != nil || oauthclient.IsHostOf(u, tt.host) != tt.want {
+			t.Errorf("%s, Host %q: not %v, %v", tt.uri, tt.host, tt.want, err)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package oauthclient
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+)
+
+const (
+	// callbackPath is where the answer to a login comes to if the client is bound to no other path.
+	callbackPath = "/callback"
+	// maxCallbackHeader bounds the request line and headers of what comes there, in bytes. Browsers send cookies of whatever
+	// runs on this machine.
+	maxCallbackHeader = 64 << 10
+	// callbackReadTimeout bounds the reading of such a request.
+	callbackReadTimeout = 10 * time.Second
+	// outcomeTimeout is how long the page waits to say whether the login has succeeded: the token request has as much.
+	outcomeTimeout = 15 * time.Second
+	// closeTimeout is how long closing waits for the page to be sent.
+	closeTimeout = 2 * time.Second
+)
+
+// A loopbackCallback takes the answer to a login on this machine.
+type loopbackCallback struct {
+	browser *Browser
+	uri     *url.URL
+	server  *http.Server
+	serving sync.WaitGroup
+	answers chan url.Values // at most one
+
+	mu       sync.Mutex    // guards the fields below
+	login    *LoginRequest // nil before there is one
+	answered bool          // the answer has come
+	closed   bool
+	outcome  error         // of the login, when it has ended
+	ended    chan struct{} // then
+	pages    sync.WaitGroup
+}
+
+// listenCallback starts to listen at the first of some redirect URIs where that is possible, at any port if there are none.
+func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*loopbackCallback, error) {
+	if len(redirectURIs) == 0 {
+		redirectURIs = []string{"http://127.0.0.1" + callbackPath}
+	}
+	var all []error
+	for _, text := range redirectURIs {
+		u, err := url.Parse(text)
+		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
+			continue // for another Authorizer
+		}
+		listeners, err := listenOn(ctx, u)
+		if err != nil {
+			all = append(all, err)
+			continue
+		}
+		return newCallback(b, u, listeners), nil
+	}
+	if len(all) == 0 {
+		return nil, errors.New("oauth: the client has no redirect URI that is http on this machine")
+	}
+	return nil, fmt.Errorf("oauth: listen for the answer to the login: %w", errors.Join(all...))
+}
+
+// listenOn listens where the host of a redirect URI is, and puts the port into it. localhost is two addresses; which one a
+// browser takes is its choice.
+func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
+	var config net.ListenConfig
+	port, host := u.Port(), u.Hostname()
+	if port == "" {
+		port = "0"
+	}
+	var listeners []net.Listener
+	var err error
+	if strings.EqualFold(host, "localhost") {
+		listeners, err = listenOnBoth(ctx, &config, port)
+	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
+		err = errors.New("the host is none of this machine")
+	} else {
+		var one net.Listener
+		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		listeners = []net.Listener{one}
+	}
+	if err != nil {
+		return nil, err
+	}
+	u.Host = net.JoinHostPort(host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port))
+	return listeners, nil
+}
+
+// listenOnBoth listens at both addresses of localhost, at the first alone where there is no IPv6. It is an error if
+// somebody else has the port at the second, since the answer could go there.
+func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
+	const tries = 5 // to find a port that is free at both, where any will do
+	for try := 1; ; try++ {
+		first, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
+		if err != nil {
+			return nil, err
+		}
+		same := strconv.Itoa(first.Addr().(*net.TCPAddr).Port)
+		second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", same))
+		if err == nil {
+			return []net.Listener{first, second}, nil
+		}
+		other, failed := config.Listen(ctx, "tcp", "[::1]:0")
+		if failed != nil {
+			return []net.Listener{first}, nil // no browser gets there either
+		}
+		_ = other.Close()
+		_ = first.Close()
+		if port != "0" || try == tries {
+			return nil, err
+		}
+	}
+}
+
+// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case, and leave out port 80.
+func matchesHost(u *url.URL, host string) bool {
+	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
+}
+
+func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCallback {
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	c := &loopbackCallback{browser: b, uri: u, answers: make(chan url.Values, 1), ended: make(chan struct{})}
+	c.server = &http.Server{
+		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
+		ErrorLog: log.New(discardLog{}, "", 0), // what strangers send to the port is nobody's concern
+	}
+	c.server.SetKeepAlivesEnabled(false)
+	for _, listener := range listeners {
+		c.serving.Go(func() { _ = c.server.Serve(listener) }) // ends with Close
+	}
+	return c
+}
+
+// A discardLog takes lines for nobody.
+type discardLog struct{}
+
+// Write takes a line.
+func (discardLog) Write(p []byte) (int, error) { return len(p), nil }
+
+// RedirectURI is where the answer comes to.
+func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
+
+// Authorize has the page opened, and gives the answer.
+func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (url.Values, error) {
+	c.mu.Lock()
+	c.login = login
+	c.mu.Unlock()
+	return c.browser.authorize(ctx, login, c.answers)
+}
+
+// Close shows the outcome on the page that waits for it, and ends the server.
+func (c *loopbackCallback) Close(outcome error) {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed, c.outcome = true, outcome
+		close(c.ended)
+	}
+	c.mu.Unlock()
+	sent := make(chan struct{})
+	go func() { // ends when the pages are sent, which closing the server sees to
+		c.pages.Wait()
+		close(sent)
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-sent:
+	case <-timer.C:
+	}
+	_ = c.server.Close()
+	c.serving.Wait()
+	<-sent
+}
+
+// ServeHTTP takes what a browser sends.
+func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.pages.Add(1)
+	c.mu.Unlock()
+	defer c.pages.Done()
+	switch {
+	case !matchesHost(c.uri, r.Host):
+		writePage(w, http.StatusMisdirectedRequest, pageUnexpected) // a name that somebody else has pointed here
+	case r.URL.EscapedPath() != c.uri.EscapedPath():
+		writePage(w, http.StatusNotFound, pageUnexpected)
+	case r.Method != http.MethodGet:
+		w.Header().Set("Allow", http.MethodGet)
+		writePage(w, http.StatusMethodNotAllowed, pageUnexpected)
+	default:
+		c.handleResponse(w, r)
+	}
+}
+
+func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	state := query["state"]
+	c.mu.Lock()
+	login := c.login
+	isExpected := err == nil && len(state) == 1 && login != nil && login.State != "" &&
+		subtle.ConstantTimeCompare([]byte(state[0]), []byte(login.State)) == 1
+	isFirst := isExpected && !c.answered
+	c.answered = c.answered || isExpected
+	c.mu.Unlock()
+	switch {
+	case !isExpected:
+		writePage(w, http.StatusBadRequest, pageUnexpected)
+		return
+	case !isFirst:
+		writePage(w, http.StatusGone, pageRepeated.of(login))
+		return
+	}
+	c.answers <- query
+	timer := time.NewTimer(outcomeTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.ended:
+		c.mu.Lock()
+		outcome := c.outcome
+		c.mu.Unlock()
+		writePage(w, http.StatusOK, outcomePage(outcome).of(login))
+	case <-r.Context().Done():
+	case <-timer.C:
+		writePage(w, http.StatusOK, pagePending.of(login))
+	}
+}

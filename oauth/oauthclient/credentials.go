@@ -1,0 +1,354 @@
+package oauthclient
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+const (
+	// maxStoreKey is the longest key that a Store takes, in bytes.
+	maxStoreKey = 4 << 10
+	// maxScopes bounds how many scopes are taken from a peer and asked for, and maxScope the length of each, in bytes:
+	// they travel in URLs.
+	maxScopes = 100
+	// renewBefore is how long before its end a token is renewed, so that it does not end on its way. For tokens that
+	// last for less than ten times as long it is a tenth of their lifetime.
+	renewBefore = 30 * time.Second
+)
+
+// A serverRecord is what is stored of an MCP server: whose tokens are for it, and where they are renewed and revoked.
+type serverRecord struct {
+	Issuer   string `json:"issuer"`
+	Resource string `json:"resource,omitempty"`
+	// Scope is how near the MCP server was at its discovery.
+	Scope oauthfetch.NetworkScope `json:"reach,omitempty"`
+	// Server holds what is needed when there is no discovery; what else metadata says is left out.
+	Server *oauth.ServerMetadata `json:"server"`
+}
+
+// record returns what is stored of a discovery.
+func (d *discovery) record() *serverRecord {
+	m := d.Server
+	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Scope: d.scope, Server: &oauth.ServerMetadata{
+		Issuer:                        d.Issuer,
+		TokenEndpoint:                 m.TokenEndpoint,
+		TokenEndpointAuthMethods:      m.TokenEndpointAuthMethods,
+		TokenEndpointAuthAlgorithms:   m.TokenEndpointAuthAlgorithms,
+		RevocationEndpoint:            m.RevocationEndpoint,
+		RevocationEndpointAuthMethods: m.RevocationEndpointAuthMethods,
+		DPoPAlgorithms:                m.DPoPAlgorithms,
+	}}
+}
+
+// discovery returns what is known without another discovery.
+func (r *serverRecord) discovery() *discovery {
+	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, scope: r.Scope}
+}
+
+// covers reports whether the identifier of the server covers a path of its origin. In revision 2025-03-26 a server has
+// no other identifier than its origin.
+func (r *serverRecord) covers(u *url.URL) bool {
+	above := "/"
+	if r.Resource != "" {
+		resource, err := url.Parse(r.Resource)
+		if err != nil || resource.RawQuery != "" {
+			return false
+		}
+		above = resource.EscapedPath()
+	}
+	return netx.PathContains(above, u.EscapedPath())
+}
+
+func isSamePath(a, b *url.URL) bool {
+	slash := func(path string) string {
+		if path == "" {
+			return "/"
+		}
+		return path
+	}
+	return slash(a.EscapedPath()) == slash(b.EscapedPath())
+}
+
+// storeKey returns the key of something in the store. Issuers and addresses may be longer than a key.
+func storeKey(parts ...string) string {
+	key := strings.Join(parts, " ")
+	if len(key) <= maxStoreKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return parts[0] + " sha256:" + hex.EncodeToString(sum[:])
+}
+
+// serverKey is where the serverRecord is. A query may be secret, and tells servers apart nevertheless.
+func (t *Transport) serverKey() string {
+	path := t.endpoint.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	address := strings.ToLower(t.endpoint.Scheme) + "://" + netx.HostPort(t.endpoint) + path
+	if t.endpoint.RawQuery != "" {
+		sum := sha256.Sum256([]byte(t.endpoint.RawQuery))
+		address += "?sha256=" + hex.EncodeToString(sum[:])
+	}
+	return storeKey("server", address)
+}
+
+func tokensKey(issuer, resource string) string { return storeKey("tokens", issuer, resource) }
+
+func clientKey(issuer string) string { return storeKey("client", issuer) }
+
+// load reads something from the store. It gives nil if it is not there.
+func load[T any](ctx context.Context, s Store, key string) (*T, error) {
+	data, err := s.Load(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("oauth: read the store: %w", err)
+	}
+	return decodeStored[T](data)
+}
+
+// errUnreadable is the error of a value that is there, and is none of ours. A login, or a logout, puts an end to it.
+var errUnreadable = errors.New("oauth: what the store holds cannot be read")
+
+func decodeStored[T any](data []byte) (*T, error) {
+	if data == nil {
+		return nil, nil
+	}
+	v := new(T)
+	if err := json.Unmarshal(data, v); err != nil {
+		return nil, errUnreadable
+	}
+	return v, nil
+}
+
+// save writes something to the store. nil removes it.
+func save[T any](ctx context.Context, s *writeBackStore, key string, v *T) error {
+	var data []byte
+	var err error
+	if v != nil {
+		if data, err = json.Marshal(v); err != nil {
+			return fmt.Errorf("oauth: encode for the store: %w", err)
+		}
+	}
+	if _, err = s.replace(ctx, key, data); err != nil {
+		return fmt.Errorf("oauth: write to the store: %w", err)
+	}
+	return nil
+}
+
+// reload reads what the store holds for the server, and keeps it.
+func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
+	known, err := load[serverRecord](ctx, t.store, t.serverKey())
+	if err != nil {
+		return nil, err
+	}
+	var tokens *TokenSet
+	if known != nil {
+		if tokens, err = load[TokenSet](ctx, t.store, tokensKey(known.Issuer, known.Resource)); err != nil {
+			return nil, err
+		}
+		if !t.belongsToClient(tokens) {
+			tokens = nil
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loaded = true
+	if known != nil {
+		t.known = known
+	}
+	t.tokens = tokens
+	return tokens, nil
+}
+
+// belongsToClient reports whether tokens can be used by this Transport: those that are bound to another key cannot, nor those of
+// another client than the one that the options name.
+func (t *Transport) belongsToClient(tokens *TokenSet) bool {
+	switch {
+	case tokens == nil:
+		return false
+	case t.client.ID != "" && tokens.ClientID != t.client.ID, t.client.Issuer != "" && tokens.Issuer != t.client.Issuer:
+		return false
+	case tokens.TokenType == oauthwire.DPoP:
+		return t.prover != nil && tokens.KeyThumbprint == t.prover.Thumbprint()
+	}
+	return t.prover == nil || t.prover.CheckTokenType(tokens.TokenType) == nil
+}
+
+// hold keeps tokens, and what was found of the server, in memory and in the store. A store that fails costs another
+// process a login, and is no reason to fail the request now.
+func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens *TokenSet, logouts int) {
+	t.mu.Lock()
+	if t.logouts != logouts {
+		t.mu.Unlock()
+		return // for the requests that wait, and no longer
+	}
+	before := t.known
+	t.loaded, t.known, t.tokens = true, known, tokens
+	t.mu.Unlock()
+	err := save(ctx, t.store, tokensKey(known.Issuer, known.Resource), tokens)
+	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
+	if before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
+		t.log.Warn("oauth: the server has another authorization server, or another identifier, than before",
+			"server", oauthfetch.ShownURL(t.endpoint), "before", before.Issuer, "now", known.Issuer)
+		err = errors.Join(err, save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil))
+	}
+	if err != nil {
+		t.log.Error("oauth: tokens are not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+	}
+}
+
+// setTokens keeps tokens that are in the store already, unless there was a Logout meanwhile. nil forgets those in memory.
+func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.logouts == logouts {
+		t.tokens = tokens
+	}
+}
+
+// loggedOut counts the calls of Logout.
+func (t *Transport) loggedOut() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.logouts
+}
+
+// currentTokens returns the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
+// that of MCP, empty if it is not known.
+func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenSet, error) {
+	t.mu.Lock()
+	tokens, isLoaded := t.tokens, t.loaded
+	t.mu.Unlock()
+	if !isLoaded {
+		var err error
+		if tokens, err = t.reload(ctx); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
+	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() || !tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
+		return tokens, nil
+	}
+	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens, revision: revision})
+	switch {
+	case err == nil:
+		return got.tokens, nil
+	case ctx.Err() == nil && !tokens.expiresBefore(now):
+		t.log.Warn("oauth: a token that ends soon is not renewed", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		return tokens, nil
+	}
+	return nil, err
+}
+
+// expiresBefore reports whether the access token has ended at a time. One whose end is not known has not.
+func (s *TokenSet) expiresBefore(at time.Time) bool {
+	return !s.Expires.IsZero() && !s.Expires.After(at)
+}
+
+func (s *TokenSet) renewalMargin() time.Duration {
+	const fraction = 10
+	return min(renewBefore, s.Expires.Sub(s.Issued)/fraction)
+}
+
+// boundedScopes returns the scopes of a list that a peer has written, without those that could not be asked for.
+//
+// Spec: RFC 6749, section 3.3.
+func boundedScopes(text string) []string {
+	var scopes []string
+	for scope := range strings.FieldsSeq(text) {
+		if len(scopes) < maxScopes && oauthwire.IsScope(scope) && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+func validateScopes(scopes []string) error {
+	for _, scope := range scopes {
+		if !oauthwire.IsScope(scope) {
+			return fmt.Errorf("oauth: TransportOptions.Scopes: %q is no scope", scope)
+		}
+	}
+	return nil
+}
+
+// union returns what is in any of some lists, once, in the order of the lists.
+func union(lists ...[]string) []string {
+	var all []string
+	for _, scope := range slices.Concat(lists...) {
+		if len(all) < maxScopes && !slices.Contains(all, scope) {
+			all = append(all, scope)
+		}
+	}
+	return all
+}
+
+// includes reports whether all that is wanted is there.
+func includes(have, want []string) bool {
+	return !slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
+}
+
+// A LoginStatus is what is known of the login at one server. It holds no secrets.
+type LoginStatus struct {
+	Endpoint  string    // the MCP server, without a query
+	Issuer    string    // the authorization server
+	ClientID  string    // under which it knows this program
+	Resource  string    // the identifier of the MCP server; empty if it has none
+	Scopes    []string  // that were granted, as far as is known
+	TokenType string    // Bearer or DPoP
+	Expires   time.Time // when the access token ends; zero if that is not known
+	Renewable bool      // the tokens can be renewed without a person
+}
+
+// Status says whether there are tokens for the server, nil if there are none. It looks at the store alone: tokens that
+// are there may have been revoked.
+func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
+	if t.invalid != nil {
+		return nil, t.invalid
+	}
+	tokens, err := t.reload(ctx)
+	if err != nil || tokens == nil {
+		return nil, err
+	}
+	return &LoginStatus{
+		Endpoint: oauthfetch.ShownURL(t.endpoint), Issuer: tokens.Issuer, ClientID: tokens.ClientID, Resource: tokens.Resource,
+		Scopes: slices.Clone(tokens.Scopes), TokenType: tokens.TokenType, Expires: tokens.Expires,
+		Renewable: tokens.RefreshToken != "",
+	}, nil
+}
+
+// Token returns tokens for use outside of the Transport, renewed if they end. It never asks a person: if there are no tokens
+// that are good, the error is an [*AuthorizeError] with [ErrLoginRequired] in it. A grant that needs no person is asked.
+func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
+	if t.invalid != nil {
+		return nil, t.failed(http.StatusUnauthorized, t.invalid)
+	}
+	tokens, err := t.currentTokens(ctx, "")
+	if err == nil && (tokens == nil || tokens.expiresBefore(time.Now())) {
+		if t.asksPerson() {
+			err = t.loginRequired(nil)
+		} else {
+			tokens, err = t.login(ctx)
+		}
+	}
+	if err != nil {
+		return nil, t.failed(http.StatusUnauthorized, err)
+	}
+	given := *tokens
+	given.Client = nil // whoever uses the tokens does not renew them
+	return &given, nil
+}

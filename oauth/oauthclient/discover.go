@@ -1,0 +1,277 @@
+package oauthclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+const (
+	// maxServers bounds the authorization servers of one resource that are tried. Real ones have one or two.
+	maxServers = 4
+	// headerRevision names the revision of MCP that metadata is fetched for.
+	//
+	// Spec: basic/authorization (2025-03-26), Server Metadata Discovery.
+	headerRevision = "Mcp-Protocol-Version"
+)
+
+// A discovery is what was found out about the authorization of one MCP server.
+type discovery struct {
+	// Resource is the server's own identifier, byte for byte. It is empty only in revision 2025-03-26, which has none.
+	Resource string
+	// ResourceScopes are the scopes_supported of the resource.
+	ResourceScopes []string
+	// Issuer is the authorization server, as the metadata of the resource names it.
+	Issuer string
+	Server *oauth.ServerMetadata
+	// Conventional is set if there is no metadata at all: Server has the default endpoints of revision 2025-03-26.
+	Conventional bool
+	Metadata     *oauth.ResourceMetadata // nil in revision 2025-03-26
+	// scope is the network scope of the MCP server. What it names may be no nearer from now on.
+	scope oauthfetch.NetworkScope
+}
+
+// A discoveryQuery is what is known before a discovery.
+type discoveryQuery struct {
+	Endpoint  string           // of the MCP server
+	Challenge *oauth.Challenge // of its response, nil if there was none
+	// Revision is the revision of MCP that the client speaks, if it is known. It is sent when metadata is fetched.
+	Revision string
+	// Prefer are issuers to choose if the resource names them, the preferred one first. Otherwise the resource's order
+	// decides.
+	Prefer []string
+}
+
+// discover finds the authorization server of the MCP server at an endpoint. The error is a *DiscoveryError if there is
+// metadata that cannot be used, wraps ErrNoMetadata if there is none and should be, and is a *FetchError if something could
+// not be fetched.
+func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*discovery, error) {
+	endpoint, err := url.Parse(q.Endpoint)
+	if err != nil || endpoint.Host == "" {
+		return nil, errors.New("oauth: invalid address of the MCP server: must be a URL with a host")
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout())
+	defer cancel()
+	s := &search{fetcher: f.Within(endpoint, oauthfetch.Loopback), endpoint: endpoint}
+	if q.Revision != "" {
+		s.fetcher = s.fetcher.WithHeader(http.Header{headerRevision: {q.Revision}})
+	}
+	d, err := s.run(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	d.scope = s.fetcher.SourceScope()
+	return d, nil
+}
+
+// A search is one discovery in progress.
+type search struct {
+	fetcher  *oauthfetch.Fetcher
+	endpoint *url.URL
+	// withheld is set if a document could not be read for another reason than 404. Then no default endpoints are assumed.
+	withheld bool
+	missing  *oauth.FetchError // of the first document that is missing
+}
+
+func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error) {
+	address, isNamed := s.metadataAddress(q.Challenge)
+	m, at, err := s.resource(ctx, address)
+	switch {
+	case err != nil:
+		return nil, err
+	case m != nil:
+		return s.fromResource(ctx, m, at, q.Prefer)
+	case isNamed:
+		return nil, fmt.Errorf("oauth: the challenge of the MCP server has a resource_metadata, and there is: %w at %s (HTTP %d)",
+			oauth.ErrNoMetadata, s.missing.URL, s.missing.Status)
+	}
+	return s.fromOrigin(ctx)
+}
+
+// metadataAddress returns the resource_metadata of a challenge, "" if it cannot be used, and whether there is one.
+func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
+	if ch == nil || ch.Params["resource_metadata"] == "" {
+		return "", false
+	}
+	address = ch.Params["resource_metadata"]
+	u, err := s.fetcher.CheckURL(address)
+	log := s.fetcher.Logger().With("server", oauthfetch.ShownURL(s.endpoint))
+	switch {
+	case err != nil:
+		log.Warn("oauth: ignoring the resource_metadata of a challenge", "error", err)
+		return "", true
+	case !netx.SameOrigin(u, s.endpoint):
+		log.Warn("oauth: ignoring the resource_metadata of a challenge: it is at another origin",
+			"resource_metadata", oauthfetch.ShownURL(u))
+		return "", true
+	}
+	return address, true
+}
+
+// resource returns the metadata of the resource and its address, or nil if there is none.
+//
+// Spec: basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC 9728, section 3.1.
+func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMetadata, string, error) {
+	var addresses []string
+	if named != "" {
+		addresses = append(addresses, named)
+	}
+	path := s.endpoint.EscapedPath()
+	for _, path := range []string{path, strings.TrimSuffix(path, "/"), ""} {
+		address := netx.Origin(s.endpoint) + oauthwire.WellKnownResource + path
+		if path != "/" && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	for _, address := range addresses {
+		var m oauth.ResourceMetadata
+		found, err := s.fetch(ctx, address, &m)
+		if err != nil {
+			return nil, "", err
+		}
+		if found {
+			return &m, address, nil
+		}
+	}
+	return nil, "", nil
+}
+
+// fetch fetches a document and reports whether there is one. Any error but a missing document ends the search.
+func (s *search) fetch(ctx context.Context, address string, into any) (found bool, err error) {
+	_, err = s.fetcher.GetJSON(ctx, address, into)
+	failed, ok := errors.AsType[*oauth.FetchError](err)
+	switch {
+	case err == nil:
+		return true, nil
+	case !ok:
+		return false, err
+	case oauthfetch.IsInvalid(failed):
+		return false, &oauth.DiscoveryError{URL: failed.URL, Err: failed.Err}
+	case !oauthfetch.IsMissing(failed):
+		return false, err
+	}
+	if s.missing == nil {
+		s.missing = failed
+	}
+	s.withheld = s.withheld || failed.Status != http.StatusNotFound
+	return false, nil
+}
+
+// fromResource finds the authorization server that the metadata of the resource names.
+func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at string, prefer []string) (*discovery, error) {
+	invalid := func(err error) (*discovery, error) {
+		u, _ := oauthfetch.ParseURL(at)
+		return nil, &oauth.DiscoveryError{URL: oauthfetch.ShownURL(u), Err: err}
+	}
+	if err := s.checkResource(m.Resource); err != nil {
+		return invalid(err)
+	}
+	issuers := m.AuthorizationServers
+	if len(issuers) == 0 {
+		return invalid(errors.New("authorization_servers is missing"))
+	}
+	if i := slices.IndexFunc(prefer, func(issuer string) bool { return slices.Contains(issuers, issuer) }); i >= 0 {
+		issuers = []string{prefer[i]}
+	}
+	for _, issuer := range issuers[:min(len(issuers), maxServers)] {
+		server, err := (*oauth.Fetcher)(s.fetcher).FetchServerMetadata(ctx, issuer)
+		if errors.Is(err, oauth.ErrNoMetadata) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &discovery{
+			Resource: m.Resource, ResourceScopes: m.ScopesSupported,
+			Issuer: issuer, Server: server, Metadata: m,
+		}, nil
+	}
+	return nil, fmt.Errorf("oauth: the authorization servers of the MCP server publish none: %w", oauth.ErrNoMetadata)
+}
+
+// checkResource returns an error if an identifier is not that of the MCP server, or of something that contains it: scheme,
+// host and port must be those of the endpoint, and the path must be that of the endpoint or a parent, up to a slash at the
+// end.
+//
+// Spec: RFC 9728, section 3.3; RFC 8707, section 2.
+func (s *search) checkResource(resource string) error {
+	u, err := s.fetcher.CheckURL(resource)
+	switch {
+	case err != nil:
+		return fmt.Errorf("invalid resource: %w", err)
+	case !netx.SameOrigin(u, s.endpoint):
+		return fmt.Errorf("invalid resource %s: must have the origin of the MCP server", oauthfetch.ShownURL(u))
+	case u.ForceQuery || u.RawQuery != "" && u.RawQuery != s.endpoint.RawQuery:
+		return errors.New("invalid resource: must have the query of the MCP server, or none")
+	case !netx.PathContains(u.EscapedPath(), s.endpoint.EscapedPath()):
+		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent", oauthfetch.ShownURL(u))
+	}
+	return nil
+}
+
+// fromOrigin looks for the authorization server at the origin of the MCP server, and falls back to the default endpoints.
+//
+// Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks for Servers without Metadata Discovery.
+func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
+	origin := netx.Origin(s.endpoint)
+	if err := s.fetcher.Check(&url.URL{Scheme: s.endpoint.Scheme, Host: s.endpoint.Host}); err != nil {
+		return nil, &oauth.FetchError{URL: oauthfetch.ShownURL(s.endpoint), Err: err}
+	}
+	var m oauth.ServerMetadata
+	found, err := s.fetch(ctx, origin+oauthwire.WellKnownServer, &m)
+	switch {
+	case err != nil:
+		return nil, err
+	case found:
+		issuer := origin
+		if m.Issuer == origin+"/" {
+			issuer = m.Issuer // no metadata names it, and both spellings have this address
+		}
+		if err := (*oauth.Fetcher)(s.fetcher).CheckServerMetadata(&m, issuer); err != nil {
+			return nil, &oauth.DiscoveryError{URL: origin + oauthwire.WellKnownServer, Err: err}
+		}
+		return &discovery{Issuer: issuer, Server: &m}, nil
+	case s.withheld:
+		return nil, fmt.Errorf("oauth: the MCP server does not let clients read any: %w", oauth.ErrNoMetadata)
+	}
+	return &discovery{
+		Issuer: origin, Conventional: true,
+		Server: &oauth.ServerMetadata{
+			Issuer:                   origin,
+			AuthorizationEndpoint:    origin + "/authorize",
+			TokenEndpoint:            origin + "/token",
+			RegistrationEndpoint:     origin + "/register",
+			TokenEndpointAuthMethods: []string{oauthwire.AuthNone, oauthwire.AuthBasic, oauthwire.AuthPost},
+		},
+	}, nil
+}
+
+// checkCodeFlow returns an error if the authorization code flow is not possible. A server whose metadata does not name S256
+// may not support PKCE, so that a stolen code could be redeemed. Without metadata nothing is known, and revision 2025-03-26
+// requires PKCE.
+//
+// Spec: basic/authorization (2025-11-25), Authorization Code Protection.
+func (d *discovery) checkCodeFlow() error {
+	m := d.Server
+	switch {
+	case m.AuthorizationEndpoint == "":
+		return errors.New("oauth: the metadata of the authorization server has no authorization_endpoint")
+	case d.Conventional:
+		return nil
+	case !slices.Contains(m.CodeChallengeMethods, "S256"):
+		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login requires " +
+			"(code_challenge_methods_supported)")
+	case len(m.ResponseTypesSupported) > 0 && !slices.Contains(m.ResponseTypesSupported, "code"):
+		return errors.New("oauth: the authorization server does not support the authorization code flow (response_types_supported)")
+	}
+	return nil
+}

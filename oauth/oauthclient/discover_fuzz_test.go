@@ -1,0 +1,90 @@
+package oauthclient_test
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// FuzzDiscovery has somebody else write every document of a discovery, and the challenge. Whatever is in them, no URL is
+// used that the policy did not return: requests go to sound URLs at public addresses, the first of them to the MCP
+// server's own origin, and what is found is what the documents say of the right resource and the right issuer. Run it with
+// -fuzzminimizetime 1x: TLS never takes the same way twice, so that minimizing would go on for ever.
+func FuzzDiscovery(f *testing.F) {
+	good := resourceDoc(mcpServer, issuer)
+	f.Add("", good, serverDoc(issuer))
+	f.Add(mcpPath, good, serverDoc(issuer))
+	f.Add("https://evil.example/x", good, serverDoc("https://evil.example"))
+	for _, bad := range oauthtest.RefusedURLs() {
+		f.Add(bad, resourceDoc(mcpServer, bad), serverDoc(bad))
+		f.Add("", resourceDoc(bad, issuer), strings.Replace(serverDoc(issuer), issuer+"/token", bad, 1))
+	}
+	w := newNetwork(f)
+	w.At("inside.example", "10.0.0.1")
+	fetcher := w.fetcher(nil)
+	f.Fuzz(func(t *testing.T, pointer, resource, server string) {
+		w.Clear()
+		w.Default(func(path string) string {
+			if strings.Contains(path, "oauth-authorization-server") || strings.Contains(path, "openid-configuration") {
+				return server
+			}
+			return resource
+		})
+		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(pointer)})
+		for i, r := range w.Requests() {
+			asked := strings.TrimPrefix(r, "GET ")
+			if err := oauthtest.CheckURL(asked); err != nil {
+				t.Fatalf("asked for %q: %v", asked, err)
+			}
+			if i == 0 && !strings.HasPrefix(asked, "https://mcp.example/") {
+				t.Fatalf("asked %q first", asked)
+			}
+		}
+		for _, a := range w.Addresses() {
+			if oauthfetch.ScopeOf(a) != oauthfetch.Public || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
+				t.Fatalf("connected to %v", a)
+			}
+		}
+		if err == nil {
+			if err := soundDiscovery(d); err != nil {
+				t.Fatalf("found %+v, %+v: %v", d, d.Server, err)
+			}
+		}
+	})
+}
+
+func soundDiscovery(d *oauthclient.Discovery) error {
+	if d.Resource != "" {
+		u, err := url.Parse(d.Resource)
+		if err != nil || !strings.EqualFold(u.Hostname(), "mcp.example") || !strings.HasPrefix("/mcp/", strings.TrimSuffix(u.Path, "/")+"/") && u.Path != "" {
+			return fmt.Errorf("the resource %q", d.Resource)
+		}
+	}
+	if d.Server.Issuer != d.Issuer && !d.Conventional {
+		return fmt.Errorf("the issuer %q", d.Server.Issuer)
+	}
+	s := d.Server
+	for _, text := range []string{
+		s.Issuer, s.TokenEndpoint, s.AuthorizationEndpoint, s.RegistrationEndpoint, s.RevocationEndpoint, s.IntrospectionEndpoint,
+		s.UserinfoEndpoint, s.JWKSURI,
+	} {
+		if text == "" {
+			continue
+		}
+		if err := oauthtest.CheckURL(text); err != nil {
+			return fmt.Errorf("%q: %w", text, err)
+		}
+		if u, err := url.Parse(text); err == nil {
+			if a, err := netip.ParseAddr(u.Hostname()); err == nil && oauthfetch.ScopeOf(a) != oauthfetch.Public {
+				return fmt.Errorf("%q", text)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,570 @@
+package oauthclient_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// serverDoc is the metadata of an authorization server that has nothing wrong with it.
+func serverDoc(issuer string) string {
+	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize","token_endpoint":"` + issuer +
+		`/token","registration_endpoint":"` + issuer + `/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
+}
+
+func resourceDoc(resource string, issuers ...string) string {
+	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers, `","`) + `"],"scopes_supported":["a","b"]}`
+}
+
+// pointing is a challenge that says where the resource's metadata is.
+func pointing(to string) *oauth.Challenge {
+	return &oauth.Challenge{Scheme: "Bearer", Params: map[string]string{"resource_metadata": to}}
+}
+
+const (
+	mcpPath   = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
+	mcpRoot   = "https://mcp.example/.well-known/oauth-protected-resource"
+	mcpBase   = "https://mcp.example/.well-known/oauth-authorization-server"
+	asRoot    = "https://as.example/.well-known/oauth-authorization-server"
+	asOIDC    = "https://as.example/.well-known/openid-configuration"
+	issuer    = "https://as.example"
+	mcpServer = "https://mcp.example/mcp"
+)
+
+// What is asked for, and in which order, in every way that the revisions give. Each document that is not needed is not
+// asked for.
+func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
+	tenant := issuer + "/tenant1"
+	for _, tt := range []struct {
+		name      string
+		endpoint  string // default: mcpServer
+		challenge *oauth.Challenge
+		docs      map[string]string
+		want      []string
+		resource  string
+		issuer    string
+	}{
+		{
+			name: "challenge", challenge: pointing("https://mcp.example/custom?x=1"),
+			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
+			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "path",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), mcpRoot: "bad", asRoot: serverDoc(issuer), asOIDC: "bad"},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "root",
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
+		},
+		{
+			name: "challenge that is not true", challenge: pointing("https://mcp.example/custom"),
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "challenge to another origin", challenge: pointing("https://evil.example/custom"),
+			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"), mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "challenge to the well-known path", challenge: pointing(mcpPath),
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example/", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example/", issuer: issuer,
+		},
+		{
+			name: "endpoint without a path", endpoint: "https://mcp.example",
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
+		},
+		{
+			name: "endpoint with a slash for its path", endpoint: "https://mcp.example/",
+			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
+		},
+		{
+			name: "endpoint with a slash at the end", endpoint: mcpServer + "/",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpPath + "/", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "endpoint with a query and a strange path", endpoint: "https://mcp.example/a%2Fb/c?key=s3cret",
+			docs: map[string]string{mcpRoot + "/a%2Fb/c": resourceDoc("https://mcp.example/a%2Fb", issuer), asRoot: serverDoc(issuer)},
+			want: []string{mcpRoot + "/a%2Fb/c", asRoot}, resource: "https://mcp.example/a%2Fb", issuer: issuer,
+		},
+		{
+			name: "OpenID Connect",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asOIDC: serverDoc(issuer)},
+			want: []string{mcpPath, asRoot, asOIDC}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "issuer with a path, RFC 8414",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asRoot: "bad", asRoot + "/tenant1": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant,
+		},
+		{
+			name: "issuer with a path, OpenID Connect inserted",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asOIDC + "/tenant1": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1"}, resource: mcpServer, issuer: tenant,
+		},
+		{
+			name: "issuer with a path, OpenID Connect appended",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1", tenant + "/.well-known/openid-configuration"}, resource: mcpServer, issuer: tenant,
+		},
+		{
+			name: "issuer with a path and a slash at the end",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant+"/"), asRoot + "/tenant1": serverDoc(tenant + "/")},
+			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant + "/",
+		},
+		{
+			name: "issuer with a slash for its path",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"/"), asRoot: serverDoc(issuer + "/")},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer + "/",
+		},
+		{
+			name: "the first of two authorization servers",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), asRoot: serverDoc(issuer), "https://b.example/.well-known/oauth-authorization-server": "bad"},
+			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
+		},
+		{
+			name: "the first that there is of two authorization servers",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), "https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
+			want: []string{mcpPath, asRoot, asOIDC, "https://b.example/.well-known/oauth-authorization-server"}, resource: mcpServer, issuer: "https://b.example",
+		},
+		{
+			name: "2025-03-26, metadata",
+			docs: map[string]string{mcpBase: serverDoc("https://mcp.example")},
+			want: []string{mcpPath, mcpRoot, mcpBase}, issuer: "https://mcp.example",
+		},
+		{
+			name: "2025-03-26, metadata whose issuer ends with a slash",
+			docs: map[string]string{mcpBase: serverDoc("https://mcp.example/")},
+			want: []string{mcpPath, mcpRoot, mcpBase}, issuer: "https://mcp.example/",
+		},
+		{
+			name: "2025-03-26, nothing",
+			want: []string{mcpPath, mcpRoot, mcpBase}, issuer: "https://mcp.example",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newNetwork(t)
+			for url, text := range tt.docs {
+				w.Doc(url, text)
+			}
+			if tt.endpoint == "" {
+				tt.endpoint = mcpServer
+			}
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: tt.endpoint, Challenge: tt.challenge})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Resource != tt.resource || d.Issuer != tt.issuer || d.Server.Issuer != tt.issuer || (d.Metadata == nil) != (d.Resource == "") {
+				t.Errorf("found %+v", d)
+			}
+			if d.Conventional != (tt.name == "2025-03-26, nothing") {
+				t.Errorf("conventional: %t", d.Conventional)
+			}
+			if err := oauthclient.CheckCodeFlow(d); err != nil {
+				t.Error(err)
+			}
+			for i := range tt.want {
+				tt.want[i] = "GET " + tt.want[i]
+			}
+			if got := w.Requests(); !slices.Equal(got, tt.want) {
+				t.Errorf("asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+// Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
+func TestAUTHB05_EndpointsByConvention(t *testing.T) {
+	w := newNetwork(t)
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.Server
+	if !d.Conventional || d.Resource != "" || s.AuthorizationEndpoint != "https://mcp.example:8443/authorize" ||
+		s.TokenEndpoint != "https://mcp.example:8443/token" || s.RegistrationEndpoint != "https://mcp.example:8443/register" {
+		t.Errorf("found %+v, %+v", d, s)
+	}
+	if got := w.LastHeader().Get("MCP-Protocol-Version"); got != "2025-03-26" {
+		t.Errorf("AUTHB-06: sent %q", got)
+	}
+}
+
+// What the caller knows of its authorization servers decides between those that the resource has, and brings none in.
+func TestAUTHR06_CallersChoice(t *testing.T) {
+	const other = "https://b.example"
+	for _, tt := range []struct {
+		prefer []string
+		want   string
+	}{
+		{nil, issuer},
+		{[]string{other}, other},
+		{[]string{"https://evil.example", other}, other},
+		{[]string{other, issuer}, other},
+		{[]string{"https://evil.example"}, issuer},
+		{[]string{other + "/"}, issuer},
+	} {
+		w := newNetwork(t)
+		w.Doc(mcpPath, resourceDoc(mcpServer, issuer, other))
+		for _, i := range []string{issuer, other, "https://evil.example"} {
+			w.Doc(i+"/.well-known/oauth-authorization-server", serverDoc(i))
+		}
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Prefer: tt.prefer})
+		if err != nil || d.Issuer != tt.want {
+			t.Errorf("%v: %+v, %v", tt.prefer, d, err)
+		}
+	}
+}
+
+// Metadata that is found and cannot be used ends the search: nothing further is asked for, and nothing is guessed.
+func TestBadMetadataEndsTheSearch(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		docs map[string]string
+		asks int
+	}{
+		{"resource at another host", map[string]string{mcpPath: resourceDoc("https://evil.example/mcp", issuer)}, 1},
+		{"resource with another path", map[string]string{mcpPath: resourceDoc("https://mcp.example/other", issuer)}, 1},
+		{"resource below", map[string]string{mcpPath: resourceDoc(mcpServer+"/more", issuer)}, 1},
+		{"resource with half a segment", map[string]string{mcpPath: resourceDoc("https://mcp.example/mc", issuer)}, 1},
+		{"resource by http", map[string]string{mcpPath: resourceDoc("http://mcp.example/mcp", issuer)}, 1},
+		{"resource with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer+"#f", issuer)}, 1},
+		{"resource with a query", map[string]string{mcpPath: resourceDoc(mcpServer+"?a=b", issuer)}, 1},
+		{"no resource", map[string]string{mcpPath: `{"authorization_servers":["` + issuer + `"]}`}, 1},
+		{"no authorization server", map[string]string{mcpPath: `{"resource":"` + mcpServer + `"}`}, 1},
+		{"no JSON", map[string]string{mcpPath: `<html>`}, 1},
+		{"a wrong type", map[string]string{mcpPath: `{"resource":["` + mcpServer + `"]}`}, 1},
+		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcpServer + `","authorization_servers":["` + issuer + `"]}`}, 1},
+		{"issuer with a query", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"?x")}, 1},
+		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"#")}, 1},
+		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
+		{"issuer by http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
+		{"AUTHR-13: issuer of somebody else", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
+		{"AUTHR-13: issuer with a slash more", map[string]string{asRoot: serverDoc(issuer + "/")}, 2},
+		{"AUTHR-13: issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
+		{"AUTHR-13: issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
+		{"AUTHR-13: no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
+		{"no token endpoint", map[string]string{asRoot: `{"issuer":"` + issuer + `"}`}, 2},
+		{"server metadata that is no JSON", map[string]string{asRoot: `{`}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newNetwork(t)
+			w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+			w.Doc(mcpRoot, resourceDoc(mcpServer, issuer))
+			w.Doc(asOIDC, serverDoc(issuer))
+			for url, text := range tt.docs {
+				w.Doc(url, text)
+			}
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+			var bad *oauth.DiscoveryError
+			if !errors.As(err, &bad) {
+				t.Errorf("found %+v, %v", d, err)
+			}
+			if got := w.Requests(); len(got) != tt.asks {
+				t.Errorf("asked for %v", got)
+			}
+		})
+	}
+}
+
+// The metadata of 2025-03-26 is that of the MCP server's origin and of no other.
+func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
+	for _, issuer := range []string{"https://evil.example", "https://mcp.example/mcp", "https://mcp.example//", "http://mcp.example"} {
+		w := newNetwork(t)
+		w.Doc(mcpBase, serverDoc(issuer))
+		var bad *oauth.DiscoveryError
+		if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.As(err, &bad) {
+			t.Errorf("%s: found %+v, %v", issuer, d, err)
+		}
+	}
+}
+
+// What a status other than 200 means for the search, at each place.
+func TestStatusesOfMetadata(t *testing.T) {
+	const (
+		goesOn = iota
+		guardedThen
+		ends
+	)
+	for status, means := range map[int]int{
+		400: guardedThen, 401: guardedThen, 403: guardedThen, 404: goesOn, 405: guardedThen, 406: guardedThen, 410: guardedThen,
+		408: ends, 429: ends, 500: ends, 502: ends, 503: ends, 204: ends, 304: ends,
+	} {
+		// In front of metadata that is there.
+		w := newNetwork(t)
+		w.Page(mcpPath, oauthtest.StatusPage(status))
+		w.Doc(mcpRoot, resourceDoc(mcpServer, issuer))
+		w.Page(asRoot, oauthtest.StatusPage(status))
+		w.Doc(asOIDC, serverDoc(issuer))
+		if _, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
+			t.Errorf("%d in front of a document: %v", status, err)
+		}
+		// In place of all metadata: only what is certainly missing leads to what is given by convention.
+		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
+			w := newNetwork(t)
+			w.Page(at, oauthtest.StatusPage(status))
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+			if (err == nil) != (means == goesOn) || means == guardedThen && !errors.Is(err, oauth.ErrNoMetadata) {
+				t.Errorf("%d in place of %s: %+v, %v", status, at, d, err)
+			}
+		}
+	}
+}
+
+// A server that says it has metadata is no server of 2025-03-26, whatever it has then.
+func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
+	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
+		w := newNetwork(t)
+		w.Doc(mcpBase, serverDoc("https://mcp.example"))
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(to)})
+		if !errors.Is(err, oauth.ErrNoMetadata) {
+			t.Errorf("%s: found %+v, %v", to, d, err)
+			continue
+		}
+		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // what is no good as a pointer is not asked for
+		if to == "https://mcp.example/custom" {
+			missed = to
+		}
+		if !strings.HasSuffix(err.Error(), " at "+missed+" (HTTP 404)") {
+			t.Errorf("%s: the error does not say what is missing: %v", to, err)
+		}
+	}
+}
+
+// An authorization server that the resource names and that has no metadata is not guessed at.
+func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
+	w := newNetwork(t)
+	all := []string{"https://1.example", "https://2.example", "https://3.example", "https://4.example", "https://5.example"}
+	w.Doc(mcpPath, resourceDoc(mcpServer, all...))
+	w.Doc("https://5.example/.well-known/oauth-authorization-server", serverDoc("https://5.example"))
+	if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrNoMetadata) {
+		t.Errorf("found %+v, %v", d, err)
+	}
+	if got := w.Requests(); len(got) != 1+2*oauthclient.MaxServers {
+		t.Errorf("asked for %v", got)
+	}
+}
+
+// One discovery, however many documents it is of, takes 10 seconds at most.
+func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newNetwork(t)
+		slow := func(text string) http.HandlerFunc {
+			return func(rw http.ResponseWriter, req *http.Request) {
+				time.Sleep(4 * time.Second)
+				oauthtest.JSONPage(text)(rw, req)
+			}
+		}
+		w.Page(mcpPath, slow(resourceDoc(mcpServer, issuer)))
+		w.Page(asRoot, func(rw http.ResponseWriter, req *http.Request) {
+			time.Sleep(4 * time.Second)
+			rw.WriteHeader(http.StatusNotFound)
+		})
+		w.Page(asOIDC, slow(serverDoc(issuer)))
+		start := time.Now()
+		_, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+		if took := time.Since(start); err == nil || took != 10*time.Second {
+			t.Errorf("it took %v: %v", took, err)
+		}
+	})
+}
+
+func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
+	f := newNetwork(t).fetcher(nil)
+	for _, tt := range []struct {
+		endpoint, resource string
+		ok                 bool
+	}{
+		{mcpServer, mcpServer, true},
+		{mcpServer, "https://MCP.Example/mcp", true},
+		{mcpServer, "HTTPS://mcp.example/mcp", true},
+		{mcpServer, "https://mcp.example:443/mcp", true},
+		{"https://mcp.example:443/mcp", mcpServer, true},
+		{"https://MCP.example/mcp", mcpServer, true},
+		{mcpServer, "https://mcp.example", true},
+		{mcpServer, "https://mcp.example/", true},
+		{mcpServer, mcpServer + "/", true},
+		{mcpServer + "/", mcpServer, true},
+		{mcpServer + "/a/b", mcpServer, true},
+		{mcpServer + "/a/b", mcpServer + "/a/", true},
+		{mcpServer + "?a=b", mcpServer, true},
+		{mcpServer + "?a=b", mcpServer + "?a=b", true},
+		{"https://mcp.example", "https://mcp.example", true},
+		{"https://mcp.example", "https://mcp.example/", true},
+		{mcpServer, "https://mcp.example/MCP", false},
+		{mcpServer, "https://mcp.example/mc", false},
+		{mcpServer, "https://mcp.example/mcp2", false},
+		{mcpServer, "https://mcp.example/mcp/x", false},
+		{mcpServer, "https://mcp.example//", false},
+		{mcpServer, "https://mcp.example/%6dcp", false},
+		{mcpServer, "https://mcp.example/x/../mcp", false},
+		{mcpServer, "https://mcp.example:8443/mcp", false},
+		{mcpServer, "https://mcp.example.evil.example/mcp", false},
+		{mcpServer, "https://evil.example/mcp", false},
+		{mcpServer, "https://example/mcp", false},
+		{mcpServer, "http://mcp.example/mcp", false},
+		{mcpServer, "https://mcp.example/mcp?a=b", false},
+		{mcpServer, "https://mcp.example/mcp?", false},
+		{mcpServer + "?a=b", mcpServer + "?a=c", false},
+		{mcpServer, "https://user@mcp.example/mcp", false},
+		{mcpServer, mcpServer + "#", false},
+		{mcpServer, "mcp.example/mcp", false},
+		{mcpServer, "", false},
+		{"https://mcp.example/a/../b", "https://mcp.example/a", false},
+		{"https://mcp.example/a/%2e%2E/b", "https://mcp.example/a", false},
+		{"https://mcp.example/a/../b", "https://mcp.example/a/../b", true},
+	} {
+		endpoint, err := url.Parse(tt.endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := oauthclient.CheckResource(f.For(endpoint), tt.resource, endpoint); (err == nil) != tt.ok {
+			t.Errorf("%s for %s: %v", tt.resource, tt.endpoint, err)
+		}
+	}
+}
+
+// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect alike.
+func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
+	for methods, ok := range map[string]bool{
+		`"code_challenge_methods_supported":["S256"]`:         true,
+		`"code_challenge_methods_supported":["plain","S256"]`: true,
+		`"code_challenge_methods_supported":["plain"]`:        false,
+		`"code_challenge_methods_supported":["s256"]`:         false,
+		`"code_challenge_methods_supported":[]`:               false,
+		`"code_challenge_methods_supported":null`:             false,
+		`"x":1`: false,
+	} {
+		for _, at := range []string{asRoot, asOIDC} {
+			w := newNetwork(t)
+			w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+			w.Doc(at, strings.Replace(serverDoc(issuer), `"code_challenge_methods_supported":["S256"]`, methods, 1))
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := oauthclient.CheckCodeFlow(d); (err == nil) != ok {
+				t.Errorf("%s: %v", methods, err)
+			}
+		}
+	}
+	// Metadata of 2025-03-26 is metadata.
+	w := newNetwork(t)
+	w.Doc(mcpBase, strings.Replace(serverDoc("https://mcp.example"), "S256", "plain", 1))
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+	if err != nil || oauthclient.CheckCodeFlow(d) == nil {
+		t.Errorf("found %+v, %v", d, err)
+	}
+}
+
+// No field of any document leads a client to where it must not go.
+func TestSSRFInEachMetadataField(t *testing.T) {
+	fields := []string{
+		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "introspection_endpoint",
+		"userinfo_endpoint", "jwks_uri",
+	}
+	for _, bad := range oauthtest.RefusedURLs() {
+		if strings.ContainsAny(bad, "\x00\n\\") {
+			continue // no JSON text
+		}
+		try := func(what string, put func(w *network) *oauth.Challenge) {
+			w := newNetwork(t)
+			w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+			w.Doc(asRoot, serverDoc(issuer))
+			challenge := put(w)
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: challenge})
+			if challenge != nil {
+				if err != nil || d.Issuer != issuer {
+					t.Errorf("%s %.60q: found %+v, %v", what, bad, d, err)
+				}
+			} else if err == nil {
+				t.Errorf("%s %.60q: found %+v", what, bad, d)
+			}
+			for _, r := range w.Requests() {
+				if !strings.HasPrefix(r, "GET https://mcp.example/.well-known/") && !strings.HasPrefix(r, "GET https://as.example/.well-known/") {
+					t.Errorf("%s %.60q: asked for %s", what, bad, r)
+				}
+			}
+			if got := w.Addresses(); len(got) != 1 || got[0] != oauthtest.DefaultAddress {
+				t.Errorf("%s %.60q: connected to %v", what, bad, got)
+			}
+		}
+		try("resource_metadata", func(*network) *oauth.Challenge { return pointing(bad) })
+		try("resource", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(bad, issuer)); return nil })
+		try("authorization_servers", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(mcpServer, bad)); return nil })
+		if at, err := url.Parse(asRoot); err == nil {
+			if to, err := at.Parse(strings.TrimSpace(bad)); err != nil || to.Scheme != at.Scheme || to.Host != at.Host {
+				try("redirect", func(w *network) *oauth.Challenge { w.Page(asRoot, oauthtest.RedirectPage(bad)); return nil })
+			}
+		}
+		for _, field := range fields {
+			try(field, func(w *network) *oauth.Challenge {
+				text := strings.Replace(serverDoc(issuer), `"`+field+`"`, `"x"`, 1)
+				w.Doc(asRoot, strings.Replace(text, "{", `{"`+field+`":"`+bad+`",`, 1))
+				return nil
+			})
+		}
+	}
+}
+
+// A name in a document that leads inside is found out when it is dialled, whatever the document is.
+func TestSSRFByNameInEachMetadataField(t *testing.T) {
+	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1"} {
+		w := newNetwork(t)
+		w.At("inside.example", address)
+		w.Doc(mcpPath, resourceDoc(mcpServer, "https://inside.example"))
+		w.Doc("https://inside.example/.well-known/oauth-authorization-server", serverDoc("https://inside.example"))
+		if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: found %+v, %v", address, d, err)
+		}
+		w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+		w.Doc(asRoot, strings.ReplaceAll(serverDoc(issuer), issuer+"/", "https://inside.example/"))
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		endpoint, _ := url.Parse(mcpServer)
+		f := w.fetcher(nil).For(endpoint)
+		if _, err := (*oauthfetch.Fetcher)(f).PostForm(t.Context(), d.Server.TokenEndpoint, url.Values{}, nil); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: token: %v", address, err)
+		}
+		if _, err := oauthclient.Register(t.Context(), f, d.Server, &oauth.ClientMetadata{}); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: register: %v", address, err)
+		}
+		if _, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), "https://inside.example/jwks", new(struct{})); !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("%s: jwks: %v", address, err)
+		}
+		if got := w.Addresses(); len(got) != 1 || got[0] != oauthtest.DefaultAddress {
+			t.Errorf("%s: connected to %v", address, got)
+		}
+	}
+}
+
+// A server on this machine uses documents that are there too, by plain http.
+func TestDiscoveryOnThisMachine(t *testing.T) {
+	const here = "http://localhost:8000"
+	w := newNetwork(t)
+	w.Doc(here+"/.well-known/oauth-protected-resource/mcp", resourceDoc(here, "http://127.0.0.1:8001/tenant1"))
+	w.Doc("http://127.0.0.1:8001/.well-known/oauth-authorization-server/tenant1", serverDoc("http://127.0.0.1:8001/tenant1"))
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: here + "/mcp"})
+	if err != nil || d.Resource != here {
+		t.Errorf("found %+v, %v", d, err)
+	}
+}

@@ -1,0 +1,250 @@
+package oauthclient
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/patchbay-mcp/patchbay/internal/dpop"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+)
+
+// A boundWorld is a grantWorld whose tokens are bound to keys. Both servers may want nonces.
+type boundWorld struct {
+	*grantWorld
+	nonces   bool
+	verifier *dpop.Verifier
+	key      string // the token's
+}
+
+func newBoundWorld(t *testing.T, nonces bool) *boundWorld {
+	t.Helper()
+	w := &boundWorld{grantWorld: newGrantWorld(t), nonces: nonces}
+	w.metadata.DPoPAlgorithms = []string{"ES256"}
+	verifier, err := dpop.NewVerifier(&dpop.VerifierOptions{Nonces: nonces})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.verifier = verifier
+	w.token, w.guard = w.bind, w.judge
+	return w
+}
+
+// proofClaims are claims of a proof for a token endpoint.
+type proofClaims struct {
+	Method    string `json:"htm"`
+	Target    string `json:"htu"`
+	TokenHash string `json:"ath"`
+	Nonce     string `json:"nonce"`
+}
+
+// openProof returns the claims of a proof and the thumbprint of the key in it.
+func openProof(proof string) (claims proofClaims, thumbprint string, err error) {
+	signed, err := jose.ParseSignedCompact(proof, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil {
+		return claims, "", err
+	}
+	key := signed.Signatures[0].Protected.JSONWebKey
+	payload, err := signed.Verify(key.Key)
+	if err != nil {
+		return claims, "", err
+	}
+	sum, err := key.Thumbprint(crypto.SHA256)
+	return claims, base64.RawURLEncoding.EncodeToString(sum), errors.Join(err, json.Unmarshal(payload, &claims))
+}
+
+// bind issues a token that is bound to the key of the proof.
+func (w *boundWorld) bind(rw http.ResponseWriter, r *http.Request) {
+	claims, key, err := openProof(r.Header.Get(dpop.Header))
+	if err != nil || claims.Method != "POST" || claims.Target != w.as.URL+"/token" || claims.TokenHash != "" {
+		w.t.Errorf("the proof for the token endpoint is %+v, %v", claims, err)
+	}
+	const nonce = "as-nonce"
+	if w.nonces && claims.Nonce != nonce {
+		rw.Header().Set(dpop.HeaderNonce, nonce)
+		writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.UseDPoPNonce})
+		return
+	}
+	w.mu.Lock()
+	w.key = key
+	w.mu.Unlock()
+	w.issue(rw, "DPoP", nil)
+}
+
+// judge lets requests in that hold a good proof.
+func (w *boundWorld) judge(rw http.ResponseWriter, r *http.Request) bool {
+	w.mu.Lock()
+	key, good := w.key, w.good
+	w.mu.Unlock()
+	target, err := url.Parse(w.rs.URL + "/mcp")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r.Header.Get("Authorization") != "DPoP "+good {
+		w.t.Errorf("Authorization is %q", r.Header.Get("Authorization"))
+	}
+	nonce, err := w.verifier.Verify(r, target, good, key)
+	if nonce != "" {
+		rw.Header().Set(dpop.HeaderNonce, nonce)
+	}
+	var fault *dpop.ProofError
+	if errors.As(err, &fault) && fault.Code == oauthwire.UseDPoPNonce {
+		rw.Header().Set("WWW-Authenticate", `DPoP error="use_dpop_nonce", algs="ES256"`)
+		rw.WriteHeader(http.StatusUnauthorized)
+		return false
+	}
+	if err != nil {
+		w.t.Errorf("the proof for the server: %v", err)
+	}
+	return err == nil
+}
+
+func TestDPoPThroughTransport(t *testing.T) {
+	for _, nonces := range []bool{false, true} {
+		t.Run(fmt.Sprintf("nonces %t", nonces), func(t *testing.T) {
+			w := newBoundWorld(t, nonces)
+			opts := w.client(NewClientCredentialsGrant())
+			opts.DPoP = &DPoPOptions{}
+			transport := w.transport(opts)
+			for range 3 {
+				if err := w.get(transport); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := 1
+			if nonces {
+				want = 2 // and afterwards the nonce is known
+			}
+			if len(w.asked) != want {
+				t.Errorf("%d token requests, want %d", len(w.asked), want)
+			}
+			if w.key != transport.prover.Thumbprint() {
+				t.Error("the token is bound to another key")
+			}
+		})
+	}
+}
+
+// TestDPoPNonceIsObeyedOnce meets servers that are never content.
+func TestDPoPNonceIsObeyedOnce(t *testing.T) {
+	t.Run("authorization server", func(t *testing.T) {
+		w := newBoundWorld(t, false)
+		w.token = func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set(dpop.HeaderNonce, fmt.Sprintf("nonce-%d", len(w.asked)))
+			writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.UseDPoPNonce})
+		}
+		opts := w.client(NewClientCredentialsGrant())
+		opts.DPoP = &DPoPOptions{}
+		if err := w.try(opts); err == nil {
+			t.Error("the client was let in")
+		}
+		if len(w.asked) != 2 {
+			t.Errorf("%d token requests, want 2", len(w.asked))
+		}
+	})
+	t.Run("authorization server that refuses for another reason", func(t *testing.T) {
+		w := newBoundWorld(t, false)
+		w.token = func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set(dpop.HeaderNonce, "nonce")
+			writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.InvalidGrant})
+		}
+		opts := w.client(NewClientCredentialsGrant())
+		opts.DPoP = &DPoPOptions{}
+		if err := w.try(opts); err == nil || len(w.asked) != 1 {
+			t.Errorf("%v after %d token requests, want 1", err, len(w.asked))
+		}
+	})
+	t.Run("MCP server", func(t *testing.T) {
+		w := newBoundWorld(t, false)
+		guarded := 0
+		w.guard = func(rw http.ResponseWriter, _ *http.Request) bool {
+			guarded++
+			rw.Header().Set(dpop.HeaderNonce, fmt.Sprintf("nonce-%d", guarded))
+			rw.Header().Set("WWW-Authenticate", `DPoP error="use_dpop_nonce"`)
+			rw.WriteHeader(http.StatusUnauthorized)
+			return false
+		}
+		opts := w.client(NewClientCredentialsGrant())
+		opts.DPoP = &DPoPOptions{}
+		if err := w.try(opts); err == nil {
+			t.Error("the client was let in")
+		}
+		// Twice for every token, and no more than two tokens for a request.
+		if guarded < 2 || guarded > 4 {
+			t.Errorf("%d requests with a token, want 2 to 4", guarded)
+		}
+	})
+}
+
+func TestDPoPDemandsBoundTokens(t *testing.T) {
+	for name, change := range map[string]func(w *boundWorld){
+		"the authorization server gives others": func(w *boundWorld) {
+			w.token = func(rw http.ResponseWriter, _ *http.Request) { w.issue(rw, "Bearer", nil) }
+		},
+		"the authorization server knows no proofs": func(w *boundWorld) { w.metadata.DPoPAlgorithms = nil },
+		"it knows none like ours":                  func(w *boundWorld) { w.metadata.DPoPAlgorithms = []string{"RS256"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newBoundWorld(t, false)
+			change(w)
+			w.guard = func(http.ResponseWriter, *http.Request) bool {
+				t.Error("a token is used that is not bound to the key")
+				return false
+			}
+			opts := w.client(NewClientCredentialsGrant())
+			opts.DPoP = &DPoPOptions{}
+			if err := w.try(opts); err == nil {
+				t.Error("the client was let in")
+			}
+		})
+	}
+	t.Run("the server does, and the client has no key", func(t *testing.T) {
+		w := newGrantWorld(t)
+		w.bound = true
+		if err := w.try(w.client(NewClientCredentialsGrant())); err == nil || len(w.asked) != 0 {
+			t.Errorf("%v after %d token requests", err, len(w.asked))
+		}
+	})
+	t.Run("unless bearer tokens are allowed", func(t *testing.T) {
+		w := newGrantWorld(t)
+		opts := w.client(NewClientCredentialsGrant())
+		opts.DPoP = &DPoPOptions{InsecureAllowBearer: true}
+		if err := w.try(opts); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestBoundTokensNeedTheirKey starts the program again, with the same store: with the same key the token is used, with
+// another one a new token is asked for.
+func TestBoundTokensNeedTheirKey(t *testing.T) {
+	w := newBoundWorld(t, false)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := NewMemoryStore()
+	for i, tt := range []struct {
+		dpop *DPoPOptions
+		want int
+	}{{&DPoPOptions{Key: key}, 1}, {&DPoPOptions{Key: key}, 1}, {&DPoPOptions{}, 2}} {
+		opts := w.client(NewClientCredentialsGrant())
+		opts.Store, opts.DPoP = store, tt.dpop
+		if err := w.try(opts); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.asked) != tt.want {
+			t.Errorf("start %d: %d token requests in all, want %d", i, len(w.asked), tt.want)
+		}
+	}
+}

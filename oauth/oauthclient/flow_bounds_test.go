@@ -1,0 +1,263 @@
+package oauthclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// A login that comes to nothing does not open a page for each of a program's requests.
+func TestAUTHR37_FailedLoginsAreNotRepeatedAtOnce(t *testing.T) {
+	for name, prepare := range map[string]func(w *clientWorld){
+		"the server refuses the new token": func(w *clientWorld) { w.rs.refuse = true },
+		"the token endpoint refuses": func(w *clientWorld) {
+			w.as.respond = func(url.Values) (int, string) { return http.StatusBadRequest, `{"error":"invalid_target"}` }
+		},
+		"the answer is another issuer's": func(w *clientWorld) {
+			w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+				answer.Set("iss", "https://x.example")
+				return answer, nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				prepare(w)
+				tr := w.transport(nil)
+				for range 20 {
+					if _, _, err := post(tr, t.Context()); err == nil {
+						t.Fatal("a request succeeded")
+					}
+				}
+				if n := w.loginCount(); n != 1 {
+					t.Errorf("20 requests opened %d pages", n)
+				}
+				time.Sleep(time.Minute)
+				_, _, _ = post(tr, t.Context())
+				if n := w.loginCount(); n != 2 {
+					t.Errorf("%d pages, want a second one after a while", n)
+				}
+			})
+		})
+	}
+}
+
+// A server that thinks of a new scope for each request does not open a page with each.
+func TestAUTHR37_DeclinedStepUpsAreNotRepeatedForOtherScopes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		n := 0
+		w.rs.set(func(r *fakeResource) {
+			r.wants = []string{"never"}
+			r.challenge = func(int, string) []string {
+				n++
+				return []string{`Bearer error="insufficient_scope", scope="s` + strconv.Itoa(n) + `", resource_metadata="` + r.path + `"`}
+			}
+		})
+		w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+			return url.Values{"error": {"access_denied"}, "state": {login.State}, "iss": {clientIssuer}}, nil
+		})
+		before := w.loginCount()
+		for range 20 {
+			_, _, _ = post(tr, t.Context())
+		}
+		if pages := w.loginCount() - before; pages != 1 {
+			t.Errorf("20 requests opened %d pages after the first was declined", pages)
+		}
+	})
+}
+
+// A server may leave the error out of its 403.
+func TestAUTHR33_ScopesWithoutErrorAreAskedFor(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.rs.set(func(r *fakeResource) {
+			r.wants = []string{"write"}
+			r.challenge = func(_ int, lacking string) []string {
+				return []string{`Bearer resource_metadata="` + r.path + `", scope="` + lacking + `"`}
+			}
+		})
+		w.mustPost(tr)
+		if n := w.loginCount(); n != 2 {
+			t.Errorf("%d logins", n)
+		}
+		w.rs.set(func(r *fakeResource) {
+			r.wants, r.challenge = []string{"other"}, func(int, string) []string { return []string{`Bearer scope="write"`} }
+		})
+		if status, _, err := post(tr, t.Context()); status != http.StatusForbidden || err != nil || w.loginCount() != 2 {
+			t.Errorf("a 403 for scopes that are held: got %d %v and %d logins, want the 403 itself", status, err, w.loginCount())
+		}
+	})
+}
+
+// Whoever leaves the error out is given no more logins than others.
+func TestAUTHR37_ScopesWithoutErrorThatAreWantedInVain(t *testing.T) {
+	withoutError := func(w *clientWorld, scope func(lacking string) string) {
+		w.rs.set(func(r *fakeResource) {
+			r.wants = []string{"never"}
+			r.challenge = func(_ int, lacking string) []string {
+				return []string{`Bearer resource_metadata="` + r.path + `", scope="` + scope(lacking) + `"`}
+			}
+		})
+		w.as.set(func(s *fakeServer) { s.grant = func(string) string { return "read" } })
+	}
+	t.Run("the same again", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *clientWorld) {
+			tr := w.transport(nil)
+			w.mustPost(tr)
+			withoutError(w, func(lacking string) string { return lacking })
+			for range 5 {
+				_, _, err := post(tr, t.Context())
+				if vain, ok := errors.AsType[*oauthclient.StepUpError](err); !ok || strings.Join(vain.Scopes, " ") != "never" {
+					t.Errorf("got %v", err)
+				}
+			}
+			if n := w.loginCount(); n != 2 {
+				t.Errorf("%d logins", n)
+			}
+		})
+	})
+	t.Run("another one each time", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *clientWorld) {
+			tr := w.transport(nil)
+			w.mustPost(tr)
+			n := 0
+			withoutError(w, func(string) string { n++; return "s" + strconv.Itoa(n) })
+			_, _, err := post(tr, t.Context())
+			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
+				t.Errorf("got %v", err)
+			}
+			if n := w.loginCount(); n != 3 {
+				t.Errorf("%d logins", n)
+			}
+		})
+	})
+}
+
+// A gatedStore lets a test look in when a change of tokens has been written, and before Update returns.
+type gatedStore struct {
+	oauthclient.Store
+	written atomic.Pointer[func()]
+}
+
+func (s *gatedStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
+	err := s.Store.Update(ctx, key, change)
+	if f := s.written.Load(); f != nil && strings.HasPrefix(key, "tokens ") && s.written.CompareAndSwap(f, nil) {
+		(*f)()
+	}
+	return err
+}
+
+func TestLogoutIsNotUndoneByWhatIsInProgress(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		s := &gatedStore{Store: oauthclient.NewMemoryStore()}
+		tr := w.transport(&oauthclient.TransportOptions{Store: s})
+		w.as.set(func(as *fakeServer) { delete(as.document, "revocation_endpoint") }) // so that the renewed token stays good
+		w.mustPost(tr)
+		time.Sleep(2 * time.Hour)
+		logout := func() {
+			if err := tr.Logout(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		s.written.Store(&logout)
+		w.mustPost(tr) // it renews, and the logout comes just then
+		w.mustPost(tr)
+		if n := w.loginCount(); n != 2 {
+			t.Errorf("%d logins: after the logout the request had a token", n)
+		}
+	})
+}
+
+func TestRenewalsDoNotWaitForPersons(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		time.Sleep(time.Hour - 10*time.Second) // good for ten seconds, and due for renewal
+		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+			time.Sleep(5 * time.Minute)
+			return nil, oauthclient.ErrLoginTimeout
+		})
+		left := make(chan error, 1)
+		go func() { left <- tr.Login(t.Context()) }()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		w.mustPost(tr)
+		if waited := time.Since(begun); waited > time.Second {
+			t.Errorf("the request waited %v for somebody else's login", waited)
+		}
+		if err := <-left; !errors.Is(err, oauthclient.ErrLoginTimeout) {
+			t.Errorf("login: %v", err)
+		}
+	})
+}
+
+func TestLogoutWhereATypeOfTokensIsNotRevoked(t *testing.T) {
+	for _, c := range []struct {
+		hint, code string
+		succeeds   bool
+	}{
+		{"access_token", "unsupported_token_type", true},
+		{"access_token", "invalid_request", false},
+		{"refresh_token", "unsupported_token_type", false}, // with it there would be new tokens
+	} {
+		inWorld(t, func(t *testing.T, w *clientWorld) {
+			tr := w.transport(nil)
+			w.mustPost(tr)
+			w.Page(clientIssuer+"/revoke", func(rw http.ResponseWriter, r *http.Request) {
+				if r.FormValue("token_type_hint") == c.hint {
+					rw.Header().Set("Content-Type", "application/json")
+					rw.WriteHeader(http.StatusBadRequest)
+					_, _ = rw.Write([]byte(`{"error":"` + c.code + `"}`))
+				}
+			})
+			if err := tr.Logout(t.Context()); (err == nil) != c.succeeds {
+				t.Errorf("%s for %s: %v", c.code, c.hint, err)
+			}
+		})
+	}
+}
+
+func TestAUTHB06_RevisionIsToldToWhoHasMetadata(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		var told string
+		document := `{"resource":"` + clientMCP + `","authorization_servers":["` + clientIssuer + `"]}`
+		w.Page(w.rs.path, func(rw http.ResponseWriter, r *http.Request) {
+			told = r.Header.Get("Mcp-Protocol-Version")
+			oauthtest.JSONPage(document)(rw, r)
+		})
+		tr := w.transport(nil)
+		send := func(revision string) {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, strings.NewReader("hello"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Mcp-Protocol-Version", revision)
+			if res, err := tr.RoundTrip(req); err == nil {
+				_ = res.Body.Close()
+			}
+			if told != revision {
+				t.Errorf("told %q, want %q", told, revision)
+			}
+		}
+		send("2025-06-18")
+		// When tokens cannot be renewed, who gives them may be another one by now.
+		time.Sleep(2 * time.Hour)
+		w.as.set(func(s *fakeServer) {
+			s.respond = func(url.Values) (int, string) { return http.StatusServiceUnavailable, "" }
+		})
+		send("2025-11-25")
+	})
+}

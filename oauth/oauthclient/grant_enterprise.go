@@ -1,0 +1,163 @@
+package oauthclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// Types of tokens that say who a person is.
+//
+// Spec: RFC 8693, section 3.
+const (
+	TokenTypeID    = "urn:ietf:params:oauth:token-type:id_token" // an ID token of OpenID Connect
+	TokenTypeSAML2 = "urn:ietf:params:oauth:token-type:saml2"    // a SAML 2.0 assertion, in base64url
+)
+
+const (
+	grantTokenExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
+	tokenTypeIDJAG     = "urn:ietf:params:oauth:token-type:id-jag"
+	// tokenTypeNone is the token_type of what is no access token.
+	tokenTypeNone = "N_A"
+)
+
+// EnterpriseOptions configures [NewEnterpriseGrant].
+type EnterpriseOptions struct {
+	// Issuer is the identity provider, whose metadata says where its token endpoint is. It or TokenEndpoint is needed.
+	Issuer string
+	// TokenEndpoint is the identity provider's token endpoint. Default: that of Issuer's metadata.
+	TokenEndpoint string
+	// ClientID is the client as the identity provider knows it, for which Subject's tokens are made. It has to be set.
+	ClientID string
+	// ClientSecret and ClientKey are what the client authenticates with at the identity provider. Default: nothing, for a
+	// client that the identity provider lets in without. ClientKey needs Issuer, for which it signs.
+	ClientSecret string
+	ClientKey    *AssertionKey
+	// Subject returns the token that says who the person is, and its type, such as [TokenTypeID]. It is called whenever
+	// tokens are needed, and must be safe for concurrent use. It has to be set.
+	Subject func(ctx context.Context) (token, tokenType string, err error)
+}
+
+// NewEnterpriseGrant returns the grant of enterprise-managed authorization: the person has logged in at the identity provider of
+// the company, which says for each MCP server whether the person may use it; no browser is opened for it. At the
+// authorization server of the MCP server the client is the one that TransportOptions.Client names.
+//
+// The tokens are those of one person, so a Transport with this grant needs a Store, or a part of one, of that person's
+// own. An option that cannot be used is the error of every request. The Grant is safe for concurrent use.
+//
+// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization; RFC 8693, section 2; RFC 7523, section 2.1.
+func NewEnterpriseGrant(opts *EnterpriseOptions) Grant {
+	var g enterprise
+	if opts != nil {
+		g.EnterpriseOptions = *opts
+	}
+	return &g
+}
+
+type enterprise struct{ EnterpriseOptions }
+
+func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
+	if err := g.validate(r.discovery); err != nil {
+		return nil, err
+	}
+	// Whether the client may come at all is known before the person's token leaves the machine.
+	client, err := r.configured(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.transport.prover.CheckServer(r.discovery.Server.DPoPAlgorithms); err != nil {
+		return nil, err
+	}
+	jag, scopes, err := g.exchange(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("oauth: ask the identity provider for access to the server: %w", err)
+	}
+	form := scopedForm(grantJWTBearer, scopes)
+	form.Set("assertion", jag)
+	return r.tokenEndpoint(client).grant(ctx, form)
+}
+
+func (g *enterprise) validate(d *discovery) error {
+	switch {
+	case g.Issuer == "" && g.TokenEndpoint == "":
+		return errors.New("oauth: EnterpriseOptions needs Issuer or TokenEndpoint")
+	case g.Issuer == "" && g.ClientKey != nil:
+		return errors.New("oauth: EnterpriseOptions.ClientKey needs Issuer, for which it signs")
+	case g.ClientID == "":
+		return errors.New("oauth: EnterpriseOptions.ClientID is empty")
+	case g.Subject == nil:
+		return errors.New("oauth: EnterpriseOptions.Subject is nil")
+	case d.Conventional || d.Resource == "":
+		return errors.New("oauth: the server has no metadata that says for what access is to be asked")
+	}
+	return nil
+}
+
+// exchange gets an identity assertion authorization grant for the server from the identity provider, and the scopes that
+// it is for.
+//
+// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
+func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string, scopes []string, err error) {
+	endpoint, err := g.identityProvider(ctx, r)
+	if err != nil {
+		return "", nil, err
+	}
+	token, tokenType, err := g.Subject(ctx)
+	if err != nil {
+		return "", nil, fmt.Errorf("get the token of the person: %w", err)
+	}
+	if !isSendable(token) || tokenType == "" {
+		return "", nil, errors.New("the token of the person, or its type, is none that can be sent")
+	}
+	form := scopedForm(grantTokenExchange, r.scopes)
+	form.Set("requested_token_type", tokenTypeIDJAG)
+	form.Set("audience", r.discovery.Server.Issuer)
+	form.Set("resource", r.discovery.Resource)
+	form.Set("subject_token", token)
+	form.Set("subject_token_type", tokenType)
+	answer, err := endpoint.send(ctx, form)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case answer.IssuedTokenType != tokenTypeIDJAG:
+		return "", nil, fmt.Errorf("it gave a token of type %q, not an ID-JAG", oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
+	case !strings.EqualFold(answer.TokenType, tokenTypeNone):
+		return "", nil, fmt.Errorf("it gave a token to be used as %q, not an ID-JAG", oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
+	}
+	scopes = r.scopes
+	if answer.Scope != nil {
+		scopes = boundedScopes(*answer.Scope)
+	}
+	return answer.AccessToken, scopes, nil
+}
+
+// identityProvider returns the identity provider's token endpoint. The program has named it, not a server that it calls, so
+// it may be as near as it is.
+func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*tokenEndpoint, error) {
+	address := g.TokenEndpoint
+	if address == "" {
+		address = g.Issuer
+	}
+	at, err := url.Parse(address)
+	if err != nil || at.Host == "" {
+		return nil, errors.New("its address is no URL")
+	}
+	fetcher := r.transport.fetcher.For(at)
+	server := &oauth.ServerMetadata{Issuer: g.Issuer, TokenEndpoint: g.TokenEndpoint}
+	if g.TokenEndpoint == "" {
+		if server, err = (*oauth.Fetcher)(fetcher).FetchServerMetadata(ctx, g.Issuer); err != nil {
+			return nil, err
+		}
+	}
+	return &tokenEndpoint{
+		fetcher:      fetcher,
+		server:       server,
+		registration: &Registration{Issuer: g.Issuer, ClientID: g.ClientID, ClientSecret: g.ClientSecret},
+		key:          g.ClientKey,
+	}, nil
+}

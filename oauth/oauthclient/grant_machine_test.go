@@ -1,0 +1,128 @@
+package oauthclient_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// machine returns a Transport of a program that acts for itself, at a server that wants the scope read.
+func (w *clientWorld) machine(store oauthclient.Store) *oauthclient.Transport {
+	w.as.set(func(s *fakeServer) {
+		s.clients["machine"], s.method = "geheim", "client_secret_basic"
+		s.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+	})
+	w.rs.set(func(r *fakeResource) { r.wants = []string{"read"} })
+	return w.transport(&oauthclient.TransportOptions{
+		Store: store, Grant: oauthclient.NewClientCredentialsGrant(),
+		Client: oauthclient.Identity{ID: "machine", Secret: "geheim", Issuer: clientIssuer},
+	})
+}
+
+// counts returns how many token requests and requests to the server there were since the last call.
+func (w *clientWorld) counts() (tokens, requests int) {
+	w.rs.set(func(r *fakeResource) { requests, r.requests = r.requests, 0 })
+	return w.as.count("client_credentials"), requests
+}
+
+func TestMachinesRenewFirst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		store := oauthclient.NewMemoryStore()
+		w.mustPost(w.machine(store))
+		tr := w.machine(store) // which has seen no challenge
+		w.counts()
+		for _, c := range []struct {
+			pause  time.Duration
+			tokens int
+		}{{3569 * time.Second, 0}, {2 * time.Second, 1}, {2 * time.Hour, 1}} { // good, ending, and ended
+			time.Sleep(c.pause)
+			w.Requests()
+			w.mustPost(tr)
+			if tokens, requests := w.counts(); tokens != c.tokens || requests != 1 {
+				t.Errorf("after %v: %d token requests and %d requests, want %d and 1", c.pause, tokens, requests, c.tokens)
+			}
+			if asked := w.Requests(); len(asked) != c.tokens {
+				t.Errorf("after %v: asked for %v", c.pause, asked)
+			}
+		}
+		s, err := tr.Status(t.Context())
+		if err != nil || s == nil || strings.Join(s.Scopes, " ") != "read" {
+			t.Errorf("status %+v %v", s, err)
+		}
+	})
+}
+
+func TestMachinesShareOneRenewal(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.machine(nil)
+		w.mustPost(tr)
+		w.counts()
+		time.Sleep(2 * time.Hour)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
+					t.Errorf("got %d %v", status, err)
+				}
+			})
+		}
+		all.Wait()
+		if tokens, requests := w.counts(); tokens != 1 || requests != 20 {
+			t.Errorf("%d token requests and %d requests", tokens, requests)
+		}
+	})
+}
+
+// A token endpoint that has said no is not asked again with each request; one that was not able to answer is.
+func TestMachinesRemember(t *testing.T) {
+	answer := func(status int, body string) func(url.Values) (int, string) {
+		return func(url.Values) (int, string) { return status, body }
+	}
+	for name, c := range map[string]struct {
+		respond   func(url.Values) (int, string)
+		remembers bool
+	}{
+		"a refusal":      {answer(http.StatusBadRequest, `{"error":"unauthorized_client"}`), true},
+		"no client":      {answer(http.StatusUnauthorized, `{"error":"invalid_client"}`), true},
+		"a failure":      {answer(http.StatusServiceUnavailable, ""), false},
+		"not now":        {answer(http.StatusBadRequest, `{"error":"temporarily_unavailable"}`), false},
+		"something else": {answer(http.StatusNotFound, "<html>"), false},
+	} {
+		for _, first := range []bool{true, false} {
+			when := map[bool]string{true: "at first", false: "when the token has ended"}[first]
+			t.Run(name+" "+when, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *clientWorld) {
+					tr := w.machine(nil)
+					if !first {
+						w.mustPost(tr)
+						time.Sleep(2 * time.Hour)
+					}
+					w.counts()
+					w.as.set(func(s *fakeServer) { s.respond = c.respond })
+					const requests = 5
+					for range requests {
+						_, _, err := post(tr, t.Context())
+						if _, ok := errors.AsType[*oauthclient.TokenError](err); !ok {
+							t.Fatalf("got %v", err)
+						}
+					}
+					want := map[bool]int{true: 1, false: requests}[c.remembers]
+					if tokens, _ := w.counts(); tokens != want {
+						t.Errorf("%d token requests for %d requests, want %d", tokens, requests, want)
+					}
+					w.as.set(func(s *fakeServer) { s.respond = nil })
+					if c.remembers {
+						time.Sleep(31 * time.Second)
+					}
+					w.mustPost(tr)
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package oauthclient_test
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// rebind has the name of the MCP server lead to a public address for the two questions of a discovery, and from then on to
+// a private one.
+func rebind(w *clientWorld) {
+	outside, inside := netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")
+	w.Network.Mu.Lock()
+	defer w.Network.Mu.Unlock()
+	w.Names["mcp.example"] = []netip.Addr{inside}
+	w.Answers["mcp.example"] = [][]netip.Addr{{outside}, {outside}}
+}
+
+// inside puts one endpoint of the authorization server into a private network, and notes what comes there.
+func inside(w *clientWorld, member, path string) *[]string {
+	var came []string
+	w.At("intranet.corp", "10.0.0.9")
+	w.Page("https://intranet.corp"+path, func(rw http.ResponseWriter, req *http.Request) {
+		came = append(came, req.Method)
+		w.asPage(path)(rw, req)
+	})
+	w.as.set(func(s *fakeServer) { s.document[member] = "https://intranet.corp" + path })
+	return &came
+}
+
+// asPage returns the page of the authorization server at a path.
+func (w *clientWorld) asPage(path string) http.HandlerFunc {
+	return w.Handler(clientIssuer + path)
+}
+
+// A server is as near as it was at the discovery: who is public there calls nothing private later, whatever its name leads
+// to by then.
+func TestSEC08_ServerThatComesNearerBetweenTheSteps(t *testing.T) {
+	for member, path := range map[string]string{"registration_endpoint": "/register", "token_endpoint": "/token"} {
+		t.Run(member, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				came := inside(w, member, path)
+				rebind(w)
+				if _, _, err := post(w.transport(nil), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*came) != 0 {
+					t.Errorf("%v; in the private network: %q", err, *came)
+				}
+				// The same where all of it is private.
+				w.Network.Mu.Lock()
+				w.Answers = map[string][][]netip.Addr{}
+				w.Network.Mu.Unlock()
+				w.mustPost(w.transport(nil))
+				if len(*came) == 0 {
+					t.Error("nothing was called")
+				}
+			})
+		})
+	}
+}
+
+// What was found lasts in the store, for renewals by others.
+func TestSEC08_ServerThatComesNearerBeforeARenewal(t *testing.T) {
+	for name, record := range map[string]func(text string) string{
+		"as it is stored": func(text string) string { return text },
+		"with no reach":   func(text string) string { return strings.Replace(text, `"reach":"public",`, ``, 1) },
+		"with a bad one":  func(text string) string { return strings.Replace(text, `"reach":"public"`, `"reach":"all"`, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				store := oauthclient.NewMemoryStore()
+				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+				came := inside(w, "token_endpoint", "/token")
+				err := store.Update(t.Context(), "server https://mcp.example:443/mcp", func(old []byte) ([]byte, error) {
+					text := strings.Replace(string(old), clientIssuer+"/token", "https://intranet.corp/token", 1)
+					if text == string(old) || !strings.Contains(text, `"reach":"public",`) {
+						t.Errorf("the record is %s", old)
+					}
+					return []byte(record(text)), nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				inside, outside := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("8.8.8.8")
+				w.At("mcp.example", outside.String())
+				w.Network.Mu.Lock()
+				w.Answers["mcp.example"] = [][]netip.Addr{{inside}} // for the renewal; the discovery after it sees the other
+				w.Network.Mu.Unlock()
+				if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*came) != 0 {
+					t.Errorf("%v; in the private network: %q", err, *came)
+				}
+			})
+		})
+	}
+}
+
+// A company's server is public from without, and private from within; so is its authorization server. Tokens that were
+// got without are renewed within, after a discovery that sees both there.
+func TestServerThatIsNearerFromWithin(t *testing.T) {
+	for name, end := range map[string]func(w *clientWorld){
+		"tokens that have ended":       func(*clientWorld) { time.Sleep(time.Hour) },
+		"tokens that are not accepted": func(w *clientWorld) { w.as.revokeAccess() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				store := oauthclient.NewMemoryStore()
+				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+				w.At("mcp.example", "10.0.0.1")
+				w.At("as.example", "10.0.0.2")
+				w.Requests()
+				for _, discoveries := range []int{1, 0} { // the second knows what the first has found
+					end(w)
+					w.mustPost(w.unattended(store))
+					asked := w.Requests()
+					found := slices.DeleteFunc(slices.Clone(asked), func(one string) bool { return !strings.Contains(one, "oauth-protected-resource") })
+					if len(found) != discoveries {
+						t.Errorf("asked for %q", asked)
+					}
+				}
+				if w.loginCount() != 1 {
+					t.Errorf("%d logins", w.loginCount())
+				}
+			})
+		})
+	}
+}
+
+// However long a discovery takes, it is of one server.
+func TestSEC08_ServerThatComesNearerDuringADiscovery(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.At("mcp.example", "8.8.8.8")
+		w.At("intranet.corp", "10.0.0.9")
+		w.Doc("https://mcp.example/.well-known/oauth-protected-resource/mcp",
+			`{"resource":"https://mcp.example/mcp","authorization_servers":["https://slow.example","https://intranet.corp"]}`)
+		w.Page("https://slow.example/.well-known/oauth-authorization-server", func(rw http.ResponseWriter, _ *http.Request) {
+			time.Sleep(2 * time.Minute)
+			w.At("mcp.example", "10.0.0.1")
+			rw.WriteHeader(http.StatusNotFound)
+		})
+		f := w.fetcher(&oauth.FetcherOptions{Timeout: time.Hour})
+		_, err := oauthclient.Discover(t.Context(), f, &oauthclient.DiscoveryQuery{Endpoint: clientMCP})
+		if !errors.Is(err, oauth.ErrURLRefused) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestReachOfWhatWasSeenBefore(t *testing.T) {
+	for _, tt := range []struct {
+		endpoint, seen string
+		names          map[string]string
+		open           []string
+	}{
+		{"https://mcp.corp/mcp", "public", map[string]string{"mcp.corp": "10.0.0.1"}, []string{"https://as.example/doc", "https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "", map[string]string{"mcp.corp": "10.0.0.1"}, []string{"https://as.example/doc", "https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "10.0.0.1"},
+			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "8.8.8.8"}, []string{"https://as.example/doc", "https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "127.0.0.1"},
+			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://mcp.corp/doc"}},
+		{"http://localhost:8000/mcp", "", nil,
+			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://here.test/doc"}},
+		{"https://10.0.0.1/mcp", "", nil, []string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc"}},
+	} {
+		t.Run(tt.endpoint+" "+tt.seen, func(t *testing.T) {
+			w := newNetwork(t)
+			w.At("idp.corp", "10.9.9.9")
+			w.At("here.test", "127.0.0.1")
+			for name, address := range tt.names {
+				w.At(name, address)
+			}
+			endpoint, err := url.Parse(tt.endpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := oauthclient.Within(w.fetcher(nil), endpoint, tt.seen)
+			for _, address := range []string{
+				"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://here.test/doc", "https://mcp.corp/doc",
+			} {
+				w.Doc(address, "{}")
+				_, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), address, new(struct{}))
+				if open := slices.Contains(tt.open, address) || address == "https://mcp.corp/doc" && tt.names == nil; open != (err == nil) {
+					t.Errorf("%s: %v", address, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,293 @@
+package oauthclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+func TestEndedTokensAreRenewedFirst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		for _, pause := range []time.Duration{3600 * time.Second, 3571 * time.Second} { // it has ended; it ends soon
+			w.rs.requests = 0
+			time.Sleep(pause)
+			w.mustPost(tr)
+			if n := w.as.count("refresh_token"); n != 1 || w.rs.requests != 1 {
+				t.Errorf("after %v: %d renewals, %d requests", pause, n, w.rs.requests)
+			}
+		}
+		time.Sleep(3569 * time.Second)
+		w.mustPost(tr)
+		if n := w.as.count("refresh_token"); n != 0 || w.loginCount() != 1 {
+			t.Errorf("%d renewals too early, %d logins", n, w.loginCount())
+		}
+	})
+}
+
+func TestShortTokensAreNotRenewedAllTheTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.lifetime = 20
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.mustPost(tr)
+		if n := w.as.count("refresh_token"); n != 0 {
+			t.Errorf("%d renewals at once", n)
+		}
+	})
+}
+
+func TestOneRenewalForAllGoroutines(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.as.revokeAccess() // the server knows before the client
+		var requests sync.WaitGroup
+		for range 100 {
+			requests.Go(func() {
+				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
+					t.Errorf("got %d %v", status, err)
+				}
+			})
+		}
+		requests.Wait()
+		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
+			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+		}
+	})
+}
+
+// TestOneRenewalForAllProcesses has Transports that know nothing of one another but the store.
+func TestOneRenewalForAllProcesses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		store := oauthclient.NewMemoryStore()
+		var all []*oauthclient.Transport
+		for range 8 {
+			all = append(all, w.transport(&oauthclient.TransportOptions{Store: store}))
+			w.mustPost(all[len(all)-1])
+		}
+		time.Sleep(time.Hour)
+		var requests sync.WaitGroup
+		for _, tr := range all {
+			requests.Go(func() {
+				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
+					t.Errorf("got %d %v", status, err)
+				}
+			})
+		}
+		requests.Wait()
+		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
+			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+		}
+	})
+}
+
+func TestRenewedByAnotherProcess(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		store := oauthclient.NewMemoryStore()
+		one, two := w.transport(&oauthclient.TransportOptions{Store: store}), w.unattended(store)
+		w.mustPost(one)
+		w.mustPost(two)
+		w.as.revokeAccess()
+		w.mustPost(one)
+		w.mustPost(two) // it is refused, and finds what the other one has got
+		if n := w.as.count("refresh_token"); n != 1 {
+			t.Errorf("%d renewals", n)
+		}
+	})
+}
+
+func TestRefusedRenewalLeadsToALogin(t *testing.T) {
+	for _, code := range []string{"invalid_grant", "bad_refresh_token", "unauthorized_client"} {
+		t.Run(code, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				store := oauthclient.NewMemoryStore()
+				tr := w.transport(&oauthclient.TransportOptions{Store: store})
+				w.mustPost(tr)
+				w.as.forgetAll()
+				w.as.set(func(s *fakeServer) {
+					s.respond = func(form url.Values) (int, string) {
+						if form.Get("grant_type") == "refresh_token" {
+							return http.StatusBadRequest, `{"error":"` + code + `"}`
+						}
+						return 0, ""
+					}
+				})
+				unattended := w.unattended(store)
+				if _, _, err := post(unattended, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
+					t.Errorf("without a person: %v", err)
+				}
+				if s, err := unattended.Status(t.Context()); s != nil || err != nil {
+					t.Errorf("the tokens are still there: %v %v", s, err)
+				}
+				w.mustPost(tr)
+				if w.loginCount() != 2 {
+					t.Errorf("%d logins", w.loginCount())
+				}
+			})
+		})
+	}
+}
+
+func TestFailedRenewalKeepsTheTokens(t *testing.T) {
+	for name, respond := range map[string]func(url.Values) (int, string){
+		"unavailable":    func(url.Values) (int, string) { return 503, "" },
+		"its own fault":  func(url.Values) (int, string) { return 500, `{"error":"invalid_grant"}` },
+		"not now":        func(url.Values) (int, string) { return 400, `{"error":"temporarily_unavailable"}` },
+		"something else": func(url.Values) (int, string) { return 404, "<html>" },
+		"nonsense":       func(url.Values) (int, string) { return 200, `{"access_token":` },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				tr := w.transport(nil)
+				w.mustPost(tr)
+				w.as.set(func(s *fakeServer) { s.respond = respond })
+				time.Sleep(3580 * time.Second)
+				w.mustPost(tr) // it is good for 20 seconds yet
+				time.Sleep(20 * time.Second)
+				if _, _, err := post(tr, t.Context()); err == nil {
+					t.Error("no error")
+				}
+				w.as.set(func(s *fakeServer) { s.respond = nil })
+				w.mustPost(tr)
+				if w.loginCount() != 1 {
+					t.Errorf("%d logins", w.loginCount())
+				}
+			})
+		})
+	}
+}
+
+// TestRefusalsThatSayNothingOfTheTokens has somebody else than the token endpoint speak, or say what it does not explain.
+func TestRefusalsThatSayNothingOfTheTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		code   string
+		kept   bool
+	}{
+		"too many":            {429, "too_many_requests", true},
+		"not there":           {404, "Not Found", true},
+		"a firewall":          {403, "Forbidden", true},
+		"late":                {408, "request_timeout", true},
+		"success":             {200, "internal_error", true},
+		"its own fault":       {502, "invalid_grant", true},
+		"success, but":        {200, "bad_refresh_token", false},
+		"forbidden, with why": {403, "invalid_grant", false},
+		"unauthorized":        {401, "invalid_client", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				store := oauthclient.NewMemoryStore()
+				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+				tr := w.unattended(store)
+				w.as.set(func(s *fakeServer) {
+					s.respond = func(url.Values) (int, string) { return c.status, `{"error":"` + c.code + `"}` }
+				})
+				time.Sleep(time.Hour)
+				if _, _, err := post(tr, t.Context()); err == nil {
+					t.Error("no error")
+				}
+				w.as.set(func(s *fakeServer) { s.respond = nil })
+				if _, _, err := post(tr, t.Context()); (err == nil) != c.kept {
+					t.Errorf("then: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestRenewalIsNotAbandoned has a caller that gives up while its token is renewed: the answer holds the only refresh token.
+func TestRenewalIsNotAbandoned(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		time.Sleep(time.Hour)
+		w.as.set(func(s *fakeServer) { s.delay = 5 * time.Second })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := post(tr, ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		w.mustPost(tr)
+		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
+			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+		}
+	})
+}
+
+func TestAnswerWithoutRefreshTokenKeepsTheOldOne(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.as.set(func(s *fakeServer) { s.noRefresh, s.rotates, s.noScope = true, false, true })
+		for range 3 {
+			time.Sleep(time.Hour)
+			w.mustPost(tr)
+		}
+		if n := w.as.count("refresh_token"); n != 3 || w.loginCount() != 1 {
+			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+		}
+	})
+}
+
+func TestAUTHR39_NoRefreshToken(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.noRefresh = true
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		time.Sleep(time.Hour)
+		w.mustPost(tr)
+		if w.loginCount() != 2 {
+			t.Errorf("%d logins", w.loginCount())
+		}
+	})
+}
+
+// TestREG15_AnotherAuthorizationServer moves the server to another one.
+func TestREG15_AnotherAuthorizationServer(t *testing.T) {
+	for name, isDown := range map[string]bool{"the first goes on": false, "the first is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				tr := w.transport(nil)
+				w.mustPost(tr)
+				other := w.newServer(otherIssuer)
+				w.rs.moveTo(other)
+				if isDown {
+					w.as.set(func(s *fakeServer) { s.respond = func(url.Values) (int, string) { return 503, "" } })
+				}
+				w.mustPost(tr)
+				if other.count("register") != 1 || other.count("authorization_code") != 1 || other.count("refresh_token") != 0 {
+					t.Error("the second authorization server was not asked as a stranger")
+				}
+				s, err := tr.Status(t.Context())
+				if err != nil || s == nil || s.Issuer != otherIssuer {
+					t.Errorf("status %+v %v", s, err)
+				}
+				w.mustPost(tr)
+				time.Sleep(time.Hour)
+				w.mustPost(tr)
+				if other.count("refresh_token") != 1 || w.loginCount() != 2 {
+					t.Errorf("%d logins", w.loginCount())
+				}
+			})
+		})
+	}
+}
+
+func TestMovedWhileTokensEnded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		time.Sleep(time.Hour)
+		w.rs.moveTo(w.newServer(otherIssuer))
+		w.as.set(func(s *fakeServer) { s.respond = func(url.Values) (int, string) { return 503, "" } })
+		w.mustPost(tr)
+	})
+}

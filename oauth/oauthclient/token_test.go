@@ -1,0 +1,405 @@
+package oauthclient_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// TestClientAuthentication has clients show who they are in each way that there is.
+func TestClientAuthentication(t *testing.T) {
+	const id, secret = "mine: a/b", "s:e%c ret+"
+	for name, c := range map[string]struct {
+		offered []string
+		method  string // of the options
+		secret  string
+		want    string // that the server wants
+	}{
+		"none":                      {[]string{"none"}, "", "", "none"},
+		"none, nothing offered":     {nil, "", "", "none"},
+		"basic":                     {[]string{"client_secret_post", "client_secret_basic"}, "", secret, "client_secret_basic"},
+		"basic, nothing offered":    {nil, "", secret, "client_secret_basic"},
+		"post":                      {[]string{"client_secret_post"}, "", secret, "client_secret_post"},
+		"post, chosen":              {[]string{"client_secret_basic"}, "client_secret_post", secret, "client_secret_post"},
+		"secret that nobody wants":  {[]string{"none"}, "", secret, "none"},
+		"nothing that is possible":  {[]string{"tls_client_auth"}, "", secret, ""},
+		"something that is unknown": {nil, "tls_client_auth", secret, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.as.method, w.as.clients[id] = c.want, c.secret
+				if c.want == "none" {
+					w.as.clients[id] = ""
+				}
+				w.as.document["token_endpoint_auth_methods_supported"] = c.offered
+				tr := w.transport(&oauthclient.TransportOptions{
+					Client: oauthclient.Identity{ID: id, Secret: c.secret, Issuer: clientIssuer, AuthMethod: c.method},
+				})
+				if _, _, err := post(tr, t.Context()); (err == nil) != (c.want != "") {
+					t.Fatalf("got %v", err)
+				}
+				if c.want == "" {
+					return
+				}
+				time.Sleep(time.Hour)
+				w.mustPost(tr) // renewed in the same way
+			})
+		})
+	}
+}
+
+func TestClientAuthenticationByKey(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.clients["mine"] = ""
+		w.as.document["token_endpoint_auth_methods_supported"] = []string{"private_key_jwt"}
+		var asked url.Values
+		w.as.respond = func(form url.Values) (int, string) {
+			asked = form
+			return 200, `{"access_token":"x","token_type":"Bearer"}`
+		}
+		tr := w.transport(&oauthclient.TransportOptions{
+			Client: oauthclient.Identity{ID: "mine", Key: &oauthclient.AssertionKey{Key: key}, Issuer: clientIssuer},
+		})
+		_, _, _ = post(tr, t.Context())
+		if strings.Count(asked.Get("client_assertion"), ".") != 2 || asked.Has("client_secret") || w.as.lastAuth != "" ||
+			asked.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
+			t.Errorf("asked %v", asked)
+		}
+	})
+}
+
+// TestTokenResponses is what comes of what a token endpoint says.
+func TestTokenResponses(t *testing.T) {
+	long := strings.Repeat("x", 32<<10)
+	for name, c := range map[string]struct {
+		status   int
+		body     string
+		fine     bool
+		lifetime time.Duration // of the token; 0 for not known
+	}{
+		"plain":                     {200, `{"access_token":"a","token_type":"Bearer"}`, true, 0},
+		"upper case":                {200, `{"access_token":"a","token_type":"BEARER","expires_in":60}`, true, time.Minute},
+		"as long as may be":         {200, `{"access_token":"` + long + `","token_type":"Bearer"}`, true, 0},
+		"life as text":              {200, `{"access_token":"a","token_type":"Bearer","expires_in":"60"}`, true, time.Minute},
+		"life beyond all time":      {200, `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`, true, 365 * 24 * time.Hour},
+		"life that is null":         {200, `{"access_token":"a","token_type":"Bearer","expires_in":null,"refresh_token":null}`, true, 0},
+		"life of nothing":           {200, `{"access_token":"a","token_type":"Bearer","expires_in":0}`, true, 0},
+		"life in the past":          {200, `{"access_token":"a","token_type":"Bearer","expires_in":-5}`, true, 0},
+		"life that is no number":    {200, `{"access_token":"a","token_type":"Bearer","expires_in":"NaN"}`, true, 0},
+		"no type":                   {200, `{"access_token":"a"}`, false, 0},
+		"another type":              {200, `{"access_token":"a","token_type":"mac"}`, false, 0},
+		"bound to a key":            {200, `{"access_token":"a","token_type":"DPoP"}`, false, 0},
+		"no token":                  {200, `{"token_type":"Bearer"}`, false, 0},
+		"in another case":           {200, `{"Access_Token":"a","token_type":"Bearer"}`, false, 0},
+		"too long":                  {200, `{"access_token":"` + long + `x","token_type":"Bearer"}`, false, 0},
+		"with a line break":         {200, `{"access_token":"a\r\nX-Evil: 1","token_type":"Bearer"}`, false, 0},
+		"with a space":              {200, `{"access_token":"a b","token_type":"Bearer"}`, false, 0},
+		"refresh with a line break": {200, `{"access_token":"a","token_type":"Bearer","refresh_token":"a\nb"}`, false, 0},
+		"token twice":               {200, `{"access_token":"a","access_token":"b","token_type":"Bearer"}`, false, 0},
+		"token is a number":         {200, `{"access_token":1,"token_type":"Bearer"}`, false, 0},
+		"list":                      {200, `[]`, false, 0},
+		"form":                      {200, `access_token=a&token_type=Bearer`, false, 0},
+		"error with status 200":     {200, `{"error":"invalid_grant","access_token":"a","token_type":"Bearer"}`, false, 0},
+		"redirect":                  {302, `{"access_token":"a","token_type":"Bearer"}`, false, 0},
+		"created":                   {201, `{"access_token":"a","token_type":"Bearer"}`, false, 0},
+		"deep":                      {200, `{"access_token":"a","token_type":"Bearer","x":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + `}`, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.as.respond = func(url.Values) (int, string) { return c.status, c.body }
+				tr := w.transport(nil)
+				if err := tr.Login(t.Context()); (err == nil) != c.fine {
+					t.Fatalf("got %v", err)
+				}
+				if !c.fine {
+					return
+				}
+				s, err := tr.Status(t.Context())
+				if err != nil || s == nil {
+					t.Fatalf("status %v %v", s, err)
+				}
+				if lifetime := time.Until(s.Expires); c.lifetime == 0 && !s.Expires.IsZero() || c.lifetime != 0 && lifetime != c.lifetime {
+					t.Errorf("it lasts until %v, want %v", s.Expires, c.lifetime)
+				}
+			})
+		})
+	}
+}
+
+// TestErrorsHoldNoSecrets has a token endpoint that repeats what it was sent.
+func TestErrorsHoldNoSecrets(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.method, w.as.clients["mine"] = "client_secret_post", "geheim-geheim"
+		w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		var sent url.Values
+		w.as.respond = func(form url.Values) (int, string) {
+			sent = form
+			text := ""
+			for name, values := range form {
+				text += name + "=" + values[0] + " "
+			}
+			return 400, fmt.Sprintf(`{"error":%q,"error_description":%q}`, form.Get("code"), text)
+		}
+		_, _, err := post(w.transport(&oauthclient.TransportOptions{
+			Client: oauthclient.Identity{ID: "mine", Secret: "geheim-geheim", Issuer: clientIssuer},
+		}), t.Context())
+		if err == nil {
+			t.Fatal("no error")
+		}
+		for _, name := range []string{"code", "code_verifier", "client_secret"} {
+			if secret := sent.Get(name); secret == "" || strings.Contains(err.Error(), secret) {
+				t.Errorf("the error says %s: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestWordsOfATokenEndpointAreCut(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.as.respond = func(url.Values) (int, string) {
+			return 400, `{"error":"invalid\u001b[31m_thing\u202e` + strings.Repeat("y", 1000) +
+				`","error_description":"für\r\nalle` + strings.Repeat("x", 10000) + `"}`
+		}
+		_, _, err := post(w.transport(nil), t.Context())
+		refused, ok := errors.AsType[*oauthclient.TokenError](err)
+		if !ok || len(refused.Code) > 64 || len(refused.Description) > 256 || strings.ContainsAny(err.Error(), "\x1b\r\n\u202e") ||
+			!strings.Contains(refused.Description, "füralle") {
+			t.Errorf("got %q", err)
+		}
+	})
+}
+
+func TestTokensAreNotPrinted(t *testing.T) {
+	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "geheim1", RefreshToken: "geheim2", Expires: time.Unix(0, 0)}
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "set", set, "pointer", &set)
+	for _, text := range []string{
+		fmt.Sprint(set), fmt.Sprintf("%+v %#v %s", set, set, &set), fmt.Sprintf("%v %+v", &set, []oauthclient.TokenSet{set}), log.String(),
+	} {
+		if strings.Contains(text, "geheim") || !strings.Contains(text, clientIssuer) {
+			t.Errorf("it prints as %s", text)
+		}
+	}
+}
+
+func TestLoginStatusTokenLogout(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.rs.wants = []string{"read"}
+		store := oauthclient.NewMemoryStore()
+		tr := w.transport(&oauthclient.TransportOptions{Store: store})
+		if s, err := tr.Status(t.Context()); s != nil || err != nil {
+			t.Errorf("status before: %v %v", s, err)
+		}
+		if _, err := tr.Token(t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) || w.loginCount() != 0 {
+			t.Errorf("token before: %v", err)
+		}
+		if err := tr.Login(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.unattended(store).Status(t.Context())
+		if err != nil || s.Issuer != clientIssuer || s.Resource != clientMCP || !s.Renewable || s.TokenType != "Bearer" ||
+			strings.Join(s.Scopes, " ") != "read" || time.Until(s.Expires) != time.Hour {
+			t.Errorf("status %+v %v", s, err)
+		}
+		time.Sleep(2 * time.Hour)
+		set, err := w.unattended(store).Token(t.Context())
+		if err != nil || set.AccessToken == "" || w.as.count("refresh_token") != 1 {
+			t.Errorf("token %v %v", set, err)
+		}
+		if err := tr.Logout(t.Context()); err != nil || w.as.count("revoke refresh_token") != 1 || w.as.count("revoke access_token") != 1 {
+			t.Errorf("logout: %v", err)
+		}
+		if s, err := tr.Status(t.Context()); s != nil || err != nil {
+			t.Errorf("status after: %v %v", s, err)
+		}
+		if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
+			t.Errorf("a request after: %v", err)
+		}
+		if err := tr.Logout(t.Context()); err != nil {
+			t.Errorf("logout again: %v", err)
+		}
+		w.mustPost(tr)
+		if n := w.as.count("register"); n != 1 {
+			t.Errorf("%d registrations: who logs out is known nevertheless", n)
+		}
+	})
+}
+
+func TestLogoutDropsWhatCannotBeRevoked(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		store := oauthclient.NewMemoryStore()
+		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+		tr := w.unattended(store)
+		w.mustPost(tr)
+		w.Page(clientIssuer+"/revoke", oauthtest.StatusPage(http.StatusServiceUnavailable))
+		if err := tr.Logout(t.Context()); err == nil {
+			t.Error("no error")
+		}
+		if _, _, err := post(tr, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
+			t.Errorf("a request after: %v", err)
+		}
+		if s, err := tr.Status(t.Context()); s != nil || err != nil {
+			t.Errorf("status after: %v %v", s, err)
+		}
+	})
+}
+
+// A watchedStore notes the keys that are written.
+type watchedStore struct {
+	oauthclient.Store
+	keys map[string]bool
+}
+
+func (s *watchedStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	s.keys[key] = true
+	return s.Store.Update(ctx, key, change)
+}
+
+// TestTokensOfAnotherAreNotUsed has tokens in the store that the Transport cannot, or is not to, use.
+func TestTokensOfAnotherAreNotUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(set *oauthclient.TokenSet)
+		opts   oauthclient.TransportOptions
+		used   bool
+	}{
+		"ours":                   {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{}, true},
+		"bound, without a key":   {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{}, false},
+		"bound, to another key":  {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
+		"not bound, as demanded": {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
+		"another client's":       {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, false},
+		"the client's": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
+			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, true},
+		"REG-15 the client's, by its id alone": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
+			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: otherIssuer}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				store := &watchedStore{oauthclient.NewMemoryStore(), map[string]bool{}}
+				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+				for key := range store.keys {
+					if strings.HasPrefix(key, "tokens ") {
+						changeStored(t, store, key, c.change)
+					}
+				}
+				c.opts.Store = store
+				s, err := w.transport(&c.opts).Status(t.Context())
+				if err != nil || (s != nil) != c.used {
+					t.Errorf("got %v %v", s, err)
+				}
+			})
+		})
+	}
+}
+
+func changeStored(t *testing.T, store oauthclient.Store, key string, change func(set *oauthclient.TokenSet)) {
+	t.Helper()
+	err := store.Update(t.Context(), key, func(old []byte) ([]byte, error) {
+		var set oauthclient.TokenSet
+		if err := json.Unmarshal(old, &set); err != nil {
+			return nil, err
+		}
+		change(&set)
+		return json.Marshal(set)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStoreThatFails has a store that cannot be read, and one that cannot be written.
+func TestStoreThatFails(t *testing.T) {
+	invalid := errors.New("the disk is full")
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), invalid, nil}})
+		if _, _, err := post(unreadable, t.Context()); !errors.Is(err, invalid) {
+			t.Errorf("got %v", err)
+		}
+		tr := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), nil, invalid}})
+		w.mustPost(tr)
+		if n := w.as.count("authorization_code"); n != 1 {
+			t.Errorf("%d logins", n)
+		}
+	})
+}
+
+type failingStore struct {
+	oauthclient.Store
+	load, update error
+}
+
+func (s *failingStore) Load(ctx context.Context, key string) ([]byte, error) {
+	if s.load != nil {
+		return nil, s.load
+	}
+	return s.Store.Load(ctx, key)
+}
+
+func (s *failingStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	if s.update == nil {
+		return s.Store.Update(ctx, key, change)
+	}
+	old, err := s.Store.Load(ctx, key)
+	if err != nil {
+		return err
+	}
+	if _, err := change(old); err != nil {
+		return err
+	}
+	return s.update
+}
+
+func TestLoginAtAServerThatWantsNone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.Page(w.rs.path, http.NotFound)
+		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+			Base: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody, Header: http.Header{}}, nil
+			}),
+			Fetcher: w.fetcher(nil), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
+		})
+		if err := tr.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "no login") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestTransportOptionsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		endpoint string
+		opts     *oauthclient.TransportOptions
+	}{
+		"no URL":        {"://", nil},
+		"no host":       {"https:///mcp", nil},
+		"ftp":           {"ftp://mcp.example/mcp", nil},
+		"scope":         {clientMCP, &oauthclient.TransportOptions{Scopes: []string{"a b"}}},
+		"secret alone":  {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{Secret: "x"}}},
+		"id":            {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "x\n"}}},
+		"REG-04 http":   {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "http://client.example/id"}}},
+		"REG-04 path":   {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "https://client.example"}}},
+		"AUTH-11 plain": {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{RedirectURIs: []string{"http://x.example/"}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := oauthclient.NewTransport(c.endpoint, c.opts).Login(t.Context()); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}

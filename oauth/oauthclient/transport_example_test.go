@@ -1,0 +1,58 @@
+package oauthclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// A person is asked in a browser with oauthclient.NewBrowser(nil). Here the program plays the person.
+func ExampleNewTransport() {
+	server := guardedServer()
+	defer server.Close()
+	endpoint := server.URL + "/mcp"
+	person := oauthclient.NewAuthorizer("http://127.0.0.1:7777/callback", func(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+		page, err := url.Parse(login.URL)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Println("a person logs in for the scope", page.Query().Get("scope"))
+		return url.Values{"code": {"of-ann"}, "state": {login.State}}, nil
+	})
+	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: person})
+	defer t.CloseIdleConnections()
+	client := &http.Client{Transport: t} // for mcphttp.TransportOptions
+	for range 2 {
+		res, err := client.Get(endpoint)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		text, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		fmt.Println("server:", string(text), err)
+	}
+	status, err := t.Status(context.Background())
+	fmt.Println("scopes:", status.Scopes, err)
+	// Output:
+	// a person logs in for the scope read
+	// server: welcome <nil>
+	// server: welcome <nil>
+	// scopes: [read] <nil>
+}
+
+func ExampleTransport_Token() {
+	server := guardedServer()
+	defer server.Close()
+	t := oauthclient.NewTransport(server.URL+"/mcp", nil) // nobody can be asked
+	defer t.CloseIdleConnections()
+	_, err := t.Token(context.Background())
+	fmt.Println("login required:", errors.Is(err, oauthclient.ErrLoginRequired))
+	// Output:
+	// login required: true
+}

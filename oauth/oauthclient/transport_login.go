@@ -1,0 +1,172 @@
+package oauthclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+)
+
+// Login gets new tokens for the server, whether there are some or not: with an [Authorizer] it asks a person. It first
+// asks the server which login it wants. The error is an [*AuthorizeError].
+func (t *Transport) Login(ctx context.Context) error {
+	if t.invalid != nil {
+		return t.failed(http.StatusUnauthorized, t.invalid)
+	}
+	if _, err := t.login(ctx); err != nil {
+		return t.failed(http.StatusUnauthorized, err)
+	}
+	return nil
+}
+
+func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
+	n, err := t.probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got, err := t.acquire(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return got.tokens, nil
+}
+
+// probe asks the server, without a token, which login it wants. One that does not say may still have metadata.
+func (t *Transport) probe(ctx context.Context) (*need, error) {
+	asking, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(asking, http.MethodGet, t.endpoint.String(), nil)
+	if err != nil {
+		return nil, errors.New("oauth: the server cannot be asked at its address")
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("oauth: ask the server: %w", err)
+	}
+	_ = res.Body.Close() // it may be a stream that does not end
+	n := &need{kind: needLogin}
+	if wants := newNeed(res, nil); wants != nil && wants.kind == needToken {
+		n.challenge, n.scopes, n.refused = wants.challenge, wants.scopes, true
+	}
+	return n, nil
+}
+
+// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to. This Transport
+// drops them whatever the error; those that share a store which fails may still find them there. What the authorization
+// server knows of the client is kept.
+//
+// Some authorization servers revoke refresh tokens alone, and say so: their access tokens, such as JWTs that servers check
+// by themselves, are good until they end. That is no error; a refresh token that is not revoked is one.
+//
+// Spec: RFC 7009, sections 2 and 2.2.1.
+func (t *Transport) Logout(ctx context.Context) error {
+	if t.invalid != nil {
+		return t.invalid
+	}
+	t.mu.Lock()
+	t.logouts++ // so that what is in progress does not undo this
+	t.mu.Unlock()
+	known, stored, failed := t.unstore(ctx)
+	t.mu.Lock()
+	dropped := t.tokens
+	if stored != nil {
+		dropped = stored
+	}
+	t.tokens, t.known, t.pointer, t.loaded = nil, nil, nil, true
+	clear(t.failures)
+	t.mu.Unlock()
+	if dropped == nil || known == nil {
+		return failed
+	}
+	return errors.Join(failed, t.revoke(ctx, known, dropped))
+}
+
+// unstore removes what the store holds for the server, and gives it. What cannot be read is removed all the same. A store
+// that fails at one thing is asked for the next one nevertheless.
+func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *TokenSet, err error) {
+	known, err = load[serverRecord](ctx, t.store, t.serverKey())
+	isThere := known != nil || err != nil
+	if errors.Is(err, errUnreadable) {
+		t.log.Warn("oauth: what the store holds is removed unread", "server", oauthfetch.ShownURL(t.endpoint))
+		err = nil
+	}
+	if known == nil {
+		t.mu.Lock()
+		known = t.known
+		t.mu.Unlock()
+	}
+	if known != nil {
+		old, failed := t.store.replace(ctx, tokensKey(known.Issuer, known.Resource), nil)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("oauth: write to the store: %w", failed))
+		}
+		if tokens, failed = decodeStored[TokenSet](old); failed != nil {
+			t.log.Warn("oauth: tokens in the store are removed unread", "server", oauthfetch.ShownURL(t.endpoint))
+		}
+	}
+	if isThere {
+		err = errors.Join(err, save[serverRecord](ctx, t.store, t.serverKey(), nil))
+	}
+	return known, tokens, err
+}
+
+// revoke revokes the refresh token first: with it authorization servers revoke the rest.
+func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *TokenSet) error {
+	if known.Server == nil || known.Server.RevocationEndpoint == "" || known.Issuer != tokens.Issuer {
+		return nil
+	}
+	client, err := t.clientOf(ctx, tokens)
+	if err != nil {
+		return err
+	}
+	server := *known.Server
+	if len(server.RevocationEndpointAuthMethods) > 0 {
+		server.TokenEndpointAuthMethods = server.RevocationEndpointAuthMethods
+	}
+	endpoint := t.tokenEndpoint(&server, client, "", known.Scope)
+	var all []error
+	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess}} {
+		if one.token == "" {
+			continue
+		}
+		form, header, err := endpoint.authenticated(url.Values{"token": {one.token}, "token_type_hint": {one.hint}})
+		if err != nil {
+			return err
+		}
+		answer, err := endpoint.fetcher.PostForm(ctx, server.RevocationEndpoint, form, header)
+		switch {
+		case err != nil:
+			all = append(all, err)
+		case one.hint == hintAccess && answer.Status == http.StatusBadRequest && isUnsupportedType(answer.Body):
+		case answer.Status != http.StatusOK && answer.Status != http.StatusNoContent:
+			all = append(all, fmt.Errorf("oauth: the authorization server does not revoke: HTTP %d", answer.Status))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// hintAccess says to a revocation endpoint that a token is an access token.
+//
+// Spec: RFC 7009, section 2.1.
+const hintAccess = "access_token"
+
+// isUnsupportedType reports whether an authorization server does not revoke tokens of this type.
+//
+// Spec: RFC 7009, section 2.2.1.
+func isUnsupportedType(body []byte) bool {
+	var response struct {
+		Code string `json:"error"`
+	}
+	return oauthfetch.Decode(body, &response) == nil && response.Code == "unsupported_token_type"
+}
+
+// probeTimeout bounds the wait for the response to a request that asks which login the server wants.
+const probeTimeout = 10 * time.Second

@@ -1,0 +1,101 @@
+package oauthclient_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// overHTTP returns the way of an MCP client to the world's server, which takes tokens before it answers.
+func (w *clientWorld) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthclient.Transport) *mcphttp.Transport {
+	t.Helper()
+	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})
+	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
+	handler := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLog})
+	base := roundTripper(func(req *http.Request) (*http.Response, error) {
+		if _, ok := w.rs.as.check(bearerOf(req), clientMCP); !ok {
+			return w.trip(req)
+		}
+		rec := httptest.NewRecorder()
+		served := req.Clone(req.Context())
+		served.RemoteAddr, served.Host, served.RequestURI = "192.0.2.1:1", req.URL.Host, "/mcp"
+		handler.ServeHTTP(rec, served)
+		return rec.Result(), nil
+	})
+	return mcphttp.NewTransport(clientMCP, &mcphttp.TransportOptions{Client: &http.Client{Transport: tr(base)}, Logger: discardLog})
+}
+
+func bearerOf(req *http.Request) string {
+	const scheme = "Bearer "
+	if text := req.Header.Get("Authorization"); len(text) > len(scheme) {
+		return text[len(scheme):]
+	}
+	return ""
+}
+
+// TestTimeLimitsWaitForAPerson has people who need longer than the client's patience with the server.
+func TestTimeLimitsWaitForAPerson(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		slow := oauthclient.NewAuthorizer(clientRedirect, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+			select {
+			case <-time.After(4 * time.Minute):
+				return w.login(ctx, login)
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		})
+		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
+			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+				Base: base, Fetcher: w.fetcher(nil), Logger: discardLog, Authorizer: slow,
+			})
+		})
+		defer transport.Close()
+		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Timeout: 5 * time.Second, Logger: discardLog})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		w.as.forgetAll()
+		w.as.set(func(s *fakeServer) { s.noRefresh = true })
+		done := make(chan error)
+		for i := range 2 {
+			go func() {
+				time.Sleep(time.Duration(i) * time.Minute) // the second finds the person asked already
+				_, err := c.CallTool(t.Context(), "hello", nil)
+				done <- err
+			}()
+		}
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if w.loginCount() != 2 {
+			t.Errorf("%d logins", w.loginCount())
+		}
+	})
+}
+
+func TestRequestsThatAreNotAuthorizedHaveNotRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
+			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
+		})
+		defer transport.Close()
+		_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLog})
+		failed, ok := errors.AsType[*mcp.TransportError](err)
+		if !ok || failed.MayHaveRun || !errors.Is(err, oauthclient.ErrLoginRequired) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+	})
+}

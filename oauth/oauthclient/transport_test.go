@@ -1,0 +1,340 @@
+package oauthclient_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// inWorld runs a test in a world of its own, in virtual time.
+func inWorld(t *testing.T, f func(t *testing.T, w *clientWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newClientWorld(t)
+		f(t, w)
+		if len(w.leaks) > 0 {
+			t.Errorf("tokens went to %v", w.leaks)
+		}
+	})
+}
+
+func TestLoginIsMadeWhenTheServerWantsIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.mustPost(tr)
+		if w.loginCount() != 1 || w.as.count("register") != 1 || w.as.count("authorization_code") != 1 {
+			t.Errorf("%d logins for two requests", w.loginCount())
+		}
+		if n := w.rs.requests; n != 3 {
+			t.Errorf("%d requests to the server, want 3", n)
+		}
+	})
+}
+
+func TestTokensAreStoredByServer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		store := oauthclient.NewMemoryStore()
+		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
+		w.mustPost(w.unattended(store))
+		other := oauthclient.NewTransport("https://mcp.example/other", &oauthclient.TransportOptions{
+			Base: roundTripper(w.trip), Store: store, Fetcher: w.fetcher(nil),
+		})
+		if _, _, err := send(other, t.Context(), "https://mcp.example/other"); !errors.Is(err, oauthclient.ErrLoginRequired) {
+			t.Errorf("the token of one server was used for another: %v", err)
+		}
+	})
+}
+
+func TestParallelRefusalsShareOneLogin(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
+			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+				time.Sleep(time.Minute) // a person
+				return w.login(ctx, login)
+			})})
+		var requests sync.WaitGroup
+		for range 100 {
+			requests.Go(func() {
+				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
+					t.Errorf("got %d, %v", status, err)
+				}
+			})
+		}
+		requests.Wait()
+		if w.loginCount() != 1 || w.as.count("register") != 1 {
+			t.Errorf("%d logins", w.loginCount())
+		}
+	})
+}
+
+func TestWhoGivesUpEndsNoLoginOfOthers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
+			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+				time.Sleep(time.Minute)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				return w.login(ctx, login)
+			})})
+		first, cancel := context.WithCancelCause(t.Context())
+		gaveUp := errors.New("gave up")
+		var requests sync.WaitGroup
+		requests.Go(func() {
+			if _, _, err := post(tr, first); !errors.Is(err, gaveUp) {
+				t.Errorf("who began the login and gave up: %v", err)
+			}
+		})
+		synctest.Wait()
+		requests.Go(func() {
+			if status, _, err := post(tr, t.Context()); status != http.StatusOK {
+				t.Errorf("who stayed: %d %v", status, err)
+			}
+		})
+		synctest.Wait()
+		cancel(gaveUp)
+		requests.Wait()
+	})
+}
+
+func TestLoginEndsWhenNobodyWaits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		var ended atomic.Bool
+		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
+			func(ctx context.Context, _ *oauthclient.LoginRequest) (url.Values, error) {
+				<-ctx.Done()
+				ended.Store(true)
+				return nil, context.Cause(ctx)
+			})})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, _, err := post(tr, ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		if !ended.Load() {
+			t.Error("the login goes on for nobody")
+		}
+	})
+}
+
+func TestStillRefusedAfterALogin(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.rs.refuse = true
+		_, _, err := post(w.transport(nil), t.Context())
+		refused, ok := errors.AsType[*oauthclient.AuthorizeError](err)
+		if !ok || refused.Status != http.StatusUnauthorized || w.loginCount() != 1 || w.rs.requests != 2 || w.as.count("refresh_token") != 0 {
+			t.Errorf("%v after %d logins and %d requests", err, w.loginCount(), w.rs.requests)
+		}
+	})
+}
+
+// TestStillRefusedAfterARenewal asks for a login when a token that was just renewed is refused, too.
+func TestStillRefusedAfterARenewal(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		w.rs.set(func(r *fakeResource) { r.refuse, r.requests = true, 0 })
+		_, _, err := post(tr, t.Context())
+		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 || w.rs.requests != 3 || w.as.count("refresh_token") != 1 {
+			t.Errorf("%v after %d logins and %d requests", err, w.loginCount(), w.rs.requests)
+		}
+	})
+}
+
+// TestTokensStayAtTheServer sends requests to other places by a Transport that has a token.
+func TestTokensStayAtTheServer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		for _, target := range []string{
+			"https://evil.example/mcp", "https://mcp.example:8443/mcp", "http://mcp.example:80/mcp", "https://mcp.example/other",
+			"https://mcp.example/mcp2", "https://mcp.example/", "https://mcp.example/mcp/../other", "https://mcp.example/mcp/%2e%2E/other",
+			"https://mcp.example.evil.example/mcp",
+		} {
+			if status, _, err := send(tr, t.Context(), target); status != http.StatusUnauthorized {
+				t.Errorf("%s: %d %v", target, status, err)
+			}
+		}
+		w.rs.set(func(r *fakeResource) { r.redirect = "https://evil.example/mcp" })
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, strings.NewReader("x"))
+		hops := 0
+		client := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error {
+			w.rs.set(func(r *fakeResource) { r.redirect = "" })
+			hops++
+			return nil
+		}}
+		res, err := client.Do(req)
+		if err != nil || res.StatusCode != http.StatusUnauthorized || hops != 1 {
+			t.Errorf("after a redirect: %v %v", res, err)
+		}
+		if res != nil {
+			_ = res.Body.Close()
+		}
+	})
+}
+
+func TestTokenForAllThatTheResourceCovers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		if status, _, err := send(tr, t.Context(), clientMCP+"/message"); status != http.StatusOK {
+			t.Errorf("below the resource: %d %v", status, err)
+		}
+		whole := w.transport(&oauthclient.TransportOptions{WholeOrigin: true})
+		if status, _, err := send(whole, t.Context(), "https://mcp.example/message"); status != http.StatusOK {
+			t.Errorf("WholeOrigin: %d %v", status, err)
+		}
+		w.leaks = nil // it was asked for
+	})
+}
+
+func TestNoTokenOverPlainHTTP(t *testing.T) {
+	for endpoint, fine := range map[string]bool{
+		"http://mcp.example/mcp": false, "http://10.0.0.1/mcp": false, "http://127.0.0.1.evil.example/mcp": false,
+		"http://127.0.0.1:8080/mcp": true, "http://localhost:8080/mcp": true, "http://[::1]:8080/mcp": true,
+	} {
+		for _, insecure := range []bool{false, true} {
+			base := roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+			})
+			tr := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Base: base, InsecureHTTP: insecure})
+			if _, _, err := send(tr, t.Context(), endpoint); (err == nil) != (fine || insecure) {
+				t.Errorf("%s, insecure %t: %v", endpoint, insecure, err)
+			}
+		}
+	}
+}
+
+func TestLoginIsRequiredWhereNobodyCanBeAsked(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		w.rs.wants = []string{"read"}
+		_, _, err := post(w.unattended(nil), t.Context())
+		wanted, ok := errors.AsType[*oauthclient.LoginRequiredError](err)
+		if !ok || !errors.Is(err, oauthclient.ErrLoginRequired) || wanted.Endpoint != clientMCP || strings.Join(wanted.Scopes, " ") != "read" {
+			t.Errorf("got %v", err)
+		}
+		if asked := w.Requests(); len(asked) > 0 {
+			t.Errorf("it asked for %v, with nobody to log in", asked)
+		}
+	})
+}
+
+func TestRefusalsThatAreNotOurs(t *testing.T) {
+	for name, c := range map[string]struct {
+		status    int
+		challenge []string
+	}{
+		"password":                {401, []string{`Basic realm="x"`}},
+		"forbidden":               {403, nil},
+		"forbidden by policy":     {403, []string{`Bearer error="access_denied"`}},
+		"more scopes, not which":  {403, []string{`Bearer error="insufficient_scope"`}},
+		"more scopes, impossible": {403, []string{`Bearer error="insufficient_scope", scope="\"` + "\x01" + `"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *clientWorld) {
+				w.rs.challenge = func(int, string) []string { return c.challenge }
+				tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+					res, err := w.trip(req)
+					res.StatusCode = c.status
+					return res, err
+				}), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login), Fetcher: w.fetcher(nil)})
+				if status, _, err := post(tr, t.Context()); status != c.status || w.loginCount() != 0 {
+					t.Errorf("got %d %v after %d logins", status, err, w.loginCount())
+				}
+			})
+		})
+	}
+}
+
+func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
+		req.Header.Set("Authorization", "Bearer mine")
+		res, err := w.transport(nil).RoundTrip(req)
+		if err != nil || res.StatusCode != http.StatusUnauthorized || w.loginCount() != 0 {
+			t.Errorf("got %v %v", res, err)
+		}
+	})
+}
+
+// TestBodiesAreSentAgain has bodies of which some can be read once only.
+func TestBodiesAreSentAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		body := &onceBody{Reader: strings.NewReader("hello")}
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, body)
+		if _, err := tr.RoundTrip(req); err == nil || !strings.Contains(err.Error(), "GetBody") {
+			t.Errorf("a body that cannot be had again: %v", err)
+		}
+		if !body.closed {
+			t.Error("the body is not closed")
+		}
+		w.mustPost(tr) // the login was made nevertheless
+		if w.loginCount() != 1 {
+			t.Errorf("%d logins", w.loginCount())
+		}
+	})
+}
+
+type onceBody struct {
+	io.Reader
+	closed bool
+}
+
+func (b *onceBody) Close() error {
+	b.closed = true
+	return nil
+}
+
+func TestRequestIsNotChanged(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
+		req.Header.Set("X-Mine", "1")
+		res, err := w.transport(nil).RoundTrip(req)
+		if err != nil || res.StatusCode != http.StatusOK || len(req.Header) != 1 {
+			t.Errorf("the header is %v, %v", req.Header, err)
+		}
+	})
+}
+
+func TestDeclinedLoginIsNotAskedForAgainAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *clientWorld) {
+		tr := w.transport(nil)
+		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			return url.Values{"error": {"access_denied"}, "state": answer["state"], "iss": answer["iss"]}, nil
+		})
+		for range 5 {
+			_, _, err := post(tr, t.Context())
+			if refused, ok := errors.AsType[*oauthclient.LoginError](err); !ok || refused.Code != "access_denied" {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if w.loginCount() != 1 {
+			t.Errorf("a person who declined was asked %d times", w.loginCount())
+		}
+		w.change(nil)
+		if err := tr.Login(t.Context()); err != nil || w.loginCount() != 2 {
+			t.Errorf("Login after that: %v", err)
+		}
+		w.as.forgetAll()
+		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+			return nil, oauthclient.ErrLoginTimeout
+		})
+		_, _, _ = post(tr, t.Context())
+		w.change(nil)
+		time.Sleep(31 * time.Second)
+		w.mustPost(tr)
+	})
+}
