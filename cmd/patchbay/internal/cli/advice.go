@@ -18,12 +18,12 @@ import (
 const (
 	// scopeOffline asks for tokens that outlast the user's presence. We ask for it ourselves, so that it is nothing to tell.
 	scopeOffline = "offline_access"
-	// maxSaid is how much is shown of what a server says of a refusal, in characters.
-	maxSaid = 200
-	// trialTime bounds the search for a login that a server offers, after the command has failed for want of one.
-	trialTime = 10 * time.Second
-	// storeTime bounds a look at what is stored of a login.
-	storeTime = 5 * time.Second
+	// maxReasonShown is how much is shown of what a server says of a refusal, in characters.
+	maxReasonShown = 200
+	// trialTimeout bounds the search for a login that a server offers, after the command has failed for want of one.
+	trialTimeout = 10 * time.Second
+	// vaultTimeout bounds a look at what is stored of a login.
+	vaultTimeout = 5 * time.Second
 
 	headerHint = "--header 'Authorization: Bearer TOKEN' shows a token to the server"
 )
@@ -37,7 +37,7 @@ type advice struct {
 
 // advise returns advice on an error. There is none on errors that are no refusals.
 func (p *program) advise(ctx context.Context, code int, err error) advice {
-	t := p.asked.Load()
+	t := p.current.Load()
 	if t == nil || t.url == "" || code != exitAuth && !errors.Is(err, oauth.ErrLoginTimeout) {
 		return advice{}
 	}
@@ -46,25 +46,25 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	isRefused := errors.As(err, &refused)
 	switch {
 	case t.header.Get("Authorization") != "":
-		return adviceOnHeader(t, err)
+		return headerAdvice(t, err)
 	case t.auth == nil && !p.loggingIn:
 		return advice{hint: headerHint}
-	case isMachine():
+	case isMachineClient():
 		return advice{}
 	case isRefused && refused.Status == http.StatusForbidden:
-		return p.adviceOnStepUp(ctx, t, refused)
-	case isRefused && p.isInVain(ctx, t, refused):
+		return p.stepUpAdvice(ctx, t, refused)
+	case isRefused && p.isLoginUseless(ctx, t, refused):
 		return advice{words: refused.Endpoint + " wants a token, and offers no login", hint: headerHint}
 	case isRefused && p.loggingIn && isScopeUnknown(refused):
-		return advice{hint: "patchbay auth logout " + t.words(p.flags.config) + " forgets what was allowed before, so that it is not asked for again"}
+		return advice{hint: "patchbay auth logout " + t.argument(p.flags.config) + " forgets what was allowed before, so that it is not asked for again"}
 	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
 		return advice{hint: headerHint} // it wants something else than a login
 	}
 	return advice{login: p.loginCommand(t, nil)}
 }
 
-// adviceOnHeader is for users who bring a token of their own.
-func adviceOnHeader(t *target, err error) advice {
+// headerAdvice is for users who bring a token of their own.
+func headerAdvice(t *target, err error) advice {
 	var status *mcphttp.StatusError
 	if !errors.As(err, &status) {
 		return advice{}
@@ -81,22 +81,22 @@ func adviceOnHeader(t *target, err error) advice {
 			scopes = strings.Fields(c.Params["scope"])
 		}
 		if text := c.Params["error_description"]; text != "" {
-			said = ": it says: " + shorten(cleanLine(text), maxSaid)
+			said = ": it says: " + shorten(cleanLine(text), maxReasonShown)
 		}
 	}
 	switch {
 	case status.StatusCode == http.StatusUnauthorized:
 		return advice{words: "the server refused " + what + said}
 	case len(scopes) == 1:
-		return advice{words: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxSaid)}
+		return advice{words: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReasonShown)}
 	case len(scopes) > 1:
-		return advice{words: what + " lacks some of the scopes " + shorten(cleanLine(strings.Join(scopes, " ")), maxSaid)}
+		return advice{words: what + " lacks some of the scopes " + shorten(cleanLine(strings.Join(scopes, " ")), maxReasonShown)}
 	}
 	return advice{words: "the server does not allow that with " + what + said}
 }
 
-// adviceOnStepUp is for users who are logged in, and not for what they want to do.
-func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauth.AuthorizeError) advice {
+// stepUpAdvice is for users who are logged in, and not for what they want to do.
+func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauth.AuthorizeError) advice {
 	var required *oauth.LoginRequiredError
 	var again *oauth.StepUpError
 	var scopes []string
@@ -106,12 +106,12 @@ func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauth.
 	case errors.As(refused.Err, &again):
 		return advice{login: p.loginCommand(t, again.Scopes)}
 	default:
-		if wanted := p.wanted.Load(); wanted != nil {
+		if wanted := p.scopes.Load(); wanted != nil {
 			scopes = *wanted
 		}
 	}
 	a := advice{login: p.loginCommand(t, scopes)}
-	if lacks := t.lacks(context.WithoutCancel(ctx), scopes); lacks != "" {
+	if lacks := t.missingScopes(context.WithoutCancel(ctx), scopes); lacks != "" {
 		a.words = "your login at " + refused.Endpoint + " lacks " + lacks
 		if required == nil {
 			a.words += ", and " + strings.TrimPrefix(refused.Err.Error(), "oauth: ")
@@ -121,17 +121,17 @@ func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauth.
 }
 
 // lacks returns those of some scopes that the login at a target does not have; none if there is no login.
-func (t *target) lacks(ctx context.Context, scopes []string) string {
+func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 	if t.auth == nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	ctx, cancel := context.WithTimeout(ctx, vaultTimeout)
 	defer cancel()
 	now, err := t.auth.Status(ctx)
 	if err != nil || now == nil {
 		return ""
 	}
-	return strings.Join(without(scopes, now.Scopes), " ")
+	return strings.Join(difference(scopes, now.Scopes), " ")
 }
 
 // isScopeUnknown reports whether the authorization server does not know what was asked for.
@@ -141,10 +141,10 @@ func isScopeUnknown(err error) bool {
 }
 
 // isInVain reports whether no login will help, since the server offers none. It asks the server.
-func (p *program) isInVain(ctx context.Context, t *target, refused *oauth.AuthorizeError) bool {
+func (p *program) isLoginUseless(ctx context.Context, t *target, refused *oauth.AuthorizeError) bool {
 	var said *oauth.LoginError
 	isAnswer := errors.As(refused.Err, &said) || errors.Is(refused.Err, oauth.ErrLoginTimeout)
-	return (t.met || p.loggingIn) && !isAnswer && !p.offersLogin(ctx, t)
+	return (t.contacted || p.loggingIn) && !isAnswer && !p.offersLogin(ctx, t)
 }
 
 // errOffered ends a login that is gone through only to see whether there is one.
@@ -153,7 +153,7 @@ var errOffered = errors.New("the server offers a login")
 // offersLogin reports whether a server offers a login, as far as can be found out: it goes through one up to the page that
 // would be opened. Nothing is registered, stored or shown.
 func (p *program) offersLogin(ctx context.Context, t *target) bool {
-	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
 	var page, issuer string
@@ -175,7 +175,7 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	case !errors.Is(err, errOffered):
 		return true // for all that is known
 	}
-	return !isGuessed(t.url, page, issuer) || isThere(ctx, page)
+	return !isGuessed(t.url, page, issuer) || pageExists(ctx, page)
 }
 
 // isGuessed reports whether a login page may be no more than where revision 2025-03-26 has it, without metadata.
@@ -189,7 +189,7 @@ func isGuessed(server, page, issuer string) bool {
 }
 
 // isThere reports whether there is a page. It is asked for without the parameters of a login, which begins none.
-func isThere(ctx context.Context, page string) bool {
+func pageExists(ctx context.Context, page string) bool {
 	address, _, _ := strings.Cut(page, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -206,10 +206,10 @@ func isThere(ctx context.Context, page string) bool {
 
 // loginCommand returns the command that logs in to a target, asking for some scopes; empty if it cannot.
 func (p *program) loginCommand(t *target, scopes []string) string {
-	if p.loggingIn || t.mayLogIn() != nil || isMachine() {
+	if p.loggingIn || t.mayLogIn() != nil || isMachineClient() {
 		return ""
 	}
-	command := "patchbay auth login " + t.words(p.flags.config)
+	command := "patchbay auth login " + t.argument(p.flags.config)
 	for _, scope := range scopes {
 		command += " --scope " + shellWord(scope)
 	}
@@ -217,7 +217,7 @@ func (p *program) loginCommand(t *target, scopes []string) string {
 }
 
 // words returns a target as it is named on a command line.
-func (t *target) words(config string) string {
+func (t *target) argument(config string) string {
 	if config != "" && t.from != "" {
 		return shellWord(t.name) + " --config " + shellWord(config)
 	}
@@ -230,11 +230,11 @@ func scopesOf(page string) []string {
 	if err != nil {
 		return nil
 	}
-	return without(strings.Fields(u.Query().Get("scope")), []string{scopeOffline})
+	return difference(strings.Fields(u.Query().Get("scope")), []string{scopeOffline})
 }
 
 // without returns what is in one list and not in another.
-func without(list, other []string) (rest []string) {
+func difference(list, other []string) (rest []string) {
 	for _, s := range list {
 		if !slices.Contains(other, s) {
 			rest = append(rest, s)
@@ -247,7 +247,7 @@ func without(list, other []string) (rest []string) {
 // lose, stands in it as the number of each byte.
 func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
-		return numberedWord(word)
+		return escapedWord(word)
 	}
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
@@ -258,8 +258,8 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// numberedWord returns a word in the quotes of bash, ksh and zsh that take escapes.
-func numberedWord(word string) string {
+// escapedWord returns a word in the quotes of bash, ksh and zsh that take escapes.
+func escapedWord(word string) string {
 	var b strings.Builder
 	b.WriteString("$'")
 	for i := range len(word) {

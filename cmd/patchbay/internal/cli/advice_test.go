@@ -213,7 +213,7 @@ func TestNoBrowserOpens(t *testing.T) {
 	p.open = func(context.Context, string) error { return errors.New("no browser") }
 	status := p.run(t.Context(), []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
-		!strings.HasSuffix(stderr.String(), "\nNo browser could be opened; open the page above yourself.\npatchbay: nobody answered the login in time\n") {
+		!strings.HasSuffix(stderr.String(), "\nCould not open a browser: open the page yourself.\npatchbay: nobody answered the login in time\n") {
 		t.Errorf("got %d, %s", status, &stderr)
 	}
 }

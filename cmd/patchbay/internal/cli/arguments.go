@@ -23,7 +23,7 @@ type arguments struct {
 	values     map[string]stdjson.RawMessage
 	lists      map[string][]stdjson.RawMessage // elements that were given one by one
 	wrong      map[string]bool                 // keys that were given, with what they cannot be
-	input      *keyboard
+	input      *input
 }
 
 // newArguments reads what stands behind a tool's name: key=value, key:=json, key=@file, key:=@file, @file, -, or a JSON
@@ -42,7 +42,7 @@ func (p *program) newFields(ctx context.Context, words []string, requested stdjs
 // readArguments completes a with what words say.
 func (p *program) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
 	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string][]stdjson.RawMessage{}, map[string]bool{}
-	a.input = p.keyboard
+	a.input = p.input
 	var errs []error
 	for _, word := range words {
 		if err := a.add(ctx, word); err != nil {
@@ -64,7 +64,7 @@ func (a *arguments) add(ctx context.Context, word string) error {
 	case !utf8.ValidString(word):
 		return fmt.Errorf("%q is no UTF-8 text", word)
 	case word == "-":
-		data, err := a.input.all(ctx)
+		data, err := a.input.readAll(ctx)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (p *program) authCommand() *cobra.Command {
 		Example: `  patchbay auth login https://example.com/mcp
   patchbay auth status https://example.com/mcp
   curl -H "Authorization: Bearer $(patchbay auth token https://example.com/mcp)" …`,
-		Args: oneOfItsCommands,
+		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
 	for _, verb := range []*cobra.Command{p.loginVerb(), p.statusVerb(), p.logoutVerb(), p.tokenVerb()} {
@@ -69,7 +69,7 @@ func (p *program) authVerb(run func(ctx context.Context, t *target) error) func(
 		if err != nil {
 			return usage(err)
 		}
-		p.asked.Store(t)
+		p.current.Store(t)
 		return run(cmd.Context(), t)
 	}
 }
@@ -111,7 +111,7 @@ machine could read it.`,
 
 func (p *program) login(ctx context.Context, t *target, wanted *settings, secretFile string, opens bool) error {
 	p.loggingIn = true
-	if isMachine() {
+	if isMachineClient() {
 		return p.machineLogin(ctx, t)
 	}
 	s, err := p.newSettings(ctx, t, wanted, secretFile)
@@ -130,7 +130,7 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 		return err
 	}
 	asked := *s
-	asked.Scopes = joined(held, s.Scopes)
+	asked.Scopes = union(held, s.Scopes)
 	if t.auth, err = p.newAuth(t, &asked, p.browser(t, opens)); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 	}
 	p.screen.done()
 	if now, err := t.auth.Status(ctx); err == nil && now != nil {
-		if lost := without(without(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
+		if lost := difference(difference(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
 			p.screen.printf("No longer allowed: %s", cleanLine(strings.Join(lost, " ")))
 		}
 	}
@@ -197,7 +197,7 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 		}
 		s.ClientSecret = text
 	}
-	s.Scopes = joined(s.Scopes, wanted.Scopes)
+	s.Scopes = union(s.Scopes, wanted.Scopes)
 	return s, nil
 }
 
@@ -205,7 +205,7 @@ func (p *program) secretFrom(ctx context.Context, name string) (string, error) {
 	var text []byte
 	var err error
 	if name == "-" {
-		text, err = p.keyboard.all(ctx)
+		text, err = p.input.readAll(ctx)
 	} else {
 		text, err = readSecretFile(name)
 	}
@@ -260,7 +260,7 @@ func (p *program) status(ctx context.Context, t *target) error {
 		return err
 	}
 	r := &loginReport{Server: t.url}
-	if isMachine() {
+	if isMachineClient() {
 		r.Environment, r.LoggedIn, r.Renewable = true, true, true
 		r.Issuer, r.ClientID = os.Getenv(envIssuer), os.Getenv(envClientID)
 	} else {
@@ -284,7 +284,7 @@ func (p *program) status(ctx context.Context, t *target) error {
 	}
 	p.showLogin(r)
 	if !r.LoggedIn {
-		return &coded{exitAuth, errTold}
+		return &coded{exitAuth, errShown}
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (p *program) showLogin(r *loginReport) {
 	}
 	line := func(name, value string) {
 		if value != "" {
-			p.output.line(fmt.Sprintf("%-11s %s", name, cleanLine(value)))
+			p.output.println(fmt.Sprintf("%-11s %s", name, cleanLine(value)))
 		}
 	}
 	line("server", r.Server)
@@ -306,7 +306,7 @@ func (p *program) showLogin(r *loginReport) {
 	case r.LoggedIn:
 		line("logged in", "yes")
 	default:
-		line("logged in", "no; patchbay auth login "+shellWord(p.asked.Load().name))
+		line("logged in", "no; patchbay auth login "+shellWord(p.current.Load().name))
 	}
 	line("issuer", r.Issuer)
 	if !r.Environment {
@@ -314,7 +314,7 @@ func (p *program) showLogin(r *loginReport) {
 	}
 	line("scopes", strings.Join(r.Scopes, " "))
 	line("token", r.token(time.Now()))
-	line("storage", r.Storage.words())
+	line("storage", r.Storage.String())
 }
 
 // token says how long the token lasts.
@@ -336,7 +336,7 @@ func (r *loginReport) token(now time.Time) string {
 	return strings.Join(words, ", ")
 }
 
-func (s *storage) words() string {
+func (s *storage) String() string {
 	if s == nil {
 		return "none: the environment has what a login needs"
 	}
@@ -363,7 +363,7 @@ that, and forgotten here in any case, together with what auth login was told.`,
 }
 
 func (p *program) logout(ctx context.Context, t *target) error {
-	if isMachine() {
+	if isMachineClient() {
 		return usage(fmt.Errorf("nothing is stored of a login by the environment; unset %s", envClientID))
 	}
 	if err := p.authorize(ctx, t); err != nil {
@@ -428,7 +428,7 @@ func (p *program) token(ctx context.Context, t *target) error {
 		p.output.value(out)
 		return nil
 	}
-	p.output.line(tokens.AccessToken)
+	p.output.println(tokens.AccessToken)
 	return nil
 }
 

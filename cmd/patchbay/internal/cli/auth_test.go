@@ -102,15 +102,15 @@ func (b *person) giveUp(page string) {
 	}
 	asked := u.Query()
 	answer := url.Values{"error": {"access_denied"}, "state": asked["state"]}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: timeout}
 	if res, err := client.Get(asked.Get("redirect_uri") + "?" + answer.Encode()); err == nil {
 		res.Body.Close()
 	}
 }
 
-// patience is how long a person waits for a page. To check a password is work by design, and more so for the race detector
+// timeout is how long a person waits for a page. To check a password is work by design, and more so for the race detector
 // on a busy machine.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 var (
 	formAction = regexp.MustCompile(`<form method="post" action="([^"]*)"`)
@@ -123,7 +123,7 @@ func (b *person) visit(page string) error {
 		return err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Jar: jar, Transport: transport, Timeout: patience}
+	client := &http.Client{Jar: jar, Transport: transport, Timeout: timeout}
 	res, err := client.Get(page)
 	const most = 5 // consent, login, the answer, and a wrong password
 	for range most {

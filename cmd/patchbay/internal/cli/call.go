@@ -66,7 +66,7 @@ func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string
 // call calls a tool. Should a task come of it, it is remembered as long as it is waited for: the program may be killed.
 func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	var begun atomic.Pointer[note]
-	p.began = func(h *tasks.Handle) {
+	p.taskStarted = func(h *tasks.Handle) {
 		begun.Store(p.noteTask(&tasks.Task{ID: h.ID()}, tool.Name))
 	}
 	result, err := c.CallTool(ctx, tool.Name, arguments)
@@ -76,7 +76,7 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 		return p.interruptedTask(n)
 	case n != nil:
 		n.forget()
-		err = calledOff(ctx, tasks.Resume(c, n.ID), err)
+		err = explainCancelled(ctx, tasks.Resume(c, n.ID), err)
 	}
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *program) interruptedTask(n *note) error {
 		n.forget()
 		return &coded{exitInterrupted, errors.New("interrupted; the task is called off")}
 	}
-	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be called off, and may go on: %s", p.taskLine("get", n.ID))}
+	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be called off, and may go on: %s", p.taskCommandLine("get", n.ID))}
 }
 
 // endCall prints what a tool gave, and says whether it failed.
@@ -100,7 +100,7 @@ func (p *program) endCall(result *mcp.ToolResult) error {
 		return err
 	}
 	if result.IsError {
-		return &coded{exitTool, errTold}
+		return &coded{exitTool, errShown}
 	}
 	return nil
 }

@@ -24,27 +24,27 @@ import (
 
 // A program is one run of the command.
 type program struct {
-	flags    flags
-	keyboard *keyboard
-	output   *output
-	screen   *screen
+	flags  flags
+	input  *input
+	output *output
+	screen *screen
 
-	interactive bool                     // there is somebody at the keyboard who sees the screen
-	vault       *vault.Vault             // of tokens; nil until it is needed
-	loggingIn   bool                     // that is what the command is for
-	loginTime   time.Duration            // how long a user has for a login; 0 for the usual time
-	verifyMost  int64                    // how many bytes are taken to verify skills; 0 for the usual number
-	took        atomic.Int64             // bytes of answers
-	turn        chan struct{}            // holds a token while the user is asked something
-	answers     *answers                 // of --answers
-	asking      atomic.Pointer[string]   // who is connected to, for questions
-	asked       atomic.Pointer[target]   // the same, for the command that logs in; nil before there is one
-	wanted      atomic.Pointer[[]string] // scopes that the user was asked for last; nil before that
+	interactive  bool                     // there is somebody at the keyboard who sees the screen
+	vault        *vault.Vault             // of tokens; nil until it is needed
+	loggingIn    bool                     // that is what the command is for
+	loginTime    time.Duration            // how long a user has for a login; 0 for the usual time
+	verifyMost   int64                    // how many bytes are taken to verify skills; 0 for the usual number
+	received     atomic.Int64             // bytes of answers
+	terminalLock chan struct{}            // holds a token while the user is asked something
+	answers      *answers                 // of --answers
+	serverName   atomic.Pointer[string]   // who is connected to, for questions
+	current      atomic.Pointer[target]   // the same, for the command that logs in; nil before there is one
+	scopes       atomic.Pointer[[]string] // scopes that the user was asked for last; nil before that
 
-	given      *givenAnswer          // to what a task asks; nil for none
-	leavesOpen bool                  // questions that nobody can answer are left open, and not declined
-	began      func(h *tasks.Handle) // is told of a call that has become a task; nil if nobody is
-	cancelled  atomic.Bool           // the server has taken the cancellation of a task
+	given       *givenAnswer          // to what a task asks; nil for none
+	leaveOpen   bool                  // questions that nobody can answer are left open, and not declined
+	taskStarted func(h *tasks.Handle) // is told of a call that has become a task; nil if nobody is
+	cancelled   atomic.Bool           // the server has taken the cancellation of a task
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
 }
@@ -69,11 +69,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 	return &program{
-		keyboard: newKeyboard(stdin),
-		output:   &output{w: stdout, terminal: isTerminal(stdout)},
-		screen:   &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
-		open:     openPage,
-		turn:     make(chan struct{}, 1),
+		input:        newInput(stdin),
+		output:       &output{w: stdout, terminal: isTerminal(stdout)},
+		screen:       &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
+		open:         openBrowser,
+		terminalLock: make(chan struct{}, 1),
 	}
 }
 
@@ -98,13 +98,13 @@ func widthOf(stream any) int {
 // maxData is how much is shown of the data of an error, in characters.
 const maxData = 1000
 
-// errTold is an error of which the user has been told.
-var errTold = errors.New("told")
+// errShown is an error of which the user has been told.
+var errShown = errors.New("told")
 
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.rootCommand()
 	root.SetArgs(args)
-	root.SetIn(p.keyboard.r)
+	root.SetIn(p.input.r)
 	root.SetOut(p.output.w)
 	root.SetErr(p.screen.w)
 	err := root.ExecuteContext(ctx)
@@ -113,7 +113,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		err = p.output.err
 	}
 	code := exitCode(ctx, err)
-	if err == nil || errors.Is(err, errTold) {
+	if err == nil || errors.Is(err, errShown) {
 		return code
 	}
 	p.fail(code, err, p.advise(ctx, code, err))
@@ -122,7 +122,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 
 // fail tells of an error.
 func (p *program) fail(code int, err error, a advice) {
-	f, words := newFailure(code, err), inWords(code, err)
+	f, words := newFailure(code, err), errorText(code, err)
 	f.Login = a.login
 	if a.words != "" {
 		f.Message, words = a.words, a.words
@@ -168,7 +168,7 @@ input and output.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		Version:                    version(),
-		Args:                       oneOfItsCommands,
+		Args:                       knownSubcommand,
 		RunE:                       p.showHelp,
 	}
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
@@ -191,8 +191,8 @@ input and output.`,
 	return root
 }
 
-// oneOfItsCommands refuses what is no command of a command that has some.
-func oneOfItsCommands(cmd *cobra.Command, args []string) error {
+// knownSubcommand refuses what is no command of a command that has some.
+func knownSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -207,7 +207,7 @@ func oneOfItsCommands(cmd *cobra.Command, args []string) error {
 // showHelp is what a command does that has to be followed by another one.
 func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(p.screen.w)
-	return usage(errors.Join(errTold, cmd.Help()))
+	return usage(errors.Join(errShown, cmd.Help()))
 }
 
 // helpExists refuses to help with what there is not.
@@ -253,10 +253,10 @@ func (p *program) verbs() []*cobra.Command {
 
 func (p *program) addFlags(root *cobra.Command) {
 	f, all := &p.flags, root.PersistentFlags()
-	const patience = 60 * time.Second // as the client has it
+	const timeout = 60 * time.Second // as the client has it
 	all.BoolVar(&f.json, "json", false, "print JSON on standard output (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show every message and what the server prints, on standard error")
-	all.DurationVar(&f.timeout, "timeout", patience, "how long the server may be silent")
+	all.DurationVar(&f.timeout, "timeout", timeout, "how long the server may be silent")
 	all.StringVar(&f.revision, "revision", "", "pin the revision of the protocol, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
 	all.StringArrayVar(&f.environment, "env", nil, "add to the environment of the command, as `KEY=value`")

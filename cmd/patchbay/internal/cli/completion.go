@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// completionPatience is how long somebody who has pressed the tabulator waits.
-const completionPatience = 2 * time.Second
+// completionTimeout is how long somebody who has pressed the tabulator waits.
+const completionTimeout = 2 * time.Second
 
 // A lister gives the names of one kind of thing that a server has.
 type lister func(ctx context.Context, c *mcp.Client) []string
@@ -52,7 +52,7 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 		if err != nil || t.url == "" || names == nil || len(args) > 1 || p.addToTarget(t) != nil {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		p.flags.noInput = true
 		c, err := p.connect(ctx, t)

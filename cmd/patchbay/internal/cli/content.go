@@ -16,14 +16,14 @@ import (
 func (p *program) show(c mcp.Content) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
-		p.output.line(text.Text)
+		p.output.println(text.Text)
 		return nil
 	}
 	if r, ok := c.(*mcp.EmbeddedResource); ok && r.Resource != nil && r.Resource.Blob == nil {
-		p.output.line(r.Resource.Text)
+		p.output.println(r.Resource.Text)
 		return nil
 	}
-	p.output.line(cleanLine(describe(c)))
+	p.output.println(cleanLine(describe(c)))
 	return p.saveContent(c)
 }
 
@@ -69,7 +69,7 @@ func binary(what, mimeType string, data []byte) string {
 	if mimeType == "" {
 		mimeType = "unknown type"
 	}
-	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, bytesOf(len(data)))
+	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, formatBytes(len(data)))
 }
 
 // saveContent writes binary content to a file, if the user wants it.

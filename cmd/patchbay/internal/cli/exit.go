@@ -30,8 +30,8 @@ const (
 	exitInterrupted = 130
 )
 
-// kindOf names an exit code for programs.
-var kindOf = map[int]string{
+// exitKinds names an exit code for programs.
+var exitKinds = map[int]string{
 	exitFailure: "failure", exitUsage: "usage", exitUnreachable: "unreachable", exitAuth: "auth_required",
 	exitTool: "tool_failed", exitNotFound: "not_found", exitTimeout: "timeout", exitProtocol: "protocol_violation",
 	exitInterrupted: "interrupted",
@@ -95,7 +95,7 @@ func exitOfStatus(status int) int {
 }
 
 // notThere marks the error of a connection whose other end answers, but not as a server of the protocol does.
-func notThere(err error) error {
+func notServer(err error) error {
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) && status.HTTPStatus()/100 == 2 {
 		return &coded{exitUnreachable, err}
@@ -138,7 +138,7 @@ type failure struct {
 }
 
 func newFailure(code int, err error) failure {
-	f := failure{Kind: kindOf[code], Exit: code, Message: inWords(code, err)}
+	f := failure{Kind: exitKinds[code], Exit: code, Message: errorText(code, err)}
 	var rpc *mcp.Error
 	if errors.As(err, &rpc) && rpc.Remote() {
 		f.Code, f.Message, f.Data = rpc.Code, rpc.Message, rpc.Data
@@ -146,9 +146,9 @@ func newFailure(code int, err error) failure {
 	return f
 }
 
-// inWords tells people of an error. That they have ended the command themselves needs no reason, and what the server says is
+// errorText tells people of an error. That they have ended the command themselves needs no reason, and what the server says is
 // marked as its own.
-func inWords(code int, err error) string {
+func errorText(code int, err error) string {
 	var own *coded
 	var rpc *mcp.Error
 	var transport *mcp.TransportError

@@ -106,7 +106,7 @@ func TestExitCodes(t *testing.T) {
 			if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || strings.Count(o.stdout, "\n") != 1 {
 				t.Fatalf("standard output is %q: %v", o.stdout, err)
 			}
-			if got.Error.Exit != test.status || got.Error.Kind != kindOf[test.status] || got.Error.Message == "" {
+			if got.Error.Exit != test.status || got.Error.Kind != exitKinds[test.status] || got.Error.Message == "" {
 				t.Errorf("the error is %+v", got.Error)
 			}
 			if !strings.Contains(helpExitCodes, got.Error.Kind) {

@@ -83,7 +83,7 @@ func toolLine(t *mcp.Tool) string {
 	line := cleanLine(t.Name)
 	parameters, _ := parametersOf(t.InputSchema)
 	for i := range parameters {
-		word := parameters[i].name + "=" + kindWord(&parameters[i])
+		word := parameters[i].name + "=" + typeName(&parameters[i])
 		if !parameters[i].required {
 			word = "[" + word + "]"
 		}
@@ -92,8 +92,8 @@ func toolLine(t *mcp.Tool) string {
 	return line
 }
 
-// kindWord is the type of a parameter in a word.
-func kindWord(p *parameter) string {
+// typeName is the type of a parameter in a word.
+func typeName(p *parameter) string {
 	switch {
 	case len(p.choices) > 0 && len(p.choices) <= 5:
 		var all []string
@@ -136,7 +136,7 @@ func (p *program) showTool(t *mcp.Tool) {
 		if param.required {
 			line += ", required"
 		}
-		if d := param.fallback(); d != nil {
+		if d := param.defaultValue(); d != nil {
 			line += ", default " + cleanJSON(string(d))
 		}
 		if d := param.description(); d != "" {
@@ -196,7 +196,7 @@ func (p *program) resourcesCommand() *cobra.Command {
 			for _, r := range list {
 				size := ""
 				if r.Size != nil {
-					size = ", " + bytesOf(int(*r.Size))
+					size = ", " + formatBytes(int(*r.Size))
 				}
 				p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
 				p.described(r.Title, r.Description, false)

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A heard event is one line of `patchbay listen --json`.
-type heard struct {
+// A listenEvent is one line of `patchbay listen --json`.
+type listenEvent struct {
 	Event  string      `json:"event"`
 	URI    string      `json:"uri,omitzero"`
 	Filter *mcp.Filter `json:"filter,omitzero"`
@@ -59,7 +59,7 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, cou
 		if err != nil {
 			return err
 		}
-		p.hear(event)
+		p.showEvent(event)
 		if event.Kind != mcp.EventListening && event.Kind != mcp.EventResync {
 			changes++
 		}
@@ -77,21 +77,21 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, cou
 }
 
 // hear prints one event.
-func (p *program) hear(e mcp.Event) {
+func (p *program) showEvent(e mcp.Event) {
 	if p.flags.json {
-		p.output.value(heard{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
+		p.output.value(listenEvent{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
 		return
 	}
 	switch e.Kind {
 	case mcp.EventListening, mcp.EventResync:
-		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterWords(e.Filter)))
+		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterText(e.Filter)))
 	default:
-		p.output.line(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
+		p.output.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
 	}
 }
 
-// filterWords says what a subscription tells of.
-func filterWords(f *mcp.Filter) string {
+// filterText says what a subscription tells of.
+func filterText(f *mcp.Filter) string {
 	var all []string
 	if f.ToolsListChanged {
 		all = append(all, "tools")

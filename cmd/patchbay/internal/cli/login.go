@@ -126,7 +126,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 	if t.auth != nil || t.mayLogIn() != nil {
 		return nil
 	}
-	if isMachine() {
+	if isMachineClient() {
 		opts, err := p.machineOptions()
 		if err != nil {
 			return usage(err)
@@ -139,7 +139,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 		return err
 	}
 	var ask oauth.Authorizer
-	if p.mayAsk() {
+	if p.mayPrompt() {
 		ask = p.browser(t, true)
 	}
 	t.auth, err = p.newAuth(t, s, ask)
@@ -173,7 +173,7 @@ func (p *program) authOptions() *oauth.TransportOptions {
 }
 
 // isMachine reports whether the environment names a client that logs in for itself.
-func isMachine() bool { return os.Getenv(envClientID) != "" }
+func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
 // machineOptions are those of a client that logs in for itself. Its tokens are asked for again by each run of the program:
 // that costs a request, and leaves nothing behind.
@@ -216,16 +216,8 @@ func readSecretFile(name string) ([]byte, error) {
 func (p *program) browser(t *target, opens bool) oauth.Authorizer {
 	return oauth.NewBrowser(&oauth.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {
-			if !opens {
-				return nil
-			}
-			err := p.open(ctx, page)
-			if err == nil || ctx.Err() != nil {
-				return nil
-			}
-			p.screen.printf("No browser could be opened; open the page above yourself.")
-			if p.flags.verbose {
-				p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
+			if opens {
+				p.openPage(ctx, page)
 			}
 			return nil
 		},
@@ -237,10 +229,10 @@ func (p *program) browser(t *target, opens bool) oauth.Authorizer {
 
 func (p *program) showLoginPage(t *target, l *oauth.LoginRequest, opens bool) {
 	scopes := scopesOf(l.URL)
-	p.wanted.Store(&scopes)
+	p.scopes.Store(&scopes)
 	why := cleanLine(l.Server) + " wants you to log in, at " + cleanLine(l.Issuer) + "."
 	if !p.loggingIn {
-		if lacks := t.lacks(context.Background(), scopes); lacks != "" {
+		if lacks := t.missingScopes(context.Background(), scopes); lacks != "" {
 			why = "Your login at " + cleanLine(l.Server) + " lacks " + cleanLine(lacks) + "; " + cleanLine(l.Issuer) + " can allow it."
 		}
 	}
@@ -253,7 +245,7 @@ func (p *program) showLoginPage(t *target, l *oauth.LoginRequest, opens bool) {
 }
 
 // joined returns what is in either list, once.
-func joined(lists ...[]string) (all []string) {
+func union(lists ...[]string) (all []string) {
 	for _, s := range slices.Concat(lists...) {
 		if !slices.Contains(all, s) {
 			all = append(all, s)

@@ -23,8 +23,8 @@ const (
 	maxNotes = 200
 	// maxNote bounds the file of a note, in bytes: ids and names of servers can be long.
 	maxNote = 8 << 10
-	// noteLife is for how long a task is remembered whose server does not say how long it keeps it.
-	noteLife = 30 * 24 * time.Hour
+	// noteTTL is for how long a task is remembered whose server does not say how long it keeps it.
+	noteTTL = 30 * 24 * time.Hour
 	// noteGrace is for how long one is remembered that its server need not keep any more: servers may keep it all the same.
 	noteGrace = 24 * time.Hour
 	// noteStamp begins the name of a note's file, so that names sort by time.
@@ -48,7 +48,7 @@ type note struct {
 // isOver reports whether a note is good for nothing any more.
 func (n *note) isOver(now time.Time) bool {
 	if n.Expires.IsZero() {
-		return now.After(n.Started.Add(noteLife))
+		return now.After(n.Started.Add(noteTTL))
 	}
 	return now.After(n.Expires.Add(noteGrace))
 }
@@ -125,7 +125,7 @@ func dropNotes(dir string) error {
 		case ours && kept < maxNotes:
 			kept++
 			continue
-		case !ours && !isLeft(f):
+		case !ours && !isAbandoned(f):
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ func dropNotes(dir string) error {
 }
 
 // isLeft reports whether a file is a note that was never finished.
-func isLeft(f fs.DirEntry) bool {
+func isAbandoned(f fs.DirEntry) bool {
 	info, err := f.Info()
 	return strings.HasSuffix(f.Name(), ".new") && err == nil && time.Since(info.ModTime()) > time.Minute
 }
@@ -158,7 +158,7 @@ func notes() ([]*note, error) {
 		}
 		n, err := readNote(filepath.Join(dir, f.Name()))
 		switch {
-		case errors.Is(err, errNoNote), errors.Is(err, fs.ErrNotExist): // another process has dropped it
+		case errors.Is(err, errNotNote), errors.Is(err, fs.ErrNotExist): // another process has dropped it
 		case err != nil:
 			return nil, err
 		case n.isOver(time.Now()):
@@ -177,8 +177,8 @@ func notesOf(t *target) ([]*note, error) {
 	return slices.DeleteFunc(all, func(n *note) bool { return n.Key != key }), err
 }
 
-// errNoNote says that a file is no note.
-var errNoNote = errors.New("no note of a task")
+// errNotNote says that a file is no note.
+var errNotNote = errors.New("no note of a task")
 
 func readNote(file string) (*note, error) {
 	f, err := os.Open(file)
@@ -192,7 +192,7 @@ func readNote(file string) (*note, error) {
 	}
 	n := &note{}
 	if err := json.Unmarshal(text, n); err != nil || n.ID == "" || n.Key == "" {
-		return nil, fmt.Errorf("%s: %w", file, errNoNote)
+		return nil, fmt.Errorf("%s: %w", file, errNotNote)
 	}
 	n.file = file
 	return n, nil

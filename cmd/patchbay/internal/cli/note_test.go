@@ -126,8 +126,8 @@ func TestOldAndBrokenNotesArePassedOver(t *testing.T) {
 	now := time.Now()
 	for id, n := range map[string]*note{
 		"fresh":    {Started: now},
-		"kept":     {Started: now.Add(-2 * noteLife), Expires: now.Add(time.Hour)},
-		"old":      {Started: now.Add(-2 * noteLife)},
+		"kept":     {Started: now.Add(-2 * noteTTL), Expires: now.Add(time.Hour)},
+		"old":      {Started: now.Add(-2 * noteTTL)},
 		"expired":  {Started: now.Add(-3 * noteGrace), Expires: now.Add(-2 * noteGrace)},
 		"just now": {Started: now.Add(-time.Hour), Expires: now.Add(-time.Minute)},
 	} {

@@ -35,8 +35,8 @@ func (o *output) text(text string) {
 	o.write(text)
 }
 
-// line is text that ends with a line's end.
-func (o *output) line(text string) {
+// println is text that ends with a line's end.
+func (o *output) println(text string) {
 	o.text(strings.TrimSuffix(text, "\n") + "\n")
 }
 

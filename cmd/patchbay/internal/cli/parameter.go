@@ -116,7 +116,7 @@ func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 		types = names(raw)
 	}
 	if raw, ok := jsonscan.Get(schema, "const"); ok {
-		return types, []choice{{raw, word(schema, "title")}}
+		return types, []choice{{raw, stringMember(schema, "title")}}
 	}
 	if raw, ok := jsonscan.Get(schema, "enum"); ok {
 		titles, _ := jsonscan.Get(schema, "enumNames")
@@ -172,7 +172,7 @@ func titled(values, titles []byte) (choices []choice) {
 }
 
 // word returns a member that is a string, else "".
-func word(object []byte, key string) string {
+func stringMember(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
 	s, err := jsonscan.Unquote(raw)
 	if err != nil {
@@ -184,12 +184,12 @@ func word(object []byte, key string) string {
 func (p *parameter) takes(kind string) bool { return slices.Contains(p.types, kind) }
 
 // fallback is the default of the parameter, nil without one.
-func (p *parameter) fallback() stdjson.RawMessage {
+func (p *parameter) defaultValue() stdjson.RawMessage {
 	raw, _ := jsonscan.Get(p.schema, "default")
 	return raw
 }
 
-func (p *parameter) description() string { return word(p.schema, "description") }
+func (p *parameter) description() string { return stringMember(p.schema, "description") }
 
 // want says in words what the parameter takes.
 func (p *parameter) want() string {
@@ -208,7 +208,7 @@ func (p *parameter) want() string {
 	}
 	var words []string
 	for _, t := range p.types {
-		if phrase, ok := phrases[t]; ok {
+		if phrase, ok := typePhrases[t]; ok {
 			t = phrase
 		}
 		words = append(words, t)
@@ -220,7 +220,7 @@ func (p *parameter) want() string {
 	return text
 }
 
-var phrases = map[string]string{
+var typePhrases = map[string]string{
 	"string": "a text", "number": "a number", "integer": "an integer", "boolean": "true or false",
 	"object": "a JSON object", "array": "a list",
 }

@@ -138,7 +138,7 @@ func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) a
 	case err == nil:
 		p.close(c)
 	case !errors.Is(err, mcp.ErrNoRevision) || errors.Is(err, mcp.ErrTimeout): // silence says nothing for certain
-		a.Error = inWords(exitFailure, err)
+		a.Error = errorText(exitFailure, err)
 	}
 	return a
 }

@@ -52,7 +52,7 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 		switch {
 		case part.Blob != nil:
 			if !p.flags.json {
-				p.output.line(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
+				p.output.println(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
 			}
 			if err := p.saveFile(part.URI, part.MIMEType, part.Blob); err != nil {
 				return err
@@ -203,7 +203,7 @@ func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) e
 		return nil
 	}
 	for _, value := range completion.Values {
-		p.output.line(cleanLine(value))
+		p.output.println(cleanLine(value))
 	}
 	if completion.HasMore {
 		p.screen.printf("there are more")

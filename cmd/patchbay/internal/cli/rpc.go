@@ -50,7 +50,7 @@ func (p *program) params(ctx context.Context, word string) (text stdjson.RawMess
 	file, isFile := strings.CutPrefix(word, "@")
 	switch {
 	case word == "-":
-		if text, err = p.keyboard.all(ctx); ctx.Err() != nil {
+		if text, err = p.input.readAll(ctx); ctx.Err() != nil {
 			return nil, err
 		}
 	case isFile:

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// drawPause is the shortest time between two signs of progress: no eye is faster, and a server may be.
-	drawPause = 50 * time.Millisecond
+	// redrawInterval is the shortest time between two signs of progress: no eye is faster, and a server may be.
+	redrawInterval = 50 * time.Millisecond
 	// barWidth is the length of the bar, in characters.
 	barWidth = 24
 	// defaultWidth is the width of a terminal that does not tell.
@@ -41,8 +41,8 @@ func (s *screen) printf(format string, args ...any) {
 	s.redraw()
 }
 
-// ask writes a line that the user goes on with.
-func (s *screen) ask(text string) {
+// prompt writes a line that the user goes on with.
+func (s *screen) prompt(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
@@ -65,7 +65,7 @@ func (s *screen) progress(p mcp.ProgressUpdate) {
 	defer s.mu.Unlock()
 	finished := p.Total != nil && p.Progress >= *p.Total
 	now := time.Now()
-	if now.Sub(s.last) < drawPause && !finished {
+	if now.Sub(s.last) < redrawInterval && !finished {
 		return
 	}
 	s.last = now

@@ -107,11 +107,11 @@ func (p *program) serveStdio(ctx context.Context, where string) error {
 // serve serves on HTTP until ctx ends.
 func (p *program) serve(ctx context.Context, addr, where string) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
 	}
-	d, err := p.newDemo(ctx, where, nameOf(addr, listener.Addr()), demo.Options{})
+	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -122,7 +122,7 @@ func (p *program) serve(ctx context.Context, addr, where string) error {
 }
 
 // onLoopback completes an address that names no host: a demo is not for the network unless it is told to be.
-func onLoopback(addr string) string {
+func withLoopbackHost(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
 	}

@@ -44,7 +44,7 @@ func checkAuth(auth, addr string, stdio bool) error {
 	case stdio:
 		return usage(errors.New("--auth is for HTTP: over stdio whoever starts the server is its user"))
 	}
-	host, _, err := net.SplitHostPort(onLoopback(addr))
+	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
 	if ip, notIP := netip.ParseAddr(host); err != nil || notIP != nil || !ip.IsLoopback() {
 		return usage(errors.New("--auth demo has a password that everybody knows, and no https: --addr has to be an address of this machine alone, such as 127.0.0.1:8765"))
 	}
@@ -54,13 +54,13 @@ func checkAuth(auth, addr string, stdio bool) error {
 // serveProtected serves the demo server, and the authorization server that lets users in, until ctx ends.
 func (p *program) serveProtected(ctx context.Context, addr, where string) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
 	}
 	origin := "http://" + listener.Addr().String()
 	store := p.demoStore(addr, listener.Addr())
-	served, err := p.newDemo(ctx, where, nameOf(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
+	served, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
 	if err != nil {
 		return errors.Join(err, listener.Close(), store.Close())
 	}

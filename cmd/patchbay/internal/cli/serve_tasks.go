@@ -20,10 +20,10 @@ const (
 	// maxServers is how many servers for which no address tells them apart have a file each at once. There are as many as
 	// clients have started over stdio.
 	maxServers = 64
-	// storePatience is how long a file that belongs to this server alone is waited for: an earlier one may be about to end.
-	storePatience = 12 * time.Second
-	// endPatience is how long tasks may take to notice that the server ends.
-	endPatience = 5 * time.Second
+	// storeTimeout is how long a file that belongs to this server alone is waited for: an earlier one may be about to end.
+	storeTimeout = 12 * time.Second
+	// shutdownTimeout is how long tasks may take to notice that the server ends.
+	shutdownTimeout = 5 * time.Second
 )
 
 // A servedDemo is the demo server with what it keeps its tasks in.
@@ -48,7 +48,7 @@ func (p *program) newDemo(ctx context.Context, where, name string, opts demo.Opt
 
 // end ends what runs, and closes the store.
 func (d *servedDemo) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	return errors.Join(d.Tasks.Close(ctx), d.close())
 }
@@ -61,7 +61,7 @@ func (p *program) openTasks(where, name string) (tasks.Store, func() error, erro
 		return tasks.NewMemory(), nothing, nil
 	}
 	if where != "" {
-		store, err := boltstore.Open(where, &boltstore.Options{Wait: storePatience})
+		store, err := boltstore.Open(where, &boltstore.Options{Wait: storeTimeout})
 		if err != nil {
 			return nil, nil, &coded{exitFailure, fmt.Errorf("--tasks: %w", err)}
 		}
@@ -82,7 +82,7 @@ func openServerTasks(name string) (*boltstore.Store, error) {
 		return nil, err
 	}
 	if name != "" {
-		return boltstore.Open(filepath.Join(dir, name+".db"), &boltstore.Options{Wait: storePatience})
+		return boltstore.Open(filepath.Join(dir, name+".db"), &boltstore.Options{Wait: storeTimeout})
 	}
 	for i := range maxServers {
 		store, err := boltstore.Open(filepath.Join(dir, fmt.Sprintf("tasks-%d.db", i+1)), &boltstore.Options{Wait: -1})
@@ -94,7 +94,7 @@ func openServerTasks(name string) (*boltstore.Store, error) {
 }
 
 // nameOf names a server by its address, which no other has at the same time; not, if it has another one each time.
-func nameOf(addr string, bound net.Addr) string {
+func addrName(addr string, bound net.Addr) string {
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
 		return ""
 	}

@@ -30,7 +30,7 @@ func (p *program) skillsCommand() *cobra.Command {
 		Example: `  patchbay skills list http://127.0.0.1:8765/mcp
   patchbay skills read http://127.0.0.1:8765/mcp patch-cables
   patchbay skills verify http://127.0.0.1:8765/mcp`,
-		Args: oneOfItsCommands,
+		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
 	for _, verb := range []*cobra.Command{p.skillsListVerb(), p.skillsShowVerb(), p.skillsReadVerb(), p.skillsVerifyVerb()} {
@@ -88,7 +88,7 @@ func (p *program) skillsShowVerb() *cobra.Command {
 				p.output.printf("  fingerprint: %s", s.Fingerprint())
 			}
 			for _, f := range s.Files {
-				p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), bytesOf(int(f.Size)))
+				p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
 			}
 			return nil
 		}, 1, 1),
@@ -144,7 +144,7 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 	switch {
 	case part.Blob != nil:
 		if !p.flags.json {
-			p.output.line(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
+			p.output.println(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
 		}
 		return p.saveFile(part.URI, part.MIMEType, part.Blob)
 	case !p.flags.json:
@@ -224,7 +224,7 @@ var errUnchecked = errors.New("not checked: the server sends more than one run t
 // verifySkill reads all files of a skill. The error is that the server does not answer any more.
 func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
 	r = skillReport{URI: s.URI, Fingerprint: s.Fingerprint(), Problems: []string{}}
-	tooMuch := func() bool { return p.took.Load() >= cmp.Or(p.verifyMost, maxVerified) }
+	tooMuch := func() bool { return p.received.Load() >= cmp.Or(p.verifyMost, maxVerified) }
 	if tooMuch() {
 		return r.add(ctx, fmt.Errorf("%s: %w", s.URI, errUnchecked))
 	}
@@ -343,7 +343,7 @@ func sizeOfSkill(s *skills.Skill) string {
 	for _, f := range s.Files {
 		total += min(f.Size, skills.MaxBytes) // what a server says of itself may be any number
 	}
-	return counted(len(s.Files), "file") + ", " + bytesOf(int(total))
+	return counted(len(s.Files), "file") + ", " + formatBytes(int(total))
 }
 
 func counted(n int, thing string) string {

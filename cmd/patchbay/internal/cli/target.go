@@ -35,10 +35,10 @@ type target struct {
 	url    string
 	header http.Header
 
-	name string           // as it was called on the command line
-	from string           // the configuration file that names it
-	auth *oauth.Transport // authorizes the requests; nil if nothing does
-	met  bool             // it has been spoken to
+	name      string           // as it was called on the command line
+	from      string           // the configuration file that names it
+	auth      *oauth.Transport // authorizes the requests; nil if nothing does
+	contacted bool             // it has been spoken to
 }
 
 // String is how users are told of the target.
@@ -69,7 +69,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 			return nil, nil, fmt.Errorf("no target, want %s", cmd.UseLine())
 		}
 		if t, err = p.named(args[0]); err != nil {
-			return nil, nil, errors.Join(err, misplaced(args))
+			return nil, nil, errors.Join(err, misplacedURL(args))
 		}
 		t.name = args[0]
 		words = args[1:]
@@ -78,7 +78,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 }
 
 // misplaced says that a URL among the words behind what is no target may have been meant for it; nil if there is none.
-func misplaced(args []string) error {
+func misplacedURL(args []string) error {
 	if strings.Contains(args[0], "://") {
 		return nil
 	}
@@ -224,28 +224,29 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
 	}
 	where := t.String()
-	p.asking.Store(&where)
-	p.asked.Store(t)
+	p.serverName.Store(&where)
+	p.current.Store(t)
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}
-	t.met = true
+	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	c, err := mcp.Connect(ctx, p.transport(t), opts)
 	p.screen.done()
 	if err != nil {
-		return nil, notThere(fmt.Errorf("connect to %s: %w", t, err))
+		return nil, notServer(fmt.Errorf("connect to %s: %w", t, err))
 	}
 	if name := c.Server().Name; name != "" {
 		const longest = 60
-		who := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
-		p.asking.Store(&who)
+		named := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
+		p.serverName.Store(&named)
 	}
 	return c, nil
 }
 
-// who names the server in questions: by where it is, which it cannot choose, beside what it calls itself.
-func (p *program) who() string { return *p.asking.Load() }
+// server names the server in questions: by its URL or command, which it cannot choose, and the name
+// that it reports.
+func (p *program) server() string { return *p.serverName.Load() }
 
 // logLevels are the levels of log messages, the least first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
@@ -294,9 +295,9 @@ func (p *program) measure(next mcp.Handler) mcp.Handler {
 		}
 		var said *mcp.Error
 		if raw, ok := res.(mcp.RawResult); ok {
-			p.took.Add(int64(len(raw)))
+			p.received.Add(int64(len(raw)))
 		} else if errors.As(err, &said) {
-			p.took.Add(int64(len(said.Message) + len(said.Data)))
+			p.received.Add(int64(len(said.Message) + len(said.Data)))
 		}
 		return res, err
 	})
@@ -304,8 +305,8 @@ func (p *program) measure(next mcp.Handler) mcp.Handler {
 
 // started is told of a call that has become a task.
 func (p *program) started(_ context.Context, h *tasks.Handle) {
-	if p.began != nil {
-		p.began(h)
+	if p.taskStarted != nil {
+		p.taskStarted(h)
 	}
 }
 

@@ -37,7 +37,7 @@ func (p *program) taskCommand() *cobra.Command {
 		Example: `  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=60
   patchbay task list http://127.0.0.1:8765/mcp
   patchbay task watch http://127.0.0.1:8765/mcp ID`,
-		Args: oneOfItsCommands,
+		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
 	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(), p.taskAnswerVerb(), p.taskCancelVerb()} {
@@ -143,7 +143,7 @@ func (p *program) listNotes() error {
 			where += fmt.Sprintf(" (%.6s)", cleanLine(n.Key))
 		}
 		p.output.printf("%s  %s  %s", cleanLine(n.ID), cleanLine(n.Tool), where)
-		p.output.printf("    started %s ago", age(n.Started))
+		p.output.printf("    started %s ago", since(n.Started))
 	}
 	if len(all) == 0 {
 		p.screen.printf("No task was started on this machine; patchbay call --task starts one.")
@@ -164,7 +164,7 @@ func sharedTargets(all []*note) map[string]bool {
 }
 
 // age tells how long ago something was.
-func age(t time.Time) string {
+func since(t time.Time) string {
 	d := time.Since(t)
 	switch {
 	case d < time.Minute:
@@ -177,7 +177,7 @@ func age(t time.Time) string {
 
 // listTasks prints the tasks of a server.
 func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
-	known, err := notesOf(p.asked.Load())
+	known, err := notesOf(p.current.Load())
 	if err != nil {
 		p.screen.printf("patchbay: what was started here cannot be read: %s", clean(err.Error()))
 	}
@@ -189,7 +189,7 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	if listed := c.Capabilities().Tasks; listed != nil && listed.List != nil {
 		list, err = collect(tasks.List(ctx, c))
 	} else {
-		list, err = p.lookUp(ctx, c, known)
+		list, err = p.getNoted(ctx, c, known)
 	}
 	if err == nil || len(list) > 0 {
 		p.showTasks(list, tools)
@@ -199,7 +199,7 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 
 // lookUp asks for the tasks that were started here, some at a time. Those that the server does not know any more are
 // forgotten. With an error come those that were found all the same.
-func (p *program) lookUp(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
+func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
 	const atOnce = 4
 	found := make([]*tasks.Task, len(known))
 	failed := make([]error, len(known))
@@ -237,7 +237,7 @@ func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
 	}
 	for _, t := range list {
 		p.output.printf("%s  %s  %s", cleanLine(t.ID), cmp.Or(cleanLine(tools[t.ID]), "-"), cleanLine(string(t.Status)))
-		line := "started " + age(t.Created) + " ago"
+		line := "started " + since(t.Created) + " ago"
 		if t.Message != "" {
 			line += "; " + shorten(cleanLine(t.Message), 200)
 		}
@@ -256,7 +256,7 @@ func (p *program) taskGetVerb() *cobra.Command {
 there is one. Whatever the status is, the exit code is 0 if the server knows the task.`,
 		Example: `  patchbay task get http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
 		t, err := h.Get(ctx)
 		if err != nil {
 			return err
@@ -273,7 +273,7 @@ func (p *program) taskCancelVerb() *cobra.Command {
 finish it all the same.`,
 		Example: `  patchbay task cancel http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
 		refused := h.Cancel(ctx) // as servers of 2025-11-25 do for a task that has ended
 		if refused != nil && !isUnknownTask(refused) {
 			return refused
@@ -291,7 +291,7 @@ finish it all the same.`,
 
 // ofTask makes a verb of a function that is about one task: it finds the id among the words of the command line. most is how
 // many further words there may be; less than 0 is any number.
-func (p *program) ofTask(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, most int) *cobra.Command {
+func (p *program) taskVerb(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, most int) *cobra.Command {
 	var id string
 	cmd.Flags().StringVar(&id, "id", "", "the `ID`, if it begins with a hyphen")
 	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
@@ -342,21 +342,21 @@ func (p *program) showTask(t *tasks.Task) error {
 		p.output.value(newTaskReport(t, tool))
 		return nil
 	}
-	p.describeTask(t, tool)
+	p.showTaskFields(t, tool)
 	if t.Result == nil {
 		return nil
 	}
-	r, err := endOf(t)
+	r, err := finalResult(t)
 	if err != nil {
 		return err
 	}
 	if r.IsError {
-		p.output.line("result   the tool failed")
+		p.output.println("result   the tool failed")
 	} else {
-		p.output.line("result")
+		p.output.println("result")
 	}
 	for _, c := range r.Content {
-		p.output.line(indent(clean(describe(c)), "  "))
+		p.output.println(indent(clean(describe(c)), "  "))
 		if err := p.saveContent(c); err != nil {
 			return err
 		}
@@ -365,7 +365,7 @@ func (p *program) showTask(t *tasks.Task) error {
 }
 
 // endOf returns what a task has ended with, as the server has told it: asked once more, it might say something else.
-func endOf(t *tasks.Task) (*mcp.ToolResult, error) {
+func finalResult(t *tasks.Task) (*mcp.ToolResult, error) {
 	switch {
 	case t.Result != nil:
 		r := &mcp.ToolResult{}
@@ -385,12 +385,12 @@ func endOf(t *tasks.Task) (*mcp.ToolResult, error) {
 }
 
 // calledOff has the error of a wait say, if it is that, that the task was cancelled, and why.
-func calledOff(ctx context.Context, h *tasks.Handle, err error) error {
+func explainCancelled(ctx context.Context, h *tasks.Handle, err error) error {
 	if !errors.Is(err, mcp.ErrCancelled) || ctx.Err() != nil {
 		return err
 	}
 	if t, failed := h.Get(ctx); failed == nil && t.Status == tasks.StatusCancelled {
-		_, err = endOf(t)
+		_, err = finalResult(t)
 	}
 	return err
 }
@@ -398,14 +398,14 @@ func calledOff(ctx context.Context, h *tasks.Handle, err error) error {
 // maxReason is how much is shown of why a task was cancelled, in characters.
 const maxReason = 500
 
-// maxTaskLine is how much is shown of a single thing that a server says of a task, in characters: a status message may be as
+// maxTaskField is how much is shown of a single thing that a server says of a task, in characters: a status message may be as
 // large as any answer.
-const maxTaskLine = 5000
+const maxTaskField = 5000
 
-func (p *program) describeTask(t *tasks.Task, tool string) {
+func (p *program) showTaskFields(t *tasks.Task, tool string) {
 	line := func(name, value string) {
 		if value != "" {
-			p.output.line(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskLine))))
+			p.output.println(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskField))))
 		}
 	}
 	line("task", t.ID)
@@ -423,13 +423,13 @@ func (p *program) describeTask(t *tasks.Task, tool string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.InputRequests)) {
 		asked := t.InputRequests[key]
-		line("asks", key+": "+questionWords(asked))
-		line("", "  "+p.answerWith(t, key))
+		line("asks", key+": "+describeInput(asked))
+		line("", "  "+p.answerCommand(t, key))
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
 		line("asks", "whoever watches it, or answers it unseen:")
-		line("", "  "+p.taskLine("watch", t.ID))
-		line("", "  "+p.answerUnseen(t.ID))
+		line("", "  "+p.taskCommandLine("watch", t.ID))
+		line("", "  "+p.answerAnyCommand(t.ID))
 	}
 	if t.Error != nil {
 		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))
@@ -438,7 +438,7 @@ func (p *program) describeTask(t *tasks.Task, tool string) {
 
 // toolOf returns the tool of a task that was started here.
 func (p *program) toolOf(id string) string {
-	known, _ := notesOf(p.asked.Load()) // what cannot be read is not shown
+	known, _ := notesOf(p.current.Load()) // what cannot be read is not shown
 	for _, n := range known {
 		if n.ID == id {
 			return n.Tool
@@ -447,12 +447,12 @@ func (p *program) toolOf(id string) string {
 	return ""
 }
 
-// taskLine returns the command line for a task at the server that is talked to.
-func (p *program) taskLine(verb, id string, words ...string) string {
-	t := p.asked.Load()
+// taskCommandLine returns the command line for a task at the server that is talked to.
+func (p *program) taskCommandLine(verb, id string, words ...string) string {
+	t := p.current.Load()
 	line := []string{"patchbay", "task", verb}
 	if t.command == nil || t.from != "" {
-		line = append(line, t.words(p.flags.config))
+		line = append(line, t.argument(p.flags.config))
 	}
 	if strings.HasPrefix(id, "-") {
 		id = "--id=" + id

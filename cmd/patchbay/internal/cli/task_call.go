@@ -33,9 +33,9 @@ func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, 
 		p.output.value(map[string]any{"task": newTaskReport(t, tool.Name)})
 		return nil
 	}
-	p.output.line(h.ID())
-	p.screen.printf("Started. %s waits for the result.", p.taskLine("watch", h.ID()))
-	if at := p.asked.Load(); at.command != nil {
+	p.output.println(h.ID())
+	p.screen.printf("Started. %s waits for the result.", p.taskCommandLine("watch", h.ID()))
+	if at := p.current.Load(); at.command != nil {
 		p.screen.printf("The server ends now, and the task with it, unless the server keeps its tasks.")
 	}
 	return nil
@@ -43,7 +43,7 @@ func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, 
 
 // noteTask remembers a task.
 func (p *program) noteTask(t *tasks.Task, tool string) *note {
-	at := p.asked.Load()
+	at := p.current.Load()
 	n := &note{Key: at.key(), Target: at.public(), ID: t.ID, Tool: tool, Started: time.Now()}
 	if t.TTL > 0 {
 		n.Expires = n.Started.Add(t.TTL)

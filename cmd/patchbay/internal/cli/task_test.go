@@ -279,7 +279,7 @@ func TestTaskAsksOtherThings(t *testing.T) {
 		if p.isModern() {
 			p.wants(exitOK, "https://example.com/a", "", "task get", id)
 		}
-		p.wants(exitUsage, "", "open it yourself", "task answer", id, "x=y")
+		p.wants(exitUsage, "", "missing --action: open https:", "task answer", id, "x=y")
 		p.wants(exitOK, "", "Answered.", "task answer", id, "--action", "accept")
 		p.wants(exitOK, "went\n", "", "task watch", id)
 	})

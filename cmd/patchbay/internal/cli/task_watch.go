@@ -22,22 +22,22 @@ Questions are asked on the terminal, or answered from --answers. Without both th
 and left open, for patchbay task answer. The task goes on if this is interrupted.`,
 		Example: `  patchbay task watch http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error { return p.watchTask(ctx, h) }, 0)
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error { return p.watchTask(ctx, h) }, 0)
 }
 
 func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
 	var result *mcp.ToolResult
 	var err error
-	if p.mayAsk() || p.answers != nil {
-		result, err = p.attend(ctx, h)
+	if p.mayPrompt() || p.answers != nil {
+		result, err = p.followTask(ctx, h)
 	} else {
 		var last *tasks.Task
 		if last, err = p.showChanges(ctx, h); err == nil {
-			result, err = endOf(last)
+			result, err = finalResult(last)
 		}
 	}
 	if ctx.Err() != nil {
-		p.screen.printf("The task goes on. %s watches it again.", p.taskLine("watch", h.ID()))
+		p.screen.printf("The task goes on. %s watches it again.", p.taskCommandLine("watch", h.ID()))
 	}
 	if err != nil {
 		return err
@@ -47,30 +47,30 @@ func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
 }
 
 // attend shows how a task goes and answers what it asks.
-func (p *program) attend(ctx context.Context, h *tasks.Handle) (*mcp.ToolResult, error) {
+func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.ToolResult, error) {
 	t, err := h.Get(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case t.Status.Final():
 		p.showChange(t, p.toolOf(t.ID))
-		return endOf(t)
+		return finalResult(t)
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var showing sync.WaitGroup
 	showing.Go(func() { _, _ = p.showChanges(watching, h) }) // what goes wrong, Wait tells
-	result, err := h.Wait(silently(ctx))
+	result, err := h.Wait(withoutProgress(ctx))
 	stop()
 	showing.Wait()
 	if isUnknownTask(err) { // it was known a moment ago: the error is its own
 		err = &coded{exitFailure, err}
 	}
-	return result, calledOff(ctx, h, err)
+	return result, explainCancelled(ctx, h, err)
 }
 
 // silently returns a context whose requests show no progress: the changes of the task are shown already.
-func silently(ctx context.Context) context.Context {
+func withoutProgress(ctx context.Context) context.Context {
 	return mcp.WithCallOptions(ctx, mcp.CallOptions{})
 }
 
@@ -111,13 +111,13 @@ func (p *program) showChange(t *tasks.Task, tool string) {
 		line += ": " + shorten(t.Message, longest)
 	}
 	p.screen.printf("%s", cleanLine(line))
-	if p.mayAsk() {
+	if p.mayPrompt() {
 		return // the questions themselves come next
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
-		p.screen.printf("  it asks whoever watches it at a terminal, or answers it unseen\n    %s", cleanLine(p.answerUnseen(t.ID)))
+		p.screen.printf("  it asks whoever watches it at a terminal, or answers it unseen\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
 	}
 	for _, key := range keysOf(t) {
-		p.screen.printf("  it asks %s\n    %s", cleanLine(questionWords(t.InputRequests[key])), cleanLine(p.answerWith(t, key)))
+		p.screen.printf("  it asks %s\n    %s", cleanLine(describeInput(t.InputRequests[key])), cleanLine(p.answerCommand(t, key)))
 	}
 }

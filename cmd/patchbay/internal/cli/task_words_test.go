@@ -17,8 +17,8 @@ func TestCallOfATaskIsInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		seen := &trigger{when: "progress: asleep\n", then: cancel}
-		patience := time.AfterFunc(20*time.Second, cancel)
-		defer patience.Stop()
+		timeout := time.AfterFunc(20*time.Second, cancel)
+		defer timeout.Stop()
 		var stdout bytes.Buffer
 		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
 		if status != exitInterrupted || !strings.HasSuffix(seen.seen, "progress: asleep\npatchbay: interrupted; the task is called off\n") {
@@ -38,8 +38,8 @@ func TestTaskThatCannotBeCalledOffIsNamed(t *testing.T) {
 	url := server.listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	patience := time.AfterFunc(20*time.Second, cancel)
-	defer patience.Stop()
+	timeout := time.AfterFunc(20*time.Second, cancel)
+	defer timeout.Stop()
 	var stdout bytes.Buffer
 	status := Run(ctx, []string{"call", "--json", url, "x"}, strings.NewReader(""), &stdout, &trigger{when: "asleep", then: cancel})
 	want := `"message":"interrupted; the task could not be called off, and may go on: patchbay task get ` + url + ` STUBBORN"`

@@ -80,8 +80,8 @@ func isUnsafe(r rune) bool {
 	return false
 }
 
-// bytesOf tells a size for people.
-func bytesOf(n int) string {
+// formatBytes tells a size for people.
+func formatBytes(n int) string {
 	const kilo = 1000
 	switch {
 	case n < kilo:

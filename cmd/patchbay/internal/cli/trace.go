@@ -139,7 +139,7 @@ func (s *screen) traceMessage(arrow string, m *jsonrpc.Message) {
 func (s *screen) traced(arrow, what string, text []byte, after string) {
 	more := ""
 	if len(text) > maxTraced {
-		more = fmt.Sprintf("… (%s in all)", bytesOf(len(text)))
+		more = fmt.Sprintf("… (%s in all)", formatBytes(len(text)))
 		text = text[:maxTraced]
 	}
 	if what != "" {
