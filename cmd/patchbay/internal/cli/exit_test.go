@@ -127,11 +127,11 @@ func TestInterrupt(t *testing.T) {
 		when string // it is said on standard error
 		ends string // of what is told
 	}{
-		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call", "; tools/call may have run all the same"},
+		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call", "; the server may have run tools/call nevertheless"},
 		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover", ""},
 		"listening":         {[]string{"listen", url}, "listening", ""},
 		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result", ""},
-		"a question":        {[]string{"call", url, "form"}, "text:", "; tools/call may have run all the same"},
+		"a question":        {[]string{"call", url, "form"}, "text:", "; the server may have run tools/call nevertheless"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

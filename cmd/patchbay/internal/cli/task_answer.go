@@ -14,15 +14,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpTaskAnswer = `Answer what a task asks. The fields of a form are given as arguments of tools are (see help
-arguments), the answer of a language model as text=… and model=…; --action declines or
-dismisses instead, or agrees to visit a page. Where the task asks several things at once,
---question says which one is answered; patchbay task get shows them. Servers of revision
-2025-11-25 do not show what a task asks before it is answered; there --question is a part of
-the question.
+const helpTaskAnswer = `Answer a question of a task (elicitation or sampling). Give the fields of a form like the
+arguments of a tool (see help arguments), and a sampling result as text=… and model=…. With
+--action decline or cancel the question, or accept to have opened a page. If a task has several
+questions, --question selects one; patchbay task get shows them. Servers of revision 2025-11-25
+do not show questions before they are answered: there --question is a part of the question.
 
-Without an answer on the command line the questions are asked on the terminal, or answered
-from --answers. What is not answered stays open.`
+Without an answer on the command line, the questions are asked on the terminal or answered from
+--answers. Questions without an answer stay open.`
 
 // A givenAnswer is the answer on the command line of `patchbay task answer`.
 type givenAnswer struct {
@@ -41,13 +40,13 @@ func (p *program) taskAnswerVerb() *cobra.Command {
 	var question, action string
 	cmd := &cobra.Command{
 		Use:   "answer TARGET ID [FIELD…] | answer ID [FIELD…] -- COMMAND…",
-		Short: "Answer what a task asks",
+		Short: "Answer a question of a task",
 		Long:  helpTaskAnswer,
 		Example: `  patchbay task answer http://127.0.0.1:8765/mcp ID publish=true note=hello
   patchbay task answer http://127.0.0.1:8765/mcp ID '{"publish": true}'
   patchbay task answer http://127.0.0.1:8765/mcp ID --action decline`,
 	}
-	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question that is answered, or a part of it")
+	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
 	cmd.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
 	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
 		given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
@@ -66,12 +65,12 @@ func (g *givenAnswer) check() error {
 		return fmt.Errorf("--action: %w", err)
 	}
 	if len(g.words) > 0 && g.action != "" && g.action != mcp.ElicitAccept {
-		return fmt.Errorf("--action %s has no fields", g.action)
+		return fmt.Errorf("--action %s does not allow fields", g.action)
 	}
 	return nil
 }
 
-// answerTask answers what a task asks now.
+// answerTask answers the current questions of a task.
 func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
@@ -79,13 +78,13 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	}
 	switch {
 	case t.Status.Final():
-		return fmt.Errorf("the task asks nothing any more: it is %s", t.Status)
+		return fmt.Errorf("the task has ended: its status is %s", t.Status)
 	case t.Status != tasks.StatusInputRequired:
-		return fmt.Errorf("the task asks nothing now: it is %s", t.Status)
+		return fmt.Errorf("the task has no question now: its status is %s", t.Status)
 	case len(t.InputRequests) == 0:
 		return p.answerDirect(ctx, h, only)
 	}
-	keys, err := p.chosen(t, only)
+	keys, err := p.questionKeys(t, only)
 	if err != nil {
 		return usage(err)
 	}
@@ -102,7 +101,7 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 		}
 	}
 	if len(answers) == 0 {
-		return usage(errors.New("none of the task's questions is answered"))
+		return usage(errors.New("no question was answered"))
 	}
 	if err := h.Answer(ctx, answers); err != nil {
 		return err
@@ -110,8 +109,8 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	return p.showAnswered(ctx, h)
 }
 
-// chosen returns the keys of the questions to answer.
-func (p *program) chosen(t *tasks.Task, only string) ([]string, error) {
+// questionKeys returns the keys of the questions to answer.
+func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 	keys := keysOf(t)
 	if only != "" {
 		key, err := find(keys, only, "question", func(key string) string { return key })
@@ -123,22 +122,22 @@ func (p *program) chosen(t *tasks.Task, only string) ([]string, error) {
 	}
 	switch all := strings.Join(lines, "\n"); {
 	case p.given != nil && len(keys) > 1:
-		return nil, fmt.Errorf("the task asks %d things, and --question does not say which one is answered:\n%s", len(keys), all)
+		return nil, fmt.Errorf("the task has %d questions: select one with --question\n%s", len(keys), all)
 	case p.given == nil && !p.mayPrompt() && p.answers == nil:
-		return nil, fmt.Errorf("no answer is given, and %s:\n%s", p.whyNoPrompt(), all)
+		return nil, fmt.Errorf("missing answer: %s\n%s", p.whyNoPrompt(), all)
 	}
 	return keys, nil
 }
 
-// errLeftOpen says that nobody was there to answer a question.
-var errLeftOpen = errors.New("the question is left open")
+// errLeftOpen is returned for a question without an answer.
+var errLeftOpen = errors.New("the question stays open")
 
-// answerDirect answers what a task asks by requests of its own while somebody waits for its result, as tasks of 2025-11-25
-// do. What it will ask is not known before, and several questions come in any order.
+// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for the
+// result. The questions are not known before, and come in any order.
 func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
-	const timeout = 10 * time.Second // for a question that the task says it has
+	const timeout = 10 * time.Second // for the question to arrive
 	if p.given == nil {
-		return usage(fmt.Errorf("a task of this server asks whoever watches it: %s, or give the answer here", p.taskCommandLine("watch", h.ID())))
+		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run %s", p.taskCommandLine("watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	answered, ended := make(chan error, 1), make(chan error, 1)
@@ -152,7 +151,7 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 	select {
 	case err := <-ended:
 		if err == nil {
-			err = errors.New("the task has ended without a question")
+			err = errors.New("the task ended without a question")
 		}
 		return err
 	case err := <-answered:
@@ -161,37 +160,37 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 		}
 	case <-time.After(timeout):
 		if about == "" {
-			return fmt.Errorf("the task says that it asks something, and has asked nothing within %v", timeout)
+			return fmt.Errorf("no question of the task within %v", timeout)
 		}
-		return fmt.Errorf("the task asks nothing that has %q in it", about)
+		return fmt.Errorf("no question of the task contains %q", about)
 	}
-	if err := p.awaitTaken(ctx, h); err != nil {
+	if err := p.awaitAnswered(ctx, h); err != nil {
 		return err
 	}
 	return p.showAnswered(ctx, h)
 }
 
-// awaitTaken waits until the server has taken an answer: the task waits for it no more.
-func (p *program) awaitTaken(ctx context.Context, h *tasks.Handle) error {
-	const pause, most = 50 * time.Millisecond, 2 * time.Second
-	for end := time.Now().Add(most); time.Now().Before(end); {
+// awaitAnswered waits until the server has processed an answer.
+func (p *program) awaitAnswered(ctx context.Context, h *tasks.Handle) error {
+	const interval, timeout = 50 * time.Millisecond, 2 * time.Second
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		t, err := h.Get(ctx)
 		if err != nil || t.Status != tasks.StatusInputRequired {
 			return err
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(interval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return nil // it asks the next question already
+	return nil // there is another question
 }
 
-// showAnswered says that an answer was sent.
+// showAnswered reports that an answer was sent.
 func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	if !p.flags.json {
-		p.screen.printf("Answered. %s shows how it goes on.", p.taskCommandLine("watch", h.ID()))
+		p.screen.printf("Answered. To watch the task: %s", p.taskCommandLine("watch", h.ID()))
 		return nil
 	}
 	t, err := h.Get(ctx)

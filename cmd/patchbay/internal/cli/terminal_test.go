@@ -179,7 +179,7 @@ func TestCompletion(t *testing.T) {
 	t.Setenv("PATCHBAY_CONFIG", config)
 	freshState(t)
 	n := &note{Key: (&target{url: url}).key(), ID: "noted", Started: time.Now()}
-	if err := n.remember(); err != nil {
+	if err := n.save(); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
