@@ -259,7 +259,7 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
 	all.DurationVar(&f.timeout, "timeout", timeout, "fail if the server sends nothing for this long")
-	all.StringVar(&f.revision, "revision", "", "use this protocol revision, such as "+newestRevision())
+	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")

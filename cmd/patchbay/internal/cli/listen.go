@@ -25,7 +25,7 @@ func (p *program) listenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "listen TARGET [URI…] | listen [URI…] -- COMMAND…",
 		Short: "Subscribe to changes and print them",
-		Long: `Subscribe to changes and print them (notifications): of the lists of tools, prompts and
+		Long: `Subscribe to notifications of changes, and print them: of the lists of tools, prompts and
 resources, and of the resources with the given URIs. Without flags and URIs, subscribe to the
 three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
 		Example: `  patchbay listen http://127.0.0.1:8765/mcp demo://counter

@@ -156,24 +156,24 @@ func (p *program) showReport(r *report) {
 	p.output.printf("server      %s", cleanLine(name))
 	p.output.printf("target      %s", cleanLine(r.Target))
 	if len(r.Versions) > 1 {
-		p.output.printf("revision    %s, of %s", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
+		p.output.printf("revision    %s (supported: %s)", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
 	} else { // the handshake of older revisions names one
 		p.output.printf("revision    %s", r.Revision)
 	}
 	if r.Eras != nil {
 		p.output.printf("eras        %s", strings.Join(r.Eras, " and "))
 	}
-	p.output.printf("supports    %s", offers(&r.Capabilities))
-	p.output.printf("connecting  %.1f ms", r.ConnectMs)
+	p.output.printf("offers      %s", offers(&r.Capabilities))
+	p.output.printf("connect     %.1f ms", r.ConnectMs)
 	if r.PingMs != nil {
 		p.output.printf("ping        %.1f ms", *r.PingMs)
 	}
 	for _, a := range r.Revisions {
-		spoken := "spoken"
+		status := "supported"
 		if !a.Spoken {
-			spoken = "not spoken"
+			status = "not supported"
 		}
-		line := fmt.Sprintf("%s  %-10s  %.1f ms  %s", a.Revision, spoken, a.Ms, cleanLine(a.Error))
+		line := fmt.Sprintf("%s  %-13s  %.1f ms  %s", a.Revision, status, a.Ms, cleanLine(a.Error))
 		p.output.printf("%s", strings.TrimRight(line, " "))
 	}
 	if r.Instructions != "" {

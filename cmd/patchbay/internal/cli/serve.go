@@ -131,11 +131,11 @@ func withLoopbackHost(addr string) string {
 // announce prints the URL of the server and the configuration for clients.
 func announce(w io.Writer, url string) error {
 	command, args := selfCommand()
-	overHTTP, err := configuration(map[string]any{"type": "http", "url": url})
+	overHTTP, err := clientConfig(configEntry{Type: "http", URL: url})
 	if err != nil {
 		return err
 	}
-	overStdio, err := configuration(map[string]any{"command": command, "args": args})
+	overStdio, err := clientConfig(configEntry{Command: command, Args: args})
 	if err != nil {
 		return err
 	}
@@ -152,8 +152,16 @@ Stop with Ctrl-C.
 	return err
 }
 
-// configuration returns a configuration with one server, in the format that most clients read.
-func configuration(server map[string]any) (string, error) {
+// A configEntry is a server in a client configuration.
+type configEntry struct {
+	Type    string   `json:"type,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Command string   `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty"`
+}
+
+// clientConfig returns a configuration with one server, in the format that most clients read.
+func clientConfig(server configEntry) (string, error) {
 	b, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"patchbay-demo": server}}, "", "  ")
 	return string(b), err
 }

@@ -172,7 +172,7 @@ func openDemoStore(bound net.Addr) (authserver.Store, error) {
 
 // announceProtected prints the URL of the server and how to log in.
 func announceProtected(w io.Writer, url string) error {
-	config, err := configuration(map[string]any{"type": "http", "url": url})
+	config, err := clientConfig(configEntry{Type: "http", URL: url})
 	if err != nil {
 		return err
 	}

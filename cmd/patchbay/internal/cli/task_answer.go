@@ -47,7 +47,7 @@ func (p *program) taskAnswerVerb() *cobra.Command {
   patchbay task answer http://127.0.0.1:8765/mcp ID --action decline`,
 	}
 	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
-	cmd.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
+	cmd.Flags().StringVar(&action, "action", "", "the `action`: accept, decline or cancel")
 	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
 		given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
 		if err := given.check(); err != nil {
