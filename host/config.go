@@ -1,7 +1,7 @@
 package host
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,22 +12,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxConfig bounds a configuration file, in bytes: a thousand servers with all their settings are far below it.
+// maxConfig bounds a configuration file, in bytes. A thousand servers need far less.
 const maxConfig = 4 << 20
 
-// A Config is a configuration file that names servers. It is immutable and safe for concurrent use.
+// A Config is a configuration file with servers. It is immutable, and safe for concurrent use.
 type Config struct {
-	// Path is the file that it was read from; empty when there is none.
+	// Path is the path of the file, or empty for [ParseConfig].
 	Path string
-	// Extra holds the members beside the servers, as they were written.
-	Extra map[string]stdjson.RawMessage
+	// Extra has the members other than the servers, unparsed.
+	Extra map[string]json.RawMessage
 
 	names   []string // in the order of the file
-	servers map[string]stdjson.RawMessage
+	servers map[string]json.RawMessage
 }
 
-// LoadConfig reads a file. The error wraps fs.ErrNotExist if there is none, and names line and column of what is no
-// JSON.
+// LoadConfig reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist, and
+// has the line and column of a JSON syntax error.
 func LoadConfig(path string) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,20 +46,20 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads the text of a file. It looks at the servers' names alone; [Config.Server] reads one of them, so
-// that a mistake in one does not take the others away.
+// ParseConfig parses a configuration. It reads only the names of the servers: [Config.Server] parses one
+// of them, so that an invalid server does not affect others.
 func ParseConfig(text []byte) (*Config, error) {
 	if len(text) > maxConfig {
-		return nil, fmt.Errorf("the configuration has more than %d bytes", maxConfig)
+		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxConfig)
 	}
 	plain, err := plainJSON(text)
 	if err != nil {
 		return nil, err
 	}
 	if jsonscan.Kind(plain) != '{' {
-		return nil, errors.New("the configuration is not a JSON object")
+		return nil, errors.New("invalid configuration: must be a JSON object")
 	}
-	c := &Config{Extra: map[string]stdjson.RawMessage{}, servers: map[string]stdjson.RawMessage{}}
+	c := &Config{Extra: map[string]json.RawMessage{}, servers: map[string]json.RawMessage{}}
 	found := false
 	for key, value := range jsonscan.Members(plain) {
 		if string(key) != "mcpServers" && string(key) != "servers" {
@@ -72,18 +72,18 @@ func ParseConfig(text []byte) (*Config, error) {
 		}
 	}
 	if !found {
-		return nil, errors.New(`the configuration names no servers: it has neither a member "mcpServers" nor "servers"`)
+		return nil, errors.New(`invalid configuration: must have a member "mcpServers" or "servers"`)
 	}
 	return c, nil
 }
 
 func (c *Config) addServers(key string, servers []byte) error {
 	if jsonscan.Kind(servers) != '{' {
-		return fmt.Errorf("%s is not an object", key)
+		return fmt.Errorf("invalid %s: must be an object", key)
 	}
 	for name, server := range jsonscan.Members(servers) {
 		if _, has := c.servers[string(name)]; has {
-			return fmt.Errorf("server %q stands in mcpServers and in servers", name)
+			return fmt.Errorf("duplicate server %q in mcpServers and servers", name)
 		}
 		c.names = append(c.names, string(name))
 		c.servers[string(name)] = server
@@ -94,17 +94,18 @@ func (c *Config) addServers(key string, servers []byte) error {
 // Names returns the names of the servers, in the order of the file.
 func (c *Config) Names() []string { return slices.Clone(c.names) }
 
-// Has reports whether a server of that name stands in the file, well formed or not.
+// Has reports whether the file has a server of that name, valid or not.
 func (c *Config) Has(name string) bool {
 	_, ok := c.servers[name]
 	return ok
 }
 
-// Server reads the entry of one server. Its variables are not expanded yet. The error says which member is wrong.
+// Server parses the entry of a server. Its variables are not expanded: see [Server.Expand]. The error names
+// the invalid member.
 func (c *Config) Server(name string) (*Server, error) {
 	raw, ok := c.servers[name]
 	if !ok {
-		return nil, fmt.Errorf("no server %q", name)
+		return nil, fmt.Errorf("unknown server %q", name)
 	}
 	s, err := parseServer(raw)
 	if err != nil {

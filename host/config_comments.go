@@ -8,15 +8,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// plainJSON returns the JSON within text that may hold comments, trailing commas and a byte order mark in front, as people
-// and editors write them. What is not JSON becomes white space, so that every place keeps its line and column.
+// plainJSON replaces comments, trailing commas and a leading byte order mark by white space, so that
+// positions are kept, and validates the JSON.
 func plainJSON(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
 	if bytes.HasPrefix(plain, []byte("\uFEFF")) {
 		blank(plain[:len("\uFEFF")])
 	}
 	if at := blankComments(plain); at >= 0 {
-		return nil, fmt.Errorf("%s: a comment has no end", position(text, at))
+		return nil, fmt.Errorf("%s: unterminated comment", position(text, at))
 	}
 	blankTrailingCommas(plain)
 	if err := jsonscan.Valid(plain, jsonscan.Limits{}); err != nil {
@@ -29,7 +29,7 @@ func plainJSON(text []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// blank makes white space of text, its lines aside.
+// blank replaces text by white space, except line breaks.
 func blank(text []byte) {
 	for i, c := range text {
 		if c != '\n' && c != '\r' {
@@ -38,7 +38,7 @@ func blank(text []byte) {
 	}
 }
 
-// blankComments removes comments. It gives the offset of one that does not end, or -1.
+// blankComments blanks comments. It returns the offset of an unterminated one, or -1.
 func blankComments(text []byte) int {
 	for at := 0; at < len(text); {
 		switch {
@@ -66,9 +66,9 @@ func blankComments(text []byte) int {
 	return -1
 }
 
-// blankTrailingCommas removes each comma between a value and a closing bracket.
+// blankTrailingCommas blanks each comma between a value and a closing bracket.
 func blankTrailingCommas(text []byte) {
-	comma, before := -1, byte(0) // a comma that nothing has followed yet; what stands before
+	comma, before := -1, byte(0) // offset of a possibly trailing comma; last token
 	for at := 0; at < len(text); {
 		c := text[at]
 		switch c {
@@ -97,7 +97,7 @@ func blankTrailingCommas(text []byte) {
 	}
 }
 
-// pastString returns the offset behind the string whose opening quote is at text[at].
+// pastString returns the offset after the string whose opening quote is at text[at].
 func pastString(text []byte, at int) int {
 	for at++; at < len(text); at++ {
 		switch text[at] {
@@ -110,7 +110,7 @@ func pastString(text []byte, at int) int {
 	return len(text)
 }
 
-// position tells line and column of an offset, both counted from 1 and the column in bytes.
+// position returns the line and the column, in bytes, of an offset. Both count from 1.
 func position(text []byte, at int) string {
 	before := text[:min(at, len(text))]
 	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'))

@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// maxExpanded bounds one expanded string, in bytes: no system takes longer arguments.
+// maxExpanded bounds an expanded string, in bytes. Operating systems limit arguments to less.
 const maxExpanded = 1 << 20
 
-// Expand returns the entry with its variables replaced: ${NAME} by what lookup says, ${NAME:-text} by text if it says
-// nothing or the empty string. ${env:NAME} is another spelling of ${NAME}. A variable that is not set and has no
-// default is an error that names it. lookup is os.LookupEnv as a rule. What it gives is not expanded again. The
-// receiver stays as it is.
+// Expand returns a copy with variables replaced: ${NAME} by its value, and ${NAME:-text} by text if the
+// variable is unset or empty. ${env:NAME} is the same as ${NAME}. A variable that is unset and has no
+// default is an error. lookup is usually os.LookupEnv; its values are not expanded again.
 func (s *Server) Expand(lookup func(name string) (string, bool)) (*Server, error) {
 	out := *s
 	var errs []error
@@ -52,7 +51,7 @@ func expandTable(where string, table map[string]string, expand func(where, text 
 	return out
 }
 
-// expandText replaces the variables of one string. A dollar sign that no brace follows is a dollar sign.
+// expandText replaces the variables of a string. A dollar sign without a brace is literal.
 func expandText(text string, lookup func(name string) (string, bool)) (string, error) {
 	var b strings.Builder
 	for {
@@ -63,14 +62,14 @@ func expandText(text string, lookup func(name string) (string, bool)) (string, e
 		}
 		inner, after, closed := strings.Cut(rest, "}")
 		if !closed {
-			return "", errors.New("a ${ has no }")
+			return "", errors.New("unterminated ${")
 		}
 		value, err := variable(inner, lookup)
 		if err != nil {
 			return "", err
 		}
 		if b.Len()+len(value)+len(after) > maxExpanded {
-			return "", fmt.Errorf("it has more than %d bytes when its variables are replaced", maxExpanded)
+			return "", fmt.Errorf("too large with variables replaced: want at most %d bytes", maxExpanded)
 		}
 		b.WriteString(value)
 		text = after
@@ -78,19 +77,19 @@ func expandText(text string, lookup func(name string) (string, bool)) (string, e
 	return b.String(), nil
 }
 
-// variable returns what stands for the inside of ${…}.
+// variable returns the value of the content of ${…}.
 func variable(inner string, lookup func(name string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	name = strings.TrimPrefix(name, "env:")
 	if !isName(name) {
-		return "", fmt.Errorf("${%.64s} is not understood, want ${NAME} or ${NAME:-default}", inner)
+		return "", fmt.Errorf("invalid variable ${%.64s}: want ${NAME} or ${NAME:-default}", inner)
 	}
 	value, set := lookup(name)
 	switch {
 	case hasFallback && value == "":
 		return fallback, nil
 	case !set:
-		return "", fmt.Errorf("the environment has no %.64s", name)
+		return "", fmt.Errorf("environment variable %.64s is not set", name)
 	}
 	return value, nil
 }

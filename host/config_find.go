@@ -10,9 +10,9 @@ import (
 // ConfigEnv is the environment variable that names a configuration file.
 const ConfigEnv = "PATCHBAY_CONFIG"
 
-// ConfigFiles returns the files in which a name is looked for, the first one that has it wins: path, if it is not empty,
-// else the file that the environment variable [ConfigEnv] names, else .mcp.json and mcp.json in the current folder and
-// patchbay/mcp.json in the user's folder for configuration.
+// ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is not
+// empty; else the value of the environment variable [ConfigEnv]; else .mcp.json and mcp.json in the
+// current directory, and patchbay/mcp.json in the user's configuration directory.
 func ConfigFiles(path string) []string {
 	if path == "" {
 		path = os.Getenv(ConfigEnv)
@@ -27,11 +27,11 @@ func ConfigFiles(path string) []string {
 	return files
 }
 
-// LoadConfigs reads the files of [ConfigFiles] that there are. A path that was asked for, here or by the environment, has
-// to be there. One file that cannot be read does not hide the others: the error joins what went wrong, beside what was
-// read.
+// LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the environment
+// must exist. It returns the files that it could read, even with an error, which joins the errors of
+// the others.
 func LoadConfigs(path string) ([]*Config, error) {
-	asked := path != "" || os.Getenv(ConfigEnv) != ""
+	required := path != "" || os.Getenv(ConfigEnv) != ""
 	var configs []*Config
 	var errs []error
 	for _, file := range ConfigFiles(path) {
@@ -39,7 +39,7 @@ func LoadConfigs(path string) ([]*Config, error) {
 		switch {
 		case err == nil:
 			configs = append(configs, c)
-		case asked || !errors.Is(err, fs.ErrNotExist):
+		case required || !errors.Is(err, fs.ErrNotExist):
 			errs = append(errs, err)
 		}
 	}

@@ -1,7 +1,7 @@
 package host
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,58 +9,59 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A ServerType says how a server is reached.
+// A ServerType is the transport of a server.
 type ServerType string
 
-// The types of server.
+// Types of servers.
 const (
-	TypeStdio ServerType = "stdio" // a command that is started, and spoken to over its standard input and output
-	TypeHTTP  ServerType = "http"  // a URL; streamable-http and other spellings of it are read as this
-	TypeSSE   ServerType = "sse"   // a URL of the oldest HTTP transport; clients that find out by themselves may ignore it
+	TypeStdio ServerType = "stdio" // a command, used over its standard input and output
+	TypeHTTP  ServerType = "http"  // a URL of Streamable HTTP; also spelled streamable-http
+	TypeSSE   ServerType = "sse"   // a URL of HTTP+SSE (2024-11-05); clients that detect the transport may ignore it
 )
 
-// A Server is the entry of one server.
+// A Server is the entry of a server in a configuration.
 type Server struct {
+	// Name is the key of the entry.
 	Name string
-	// Type is given by the entry, or follows from whether it has a command or a URL.
+	// Type is the member type. Default: TypeHTTP with a URL, else TypeStdio.
 	Type ServerType
 
-	// Command is the program to start, Args its arguments. No shell sees them.
+	// Command is the program to start, and Args its arguments. They are not passed to a shell.
 	Command string
 	Args    []string
 	// Env is added to the environment of the command.
 	Env map[string]string
-	// Dir is where the command starts; empty for where this program is. [Server.Expand] makes it relative to the file's
-	// folder.
+	// Dir is the working directory of the command; empty for the current directory. [Server.Expand]
+	// resolves a relative path against the directory of the configuration file.
 	Dir string
 
-	// URL is where the server is, Header what goes with every request to it.
+	// URL is the URL of the server, and Header the additional HTTP headers of requests.
 	URL    string
 	Header map[string]string
 
-	// Disabled says that the user has switched the server off.
+	// Disabled is set if the user has disabled the server.
 	Disabled bool
-	// Extra holds the members that are not understood, as they were written.
-	Extra map[string]stdjson.RawMessage
+	// Extra has the unknown members, unparsed.
+	Extra map[string]json.RawMessage
 
-	base string // the folder of the file
+	base string // directory of the configuration file
 }
 
-// parseServer reads one entry.
+// parseServer parses an entry.
 func parseServer(raw []byte) (*Server, error) {
 	if jsonscan.Kind(raw) != '{' {
-		return nil, errors.New("the entry is not an object")
+		return nil, errors.New("must be an object")
 	}
-	s := &Server{Extra: map[string]stdjson.RawMessage{}}
+	s := &Server{Extra: map[string]json.RawMessage{}}
 	for key, value := range jsonscan.Members(raw) {
 		if err := s.set(string(key), value); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	return s, s.settle()
+	return s, s.resolveType()
 }
 
-// set reads one member.
+// set parses a member.
 func (s *Server) set(key string, value []byte) (err error) {
 	switch key {
 	case "type":
@@ -88,7 +89,7 @@ func (s *Server) set(key string, value []byte) (err error) {
 	return err
 }
 
-// serverType reads the spellings that are about.
+// serverType parses a type in its various spellings.
 func serverType(name string) (ServerType, error) {
 	switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)) {
 	case "stdio":
@@ -98,13 +99,13 @@ func serverType(name string) (ServerType, error) {
 	case "sse":
 		return TypeSSE, nil
 	}
-	return "", fmt.Errorf("got %q, want stdio, http, streamable-http or sse", name)
+	return "", fmt.Errorf("invalid value %q: want stdio, http, streamable-http or sse", name)
 }
 
-// settle finds the type of an entry that names none, and whether all is there.
-func (s *Server) settle() error {
+// resolveType sets the default type, and checks the members that the type requires.
+func (s *Server) resolveType() error {
 	if s.Type == "" && s.Command != "" && s.URL != "" {
-		return errors.New("it has a command and a url: say with type which one counts")
+		return errors.New("ambiguous type with command and url: set type")
 	}
 	if s.Type == "" && s.URL != "" {
 		s.Type = TypeHTTP
@@ -114,9 +115,9 @@ func (s *Server) settle() error {
 	}
 	switch {
 	case s.Type == TypeStdio && s.Command == "":
-		return errors.New("it has no command")
+		return errors.New("missing command")
 	case s.Type != TypeStdio && s.URL == "":
-		return errors.New("it has no url")
+		return errors.New("missing url")
 	}
 	return nil
 }
@@ -124,14 +125,14 @@ func (s *Server) settle() error {
 func text(value []byte) (string, error) {
 	s, err := jsonscan.Unquote(value)
 	if err != nil {
-		return "", errors.New("want a string")
+		return "", errors.New("must be a string")
 	}
 	return s, nil
 }
 
 func list(value []byte) ([]string, error) {
 	if jsonscan.Kind(value) != '[' {
-		return nil, errors.New("want a list of strings")
+		return nil, errors.New("must be an array of strings")
 	}
 	var out []string
 	for element := range jsonscan.Elements(value) {
@@ -144,10 +145,10 @@ func list(value []byte) ([]string, error) {
 	return out, nil
 }
 
-// table reads an object of strings. Numbers and booleans stand for their text, and null for nothing.
+// table parses an object of strings. Numbers and booleans become strings, and null members are ignored.
 func table(value []byte) (map[string]string, error) {
 	if jsonscan.Kind(value) != '{' {
-		return nil, errors.New("want an object of strings")
+		return nil, errors.New("must be an object of strings")
 	}
 	out := map[string]string{}
 	for key, v := range jsonscan.Members(value) {

@@ -51,13 +51,13 @@ func variables(set map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := set[name]; return v, ok }
 }
 
-func TestConfigTakesWhatPeopleWrite(t *testing.T) {
+func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 	c := parse(t, full)
 	if diff := cmp.Diff([]string{"files", "web", "old", "new", "broken"}, c.Names()); diff != "" {
 		t.Error(diff)
 	}
 	if got := string(c.Extra["inputs"]); got != "[]" {
-		t.Errorf("inputs is %q, want it kept", got)
+		t.Errorf("inputs is %q, want it unchanged", got)
 	}
 	env := variables(map[string]string{"HOME": "/home/ann", "TOKEN": "t0k"})
 	for name, want := range map[string]*host.Server{
@@ -72,7 +72,7 @@ func TestConfigTakesWhatPeopleWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name == "files" && string(s.Extra["alwaysAllow"]) != `["read"]` {
-			t.Errorf("alwaysAllow is %q, want it kept", s.Extra["alwaysAllow"])
+			t.Errorf("alwaysAllow is %q, want it unchanged", s.Extra["alwaysAllow"])
 		}
 		if s, err = s.Expand(env); err != nil {
 			t.Fatal(err)
@@ -81,59 +81,59 @@ func TestConfigTakesWhatPeopleWrite(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if _, err := c.Server("broken"); err == nil || !strings.Contains(err.Error(), `server "broken": type: got "carrier-pigeon"`) {
-		t.Errorf("a broken server is %v", err)
+	if _, err := c.Server("broken"); err == nil || !strings.Contains(err.Error(), `server "broken": type: invalid value "carrier-pigeon"`) {
+		t.Errorf("Server(broken): %v, want an error", err)
 	}
 	if _, err := c.Server("absent"); err == nil {
-		t.Error("an absent server is there")
+		t.Error("Server(absent) returned no error")
 	}
 }
 
-func TestConfigTakesServers(t *testing.T) {
+func TestConfigReadsServersMember(t *testing.T) {
 	c := parse(t, `{"servers": {"a": {"command": "x"}}, "inputs": [{"id": "k"}]}`)
 	if !c.Has("a") || c.Has("b") {
-		t.Errorf("the names are %q", c.Names())
+		t.Errorf("names: %q", c.Names())
 	}
 }
 
-func TestConfigSaysWhatIsWrong(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                "line 1, column 1",
-		`[]`:                              "not a JSON object",
-		`{}`:                              "names no servers",
-		`{"mcpServers": []}`:              "mcpServers is not an object",
+		`[]`:                              "must be a JSON object",
+		`{}`:                              "must have a member",
+		`{"mcpServers": []}`:              "invalid mcpServers: must be an object",
 		"{\n  \"a\": 1,,\n}":              "line 2, column 10",
 		`{"a": [,]}`:                      "line 1, column 8",
 		`{,}`:                             "line 1, column 2",
-		`{"a": /* 1}`:                     "line 1, column 7: a comment has no end",
+		`{"a": /* 1}`:                     "line 1, column 7: unterminated comment",
 		`{"a": "//}`:                      "malformed",
 		`{"servers": {"a": {}, "a": {}}}`: "duplicate key",
-		`{"servers": {"a": {}}, "mcpServers": {"a": {}}}`:                    `server "a" stands in mcpServers and in servers`,
+		`{"servers": {"a": {}}, "mcpServers": {"a": {}}}`:                    `duplicate server "a"`,
 		`{"servers": {}}` + strings.Repeat(" ", 4<<20):                       "bytes",
 		`{"a": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: "nested too deeply",
 	} {
 		if _, err := host.ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.60q is %v, want %q", text, err, want)
+			t.Errorf("%.60q: got %v, want %q", text, err, want)
 		}
 	}
 	for entry, want := range map[string]string{
-		`1`:                                  "not an object",
-		`{}`:                                 "no command",
-		`{"type": "http"}`:                   "no url",
-		`{"type": "stdio", "url": "x"}`:      "no command",
-		`{"command": "x", "url": "y"}`:       "say with type",
-		`{"command": 1}`:                     "command: want a string",
-		`{"command": "x", "args": "y"}`:      "args: want a list",
+		`1`:                                  "must be an object",
+		`{}`:                                 "missing command",
+		`{"type": "http"}`:                   "missing url",
+		`{"type": "stdio", "url": "x"}`:      "missing command",
+		`{"command": "x", "url": "y"}`:       "set type",
+		`{"command": 1}`:                     "command: must be a string",
+		`{"command": "x", "args": "y"}`:      "args: must be an array",
 		`{"command": "x", "args": [1]}`:      "args: element 0",
-		`{"command": "x", "env": []}`:        "env: want an object",
-		`{"command": "x", "env": {"A": []}}`: "env: A: want a string",
-		`{"url": 1}`:                         "url: want a string",
-		`{"url": "x", "headers": "y"}`:       "headers: want an object",
-		`{"type": 1}`:                        "type: want a string",
+		`{"command": "x", "env": []}`:        "env: must be an object",
+		`{"command": "x", "env": {"A": []}}`: "env: A: must be a string",
+		`{"url": 1}`:                         "url: must be a string",
+		`{"url": "x", "headers": "y"}`:       "headers: must be an object",
+		`{"type": 1}`:                        "type: must be a string",
 	} {
 		c := parse(t, `{"servers": {"s": `+entry+`, "good": {"command": "x"}}}`)
 		if _, err := c.Server("s"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `server "s"`) {
-			t.Errorf("%s is %v, want %q", entry, err, want)
+			t.Errorf("%s: got %v, want %q", entry, err, want)
 		}
 		if _, err := c.Server("good"); err != nil {
 			t.Errorf("beside %s: %v", entry, err)
@@ -153,13 +153,13 @@ func TestExpand(t *testing.T) {
 		"${EMPTY:-d}":      "d",
 		"${NONE:-}":        "",
 		"${NONE:-a b:-c$}": "a b:-c$",
-		"${NESTED}":        "${A}", // once is enough
-		"${NONE}":          "!the environment has no NONE",
-		"${input:key}":     "!not understood",
-		"${}":              "!not understood",
-		"${1A}":            "!not understood",
-		"${A":              "!has no }",
-		"${LONG}${LONG}x":  "!more than",
+		"${NESTED}":        "${A}", // not expanded again
+		"${NONE}":          "!environment variable NONE is not set",
+		"${input:key}":     "!invalid variable",
+		"${}":              "!invalid variable",
+		"${1A}":            "!invalid variable",
+		"${A":              "!unterminated ${",
+		"${LONG}${LONG}x":  "!too large",
 	} {
 		c := parse(t, `{"servers": {"s": {"command": "x", "args": ["`+text+`"]}}}`)
 		s, err := c.Server("s")
@@ -169,12 +169,12 @@ func TestExpand(t *testing.T) {
 		got, err := s.Expand(env)
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), `server "s": args 0`) {
-				t.Errorf("%q is %v, want %q", text, err, problem)
+				t.Errorf("%q: got %v, want %q", text, err, problem)
 			}
 			continue
 		}
 		if err != nil || got.Args[0] != want {
-			t.Errorf("%q is %q, %v, want %q", text, got.Args, err, want)
+			t.Errorf("%q: got %q, %v, want %q", text, got.Args, err, want)
 		}
 		if s.Args[0] != text {
 			t.Errorf("%q was changed in place", text)
@@ -221,7 +221,7 @@ func TestFilesAreFound(t *testing.T) {
 		}
 	}
 	if _, err := names("absent.json"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("an absent file is %v", err)
+		t.Errorf("absent file: %v", err)
 	}
 	if err := os.WriteFile("mcp.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestFilesAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err = s.Expand(os.LookupEnv); err != nil || s.Dir != filepath.Join("other", "sub") {
-		t.Errorf("the folder is %q, %v", s.Dir, err)
+		t.Errorf("Dir is %q, %v", s.Dir, err)
 	}
 }
 
@@ -257,7 +257,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		strict := json.Unmarshal(text, &plain) == nil && plain.A != nil && plain.B == nil
 		if strict && err != nil && !strings.Contains(err.Error(), "nested") {
-			t.Fatalf("JSON is refused: %v", err)
+			t.Fatalf("valid JSON: %v", err)
 		}
 		if err != nil {
 			return

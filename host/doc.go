@@ -1,11 +1,13 @@
-// Package host is for programs that use many servers. It reads the configuration files in which people name them.
+// Package host is for programs that connect to several servers. It reads their configuration files.
 //
 //	config, err := host.LoadConfig(".mcp.json")
 //	server, err := config.Server("files")
 //	server, err = server.Expand(os.LookupEnv)
 //
-// The form is the one that most clients share: a member mcpServers, or servers, that maps names to a command with
-// arguments, or to a URL. Comments and trailing commas are taken. What is not understood is kept.
+// The format is the one that most clients share: a member mcpServers, or servers, maps names to
+// commands with arguments, or to URLs. Comments and trailing commas are allowed. Unknown members are
+// kept.
 //
-// Whoever writes such a file chooses what is run: starting a server from it is running code of its author's choice.
+// A configuration file chooses which commands run: starting a server from it runs code of the file's
+// author.
 package host

@@ -186,7 +186,7 @@ func TestTasksWithoutAPlaceAreInMemory(t *testing.T) {
 	p.stdin.Close()
 	p.rest()
 	p.ends(0, time.Now(), 3*time.Second)
-	if !strings.Contains(p.stderr.String(), "tasks do not outlast this run") {
+	if !strings.Contains(p.stderr.String(), "tasks are kept in memory only") {
 		t.Errorf("it says %q", &p.stderr)
 	}
 }

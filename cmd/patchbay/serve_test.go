@@ -387,7 +387,7 @@ func announced(t *testing.T, p *process) (url string, configs []config) {
 	t.Helper()
 	for {
 		line := p.line()
-		if _, rest, ok := strings.Cut(line, "every revision of MCP at "); ok {
+		if _, rest, ok := strings.Cut(line, "The demo server is running at "); ok {
 			url = rest
 		}
 		if line == "{" {

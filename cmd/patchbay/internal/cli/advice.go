@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// scopeOffline asks for tokens that outlast the user's presence. We ask for it ourselves, so that it is nothing to tell.
+	// scopeOffline is the scope for a refresh token. It is always requested, and not shown.
 	scopeOffline = "offline_access"
-	// maxSaid is how much is shown of what a server says of a refusal, in characters.
-	maxSaid = 200
-	// trialTime bounds the search for a login that a server offers, after the command has failed for want of one.
-	trialTime = 10 * time.Second
-	// storeTime bounds a look at what is stored of a login.
-	storeTime = 5 * time.Second
+	// maxReasonShown bounds what is shown of a server's reason for refusing, in characters.
+	maxReasonShown = 200
+	// trialTimeout bounds the check whether a server supports login.
+	trialTimeout = 10 * time.Second
+	// vaultTimeout bounds reading the stored login.
+	vaultTimeout = 5 * time.Second
 
-	headerHint = "--header 'Authorization: Bearer TOKEN' shows a token to the server"
+	headerHint = "Pass a token with --header 'Authorization: Bearer TOKEN'."
 )
 
-// advice is what the user is told when a server does not let them in.
+// advice is what is shown with an authorization error.
 type advice struct {
-	words string // in place of those of the error; empty if these are good
-	login string // the command that logs in, if that can help
-	hint  string // what else can
+	message string // replaces the message of the error, unless empty
+	login   string // the command that logs in, if that may help
+	hint    string // shown if login is empty
 }
 
-// advise returns advice on an error. There is none on errors that are no refusals.
+// advise returns the advice for an error. It is empty for other errors than those of authorization.
 func (p *program) advise(ctx context.Context, code int, err error) advice {
-	t := p.asked.Load()
+	t := p.current.Load()
 	if t == nil || t.url == "" || code != exitAuth && !errors.Is(err, oauthclient.ErrLoginTimeout) {
 		return advice{}
 	}
@@ -47,25 +47,25 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	isRefused := errors.As(err, &refused)
 	switch {
 	case t.header.Get("Authorization") != "":
-		return adviceOnHeader(t, err)
+		return headerAdvice(t, err)
 	case t.auth == nil && !p.loggingIn:
 		return advice{hint: headerHint}
-	case isMachine():
+	case isMachineClient():
 		return advice{}
 	case isRefused && refused.Status == http.StatusForbidden:
-		return p.adviceOnStepUp(ctx, t, refused)
-	case isRefused && p.isInVain(ctx, t, refused):
-		return advice{words: refused.Endpoint + " wants a token, and offers no login", hint: headerHint}
+		return p.stepUpAdvice(ctx, t, refused)
+	case isRefused && p.isLoginUseless(ctx, t, refused):
+		return advice{message: refused.Endpoint + " requires a token, and does not support login (no OAuth metadata)", hint: headerHint}
 	case isRefused && p.loggingIn && isScopeUnknown(refused):
-		return advice{hint: "patchbay auth logout " + t.words(p.flags.config) + " forgets what was allowed before, so that it is not asked for again"}
+		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " + t.argument(p.flags.config)}
 	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
-		return advice{hint: headerHint} // it wants something else than a login
+		return advice{hint: headerHint} // a login does not help
 	}
 	return advice{login: p.loginCommand(t, nil)}
 }
 
-// adviceOnHeader is for users who bring a token of their own.
-func adviceOnHeader(t *target, err error) advice {
+// headerAdvice is the advice if the user passes an Authorization header.
+func headerAdvice(t *target, err error) advice {
 	var status *mcphttp.StatusError
 	if !errors.As(err, &status) {
 		return advice{}
@@ -75,29 +75,29 @@ func adviceOnHeader(t *target, err error) advice {
 	if strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "DPoP") {
 		what = "your token"
 	}
-	var said string
+	var reason string
 	var scopes []string
 	for _, c := range oauth.ParseChallenges(status.Header) {
 		if c.Params["error"] == "insufficient_scope" {
 			scopes = strings.Fields(c.Params["scope"])
 		}
 		if text := c.Params["error_description"]; text != "" {
-			said = ": it says: " + shorten(cleanLine(text), maxSaid)
+			reason = ": " + shorten(cleanLine(text), maxReasonShown)
 		}
 	}
 	switch {
 	case status.StatusCode == http.StatusUnauthorized:
-		return advice{words: "the server refused " + what + said}
+		return advice{message: "the server rejected " + what + reason}
 	case len(scopes) == 1:
-		return advice{words: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxSaid)}
+		return advice{message: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReasonShown)}
 	case len(scopes) > 1:
-		return advice{words: what + " lacks some of the scopes " + shorten(cleanLine(strings.Join(scopes, " ")), maxSaid)}
+		return advice{message: what + " lacks some of the scopes " + shorten(cleanLine(strings.Join(scopes, " ")), maxReasonShown)}
 	}
-	return advice{words: "the server does not allow that with " + what + said}
+	return advice{message: "the server does not allow this request with " + what + reason}
 }
 
-// adviceOnStepUp is for users who are logged in, and not for what they want to do.
-func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) advice {
+// stepUpAdvice is the advice if a login lacks scopes.
+func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) advice {
 	var required *oauthclient.LoginRequiredError
 	var again *oauthclient.StepUpError
 	var scopes []string
@@ -107,61 +107,62 @@ func (p *program) adviceOnStepUp(ctx context.Context, t *target, refused *oauthc
 	case errors.As(refused.Err, &again):
 		return advice{login: p.loginCommand(t, again.Scopes)}
 	default:
-		if wanted := p.wanted.Load(); wanted != nil {
+		if wanted := p.scopes.Load(); wanted != nil {
 			scopes = *wanted
 		}
 	}
 	a := advice{login: p.loginCommand(t, scopes)}
-	if lacks := t.lacks(context.WithoutCancel(ctx), scopes); lacks != "" {
-		a.words = "your login at " + refused.Endpoint + " lacks " + lacks
+	if missing := t.missingScopes(context.WithoutCancel(ctx), scopes); missing != "" {
+		a.message = "the login at " + refused.Endpoint + " lacks the scopes " + missing
 		if required == nil {
-			a.words += ", and " + strings.TrimPrefix(refused.Err.Error(), "oauth: ")
+			a.message += ": " + strings.TrimPrefix(refused.Err.Error(), "oauth: ")
 		}
 	}
 	return a
 }
 
-// lacks returns those of some scopes that the login at a target does not have; none if there is no login.
-func (t *target) lacks(ctx context.Context, scopes []string) string {
+// missingScopes returns those of the given scopes that the login at a target lacks. Without a login
+// it returns "".
+func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 	if t.auth == nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	ctx, cancel := context.WithTimeout(ctx, vaultTimeout)
 	defer cancel()
 	now, err := t.auth.Status(ctx)
 	if err != nil || now == nil {
 		return ""
 	}
-	return strings.Join(without(scopes, now.Scopes), " ")
+	return strings.Join(difference(scopes, now.Scopes), " ")
 }
 
-// isScopeUnknown reports whether the authorization server does not know what was asked for.
+// isScopeUnknown reports whether the authorization server rejected a scope.
 func isScopeUnknown(err error) bool {
 	var said *oauthclient.LoginError
 	return errors.As(err, &said) && said.Code == "invalid_scope"
 }
 
-// isInVain reports whether no login will help, since the server offers none. It asks the server.
-func (p *program) isInVain(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) bool {
+// isLoginUseless reports whether the server does not support login. It sends requests.
+func (p *program) isLoginUseless(ctx context.Context, t *target, refused *oauthclient.AuthorizeError) bool {
 	var said *oauthclient.LoginError
 	isAnswer := errors.As(refused.Err, &said) || errors.Is(refused.Err, oauthclient.ErrLoginTimeout)
-	return (t.met || p.loggingIn) && !isAnswer && !p.offersLogin(ctx, t)
+	return (t.contacted || p.loggingIn) && !isAnswer && !p.offersLogin(ctx, t)
 }
 
-// errOffered ends a login that is gone through only to see whether there is one.
-var errOffered = errors.New("the server offers a login")
+// errOffered ends the trial of offersLogin at the login page.
+var errOffered = errors.New("the server supports login")
 
-// offersLogin reports whether a server offers a login, as far as can be found out: it goes through one up to the page that
-// would be opened. Nothing is registered, stored or shown.
+// offersLogin reports whether a server supports login. It tries one, up to the page that would be
+// opened. Nothing is registered, stored or shown. It reports true if it cannot find out.
 func (p *program) offersLogin(ctx context.Context, t *target) bool {
-	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
 	var page, issuer string
 	trial := oauthclient.NewTransport(t.url, &oauthclient.TransportOptions{
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: silent}),
 		Logger:  silent,
-		// With an id, which is sent nowhere, nothing is registered.
+		// With a client id, which is not sent, no client is registered.
 		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},
 		Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1/callback", func(_ context.Context, l *oauthclient.LoginRequest) (url.Values, error) {
 			page, issuer = l.URL, l.Issuer
@@ -174,12 +175,13 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	case errors.Is(err, oauth.ErrNoMetadata):
 		return false
 	case !errors.Is(err, errOffered):
-		return true // for all that is known
+		return true
 	}
-	return !isGuessed(t.url, page, issuer) || isThere(ctx, page)
+	return !isGuessed(t.url, page, issuer) || pageExists(ctx, page)
 }
 
-// isGuessed reports whether a login page may be no more than where revision 2025-03-26 has it, without metadata.
+// isGuessed reports whether a login page may be the default of revision 2025-03-26 for servers
+// without metadata.
 func isGuessed(server, page, issuer string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -189,8 +191,9 @@ func isGuessed(server, page, issuer string) bool {
 	return issuer == origin && strings.HasPrefix(page, origin+"/authorize?")
 }
 
-// isThere reports whether there is a page. It is asked for without the parameters of a login, which begins none.
-func isThere(ctx context.Context, page string) bool {
+// pageExists reports whether a login page exists. It is requested without parameters, so that no
+// login begins.
+func pageExists(ctx context.Context, page string) bool {
 	address, _, _ := strings.Cut(page, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -205,50 +208,49 @@ func isThere(ctx context.Context, page string) bool {
 	return !slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusGone}, res.StatusCode)
 }
 
-// loginCommand returns the command that logs in to a target, asking for some scopes; empty if it cannot.
+// loginCommand returns the command that logs in to a target with some scopes, or "" if it cannot.
 func (p *program) loginCommand(t *target, scopes []string) string {
-	if p.loggingIn || t.mayLogIn() != nil || isMachine() {
+	if p.loggingIn || t.mayLogIn() != nil || isMachineClient() {
 		return ""
 	}
-	command := "patchbay auth login " + t.words(p.flags.config)
+	command := "patchbay auth login " + t.argument(p.flags.config)
 	for _, scope := range scopes {
 		command += " --scope " + shellWord(scope)
 	}
 	return command
 }
 
-// words returns a target as it is named on a command line.
-func (t *target) words(config string) string {
+// argument returns the target as an argument of a command line.
+func (t *target) argument(config string) string {
 	if config != "" && t.from != "" {
 		return shellWord(t.name) + " --config " + shellWord(config)
 	}
 	return shellWord(t.name)
 }
 
-// scopesOf returns the scopes that the page of a login asks for.
+// scopesOf returns the scopes in the URL of a login page.
 func scopesOf(page string) []string {
 	u, err := url.Parse(page)
 	if err != nil {
 		return nil
 	}
-	return without(strings.Fields(u.Query().Get("scope")), []string{scopeOffline})
+	return difference(strings.Fields(u.Query().Get("scope")), []string{scopeOffline})
 }
 
-// without returns what is in one list and not in another.
-func without(list, other []string) (rest []string) {
+// difference returns the elements of list that are not in other.
+func difference(list, other []string) (out []string) {
 	for _, s := range list {
 		if !slices.Contains(other, s) {
-			rest = append(rest, s)
+			out = append(out, s)
 		}
 	}
-	return rest
+	return out
 }
 
-// shellWord returns a word as a shell reads it. What would move a cursor or mislead a reader, and what a line on a screen would
-// lose, stands in it as the number of each byte.
+// shellWord quotes a word for a shell. Bytes that would act on a terminal are written as octal escapes.
 func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
-		return numberedWord(word)
+		return escapedWord(word)
 	}
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
@@ -259,8 +261,8 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// numberedWord returns a word in the quotes of bash, ksh and zsh that take escapes.
-func numberedWord(word string) string {
+// escapedWord quotes a word with $'…', which bash, ksh and zsh read.
+func escapedWord(word string) string {
 	var b strings.Builder
 	b.WriteString("$'")
 	for i := range len(word) {

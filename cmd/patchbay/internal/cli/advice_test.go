@@ -31,7 +31,7 @@ func loggedIn(t *testing.T) (server string, ann *person) {
 func TestStepUpThatFails(t *testing.T) {
 	server, ann := loggedIn(t)
 	login := "patchbay auth login " + server + " --scope " + scopeUse + " --scope " + scopeReset
-	lacks := "your login at " + server + " lacks " + scopeReset
+	lacks := "the login at " + server + " lacks the scopes " + scopeReset
 	deny := newPerson(t)
 	deny.deny = true
 	for name, test := range map[string]struct {
@@ -40,12 +40,12 @@ func TestStepUpThatFails(t *testing.T) {
 		status int
 		words  string
 	}{
-		"denied":      {func(p *program) { p.open = deny.open }, nil, exitAuth, lacks + ", and the login was refused: access_denied"},
+		"denied":      {func(p *program) { p.open = deny.open }, nil, exitAuth, lacks + ": the login was refused: access_denied"},
 		"not asked":   {func(p *program) { p.open = ann.open }, []string{"--no-input"}, exitAuth, lacks},
 		"no terminal": {func(p *program) { p.interactive = false }, nil, exitAuth, lacks},
 		"not answered": {func(p *program) {
 			p.loginTime, p.open = time.Millisecond, func(context.Context, string) error { return nil }
-		}, nil, exitTimeout, lacks + ", and nobody answered the login in time"},
+		}, nil, exitTimeout, lacks + ": nobody answered the login in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(p *program) { p.output.terminal = false; test.set(p) }
@@ -60,7 +60,7 @@ func TestStepUpThatFails(t *testing.T) {
 		})
 	}
 	o := withBrowser(t, ann, "call", server, "reset_counter")
-	if o.status != exitOK || !strings.Contains(o.stderr, "Your login at "+server+" lacks "+scopeReset+";") || strings.Contains(o.stderr, "wants you to log in") {
+	if o.status != exitOK || !strings.Contains(o.stderr, "The login at "+server+" lacks the scopes "+scopeReset+". Allow them at ") || strings.Contains(o.stderr, "Log in to") {
 		t.Errorf("the question: got %d, %s", o.status, o.stderr)
 	}
 }
@@ -72,7 +72,7 @@ func TestLoginKeepsScopes(t *testing.T) {
 		t.Fatalf("got %d, %s", o.status, o.stderr)
 	}
 	o := withBrowser(t, ann, "auth", "login", server)
-	if o.status != exitOK || !strings.Contains(o.stdout, scopeReset) || strings.Contains(o.stderr, "No longer allowed") {
+	if o.status != exitOK || !strings.Contains(o.stdout, scopeReset) || strings.Contains(o.stderr, "no longer allowed") {
 		t.Errorf("got %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
 	if o := patchbay(t, "", "call", server, "reset_counter"); o.status != exitOK {
@@ -101,7 +101,7 @@ func TestServerWithoutLogin(t *testing.T) {
 			}))
 			defer web.Close()
 			server := web.URL + endpoint
-			want := "patchbay: " + server + " wants a token, and offers no login\n  " + headerHint + "\n"
+			want := "patchbay: " + server + " requires a token, and does not support login (no OAuth metadata)\n  " + headerHint + "\n"
 			for _, args := range [][]string{{"call", server, "add"}, {"tools", server, "--no-input"}, {"auth", "login", server}} {
 				o := withBrowser(t, newPerson(t), args...)
 				if o.status != exitAuth || !strings.HasSuffix(o.stderr, want) {
@@ -109,7 +109,7 @@ func TestServerWithoutLogin(t *testing.T) {
 				}
 			}
 			o := patchbay(t, "", "tools", server, "--json")
-			if got := failureOf(t, o); o.status != exitAuth || got.Login != "" || !strings.Contains(got.Message, "offers no login") {
+			if got := failureOf(t, o); o.status != exitAuth || got.Login != "" || !strings.Contains(got.Message, "does not support login") {
 				t.Errorf("without a terminal: got %d, %+v", o.status, got)
 			}
 			if o := patchbay(t, "", "auth", "status", server); strings.Contains(o.stdout, "issuer") {
@@ -147,12 +147,12 @@ func TestRefusalOfAnOwnToken(t *testing.T) {
 		status                   int
 		challenge, header, words string
 	}{
-		"refused":      {http.StatusUnauthorized, "", "Bearer mine", "the server refused your token"},
-		"with a cause": {http.StatusUnauthorized, `Bearer error="invalid_token", error_description="it has ended"`, "Bearer mine", "the server refused your token: it says: it has ended"},
-		"a password":   {http.StatusUnauthorized, "Basic", "Basic bWluZTptaW5l", "the server refused your credentials"},
+		"refused":      {http.StatusUnauthorized, "", "Bearer mine", "the server rejected your token"},
+		"with a cause": {http.StatusUnauthorized, `Bearer error="invalid_token", error_description="it has ended"`, "Bearer mine", "the server rejected your token: it has ended"},
+		"a password":   {http.StatusUnauthorized, "Basic", "Basic bWluZTptaW5l", "the server rejected your credentials"},
 		"one scope":    {http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`, "Bearer mine", "your token lacks the scope admin"},
 		"scopes":       {http.StatusForbidden, `Bearer error="insufficient_scope", scope="use admin"`, "Bearer mine", "your token lacks some of the scopes use admin"},
-		"forbidden":    {http.StatusForbidden, "", "Bearer mine", "the server does not allow that with your token"},
+		"forbidden":    {http.StatusForbidden, "", "Bearer mine", "the server does not allow this request with your token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -184,7 +184,7 @@ func TestStatusOfAMachine(t *testing.T) {
 	t.Setenv(envIssuer, strings.TrimSuffix(server, endpoint))
 	for _, verb := range []string{"status", "login"} {
 		o := patchbay(t, "", "auth", verb, server)
-		if o.status != exitOK || !strings.Contains(o.stdout, "logged in   by the environment, as the client robot\n") || strings.Contains(o.stdout, secret) {
+		if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes, as client robot (from the environment)\n") || strings.Contains(o.stdout, secret) {
 			t.Errorf("%s: got %+v", verb, o)
 		}
 		o = patchbay(t, "", "auth", verb, server, "--json")
@@ -213,7 +213,7 @@ func TestNoBrowserOpens(t *testing.T) {
 	p.open = func(context.Context, string) error { return errors.New("no browser") }
 	status := p.run(t.Context(), []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
-		!strings.HasSuffix(stderr.String(), "\nNo browser could be opened; open the page above yourself.\npatchbay: nobody answered the login in time\n") {
+		!strings.HasSuffix(stderr.String(), "\nCould not open a browser: open the page yourself.\npatchbay: nobody answered the login in time\n") {
 		t.Errorf("got %d, %s", status, &stderr)
 	}
 }
@@ -223,7 +223,7 @@ func TestLoginWithoutATerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server := protected(t)
-	for flag, want := range map[string]string{"--json": "--no-browser prints the page", "--no-input": "--no-input is set"} {
+	for flag, want := range map[string]string{"--json": "use --no-browser", "--no-input": "--no-input is set"} {
 		o := patchbay(t, "", "auth", "login", server, flag)
 		if o.status != exitAuth || !strings.Contains(o.stderr, want) || strings.Contains(o.stderr, "--header") || strings.Contains(o.stderr, "/authorize") {
 			t.Errorf("%s: got %d, %s", flag, o.status, o.stderr)
@@ -233,12 +233,12 @@ func TestLoginWithoutATerminal(t *testing.T) {
 
 func TestWordsOnWhatIsMissing(t *testing.T) {
 	for args, want := range map[string]string{
-		"help auth-status":    `no help topic "auth-status": want patchbay help auth status`,
+		"help auth-status":    `unknown help topic "auth-status": did you mean patchbay help auth status?`,
 		"help auth statsu":    `did you mean "auth status"?`,
 		"help exit-code":      `did you mean "exit-codes"?`,
-		"auth status":         "which server? Say its URL or its name in a configuration file: patchbay auth status TARGET, such as\n  patchbay auth status https://example.com/mcp",
+		"auth status":         "missing TARGET: the URL of a server or its name in a configuration file\nusage: patchbay auth status TARGET",
 		"auth login --json":   "patchbay auth login TARGET",
-		"help auth-status-no": `no help topic "auth-status-no"`,
+		"help auth-status-no": `unknown help topic "auth-status-no"`,
 	} {
 		if o := patchbay(t, "", strings.Fields(args)...); o.status != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%s: got %d, %s", args, o.status, o.stderr)
@@ -291,8 +291,8 @@ func TestAuthorizationServerAllowsLess(t *testing.T) {
 		status                        int
 	}{
 		{"a b", "&code=c", "a b", "", exitOK},
-		{"a", "&code=c", "a b", "No longer allowed: b\n", exitOK},
-		{"", "&error=invalid_scope", "a b", "patchbay auth logout " + server + " forgets what was allowed before", exitAuth},
+		{"a", "&code=c", "a b", "Scopes no longer allowed: b\n", exitOK},
+		{"", "&error=invalid_scope", "a b", "log out first: patchbay auth logout " + server, exitAuth},
 	} {
 		granted, refusal = step.granted, step.refusal
 		args := []string{"auth", "login", server}

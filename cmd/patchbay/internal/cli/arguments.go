@@ -14,35 +14,36 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// arguments are the arguments of a call in the making: an object whose members keep the order in which they were given.
+// arguments collects the arguments of a call. The object keeps their order.
 type arguments struct {
-	thing      string // what one of them is called
+	thing      string // argument or field, for errors
 	parameters []parameter
-	closed     bool // there are no others
+	closed     bool // no other parameters are allowed
 	keys       []string
 	values     map[string]stdjson.RawMessage
-	lists      map[string][]stdjson.RawMessage // elements that were given one by one
-	wrong      map[string]bool                 // keys that were given, with what they cannot be
-	input      *keyboard
+	lists      map[string][]stdjson.RawMessage // of arrays whose elements were given one by one
+	wrong      map[string]bool                 // keys with an invalid value
+	input      *input
 }
 
-// newArguments reads what stands behind a tool's name: key=value, key:=json, key=@file, key:=@file, @file, -, or a JSON
-// object. What comes later wins. The values are made what the schema wants.
+// newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file, -,
+// or a JSON object. Later ones win. Values are converted to the types of the schema.
 func (p *program) newArguments(ctx context.Context, words []string, inputSchema stdjson.RawMessage) (*arguments, error) {
 	parameters, closed := parametersOf(inputSchema)
 	return p.readArguments(ctx, words, &arguments{thing: "argument", parameters: parameters, closed: closed})
 }
 
-// newFields reads the fields of a form alike. It has no others than its schema names, even if that allows them.
+// newFields parses the fields of a form in the same way. Fields that its schema does not name are
+// errors, even if the schema allows them.
 func (p *program) newFields(ctx context.Context, words []string, requested stdjson.RawMessage) (*arguments, error) {
 	parameters, _ := parametersOf(requested)
 	return p.readArguments(ctx, words, &arguments{thing: "field", parameters: parameters, closed: true})
 }
 
-// readArguments completes a with what words say.
+// readArguments parses words into a.
 func (p *program) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
 	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string][]stdjson.RawMessage{}, map[string]bool{}
-	a.input = p.keyboard
+	a.input = p.input
 	var errs []error
 	for _, word := range words {
 		if err := a.add(ctx, word); err != nil {
@@ -55,16 +56,16 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 	return a, nil
 }
 
-// add takes one word of the command line.
+// add parses one word.
 func (a *arguments) add(ctx context.Context, word string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	switch at := strings.IndexByte(word, '='); {
 	case !utf8.ValidString(word):
-		return fmt.Errorf("%q is no UTF-8 text", word)
+		return fmt.Errorf("invalid argument %q: must be UTF-8", word)
 	case word == "-":
-		data, err := a.input.all(ctx)
+		data, err := a.input.readAll(ctx)
 		if err != nil {
 			return err
 		}
@@ -78,7 +79,7 @@ func (a *arguments) add(ctx context.Context, word string) error {
 	case strings.HasPrefix(word, "{"):
 		return a.merge("the argument", []byte(word))
 	case at <= 0 || word[:at] == ":":
-		return fmt.Errorf("%q is no argument, want key=value, key:=json, @file or -", word)
+		return fmt.Errorf("invalid argument %q: want key=value, key:=json, @file or -", word)
 	case word[at-1] == ':':
 		return a.setJSON(word[:at-1], word[at+1:])
 	default:
@@ -86,7 +87,7 @@ func (a *arguments) add(ctx context.Context, word string) error {
 	}
 }
 
-// merge takes the members of a JSON object.
+// merge sets the members of a JSON object.
 func (a *arguments) merge(from string, data []byte) error {
 	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
@@ -111,7 +112,7 @@ func (a *arguments) setJSON(key, text string) error {
 	}
 	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
 		a.wrong[key] = true
-		return fmt.Errorf("%s: %.60q is no JSON: %w", key, text, err)
+		return fmt.Errorf("%s: invalid JSON %.60q: %w", key, text, err)
 	}
 	a.set(key, data)
 	return nil
@@ -122,16 +123,16 @@ func (a *arguments) setText(key, text string) error {
 		data, err := readFile(file)
 		if err != nil {
 			a.wrong[key] = true
-			return fmt.Errorf("%s: %w (a value that begins with @ is written key:='\"@…\"')", key, err)
+			return fmt.Errorf("%s: %w (for a value that begins with @, write key:='\"@…\"')", key, err)
 		}
 		if text = string(data); !utf8.ValidString(text) {
 			a.wrong[key] = true
-			return fmt.Errorf("%s: %s is no UTF-8 text", key, file)
+			return fmt.Errorf("%s: invalid file %s: must be UTF-8", key, file)
 		}
 	}
 	param := a.parameter(key)
 	value, err := param.coerce(text)
-	if err != nil && param.items != nil { // one element of a list
+	if err != nil && param.items != nil { // one element of an array
 		value, err = param.items.coerce(text)
 		if err == nil {
 			a.lists[key] = append(a.lists[key], value)
@@ -159,7 +160,7 @@ func listOf(elements []stdjson.RawMessage) stdjson.RawMessage {
 	return append(out, ']')
 }
 
-// parameter returns what the schema says of a key; of one that it does not know, that it is a text.
+// parameter returns the parameter of a key. A key that the schema does not name is a string.
 func (a *arguments) parameter(key string) *parameter {
 	for i := range a.parameters {
 		if a.parameters[i].name == key {
@@ -181,7 +182,7 @@ func (a *arguments) put(key string, value stdjson.RawMessage) {
 	a.values[key] = value
 }
 
-// check tells what is missing, and what is there that the tool does not know.
+// check returns errors for unknown and missing arguments.
 func (a *arguments) check() (errs []error) {
 	var known []string
 	for i := range a.parameters {
@@ -189,7 +190,7 @@ func (a *arguments) check() (errs []error) {
 	}
 	for _, key := range a.keys {
 		if !slices.Contains(known, key) && (a.closed || a.misses(schema.Nearest(key, known))) {
-			errs = append(errs, unknown(a.thing, key, known))
+			errs = append(errs, unknownName(a.thing, key, known))
 		}
 	}
 	for i := range a.parameters {
@@ -206,26 +207,34 @@ func (a *arguments) check() (errs []error) {
 	return errs
 }
 
-// misses reports whether a parameter is required and not given.
+// misses reports whether a parameter is required and missing.
 func (a *arguments) misses(key string) bool {
 	_, given := a.values[key]
 	return !given && !a.wrong[key] && key != "" && a.parameter(key).required
 }
 
-// unknown says that there is no thing of that name, and what is near.
-func unknown(thing, name string, known []string) error {
-	text := fmt.Sprintf("no %s %q", thing, name)
+// unknownName returns an error for an unknown name. It suggests a similar name or lists the names.
+func unknownName(thing, name string, known []string) error {
+	text := fmt.Sprintf("unknown %s %q", thing, name)
 	if like := schema.Nearest(name, known); like != "" {
 		return fmt.Errorf("%s: did you mean %q?", text, cleanLine(like))
 	}
 	const shown = 20
 	switch {
 	case len(known) == 0:
-		return fmt.Errorf("%s: there are none", text)
+		return fmt.Errorf("%s: there is no %s", text, thing)
 	case len(known) > shown:
-		return fmt.Errorf("%s: there are %s and %d more", text, cleanLine(strings.Join(known[:shown], ", ")), len(known)-shown)
+		return fmt.Errorf("%s: want one of %s and %d more", text, cleanLine(strings.Join(known[:shown], ", ")), len(known)-shown)
 	}
-	return fmt.Errorf("%s: there are %s", text, cleanLine(strings.Join(known, ", ")))
+	return fmt.Errorf("%s: want %s", text, cleanLine(oneOf(known)))
+}
+
+// oneOf returns alternatives as text.
+func oneOf(all []string) string {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return "one of " + strings.Join(all, ", ")
 }
 
 // object returns the arguments as JSON.

@@ -77,7 +77,7 @@ func TestArgumentsAreCoerced(t *testing.T) {
 		"boolean=yes":                  `!want true or false`,
 		"object=[]":                    `!want a JSON object`,
 		`object={"a":1,"a":2}`:         `!want a JSON object`,
-		"bare=x":                       `!want a list`,
+		"bare=x":                       `!want an array`,
 		"list=1|list=x":                `!want an integer`,
 		"colour=blue":                  `!want one of red, 7, null`,
 		"const=z":                      `!want one of x, y`,
@@ -89,11 +89,11 @@ func TestArgumentsAreCoerced(t *testing.T) {
 		"@text.txt":                    `!text.txt: malformed JSON`,
 		"@list.json":                   `!list.json: want a JSON object`,
 		"{":                            `!malformed JSON`,
-		"text":                         `!"text" is no argument`,
-		"text=\xff":                    `!no UTF-8`,
-		"text=@bytes":                  `!no UTF-8`,
-		"=x":                           `!is no argument`,
-		":=x":                          `!is no argument`,
+		"text":                         `!invalid argument "text"`,
+		"text=\xff":                    `!must be UTF-8`,
+		"text=@bytes":                  `!must be UTF-8`,
+		"=x":                           `!invalid argument`,
+		":=x":                          `!invalid argument`,
 		"mst=x":                        `!did you mean "must"?`,
 	} {
 		p := newProgram(strings.NewReader(`{"text": "stdin"}`), nil, nil)
@@ -131,8 +131,8 @@ func TestArgumentsThatAreMissingOrUnknownAreNamed(t *testing.T) {
 	if err == nil {
 		t.Fatal("it is taken")
 	}
-	for _, want := range []string{`no argument "ctiy": did you mean "city"?`, `no argument "zzz": there are city, unit, days`,
-		`missing argument city: a text, Where \x1b[2J`, "missing argument unit: one of c, f", `days: got "many", want an integer`} {
+	for _, want := range []string{`unknown argument "ctiy": did you mean "city"?`, `unknown argument "zzz": want one of city, unit, days`,
+		`missing argument city: a string, Where \x1b[2J`, "missing argument unit: one of c, f", `days: got "many", want an integer`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %q: %v", want, err)
 		}

@@ -14,35 +14,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-const helpAuth = `Log in to servers that want it, see what logins there are, and end them.
+const helpAuth = `Log in to servers with OAuth, show logins, and log out.
 
-A verb that meets a server which wants a login opens your browser and goes on when you have
-logged in. Where there is no terminal, and with --no-input, it fails with exit code 4 and
-tells the command to run. Tokens are renewed as long as the server allows it. A target with
-an Authorization header of its own (--header, or in a configuration file) is left alone.
+A command that reaches a server which requires login opens your browser, and continues when you
+have logged in. Without a terminal, or with --no-input, it exits with 4 and prints the command
+to run. Tokens are refreshed as long as the server allows. A target with an Authorization header
+(from --header or a configuration file) does not use logins.
 
-Tokens are kept in the directory that auth status shows, sealed. The key to them is in the
-system's keyring; where there is none it is in a file beside them, which only you can read.
-$PATCHBAY_VAULT_PASSPHRASE, if it is set when the first login is made, is taken for the key
-instead, and $PATCHBAY_VAULT_DIR names another directory.
+Tokens are stored encrypted in the directory that auth status shows. The key is in the system
+keyring, or, where there is none, in a file in the same directory that only you can read.
+Set $PATCHBAY_VAULT_PASSPHRASE before the first login to derive the key from a passphrase, and
+$PATCHBAY_VAULT_DIR to use another directory.
 
-Machines log in without a person, and store nothing, if the environment has all of
+To authorize without a user (client credentials; nothing is stored), set
 
-  PATCHBAY_CLIENT_ID        the id of the client
-  PATCHBAY_CLIENT_SECRET    its secret, or PATCHBAY_CLIENT_KEY_FILE, a private key in PEM
-  PATCHBAY_ISSUER           the authorization server that knows it; no other sees the secret
-
-and PATCHBAY_SCOPES with what to ask for, if that is not for the server to say.`
+  PATCHBAY_CLIENT_ID        the client id
+  PATCHBAY_CLIENT_SECRET    the client secret, or PATCHBAY_CLIENT_KEY_FILE, a private key in PEM
+  PATCHBAY_ISSUER           the authorization server; the secret is sent to no other
+  PATCHBAY_SCOPES           scopes to request (optional)`
 
 func (p *program) authCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "auth",
-		Short: "Log in to servers, and out",
+		Short: "Log in to and out of servers (OAuth)",
 		Long:  helpAuth,
 		Example: `  patchbay auth login https://example.com/mcp
   patchbay auth status https://example.com/mcp
   curl -H "Authorization: Bearer $(patchbay auth token https://example.com/mcp)" …`,
-		Args: oneOfItsCommands,
+		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
 	for _, verb := range []*cobra.Command{p.loginVerb(), p.statusVerb(), p.logoutVerb(), p.tokenVerb()} {
@@ -52,16 +51,15 @@ func (p *program) authCommand() *cobra.Command {
 	return cmd
 }
 
-// authVerb makes a verb of a function that is about the login at one server.
+// authVerb returns the function of a command about the login at a server.
 func (p *program) authVerb(run func(ctx context.Context, t *target) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usage(fmt.Errorf("which server? Say its URL or its name in a configuration file: %s, such as\n  %s https://example.com/mcp",
-				cmd.UseLine(), cmd.CommandPath()))
+			return usage(fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\nusage: %s", cmd.UseLine()))
 		}
 		t, words, err := p.target(cmd, args)
 		if err == nil && len(words) > 0 {
-			err = errors.New("wrong number of arguments, want " + cmd.UseLine())
+			err = wrongUsage(cmd)
 		}
 		if err == nil {
 			err = t.mayLogIn()
@@ -69,7 +67,7 @@ func (p *program) authVerb(run func(ctx context.Context, t *target) error) func(
 		if err != nil {
 			return usage(err)
 		}
-		p.asked.Store(t)
+		p.current.Store(t)
 		return run(cmd.Context(), t)
 	}
 }
@@ -81,17 +79,15 @@ func (p *program) loginVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login TARGET",
 		Short: "Log in to a server",
-		Long: `Log in to a server in your browser, whether there is a login already or not. What you have
-allowed before is asked for again, beside what --scope adds; auth logout begins afresh.
+		Long: `Log in to a server in your browser, even if you are logged in. Scopes that you have allowed
+before are requested again, together with those of --scope; log out to drop them.
 
-Without a terminal it does not wait for anybody and fails with exit code 4, unless
---no-browser has it print the page to open and wait. A login that nobody answers ends with
-exit code 7.
+Without a terminal, exit with 4, unless --no-browser is given: then print the page to open and
+wait. Exit with 7 if the login is not completed in time.
 
-Most servers need no more than their URL. One that does not register programs needs the id
-of a client that was made there by hand, and the issuer it belongs to; both are kept for the
-verbs that come after. A secret is never given on the command line, where everybody on the
-machine could read it.`,
+Most servers need no more than their URL. If the authorization server does not support client
+registration, give the id of a client registered there, and its issuer; later commands use them
+too. Pass a client secret in a file: other users of the machine can read command lines.`,
 		Example: `  patchbay auth login https://example.com/mcp
   patchbay auth login https://example.com/mcp --scope files:write
   patchbay auth login https://example.com/mcp --client-id abc --issuer https://auth.example.com`,
@@ -100,37 +96,37 @@ machine could read it.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&wanted.Scopes, "scope", nil, "ask for this `scope` too")
-	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a client that the authorization server knows already")
-	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with its secret, - for standard input")
-	f.StringVar(&wanted.Issuer, "issuer", "", "the authorization server that knows it, as its metadata spells it")
-	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a document that describes the client")
-	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and open nothing")
+	f.StringArrayVar(&wanted.Scopes, "scope", nil, "request this `scope`")
+	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a registered client")
+	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
+	f.StringVar(&wanted.Issuer, "issuer", "", "the `URL` of the issuer of --client-id, as in the metadata of the authorization server")
+	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
+	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
 }
 
 func (p *program) login(ctx context.Context, t *target, wanted *settings, secretFile string, opens bool) error {
 	p.loggingIn = true
-	if isMachine() {
+	if isMachineClient() {
 		return p.machineLogin(ctx, t)
 	}
 	s, err := p.newSettings(ctx, t, wanted, secretFile)
 	if err != nil {
 		return err
 	}
-	isThere := p.interactive || secretFile == "-" && p.screen.terminal // the secret has taken the place of the keyboard
+	hasUser := p.interactive || secretFile == "-" && p.screen.terminal // stdin is the secret
 	switch {
 	case p.flags.noInput:
-		return &coded{exitAuth, errors.New("a login asks the user, and --no-input is set")}
-	case opens && !isThere:
-		return &coded{exitAuth, errors.New("a login asks the user, and there is no terminal; --no-browser prints the page to open, and waits")}
+		return &coded{exitAuth, errors.New("cannot log in: --no-input is set")}
+	case opens && !hasUser:
+		return &coded{exitAuth, errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser to print the page and wait")}
 	}
 	held, err := p.heldScopes(ctx, t, s)
 	if err != nil {
 		return err
 	}
 	asked := *s
-	asked.Scopes = joined(held, s.Scopes)
+	asked.Scopes = union(held, s.Scopes)
 	if t.auth, err = p.newAuth(t, &asked, p.browser(t, opens)); err != nil {
 		return err
 	}
@@ -142,14 +138,14 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 	}
 	p.screen.done()
 	if now, err := t.auth.Status(ctx); err == nil && now != nil {
-		if lost := without(without(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
-			p.screen.printf("No longer allowed: %s", cleanLine(strings.Join(lost, " ")))
+		if lost := difference(difference(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
+			p.screen.printf("Scopes no longer allowed: %s", cleanLine(strings.Join(lost, " ")))
 		}
 	}
 	return p.status(ctx, t)
 }
 
-// heldScopes are those that the user has allowed before.
+// heldScopes returns the scopes of the current login.
 func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]string, error) {
 	before, err := p.newAuth(t, s, nil)
 	if err != nil {
@@ -162,7 +158,7 @@ func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]str
 	return now.Scopes, nil
 }
 
-// machineLogin shows whether the client of the environment can log in.
+// machineLogin requests a token with the client credentials of the environment.
 func (p *program) machineLogin(ctx context.Context, t *target) error {
 	if err := p.authorize(ctx, t); err != nil {
 		return err
@@ -173,15 +169,15 @@ func (p *program) machineLogin(ctx context.Context, t *target) error {
 	return p.status(ctx, t)
 }
 
-// newSettings are those of a login that adds to what was before.
+// newSettings returns the stored settings, changed by the flags.
 func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, secretFile string) (*settings, error) {
 	switch {
 	case (wanted.ClientID == "") != (wanted.Issuer == ""):
-		return nil, usage(errors.New("--client-id and --issuer go together: an id belongs to one authorization server"))
+		return nil, usage(errors.New("--client-id and --issuer must be given together"))
 	case wanted.ClientID == "" && secretFile != "":
-		return nil, usage(errors.New("--client-secret-file is for --client-id"))
+		return nil, usage(errors.New("--client-secret-file requires --client-id"))
 	case wanted.ClientID != "" && wanted.MetadataURL != "":
-		return nil, usage(errors.New("--client-id and --client-metadata-url are two ways to be known"))
+		return nil, usage(errors.New("--client-id and --client-metadata-url exclude each other"))
 	}
 	s, err := p.loadSettings(ctx, t)
 	if err != nil {
@@ -197,7 +193,7 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 		}
 		s.ClientSecret = text
 	}
-	s.Scopes = joined(s.Scopes, wanted.Scopes)
+	s.Scopes = union(s.Scopes, wanted.Scopes)
 	return s, nil
 }
 
@@ -205,18 +201,18 @@ func (p *program) secretFrom(ctx context.Context, name string) (string, error) {
 	var text []byte
 	var err error
 	if name == "-" {
-		text, err = p.keyboard.all(ctx)
+		text, err = p.input.readAll(ctx)
 	} else {
 		text, err = readSecretFile(name)
 	}
 	secret := strings.TrimRight(string(text), "\r\n")
 	if err == nil && secret == "" {
-		err = errors.New("it is empty")
+		err = errors.New("the secret is empty")
 	}
 	return secret, err
 }
 
-// A loginReport is what `patchbay auth status --json` prints.
+// A loginReport is the output of `patchbay auth status --json`.
 type loginReport struct {
 	Server    string     `json:"server"`
 	LoggedIn  bool       `json:"loggedIn"`
@@ -224,13 +220,13 @@ type loginReport struct {
 	ClientID  string     `json:"clientId,omitzero"`
 	Scopes    []string   `json:"scopes,omitzero"`
 	Expires   *time.Time `json:"expires,omitzero"`
-	Renewable bool       `json:"renewable"` // without a person
+	Renewable bool       `json:"renewable"` // without the user
 	Storage   *storage   `json:"storage,omitzero"`
-	// Environment says that the environment has what a login needs: every command logs in with it.
+	// Environment reports that client credentials from the environment are used.
 	Environment bool `json:"environment,omitzero"`
 }
 
-// storage is where tokens are.
+// storage is the location of the tokens.
 type storage struct {
 	Directory string `json:"directory"`
 	Key       string `json:"key,omitzero"` // keyring, file or passphrase
@@ -239,10 +235,9 @@ type storage struct {
 func (p *program) statusVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status TARGET",
-		Short: "Say whether there is a login",
-		Long: `Say whether there is a login at a server, with whom, and where its tokens are kept. Nothing is
-asked over the network: a login that is there may have been revoked. Without a login the exit
-code is 4.`,
+		Short: "Show the login at a server",
+		Long: `Show whether you are logged in to a server, the issuer, the scopes, and where tokens are stored.
+It sends no requests: a login may have been revoked. Exit with 4 if you are not logged in.`,
 		Example: `  patchbay auth status https://example.com/mcp
   patchbay auth status https://example.com/mcp --json`,
 		RunE: p.authVerb(p.status),
@@ -260,7 +255,7 @@ func (p *program) status(ctx context.Context, t *target) error {
 		return err
 	}
 	r := &loginReport{Server: t.url}
-	if isMachine() {
+	if isMachineClient() {
 		r.Environment, r.LoggedIn, r.Renewable = true, true, true
 		r.Issuer, r.ClientID = os.Getenv(envIssuer), os.Getenv(envClientID)
 	} else {
@@ -284,7 +279,7 @@ func (p *program) status(ctx context.Context, t *target) error {
 	}
 	p.showLogin(r)
 	if !r.LoggedIn {
-		return &coded{exitAuth, errTold}
+		return &coded{exitAuth, errShown}
 	}
 	return nil
 }
@@ -296,17 +291,17 @@ func (p *program) showLogin(r *loginReport) {
 	}
 	line := func(name, value string) {
 		if value != "" {
-			p.output.line(fmt.Sprintf("%-11s %s", name, cleanLine(value)))
+			p.output.println(fmt.Sprintf("%-11s %s", name, cleanLine(value)))
 		}
 	}
 	line("server", r.Server)
 	switch {
 	case r.Environment:
-		line("logged in", "by the environment, as the client "+r.ClientID)
+		line("logged in", "yes, as client "+r.ClientID+" (from the environment)")
 	case r.LoggedIn:
 		line("logged in", "yes")
 	default:
-		line("logged in", "no; patchbay auth login "+shellWord(p.asked.Load().name))
+		line("logged in", "no; run patchbay auth login "+shellWord(p.current.Load().name))
 	}
 	line("issuer", r.Issuer)
 	if !r.Environment {
@@ -314,39 +309,39 @@ func (p *program) showLogin(r *loginReport) {
 	}
 	line("scopes", strings.Join(r.Scopes, " "))
 	line("token", r.token(time.Now()))
-	line("storage", r.Storage.words())
+	line("storage", r.Storage.String())
 }
 
-// token says how long the token lasts.
+// token returns the expiry of the token in words.
 func (r *loginReport) token(now time.Time) string {
-	var words []string
+	var notes []string
 	switch {
 	case r.Expires != nil && r.Expires.After(now):
-		words = append(words, "ends in "+r.Expires.Sub(now).Round(time.Second).String())
+		notes = append(notes, "expires in "+r.Expires.Sub(now).Round(time.Second).String())
 	case r.Expires != nil:
-		words = append(words, "has ended")
+		notes = append(notes, "expired")
 	case r.Environment:
-		return "is asked for by each command"
+		return "requested by each command"
 	case r.Issuer != "":
-		words = append(words, "does not say when it ends")
+		notes = append(notes, "unknown expiry")
 	}
 	if r.Renewable {
-		words = append(words, "is renewed when needed")
+		notes = append(notes, "refreshed when needed")
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(notes, ", ")
 }
 
-func (s *storage) words() string {
+func (s *storage) String() string {
 	if s == nil {
-		return "none: the environment has what a login needs"
+		return "none (client credentials from the environment)"
 	}
 	switch s.Key {
 	case vault.InKeyring:
-		return s.Directory + ", sealed with a key in the system's keyring"
+		return s.Directory + ", encrypted with a key in the system keyring"
 	case vault.InFile:
-		return s.Directory + ", sealed with a key in a file there (no keyring was found)"
+		return s.Directory + ", encrypted with a key in the same directory (no keyring found)"
 	case vault.InPassphrase:
-		return s.Directory + ", sealed with a passphrase"
+		return s.Directory + ", encrypted with a passphrase"
 	}
 	return s.Directory + ", empty"
 }
@@ -354,17 +349,17 @@ func (s *storage) words() string {
 func (p *program) logoutVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout TARGET",
-		Short: "End a login",
-		Long: `End the login at a server: the tokens are revoked, if the authorization server is able to do
-that, and forgotten here in any case, together with what auth login was told.`,
+		Short: "Log out of a server",
+		Long: `Log out of a server: revoke the tokens, if the authorization server supports that, and delete
+them and the settings of auth login.`,
 		Example: `  patchbay auth logout https://example.com/mcp`,
 		RunE:    p.authVerb(p.logout),
 	}
 }
 
 func (p *program) logout(ctx context.Context, t *target) error {
-	if isMachine() {
-		return usage(fmt.Errorf("nothing is stored of a login by the environment; unset %s", envClientID))
+	if isMachineClient() {
+		return usage(fmt.Errorf("no stored login: %s is set; unset it to log out", envClientID))
 	}
 	if err := p.authorize(ctx, t); err != nil {
 		return err
@@ -378,14 +373,14 @@ func (p *program) logout(ctx context.Context, t *target) error {
 		return errors.Join(failed, err)
 	}
 	if failed != nil {
-		return fmt.Errorf("the tokens are forgotten, and not revoked: %w", failed)
+		return fmt.Errorf("the tokens were deleted, but not revoked: %w", failed)
 	}
 	if p.flags.json {
 		p.output.value(map[string]bool{"loggedOut": now != nil})
 		return nil
 	}
 	if now == nil {
-		p.screen.printf("There was no login at %s.", cleanLine(t.url))
+		p.screen.printf("Not logged in to %s.", cleanLine(t.url))
 		return nil
 	}
 	p.screen.printf("Logged out of %s.", cleanLine(t.url))
@@ -397,18 +392,18 @@ func (p *program) tokenVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token TARGET",
 		Short: "Print the access token",
-		Long: `Print the access token for a server and nothing else, for programs such as curl. It is renewed
-first if it ends. Nobody is asked to log in: without a login the exit code is 4. Whoever has
-the token can do what you can, so that it is not printed on a terminal unless --show is given.`,
+		Long: `Print the access token for a server, for programs such as curl. It is refreshed first if it has
+expired. Exit with 4 if you are not logged in. The token gives access in your name: on a terminal
+it is printed only with --show.`,
 		Example: `  curl -H "Authorization: Bearer $(patchbay auth token https://example.com/mcp)" …`,
 		RunE: p.authVerb(func(ctx context.Context, t *target) error {
 			if p.output.terminal && !show {
-				return usage(errors.New("the token would stand on the screen: pass it on by a pipe, or give --show"))
+				return usage(errors.New("refusing to print a token on a terminal: use a pipe, or give --show"))
 			}
 			return p.token(ctx, t)
 		}),
 	}
-	cmd.Flags().BoolVar(&show, "show", false, "print the token on a terminal, too")
+	cmd.Flags().BoolVar(&show, "show", false, "print the token even on a terminal")
 	return cmd
 }
 
@@ -428,7 +423,7 @@ func (p *program) token(ctx context.Context, t *target) error {
 		p.output.value(out)
 		return nil
 	}
-	p.output.line(tokens.AccessToken)
+	p.output.println(tokens.AccessToken)
 	return nil
 }
 

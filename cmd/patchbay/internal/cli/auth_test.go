@@ -102,15 +102,15 @@ func (b *person) giveUp(page string) {
 	}
 	asked := u.Query()
 	answer := url.Values{"error": {"access_denied"}, "state": asked["state"]}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: timeout}
 	if res, err := client.Get(asked.Get("redirect_uri") + "?" + answer.Encode()); err == nil {
 		res.Body.Close()
 	}
 }
 
-// patience is how long a person waits for a page. To check a password is work by design, and more so for the race detector
+// timeout is how long a person waits for a page. To check a password is work by design, and more so for the race detector
 // on a busy machine.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 var (
 	formAction = regexp.MustCompile(`<form method="post" action="([^"]*)"`)
@@ -123,7 +123,7 @@ func (b *person) visit(page string) error {
 		return err
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Jar: jar, Transport: transport, Timeout: patience}
+	client := &http.Client{Jar: jar, Transport: transport, Timeout: timeout}
 	res, err := client.Get(page)
 	const most = 5 // consent, login, the answer, and a wrong password
 	for range most {
@@ -189,7 +189,7 @@ func TestVerbsLogInByThemselves(t *testing.T) {
 	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || !strings.Contains(o.stdout, scopeUse) {
 		t.Fatalf("got %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
-	for _, want := range []string{server + " wants you to log in, at " + strings.TrimSuffix(server, endpoint), "/authorize?client_id="} {
+	for _, want := range []string{"Log in to " + server + " at " + strings.TrimSuffix(server, endpoint), "/authorize?client_id="} {
 		if !strings.Contains(o.stderr, want) {
 			t.Errorf("it does not say %q: %s", want, o.stderr)
 		}
@@ -320,7 +320,7 @@ func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
 		seen[authorization] = true
 	})
 	o := atTerminal(t, "", nil, "ping", web, "--header", "Authorization: Bearer mine")
-	if o.status != exitAuth || !strings.HasSuffix(o.stderr, "patchbay: the server refused your token\n") {
+	if o.status != exitAuth || !strings.HasSuffix(o.stderr, "patchbay: the server rejected your token\n") {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
 	mu.Lock()
@@ -379,7 +379,7 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 		t.Errorf("before: %d, %+v", code, r)
 	}
 	o := withBrowser(t, bob, "auth", "login", server)
-	if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes\n") || !strings.Contains(o.stdout, dir+", sealed with a key in a file there") {
+	if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes\n") || !strings.Contains(o.stdout, dir+", encrypted with a key in the same directory") {
 		t.Fatalf("login: %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
 	r, code := status()
@@ -413,7 +413,7 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitAuth {
 		t.Errorf("the token outlives the logout: %+v", o)
 	}
-	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK || !strings.Contains(o.stderr, "no login") {
+	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK || !strings.Contains(o.stderr, "Not logged in") {
 		t.Errorf("a second logout: %+v", o)
 	}
 	if o := patchbay(t, "", "ping", server); o.status != exitAuth {

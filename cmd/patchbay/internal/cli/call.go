@@ -18,13 +18,11 @@ func (p *program) callCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TARGET TOOL [ARGUMENT…] | call TOOL [ARGUMENT…] -- COMMAND…",
 		Short: "Call a tool",
-		Long: `Call a tool. What it gives is printed on standard output; if it fails, what it says about
-that is printed on standard error, and the exit code is 5. See help arguments for the
-arguments.
+		Long: `Call a tool and print its result: content, or else structured output. If the tool fails, print
+its error on standard error, and exit with 5. See help arguments for the form of arguments.
 
-A server may carry a call on as a task, which can take hours: the result is waited for all
-the same, and an interrupt calls the task off. With --task it is not waited for: the id of
-the task is printed, and the task goes on at the server (see help task).`,
+A server may run a call as a task. Its result is awaited like any other, and an interrupt
+(Ctrl-C) cancels it. With --task print the id of the task, and do not wait (see help task).`,
 		Example: `  patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
   patchbay call http://127.0.0.1:8765/mcp add '{"a": 1, "b": 2}'
   echo '{"a": 1}' | patchbay call http://127.0.0.1:8765/mcp add - b=2
@@ -42,11 +40,11 @@ the task is printed, and the task goes on at the server (see help task).`,
 			return p.call(ctx, c, tool, arguments)
 		}, 1, -1),
 	}
-	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id and do not wait for it")
+	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
 	return cmd
 }
 
-// prepareCall finds a tool, and makes its arguments of the words behind it.
+// prepareCall returns the tool and its arguments.
 func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string) (*mcp.Tool, stdjson.RawMessage, error) {
 	tools, err := collect(c.Tools(ctx))
 	if err != nil {
@@ -63,20 +61,21 @@ func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string
 	return tool, a.object(), nil
 }
 
-// call calls a tool. Should a task come of it, it is remembered as long as it is waited for: the program may be killed.
+// call calls a tool and prints its result. If the call becomes a task, a note of it is kept until it
+// ends: the program may be killed.
 func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
-	var begun atomic.Pointer[note]
-	p.began = func(h *tasks.Handle) {
-		begun.Store(p.noteTask(&tasks.Task{ID: h.ID()}, tool.Name))
+	var taskNote atomic.Pointer[note]
+	p.taskStarted = func(h *tasks.Handle) {
+		taskNote.Store(p.noteTask(&tasks.Task{ID: h.ID()}, tool.Name))
 	}
 	result, err := c.CallTool(ctx, tool.Name, arguments)
-	n := begun.Load()
+	n := taskNote.Load()
 	switch {
 	case n != nil && err != nil && ctx.Err() != nil:
 		return p.interruptedTask(n)
 	case n != nil:
-		n.forget()
-		err = calledOff(ctx, tasks.Resume(c, n.ID), err)
+		n.remove()
+		err = explainCancelled(ctx, tasks.Resume(c, n.ID), err)
 	}
 	if err != nil {
 		return err
@@ -84,28 +83,29 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 	return p.endCall(result)
 }
 
-// interruptedTask says what has become of the task of a call that the user has interrupted. One that may go on stays remembered.
+// interruptedTask returns the error of a call that was interrupted while it ran as a task. The note of
+// a task that may go on is kept.
 func (p *program) interruptedTask(n *note) error {
-	if p.cancelled.Load() {
-		n.forget()
-		return &coded{exitInterrupted, errors.New("interrupted; the task is called off")}
+	if p.taskCancelled.Load() {
+		n.remove()
+		return &coded{exitInterrupted, errors.New("interrupted; the task was cancelled")}
 	}
-	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be called off, and may go on: %s", p.taskLine("get", n.ID))}
+	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be cancelled and may go on: %s", p.taskCommandLine("get", n.ID))}
 }
 
-// endCall prints what a tool gave, and says whether it failed.
+// endCall prints the result of a tool. It returns an error if the tool failed.
 func (p *program) endCall(result *mcp.ToolResult) error {
 	p.screen.done()
 	if err := p.showResult(result); err != nil {
 		return err
 	}
 	if result.IsError {
-		return &coded{exitTool, errTold}
+		return &coded{exitTool, errShown}
 	}
 	return nil
 }
 
-// wrongArguments says how the arguments would be right.
+// wrongArguments adds the usage of a tool or prompt to an error.
 func (p *program) wrongArguments(ctx context.Context, err error, verb, line string) error {
 	if ctx.Err() != nil {
 		return err
@@ -113,7 +113,7 @@ func (p *program) wrongArguments(ctx context.Context, err error, verb, line stri
 	return usage(errors.Join(err, errors.New("usage: patchbay "+verb+" TARGET "+line)))
 }
 
-// showResult prints what a tool gave.
+// showResult prints the result of a tool.
 func (p *program) showResult(r *mcp.ToolResult) error {
 	if p.flags.json {
 		p.output.result(r)

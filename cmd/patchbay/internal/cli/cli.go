@@ -1,6 +1,7 @@
-// Package cli is the command patchbay: it asks MCP servers from the command line, and serves a demo.
+// Package cli implements the command patchbay: a client for MCP servers, and a demo server.
 //
-// [Run] is all of it. A file holds a noun: target, arguments, form, answers, output; or a group of verbs.
+// [Run] runs it. Each file has one concept (target, arguments, form, answers, output) or one group
+// of commands.
 package cli
 
 import (
@@ -22,34 +23,36 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A program is one run of the command.
+// A program is one run of patchbay.
 type program struct {
-	flags    flags
-	keyboard *keyboard
-	output   *output
-	screen   *screen
+	flags  flags
+	input  *input
+	output *output
+	screen *screen
 
-	interactive bool                     // there is somebody at the keyboard who sees the screen
-	vault       *vault.Vault             // of tokens; nil until it is needed
-	loggingIn   bool                     // that is what the command is for
-	loginTime   time.Duration            // how long a user has for a login; 0 for the usual time
-	verifyMost  int64                    // how many bytes are taken to verify skills; 0 for the usual number
-	took        atomic.Int64             // bytes of answers
-	turn        chan struct{}            // holds a token while the user is asked something
-	answers     *answers                 // of --answers
-	asking      atomic.Pointer[string]   // who is connected to, for questions
-	asked       atomic.Pointer[target]   // the same, for the command that logs in; nil before there is one
-	wanted      atomic.Pointer[[]string] // scopes that the user was asked for last; nil before that
+	interactive bool          // stdin and stderr are a terminal
+	vault       *vault.Vault  // of tokens; nil until it is used
+	loggingIn   bool          // the command is a login
+	loginTime   time.Duration // how long a user has to log in; 0 for the default
+	verifyMost  int64         // bytes received for verifying skills at most; 0 for the default
+	received    atomic.Int64  // bytes of results and errors
 
-	given      *givenAnswer          // to what a task asks; nil for none
-	leavesOpen bool                  // questions that nobody can answer are left open, and not declined
-	began      func(h *tasks.Handle) // is told of a call that has become a task; nil if nobody is
-	cancelled  atomic.Bool           // the server has taken the cancellation of a task
+	current    atomic.Pointer[target]   // the server; nil before there is one
+	serverName atomic.Pointer[string]   // of the server, for questions
+	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
+
+	answers      *answers      // of --answers
+	given        *givenAnswer  // of the command line; nil without one
+	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
+	terminalLock chan struct{} // a token while the user is prompted
+
+	taskStarted   func(h *tasks.Handle) // called when a call becomes a task; may be nil
+	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
 }
 
-// flags are those that all verbs share.
+// flags are the flags of all commands.
 type flags struct {
 	json, verbose, noInput     bool
 	timeout                    time.Duration
@@ -58,9 +61,8 @@ type flags struct {
 	header, environment, roots []string
 }
 
-// Run runs the command with its arguments, which do not include its name, and gives the status to exit with; `patchbay
-// help exit-codes` says what the codes mean. When ctx ends, so does the command. Questions are asked if stdin and stderr
-// are a terminal.
+// Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay help
+// exit-codes`. Cancelling ctx interrupts it. The user is prompted if stdin and stderr are a terminal.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := newProgram(stdin, stdout, stderr)
 	p.interactive = isTerminal(stdin) && p.screen.terminal
@@ -69,11 +71,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 	return &program{
-		keyboard: newKeyboard(stdin),
-		output:   &output{w: stdout, terminal: isTerminal(stdout)},
-		screen:   &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
-		open:     openPage,
-		turn:     make(chan struct{}, 1),
+		input:        newInput(stdin),
+		output:       &output{w: stdout, terminal: isTerminal(stdout)},
+		screen:       &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
+		open:         openBrowser,
+		terminalLock: make(chan struct{}, 1),
 	}
 }
 
@@ -82,7 +84,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// widthOf is the width of a terminal, 0 if it does not tell.
+// widthOf returns the width of a terminal in columns, or 0 if it is unknown.
 func widthOf(stream any) int {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -95,16 +97,16 @@ func widthOf(stream any) int {
 	return width
 }
 
-// maxData is how much is shown of the data of an error, in characters.
+// maxData bounds the data of an error that is shown, in characters.
 const maxData = 1000
 
-// errTold is an error of which the user has been told.
-var errTold = errors.New("told")
+// errShown is an error whose message has been shown.
+var errShown = errors.New("shown")
 
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.rootCommand()
 	root.SetArgs(args)
-	root.SetIn(p.keyboard.r)
+	root.SetIn(p.input.r)
 	root.SetOut(p.output.w)
 	root.SetErr(p.screen.w)
 	err := root.ExecuteContext(ctx)
@@ -113,24 +115,24 @@ func (p *program) run(ctx context.Context, args []string) int {
 		err = p.output.err
 	}
 	code := exitCode(ctx, err)
-	if err == nil || errors.Is(err, errTold) {
+	if err == nil || errors.Is(err, errShown) {
 		return code
 	}
 	p.fail(code, err, p.advise(ctx, code, err))
 	return code
 }
 
-// fail tells of an error.
+// fail prints an error.
 func (p *program) fail(code int, err error, a advice) {
-	f, words := newFailure(code, err), inWords(code, err)
+	f, text := newFailure(code, err), errorText(code, err)
 	f.Login = a.login
-	if a.words != "" {
-		f.Message, words = a.words, a.words
+	if a.message != "" {
+		f.Message, text = a.message, a.message
 	}
 	if p.flags.json {
 		p.output.value(map[string]failure{"error": f})
 	}
-	p.screen.printf("patchbay: %s", clean(words))
+	p.screen.printf("patchbay: %s", clean(text))
 	if f.Data != nil {
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
@@ -140,26 +142,27 @@ func (p *program) fail(code int, err error, a advice) {
 	case a.hint != "":
 		p.screen.printf("  %s", cleanLine(a.hint))
 	case code == exitTimeout && !errors.Is(err, oauthclient.ErrLoginTimeout):
-		p.screen.printf("  --timeout says how long the server may be silent: %v", p.flags.timeout)
+		p.screen.printf("  No message for %v; change that with --timeout.", p.flags.timeout)
 	}
 }
 
-// Groups of verbs in the help.
+// Groups of commands in the help.
 const (
-	groupAsk   = "ask"
-	groupLogin = "login"
-	groupSelf  = "self"
+	groupServer = "server"
+	groupAuth   = "auth"
+	groupOther  = "other"
 )
 
 func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "patchbay",
-		Short: "The Model Context Protocol, in every revision",
-		Long: `patchbay asks servers of the Model Context Protocol, in every revision of it.
+		Short: "Model Context Protocol (MCP) from the command line",
+		Long: `Call tools, read resources and get prompts of Model Context Protocol (MCP) servers, over
+Streamable HTTP and stdio, in every revision of the protocol. Answer elicitation and sampling,
+watch tasks, log in with OAuth.
 
-A TARGET is a URL, a name from a configuration file (patchbay help config), or, behind two
-dashes at the end of the line, a command that is started and spoken to over its standard
-input and output.`,
+A TARGET is the URL of a server or a name from a configuration file (see help config). To start
+a server and use stdio, leave out TARGET and put its command at the end, after "--".`,
 		Example: `  patchbay tools https://example.com/mcp
   patchbay tools -- npx -y @modelcontextprotocol/server-everything
   patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
@@ -168,17 +171,17 @@ input and output.`,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
 		Version:                    version(),
-		Args:                       oneOfItsCommands,
+		Args:                       knownSubcommand,
 		RunE:                       p.showHelp,
 	}
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	root.AddGroup(&cobra.Group{ID: groupAsk, Title: "Ask a server:"},
-		&cobra.Group{ID: groupLogin, Title: "Be let in by a server:"}, &cobra.Group{ID: groupSelf, Title: "This program:"})
-	root.SetHelpCommandGroupID(groupSelf)
-	root.SetCompletionCommandGroupID(groupSelf)
+	root.AddGroup(&cobra.Group{ID: groupServer, Title: "Server commands:"},
+		&cobra.Group{ID: groupAuth, Title: "Authorization:"}, &cobra.Group{ID: groupOther, Title: "Other commands:"})
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
 	p.addFlags(root)
 	for _, verb := range p.verbs() {
 		root.AddCommand(verb)
@@ -191,26 +194,25 @@ input and output.`,
 	return root
 }
 
-// oneOfItsCommands refuses what is no command of a command that has some.
-func oneOfItsCommands(cmd *cobra.Command, args []string) error {
+// knownSubcommand returns an error if args name an unknown subcommand.
+func knownSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q", args[0])
 	for _, like := range cmd.SuggestionsFor(args[0]) {
-		err = fmt.Errorf("%w: did you mean %q?", err, like)
-		break
+		return usage(fmt.Errorf("%w: did you mean %q?", err, like))
 	}
 	return usage(err)
 }
 
-// showHelp is what a command does that has to be followed by another one.
+// showHelp runs a command that has subcommands.
 func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(p.screen.w)
-	return usage(errors.Join(errTold, cmd.Help()))
+	return usage(errors.Join(errShown, cmd.Help()))
 }
 
-// helpExists refuses to help with what there is not.
+// helpExists returns an error for an unknown help topic.
 func (p *program) helpExists(help *cobra.Command, args []string) error {
 	at, rest, err := help.Root().Find(args)
 	if err == nil && len(rest) == 0 {
@@ -219,7 +221,7 @@ func (p *program) helpExists(help *cobra.Command, args []string) error {
 	topic := strings.Join(args, " ")
 	words := strings.FieldsFunc(topic, func(r rune) bool { return r == '-' || r == ' ' })
 	if c, rest, err := help.Root().Find(words); err == nil && len(rest) == 0 && c != help.Root() {
-		return usage(fmt.Errorf("no help topic %q: want %s help %s", topic, help.Root().Name(), strings.Join(words, " ")))
+		return usage(fmt.Errorf("unknown help topic %q: did you mean %s help %s?", topic, help.Root().Name(), strings.Join(words, " ")))
 	}
 	if err != nil || !at.HasSubCommands() {
 		at = help.Root()
@@ -229,48 +231,48 @@ func (p *program) helpExists(help *cobra.Command, args []string) error {
 	for _, c := range at.Commands() {
 		known = append(known, above+c.Name())
 	}
-	return usage(unknown("help topic", topic, known))
+	return usage(unknownName("help topic", topic, known))
 }
 
-// verbs are the commands, in no order: the help sorts them.
+// verbs returns the commands. The help sorts them.
 func (p *program) verbs() []*cobra.Command {
-	asking := []*cobra.Command{
+	server := []*cobra.Command{
 		p.probeCommand(), p.toolsCommand(), p.resourcesCommand(), p.templatesCommand(), p.promptsCommand(),
 		p.callCommand(), p.taskCommand(), p.readCommand(), p.getCommand(), p.completeCommand(), p.listenCommand(),
 		p.skillsCommand(), p.rpcCommand(), p.pingCommand(),
 	}
-	for _, verb := range asking {
-		verb.GroupID, verb.DisableFlagsInUseLine = groupAsk, true
+	for _, verb := range server {
+		verb.GroupID, verb.DisableFlagsInUseLine = groupServer, true
 	}
 	auth := p.authCommand()
-	auth.GroupID = groupLogin
-	own := []*cobra.Command{p.serveCommand(), p.versionCommand()}
-	for _, verb := range own {
-		verb.GroupID = groupSelf
+	auth.GroupID = groupAuth
+	other := []*cobra.Command{p.serveCommand(), p.versionCommand()}
+	for _, verb := range other {
+		verb.GroupID = groupOther
 	}
-	return append(append(asking, auth), own...)
+	return append(append(server, auth), other...)
 }
 
 func (p *program) addFlags(root *cobra.Command) {
 	f, all := &p.flags, root.PersistentFlags()
-	const patience = 60 * time.Second // as the client has it
-	all.BoolVar(&f.json, "json", false, "print JSON on standard output (see help json)")
-	all.BoolVarP(&f.verbose, "verbose", "v", false, "show every message and what the server prints, on standard error")
-	all.DurationVar(&f.timeout, "timeout", patience, "how long the server may be silent")
-	all.StringVar(&f.revision, "revision", "", "pin the revision of the protocol, such as "+newestRevision())
+	const timeout = 60 * time.Second // the default of mcp.ClientOptions
+	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
+	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
+	all.DurationVar(&f.timeout, "timeout", timeout, "fail if the server sends nothing for this long")
+	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
-	all.StringArrayVar(&f.environment, "env", nil, "add to the environment of the command, as `KEY=value`")
-	all.StringVar(&f.directory, "cwd", "", "start the command in this `directory`")
-	all.StringVar(&f.config, "config", "", "read names of targets from this `file` (see help config)")
-	all.StringVar(&f.answers, "answers", "", "answer the server's questions from this `file` (see help answers)")
-	all.BoolVar(&f.noInput, "no-input", false, "ask the user nothing: decline what the server asks")
-	all.StringVar(&f.logLevel, "log-level", "", "show log messages of the server from this `level` on, debug to emergency")
-	all.StringVar(&f.save, "save", "", "save images, sounds and other binary contents to this `directory`")
-	all.StringArrayVar(&f.roots, "root", nil, "tell the server that this `directory` is worked in")
+	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")
+	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")
+	all.StringVar(&f.config, "config", "", "configuration `file` with the names of servers (see help config)")
+	all.StringVar(&f.answers, "answers", "", "answer elicitation and sampling from this `file` (see help answers)")
+	all.BoolVar(&f.noInput, "no-input", false, "never prompt: decline elicitation and sampling")
+	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
+	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")
+	all.StringArrayVar(&f.roots, "root", nil, "offer this `directory` to the server as a root")
 	completeFlags(root)
 }
 
-// verb makes a verb of a function that talks to one server: it finds the target, connects and closes.
+// verb returns the function of a command that uses one server: it connects, calls run and closes.
 func (p *program) verb(run func(ctx context.Context, c *mcp.Client, words []string) error, atLeast, atMost int) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		t, words, err := p.target(cmd, args)
@@ -278,7 +280,7 @@ func (p *program) verb(run func(ctx context.Context, c *mcp.Client, words []stri
 			return usage(err)
 		}
 		if len(words) < atLeast || atMost >= 0 && len(words) > atMost {
-			return usage(fmt.Errorf("wrong number of arguments, want %s", cmd.UseLine()))
+			return wrongUsage(cmd)
 		}
 		c, err := p.connect(cmd.Context(), t)
 		if err != nil {
@@ -291,17 +293,22 @@ func (p *program) verb(run func(ctx context.Context, c *mcp.Client, words []stri
 	}
 }
 
-// close ends a connection. What goes wrong with that takes nothing from what was asked for.
+// wrongUsage returns an error for a wrong number of arguments.
+func wrongUsage(cmd *cobra.Command) error {
+	return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
+}
+
+// close closes a connection. An error does not fail the command, which has its result.
 func (p *program) close(c *mcp.Client) {
-	const unnoticed = time.Second
-	told := make(chan struct{})
-	late := time.AfterFunc(unnoticed, func() {
-		p.screen.status("waiting for the server to end …")
-		close(told)
+	const statusAfter = time.Second
+	shown := make(chan struct{})
+	late := time.AfterFunc(statusAfter, func() {
+		p.screen.status("waiting for the server to exit …")
+		close(shown)
 	})
 	err := c.Close()
 	if !late.Stop() {
-		<-told
+		<-shown
 		p.screen.done()
 	}
 	if err != nil && p.flags.verbose {
@@ -309,7 +316,7 @@ func (p *program) close(c *mcp.Client) {
 	}
 }
 
-// withProgress returns a context whose requests show their progress.
+// withProgress returns a context whose requests show progress notifications.
 func (p *program) withProgress(ctx context.Context) context.Context {
 	return mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress})
 }

@@ -194,7 +194,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 // volatile is what differs from run to run.
-var volatile = regexp.MustCompile(`("(?:ms|connectMs|pingMs)":|connecting  |ping        |answered in |spoken +|Deploy r)[0-9.]+`)
+var volatile = regexp.MustCompile(`("(?:ms|connectMs|pingMs)":|connect     |ping        |answered in |supported +|Deploy r)[0-9.]+`)
 
 // A block is one command of a transcript.
 type block struct {

@@ -11,14 +11,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// completionPatience is how long somebody who has pressed the tabulator waits.
-const completionPatience = 2 * time.Second
+// completionTimeout bounds the completion of a name from a server.
+const completionTimeout = 2 * time.Second
 
-// A lister gives the names of one kind of thing that a server has.
+// A lister returns names that a server has, such as those of its tools.
 type lister func(ctx context.Context, c *mcp.Client) []string
 
 func toolNames(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Tools(ctx)) // what was read before an error helps as well
+	list, _ := collect(c.Tools(ctx)) // names before an error are useful
 	for _, t := range list {
 		names = append(names, t.Name)
 	}
@@ -41,8 +41,8 @@ func resourceURIs(ctx context.Context, c *mcp.Client) (names []string) {
 	return names
 }
 
-// completeNames completes targets, and then the names that a server behind a URL has. A command is not started for this:
-// pressing the tabulator runs nobody's code.
+// completeNames completes targets, and then names from the server, if the target is a URL. It never
+// starts a command: completion must not run code.
 func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -52,7 +52,7 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 		if err != nil || t.url == "" || names == nil || len(args) > 1 || p.addToTarget(t) != nil {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		p.flags.noInput = true
 		c, err := p.connect(ctx, t)
@@ -64,17 +64,17 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	}
 }
 
-// targetNames returns the names of configured servers.
+// targetNames returns the names of servers in configuration files.
 func (p *program) targetNames(typed string) (names []string) {
-	configs, _ := host.LoadConfigs(p.flags.config) // a file that cannot be read names nothing
+	configs, _ := host.LoadConfigs(p.flags.config) // ignore files that cannot be read
 	for _, c := range configs {
 		names = append(names, c.Names()...)
 	}
 	return matching(names, typed)
 }
 
-// matching returns the names that begin with what was typed and can stand on a command line and on a terminal. One that
-// begins with a hyphen would be a flag there.
+// matching returns the names that begin with what was typed and are safe on a command line and on a
+// terminal. A name that begins with a hyphen would be a flag.
 func matching(names []string, typed string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
@@ -84,7 +84,7 @@ func matching(names []string, typed string) (found []string) {
 	return found
 }
 
-// completeFlags completes the values of flags that are one of few, or folders. Files are completed anyway.
+// completeFlags completes the values of flags with a fixed set of values, and of directories.
 func completeFlags(root *cobra.Command) {
 	for name, values := range map[string][]string{
 		"revision":  revisions(),
@@ -93,7 +93,7 @@ func completeFlags(root *cobra.Command) {
 		complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
 		}
-		_ = root.RegisterFlagCompletionFunc(name, complete) // there is such a flag
+		_ = root.RegisterFlagCompletionFunc(name, complete) // the flag exists
 	}
 	for _, name := range []string{"cwd", "save", "root"} {
 		_ = root.MarkPersistentFlagDirname(name)

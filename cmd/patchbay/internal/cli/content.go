@@ -12,22 +12,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// show prints a piece of content: text as it is, all else as a description, saved if --save says where.
+// show prints content: text as it is, other types as a description. Binary content is saved if --save
+// is set.
 func (p *program) show(c mcp.Content) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
-		p.output.line(text.Text)
+		p.output.println(text.Text)
 		return nil
 	}
 	if r, ok := c.(*mcp.EmbeddedResource); ok && r.Resource != nil && r.Resource.Blob == nil {
-		p.output.line(r.Resource.Text)
+		p.output.println(r.Resource.Text)
 		return nil
 	}
-	p.output.line(cleanLine(describe(c)))
+	p.output.println(cleanLine(describe(c)))
 	return p.saveContent(c)
 }
 
-// describe puts content into words.
+// describe returns content as text.
 func describe(c mcp.Content) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
@@ -54,13 +55,13 @@ func describe(c mcp.Content) string {
 		}
 		return binary("resource "+c.Resource.URI, c.Resource.MIMEType, c.Resource.Blob)
 	case *mcp.ToolUse:
-		return "[use of the tool " + c.Name + " with " + string(c.Input) + "]"
+		return "[tool use: " + c.Name + " with " + string(c.Input) + "]"
 	case *mcp.ToolUseResult:
 		var all []string
 		for _, inner := range c.Content {
 			all = append(all, describe(inner))
 		}
-		return "[result of a tool: " + strings.Join(all, " ") + "]"
+		return "[tool result: " + strings.Join(all, " ") + "]"
 	}
 	return fmt.Sprintf("[content of type %T]", c)
 }
@@ -69,10 +70,10 @@ func binary(what, mimeType string, data []byte) string {
 	if mimeType == "" {
 		mimeType = "unknown type"
 	}
-	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, bytesOf(len(data)))
+	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, formatBytes(len(data)))
 }
 
-// saveContent writes binary content to a file, if the user wants it.
+// saveContent writes binary content to a file if --save is set.
 func (p *program) saveContent(c mcp.Content) error {
 	switch c := c.(type) {
 	case *mcp.ImageContent:
@@ -87,11 +88,11 @@ func (p *program) saveContent(c mcp.Content) error {
 	return nil
 }
 
-// maxSameName is how many files of one name are kept in a folder.
+// maxSameName bounds the files with the same stem in the directory of --save.
 const maxSameName = 1000
 
-// saveFile writes a new file to the folder of --save; it replaces none. What the server calls it decides only what the
-// name looks like.
+// saveFile writes a new file to the directory of --save. It replaces no file, and no name of a server
+// leads out of the directory.
 func (p *program) saveFile(name, mimeType string, data []byte) error {
 	if p.flags.save == "" {
 		return nil
@@ -116,10 +117,10 @@ func (p *program) saveFile(name, mimeType string, data []byte) error {
 		p.screen.printf("saved %s", path)
 		return nil
 	}
-	return fmt.Errorf("%s has %d files named %s already", p.flags.save, maxSameName, stem)
+	return fmt.Errorf("save: %s already has %d files named %s-N", p.flags.save, maxSameName, stem)
 }
 
-// fileName makes a harmless name of what a server says: letters, digits, dash and underscore, and one dot.
+// fileName returns a safe file name: letters, digits, dash and underscore, and one dot.
 func fileName(name, mimeType string) (stem, extension string) {
 	const longest = 60
 	name = name[strings.LastIndexByte(strings.TrimRight(name, "/"), '/')+1:]
@@ -146,7 +147,7 @@ func safeName(text string) string {
 	}, text)
 }
 
-// extensionOf returns the usual ending of files of a type. The tables of systems differ, so common types stand here.
+// extensionOf returns the file name extension of a media type. Package mime depends on the system.
 func extensionOf(mimeType string) string {
 	plain, _, err := mime.ParseMediaType(mimeType)
 	if err != nil {

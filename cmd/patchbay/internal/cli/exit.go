@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// Exit codes, as `patchbay help exit-codes` tells them.
+// Exit codes; see `patchbay help exit-codes`.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -30,14 +30,14 @@ const (
 	exitInterrupted = 130
 )
 
-// kindOf names an exit code for programs.
-var kindOf = map[int]string{
+// exitKinds are the kinds of errors in JSON.
+var exitKinds = map[int]string{
 	exitFailure: "failure", exitUsage: "usage", exitUnreachable: "unreachable", exitAuth: "auth_required",
 	exitTool: "tool_failed", exitNotFound: "not_found", exitTimeout: "timeout", exitProtocol: "protocol_violation",
 	exitInterrupted: "interrupted",
 }
 
-// A coded error knows its exit code.
+// A coded error has an exit code.
 type coded struct {
 	code int
 	err  error
@@ -46,18 +46,18 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// usage marks what the user has to mend.
+// usage returns err with the exit code of a usage error.
 func usage(err error) error { return &coded{exitUsage, err} }
 
-// notFound marks what the server does not have.
+// notFound returns err with the exit code of something that the server does not have.
 func notFound(err error) error { return &coded{exitNotFound, err} }
 
-// exitCode returns the status for an error. ctx is the command's own: what ended it was the user.
+// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has interrupted it.
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }
 	var rpc *mcp.Error
-	var refused *jsonrpc.DecodeError
+	var malformed *jsonrpc.DecodeError
 	var transport *mcp.TransportError
 	switch {
 	case err == nil:
@@ -72,7 +72,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitTimeout
 	case errors.As(err, &status):
 		return exitOfStatus(status.HTTPStatus())
-	case errors.As(err, &refused), errors.Is(err, mcp.ErrInvalidResult), errors.Is(err, mcp.ErrNoRevision), errors.Is(err, mcphttp.ErrTooLarge):
+	case errors.As(err, &malformed), errors.Is(err, mcp.ErrInvalidResult), errors.Is(err, mcp.ErrNoRevision),
+		errors.Is(err, mcphttp.ErrTooLarge):
 		return exitProtocol
 	case errors.As(err, &rpc):
 		return exitOfCode(rpc)
@@ -82,7 +83,7 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailure
 }
 
-// exitOfStatus is for what is no message of the protocol.
+// exitOfStatus returns the exit code for an HTTP response without a JSON-RPC message.
 func exitOfStatus(status int) int {
 	const unauthorized, forbidden = 401, 403
 	switch {
@@ -94,8 +95,9 @@ func exitOfStatus(status int) int {
 	return exitUnreachable
 }
 
-// notThere marks the error of a connection whose other end answers, but not as a server of the protocol does.
-func notThere(err error) error {
+// notServer returns err with exitUnreachable if it is that an HTTP server answered, but not as an
+// MCP server does.
+func notServer(err error) error {
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) && status.HTTPStatus()/100 == 2 {
 		return &coded{exitUnreachable, err}
@@ -103,14 +105,14 @@ func notThere(err error) error {
 	return err
 }
 
-// exitOfCode is for what the server says itself.
+// exitOfCode returns the exit code for a JSON-RPC error.
 func exitOfCode(e *mcp.Error) int {
 	switch e.Code {
 	case mcp.CodeMethodNotFound, wire.CodeResourceNotFoundLegacy:
 		return exitNotFound
 	case mcp.CodeInvalidParams:
-		if _, names := jsonscan.Get(e.Data, "uri"); names {
-			return exitNotFound // a resource, by the newest revision
+		if _, ok := jsonscan.Get(e.Data, "uri"); ok {
+			return exitNotFound // resource not found, since 2026-07-28
 		}
 	}
 	return exitFailure
@@ -121,24 +123,24 @@ func timedOut(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// isDial reports whether there was no connection to begin with.
+// isDial reports whether no connection could be made.
 func isDial(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"
 }
 
-// A failure is an error as programs read it.
+// A failure is an error in JSON.
 type failure struct {
 	Kind    string             `json:"kind"`
 	Exit    int                `json:"exit"`
 	Message string             `json:"message"`
-	Code    int                `json:"code,omitzero"` // of the protocol, when the server answered with an error
+	Code    int                `json:"code,omitzero"` // of a JSON-RPC error of the server
 	Data    stdjson.RawMessage `json:"data,omitzero"`
-	Login   string             `json:"login,omitzero"` // the command that logs in, if that can help
+	Login   string             `json:"login,omitzero"` // the command that logs in, if that may help
 }
 
 func newFailure(code int, err error) failure {
-	f := failure{Kind: kindOf[code], Exit: code, Message: inWords(code, err)}
+	f := failure{Kind: exitKinds[code], Exit: code, Message: errorText(code, err)}
 	var rpc *mcp.Error
 	if errors.As(err, &rpc) && rpc.Remote() {
 		f.Code, f.Message, f.Data = rpc.Code, rpc.Message, rpc.Data
@@ -146,9 +148,9 @@ func newFailure(code int, err error) failure {
 	return f
 }
 
-// inWords tells people of an error. That they have ended the command themselves needs no reason, and what the server says is
-// marked as its own.
-func inWords(code int, err error) string {
+// errorText returns the message that is shown for an error. Messages of the server are marked as
+// such. An interrupt is shown without its cause.
+func errorText(code int, err error) string {
 	var own *coded
 	var rpc *mcp.Error
 	var transport *mcp.TransportError
@@ -159,12 +161,12 @@ func inWords(code int, err error) string {
 	case code != exitInterrupted && errors.As(err, &refused):
 		return strings.TrimPrefix(refused.Err.Error(), "oauth: ")
 	case code == exitInterrupted && errors.As(err, &transport) && transport.MayHaveRun:
-		return "interrupted; " + transport.Method + " may have run all the same"
+		return "interrupted; the server may have run " + transport.Method + " nevertheless"
 	case code == exitInterrupted:
 		return "interrupted"
 	case errors.As(err, &rpc) && rpc.Remote():
-		said := fmt.Sprintf("the server says: %s (code %d)", rpc.Message, rpc.Code)
-		return strings.Replace(err.Error(), rpc.Error(), said, 1)
+		text := fmt.Sprintf("server error: %s (code %d)", rpc.Message, rpc.Code)
+		return strings.Replace(err.Error(), rpc.Error(), text, 1)
 	}
 	return err.Error()
 }

@@ -106,7 +106,7 @@ func TestExitCodes(t *testing.T) {
 			if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || strings.Count(o.stdout, "\n") != 1 {
 				t.Fatalf("standard output is %q: %v", o.stdout, err)
 			}
-			if got.Error.Exit != test.status || got.Error.Kind != kindOf[test.status] || got.Error.Message == "" {
+			if got.Error.Exit != test.status || got.Error.Kind != exitKinds[test.status] || got.Error.Message == "" {
 				t.Errorf("the error is %+v", got.Error)
 			}
 			if !strings.Contains(helpExitCodes, got.Error.Kind) {
@@ -127,11 +127,11 @@ func TestInterrupt(t *testing.T) {
 		when string // it is said on standard error
 		ends string // of what is told
 	}{
-		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call", "; tools/call may have run all the same"},
+		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call", "; the server may have run tools/call nevertheless"},
 		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover", ""},
 		"listening":         {[]string{"listen", url}, "listening", ""},
 		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result", ""},
-		"a question":        {[]string{"call", url, "form"}, "text:", "; tools/call may have run all the same"},
+		"a question":        {[]string{"call", url, "form"}, "text:", "; the server may have run tools/call nevertheless"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -14,28 +14,15 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Words that are commands wherever something is asked.
-const (
-	wordDecline = ":decline"
-	wordCancel  = ":cancel"
-)
-
-// Ways in which a user leaves a form.
-var (
-	errDeclined  = errors.New("declined")
-	errDismissed = errors.New("dismissed")
-)
-
-// A field is one question of a form.
+// A field is one field of a form.
 type field struct {
 	parameter
 	check *schema.Schema
 }
 
-// newForm reads the schema of a form.
+// newForm returns the fields of a form.
 //
 // Spec: client/elicitation, Requested Schema; schema PrimitiveSchemaDefinition.
 func newForm(requested stdjson.RawMessage) ([]field, error) {
@@ -51,13 +38,13 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	return fields, nil
 }
 
-// fill asks for every field until the user is content.
-func (p *program) fill(ctx context.Context, fields []field) (*mcp.ElicitResult, error) {
+// fillIn prompts for every field until the user confirms.
+func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
 	for {
-		var a arguments
-		a.values = map[string]stdjson.RawMessage{}
+		a := arguments{values: map[string]stdjson.RawMessage{}}
 		for i := range fields {
-			value, err := p.askField(ctx, &fields[i])
+			p.screen.printf("\n%s", fields[i].heading())
+			value, err := prompt(ctx, p, fields[i].promptText(), fields[i].parse)
 			if err != nil {
 				return nil, err
 			}
@@ -69,81 +56,23 @@ func (p *program) fill(ctx context.Context, fields []field) (*mcp.ElicitResult, 
 		if len(fields) > 1 {
 			p.screen.printf("\n  %s", cleanJSON(string(content)))
 		}
-		again, err := p.confirm(ctx, "Send it? (y)es, (n)o: fill it in again", "y")
-		if err != nil {
-			return nil, err
-		}
-		if again == "y" {
-			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: content}, nil
+		send, err := p.confirm(ctx, "Send it? (y)es, (n)o: fill it in again", "y")
+		if err != nil || send {
+			return content, err
 		}
 	}
 }
 
-// askField asks until the answer fits. A field that is left out has no value.
-func (p *program) askField(ctx context.Context, f *field) (stdjson.RawMessage, error) {
-	p.screen.printf("\n%s", f.heading())
-	for {
-		p.screen.ask(f.prompt())
-		line, err := p.answerLine(ctx)
-		if err != nil {
-			return nil, err
-		}
-		value, err := f.read(line)
-		if err == nil {
-			return value, nil
-		}
-		p.screen.printf("  %s", cleanLine(err.Error()))
-	}
-}
-
-// answerLine reads a line that may be a command.
-func (p *program) answerLine(ctx context.Context) (string, error) {
-	line, err := p.keyboard.line(ctx)
-	switch {
-	case errors.Is(err, errInputEnds):
-		p.screen.printf("")
-		return "", errDismissed
-	case err != nil:
-		return "", err
-	}
-	switch strings.TrimSpace(line) {
-	case wordDecline:
-		return "", errDeclined
-	case wordCancel:
-		return "", errDismissed
-	}
-	return line, nil
-}
-
-// confirm asks for one of the letters y and n.
-func (p *program) confirm(ctx context.Context, question, byDefault string) (string, error) {
-	for {
-		p.screen.ask(fmt.Sprintf("%s [%s] ", question, byDefault))
-		line, err := p.answerLine(ctx)
-		if err != nil {
-			return "", err
-		}
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "":
-			return byDefault, nil
-		case "y", "yes":
-			return "y", nil
-		case "n", "no":
-			return "n", nil
-		}
-	}
-}
-
-// heading tells what is asked for.
+// heading returns what is shown above the prompt: title, constraints, description and choices.
 func (f *field) heading() string {
 	var b strings.Builder
-	title := word(f.schema, "title")
+	title := stringMember(f.schema, "title")
 	if title == "" {
 		title = f.name
 	}
 	b.WriteString("  " + cleanLine(title))
 	var notes []string
-	if format := word(f.schema, "format"); format != "" {
+	if format := stringMember(f.schema, "format"); format != "" {
 		notes = append(notes, format)
 	}
 	notes = append(notes, f.bounds()...)
@@ -165,13 +94,13 @@ func (f *field) heading() string {
 	return b.String()
 }
 
-// bounds are the limits of a value, in words.
+// bounds returns the limits of the value in words.
 func (f *field) bounds() (notes []string) {
 	for _, limit := range []struct{ key, phrase string }{
 		{"minimum", "at least %s"}, {"exclusiveMinimum", "more than %s"},
 		{"maximum", "at most %s"}, {"exclusiveMaximum", "less than %s"},
 		{"minLength", "at least %s characters"}, {"maxLength", "at most %s characters"},
-		{"minItems", "at least %s of them"}, {"maxItems", "at most %s of them"},
+		{"minItems", "at least %s values"}, {"maxItems", "at most %s values"},
 	} {
 		if v, ok := jsonscan.Get(f.schema, limit.key); ok && jsonscan.Kind(v) == '0' {
 			note := fmt.Sprintf(limit.phrase, v)
@@ -184,7 +113,7 @@ func (f *field) bounds() (notes []string) {
 	return notes
 }
 
-// options are the values to choose from, of the field or of the elements of a list.
+// options returns the values to choose from, of the field or of the elements of its list.
 func (f *field) options() []choice {
 	if f.items != nil {
 		return f.items.choices
@@ -192,14 +121,14 @@ func (f *field) options() []choice {
 	return f.choices
 }
 
-// prompt stands before the answer.
-func (f *field) prompt() string {
+// promptText returns the prompt of the field: what to type, and the default.
+func (f *field) promptText() string {
 	what := "text"
 	switch {
 	case f.items != nil:
-		what = "some of them, by commas"
+		what = "values or numbers, separated by commas"
 	case f.choices != nil:
-		what = "one of them"
+		what = "value or number"
 	case f.takes("boolean"):
 		what = "y or n"
 	case f.takes("integer"):
@@ -207,16 +136,16 @@ func (f *field) prompt() string {
 	case f.takes("number"):
 		what = "a number"
 	}
-	if d := f.fallback(); d != nil {
-		what += " [" + cleanLine(f.written(d)) + "]"
+	if d := f.defaultValue(); d != nil {
+		what += " [" + cleanLine(f.display(d)) + "]"
 	} else if !f.required {
-		what += " [leave out]"
+		what += " [optional]"
 	}
 	return "  " + what + ": "
 }
 
-// written shows a default as it would be typed.
-func (f *field) written(value stdjson.RawMessage) string {
+// display returns a default value as it would be typed.
+func (f *field) display(value stdjson.RawMessage) string {
 	if jsonscan.Kind(value) == '[' {
 		var all []string
 		for element := range jsonscan.Elements(value) {
@@ -230,23 +159,23 @@ func (f *field) written(value stdjson.RawMessage) string {
 	return choice{value: value}.text()
 }
 
-// read makes a value of an answer and holds it to the schema. An empty line is the default, or leaves the field out; ""
-// is the empty text.
-func (f *field) read(line string) (value stdjson.RawMessage, err error) {
+// parse returns the value of a line and validates it. An empty line is the default, or leaves the
+// field out; "" is the empty string.
+func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	trimmed := strings.TrimSpace(line)
 	switch {
-	case trimmed == "" && f.fallback() != nil:
-		return f.fallback(), nil
+	case trimmed == "" && f.defaultValue() != nil:
+		return f.defaultValue(), nil
 	case trimmed == "" && !f.required:
 		return nil, nil
 	case trimmed == "" && f.items == nil:
-		return nil, errors.New(`an answer is needed ("" is the empty text, ` + wordDecline + " and " + wordCancel + " refuse)")
+		return nil, errors.New(`a value is required ("" is the empty string)`)
 	case f.items != nil:
-		value, err = f.readList(trimmed)
+		value, err = f.parseList(trimmed)
 	case f.choices != nil:
 		value, err = pick(f.choices, trimmed)
 	case f.takes("boolean"):
-		value, err = readBoolean(trimmed)
+		value, err = parseBoolean(trimmed)
 	case f.takes("string") && trimmed == `""`:
 		value = stdjson.RawMessage(trimmed)
 	default:
@@ -261,17 +190,12 @@ func (f *field) read(line string) (value stdjson.RawMessage, err error) {
 	return value, f.checkFormat(value)
 }
 
-func readBoolean(text string) (stdjson.RawMessage, error) {
-	switch strings.ToLower(text) {
-	case "y", "yes", "true":
-		return stdjson.RawMessage("true"), nil
-	case "n", "no", "false":
-		return stdjson.RawMessage("false"), nil
-	}
-	return nil, fmt.Errorf("got %q, want y or n", text)
+func parseBoolean(text string) (stdjson.RawMessage, error) {
+	yes, err := parseYesNo(text)
+	return strconv.AppendBool(nil, yes), err
 }
 
-func (f *field) readList(text string) (stdjson.RawMessage, error) {
+func (f *field) parseList(text string) (stdjson.RawMessage, error) {
 	var chosen []stdjson.RawMessage
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -294,7 +218,7 @@ func (f *field) readList(text string) (stdjson.RawMessage, error) {
 	return listOf(chosen), nil
 }
 
-// pick finds a choice by its value, its title or its number, in this order.
+// pick returns the choice of a value, a title or a number, in this order.
 func pick(choices []choice, text string) (stdjson.RawMessage, error) {
 	for _, c := range choices {
 		if c.text() == text {
@@ -309,16 +233,16 @@ func pick(choices []choice, text string) (stdjson.RawMessage, error) {
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(choices) {
 		return choices[n-1].value, nil
 	}
-	return nil, fmt.Errorf("got %q, want a value of the list or its number", text)
+	return nil, fmt.Errorf("got %q, want one of the values or its number", text)
 }
 
-// checkFormat holds a text to its format, which a schema only suggests.
+// checkFormat checks a string against its format, which JSON Schema treats as an annotation.
 func (f *field) checkFormat(value stdjson.RawMessage) error {
 	text, err := jsonscan.Unquote(value)
 	if err != nil {
-		return nil // no text
+		return nil // not a string
 	}
-	format := word(f.schema, "format")
+	format := stringMember(f.schema, "format")
 	switch format {
 	case "email":
 		a, parse := mail.ParseAddress(text)
@@ -336,7 +260,7 @@ func (f *field) checkFormat(value stdjson.RawMessage) error {
 		_, err = time.Parse(time.RFC3339, text)
 	}
 	if err != nil {
-		return fmt.Errorf("got %q, want a text of the format %s", text, format)
+		return fmt.Errorf("got %q, want format %s", text, format)
 	}
 	return nil
 }

@@ -86,12 +86,12 @@ func TestELIC_FormsAreAskedOnTheTerminal(t *testing.T) {
 		says   []string
 	}{
 		"the least": {good, `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`,
-			[]string{"Your name (at least 2 characters, at most 10 characters, required)", "As friends call you", "1) red  Red", "y or n [y]", "one of them [l]", `Who are you? red \x1b[31malert`}},
+			[]string{"Your name (at least 2 characters, at most 10 characters, required)", "As friends call you", "1) red  Red", "y or n [y]", "value or number [l]", `Who are you? red \x1b[31malert`}},
 		"everything": {lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1", "1, c", "Why,x,y", ""),
 			`{"name":"Ann","mail":"ann@example.com","day":"2025-12-31","age":42,"ratio":0.5,"agree":false,"colour":"red","size":"s","plain":"1","tags":["a","c"],"more":["y","x"]}`, nil},
 		"wrong at first": {lines("", "A", "Annabella Maria", "Ann", "nobody", "a@b", "tomorrow", "", "17", "4.2", "x", "18", "0", "1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
 			`{"name":"Ann","mail":"a@b","day":"2026-01-02","age":18,"ratio":1e-3,"agree":true,"colour":"green","size":"l","tags":["b"],"more":["x"]}`,
-			[]string{"an answer is needed", "want at least 2", "want at most 10", `got "nobody", want a text of the format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
+			[]string{"a value is required", "want at least 2", "want at most 10", `got "nobody", want format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
 		"again": {lines("Ann", "", "", "", "", "", "1", "", "", "a", "", "n") + good,
 			`{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`, []string{"fill it in again"}},
 	} {
@@ -160,7 +160,7 @@ func TestELIC_PagesAreOpenedWithConsent(t *testing.T) {
 		if !strings.Contains(o.stderr, page) || !strings.Contains(o.stderr, "host example.com") {
 			t.Errorf("%q: the page is not shown: %s", typed, o.stderr)
 		}
-		if opened != "" && !strings.Contains(o.stderr, "open it yourself") {
+		if opened != "" && !strings.Contains(o.stderr, "open the page yourself") {
 			t.Errorf("%q: the failure is not told: %s", typed, o.stderr)
 		}
 	}
@@ -236,7 +236,7 @@ func TestAnswersComeFromAFile(t *testing.T) {
 		{`{"elicitation": [{"field": "mane", "action": "cancel"}, {"field": "name", "content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
 		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
 		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
-		{`{}`, "form", exitTool, "no terminal"},
+		{`{}`, "form", exitTool, "not a terminal"},
 		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "not what was asked for"},
 		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
 		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`, "both", exitOK, "12"},
@@ -247,12 +247,12 @@ func TestAnswersComeFromAFile(t *testing.T) {
 		{`{"sampling": [{"result": {"role": "assistant", "content": [{"type": "text", "text": "Hm."}], "model": "n"}}]}`, "model", exitOK, "n says Hm."},
 		{`{"sampling": [{"action": "decline"}]}`, "model", exitFailure, "refused"},
 		{`{"sampling": [{"text": "x"}], "more": 1}`, "model", exitUsage, "more"},
-		{`{"sampling": [{}]}`, "model", exitUsage, "sampling 0: it has neither"},
-		{`{"sampling": [{"content": {}}]}`, "model", exitUsage, "sampling 0"},
-		{`{"elicitation": [{}]}`, "form", exitUsage, "elicitation 0: it has neither"},
-		{`{"elicitation": [{"text": "x"}]}`, "form", exitUsage, "elicitation 0"},
-		{`{"elicitation": [{"content": 1}]}`, "form", exitUsage, "not an object"},
-		{`{"elicitation": [{"action": "maybe"}]}`, "form", exitUsage, `the action is "maybe"`},
+		{`{"sampling": [{}]}`, "model", exitUsage, "sampling[0]: want text"},
+		{`{"sampling": [{"content": {}}]}`, "model", exitUsage, "sampling[0]"},
+		{`{"elicitation": [{}]}`, "form", exitUsage, "elicitation[0]: want content"},
+		{`{"elicitation": [{"text": "x"}]}`, "form", exitUsage, "elicitation[0]"},
+		{`{"elicitation": [{"content": 1}]}`, "form", exitUsage, "want an object"},
+		{`{"elicitation": [{"action": "maybe"}]}`, "form", exitUsage, `invalid action "maybe"`},
 		{`{"elicitation": [null]}`, "form", exitUsage, "null"},
 		{`[`, "form", exitUsage, "answers.json"},
 	} {

@@ -2,38 +2,38 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// topics are texts of the help that belong to no verb.
+// topics returns the help topics that belong to no command.
 func topics() []*cobra.Command {
 	return []*cobra.Command{
-		{Use: "arguments", Short: "How arguments of tools and prompts are given", Long: helpArguments},
-		{Use: "config", Short: "Where names of targets come from", Long: helpConfig},
-		{Use: "answers", Short: "How questions of a server are answered from a file", Long: helpAnswers},
-		{Use: "json", Short: "What --json prints", Long: helpJSON},
-		{Use: "exit-codes", Short: "What the exit codes mean", Long: helpExitCodes},
+		{Use: "arguments", Short: "How to pass arguments to tools and prompts", Long: helpArguments},
+		{Use: "config", Short: "How to name servers in a configuration file", Long: helpConfig},
+		{Use: "answers", Short: "How to answer elicitation and sampling from a file", Long: helpAnswers},
+		{Use: "json", Short: "The output of --json", Long: helpJSON},
+		{Use: "exit-codes", Short: "The exit codes", Long: helpExitCodes},
 	}
 }
 
-const helpArguments = `Arguments of tools stand behind the name of the tool:
+const helpArguments = `The arguments of a tool follow its name:
 
-  key=value     made what the tool's schema wants: a text, a number, true or false, JSON for
-                objects; for a list, JSON or one element, and the key again for the next
-  key:=json     JSON as it is
-  key=@file     the text of a file (a text that begins with @ is written key:='"@…"')
-  key:=@file    the JSON of a file
-  @file         a JSON object with arguments
-  -             a JSON object with arguments from standard input
-  {…}           a JSON object with arguments
+  key=value     a value, converted to the type in the tool's input schema: a string, a number,
+                true or false, or JSON for an object. For an array give JSON, or one element,
+                and repeat the key for the next one.
+  key:=json     a JSON value
+  key=@file     the text of a file (for a string that begins with @, write key:='"@…"')
+  key:=@file    the JSON value in a file
+  @file         a JSON object of arguments from a file
+  -             a JSON object of arguments from standard input
+  {…}           a JSON object of arguments
 
-They are taken from left to right; what comes later wins. Arguments that the tool requires
-and that are missing, and those that it does not know, are told before anything is called.
-Arguments of prompts are given alike; their values are texts.
+Later arguments override earlier ones. Missing and unknown arguments are reported before the
+tool is called. Arguments of prompts have the same form; their values are strings.
 `
 
-const helpConfig = `A target without :// is the name of a server in a configuration file of the form that most
-clients read:
+const helpConfig = `A target without :// is the name of a server in a configuration file, in the format that most
+MCP clients read:
 
   {
-    // comments and trailing commas are fine
+    // comments and trailing commas are allowed
     "mcpServers": {
       "files": {"command": "npx", "args": ["-y", "@acme/files", "${HOME}"], "env": {}, "cwd": "."},
       "web": {"type": "http", "url": "https://example.com/mcp",
@@ -41,24 +41,23 @@ clients read:
     },
   }
 
-The member may be called servers, as some editors have it. The type is stdio, http,
-streamable-http or sse, and may be left out. ${NAME} stands for a variable of the
-environment, ${NAME:-text} for text if it is not set or empty. A relative cwd begins at the
-file. Members that are not understood do no harm. A server that is disabled there can be
-named all the same.
+"servers" is accepted in place of "mcpServers". The optional "type" is stdio, http,
+streamable-http or sse. ${NAME} is replaced by an environment variable, ${NAME:-default} by
+the default if the variable is unset or empty. A relative "cwd" is relative to the file.
+Unknown members are ignored, and so is "disabled".
 
-The file is that of --config, else the one that $PATCHBAY_CONFIG names; else the name is
-looked for in .mcp.json and mcp.json in the current directory, then in patchbay/mcp.json in
-the user's directory for configuration. The first that has it wins.
+The file is the one given by --config, else by $PATCHBAY_CONFIG. Without either, the first of
+these files that has the name is used: .mcp.json and mcp.json in the current directory, then
+patchbay/mcp.json in the user's configuration directory.
 
-A name from a file is a command that the author of the file chose: using it runs that
-command. On a terminal it is shown before it is started.
+Using a name runs the command that the author of the file chose. On a terminal the command is
+shown before it starts.
 `
 
-const helpAnswers = `A server may ask questions while it works: a form to fill in, a page to visit, an answer of
-a language model. They are asked on the terminal. Where there is none, or with --no-input,
-they are declined; those of tasks that are watched or answered later (see help task) are left
-open. --answers FILE answers them first:
+const helpAnswers = `A server can ask questions during a call: elicitation (a form to fill in, or a page to open)
+and sampling (the answer of a language model). On a terminal you are prompted. Without a
+terminal, or with --no-input, questions are declined; questions of tasks (see help task) stay
+open. --answers FILE answers questions from a file first:
 
   {
     "elicitation": [
@@ -67,87 +66,91 @@ open. --answers FILE answers them first:
       {"action": "decline"}
     ],
     "sampling": [
-      {"message": "weather", "text": "It will rain.", "model": "crystal-ball"},
+      {"message": "weather", "text": "It will rain.", "model": "my-model"},
       {"action": "decline"}
     ]
   }
 
-The first entry that fits is taken. "message" has to be a part of the question (of the last
-message, for sampling), "field" the name of a field of the form. An entry with one of them
-answers any number of questions, one without answers one. "action" is accept, decline or
-cancel; accept when left out. "content" is the form, filled in; an entry without it and
-with the action accept agrees to visit a page, which is printed and not opened. For
-sampling, "result" may stand in place of text and model: a whole CreateMessageResult.
+The first matching entry is used:
+
+  message   the question contains this text; for sampling, the last message does
+  field     the form has a field of this name
+  action    accept (default), decline or cancel
+  content   the values of the form
+  text, model
+            the text and model of a sampling result
+  result    a whole CreateMessageResult, in place of text and model
+
+An entry with message or field matches any number of questions, another entry one. An entry
+without content and with the action accept agrees to open a page: its URL is printed, and
+not opened.
 `
 
-const helpJSON = `With --json, standard output holds JSON and nothing else: one value on one line, or laid out
-on a terminal. Names and meanings stay as they are; members may be added.
+const helpJSON = `With --json, standard output is one JSON value per line (indented on a terminal). Members may
+be added in later versions; existing ones stay as they are.
 
   tools         {"tools": [Tool…]}
   resources     {"resources": [Resource…]}
   templates     {"resourceTemplates": [ResourceTemplate…]}
   prompts       {"prompts": [Prompt…]}
   call          CallToolResult; isError is true if the tool failed
-  call --task   {"task": task}; CallToolResult if the server answered at once, without a task
+  call --task   {"task": task}; CallToolResult if the server did not create a task
   read          ReadResourceResult
   get           GetPromptResult
-  complete      {"completion": {"values": [text…], "total": number, "hasMore": boolean}}
-  rpc           the result, in the newest revision's form, whether --json is given or not
-  listen        one line for each event: {"event": name, "uri": text, "filter": {…}}; the names are
+  complete      {"completion": {"values": [string…], "total": number, "hasMore": boolean}}
+  rpc           the result in the format of the newest revision, with or without --json
+  listen        one line per event: {"event": name, "uri": string, "filter": {…}}; the names are
                 listening, resync, tools_changed, prompts_changed, resources_changed, resource_updated
-  ping          {"ms": number, "revision": text}
-  probe         {"target", "server": Implementation, "revision", "versions": [text…],
+  ping          {"ms": number, "revision": string}
+  probe         {"target", "server": Implementation, "revision", "versions": [string…],
                  "eras": ["modern", "session"], "capabilities": ServerCapabilities, "instructions",
-                 "revisions": [{"revision", "spoken": boolean, "ms": number, "error": text}…],
+                 "revisions": [{"revision", "spoken": boolean, "ms": number, "error": string}…],
                  "connectMs": number, "pingMs": number}
-  version       {"version": text, "revisions": [text…]}
-  skills list   {"skills": [skill…]}, a skill being {"uri": text, "frontmatter": {…}, "resources":
-                 "dynamic" or [{"uri": text, "digest": text, "size": number}…]}
-  skills show   {"skill": skill, "fingerprint": text}, a dynamic one without fingerprint
-  skills read   ReadResourceResult, of what was checked
-  skills verify {"skills": [{"uri": text, "fingerprint": text, "files": number, how many of them
-                 are as listed, "problems": [text…]}…]}
+  version       {"version": string, "revisions": [string…]}
+  skills list   {"skills": [skill…]}; a skill is {"uri": string, "frontmatter": {…}, "resources":
+                 "dynamic" or [{"uri": string, "digest": string, "size": number}…]}
+  skills show   {"skill": skill, "fingerprint": string}; no fingerprint for a dynamic skill
+  skills read   ReadResourceResult, after verification
+  skills verify {"skills": [{"uri": string, "fingerprint": string, "files": number of verified
+                 files, "problems": [string…]}…]}
   task list     {"tasks": [task…]}; without a target {"tasks": [{"id", "tool", "target", "key",
-                 "started"}…]}, where key tells targets of one name apart
+                 "started"}…]}, where key differs between targets of the same name
   task get, task answer, task cancel
-                task, which is {"id": text, "status": "working", "input_required", "completed",
-                 "failed" or "cancelled", "tool": text, "message": text, "created": time,
+                task: {"id": string, "status": "working", "input_required", "completed",
+                 "failed" or "cancelled", "tool": string, "message": string, "created": time,
                  "updated": time, "ttlMs": number, "pollIntervalMs": number,
                  "inputRequests": {key: InputRequest}, "result": CallToolResult,
-                 "error": {"code": number, "message": text, "data": any}}
-  task watch    one line for each change: {"task": task}, without its result; at last the
-                 result alone, as call prints it
+                 "error": {"code": number, "message": string, "data": any}}
+  task watch    one line per change: {"task": task}, without result; then the CallToolResult
   auth login, auth status
-                {"server": text, "loggedIn": boolean, "issuer": text, "clientId": text,
-                 "scopes": [text…], "expires": time, "renewable": boolean,
-                 "storage": {"directory": text, "key": "keyring", "file" or "passphrase"},
-                 "environment": boolean, true if the environment logs in}
-  auth token    {"accessToken": text, "tokenType": text, "expires": time}
+                {"server": string, "loggedIn": boolean, "issuer": string, "clientId": string,
+                 "scopes": [string…], "expires": time, "renewable": boolean,
+                 "storage": {"directory": string, "key": "keyring", "file" or "passphrase"},
+                 "environment": boolean, true if the environment has client credentials}
+  auth token    {"accessToken": string, "tokenType": string, "expires": time}
   auth logout   {"loggedOut": boolean}
 
 Capitalised types are those of the newest revision's schema, whichever revision the server
-speaks. What is absent is left out. If the command fails otherwise than by isError, it
-prints
+uses. Absent values are omitted. On failure other than isError the output is
 
-  {"error": {"kind": text, "exit": number, "message": text, "code": number, "data": any,
-             "login": text}}
+  {"error": {"kind": string, "exit": number, "message": string, "code": number, "data": any,
+             "login": string}}
 
-where kind is the word in help exit-codes, code and data are there if the server answered
-with an error, and login is the command to run if a login can help.
+kind is the word in help exit-codes; code and data are present if the server returned a
+JSON-RPC error; login is the command to run if logging in may help.
 `
 
 const helpExitCodes = `  0    ok
-  1    failure               the server answered with an error, a task was cancelled, or anything not
-                             below
-  2    usage                 wrong flags, arguments, configuration or files
-  3    unreachable           no server there: no connection, no such command, it ended, or what
-                             answers does not speak the protocol
-  4    auth_required         a login is wanted (see help auth), or HTTP status 401 or 403
-  5    tool_failed           the tool ran and failed
-  6    not_found             no such tool, prompt, resource, method or task
-  7    timeout               no answer in time, of the server or of the user who was to log in
-  8    protocol_violation    the server broke the protocol, or there is no common revision of it
+  1    failure               the server returned an error, a task was cancelled, or any other error
+  2    usage                 invalid flags, arguments, configuration or files
+  3    unreachable           could not connect, could not start the command, the connection was lost,
+                             or the other side does not speak MCP
+  4    auth_required         login required (see help auth), or HTTP status 401 or 403
+  5    tool_failed           the tool returned an error (isError)
+  6    not_found             unknown tool, prompt, resource, method or task
+  7    timeout               the server did not answer, or the user did not log in, in time
+  8    protocol_violation    the server violated the protocol, or has no revision in common
   130  interrupted           by a signal
 
-The words are the kinds in the JSON of errors, see help json.
+The words are the kinds of errors with --json, see help json.
 `

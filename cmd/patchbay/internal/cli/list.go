@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// collect drains a list.
+// collect returns the elements of an iterator up to the first error.
 func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	list := []T{}
 	for item, err := range all {
@@ -23,7 +23,7 @@ func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	return list, nil
 }
 
-// only returns the item of a name, if one is asked for, else all of them.
+// only returns the item named by words, or all items if words is empty.
 func only[T any](list []T, words []string, thing string, name func(T) string) ([]T, error) {
 	if len(words) == 0 {
 		return list, nil
@@ -32,7 +32,7 @@ func only[T any](list []T, words []string, thing string, name func(T) string) ([
 	return []T{item}, err
 }
 
-// find returns the item of a name. The error says which are near.
+// find returns the item of a name. Its error suggests similar names.
 func find[T any](list []T, wanted, thing string, name func(T) string) (found T, err error) {
 	var known []string
 	for _, item := range list {
@@ -41,13 +41,13 @@ func find[T any](list []T, wanted, thing string, name func(T) string) (found T, 
 		}
 		known = append(known, name(item))
 	}
-	return found, notFound(unknown(thing, wanted, known))
+	return found, notFound(unknownName(thing, wanted, known))
 }
 
 func (p *program) toolsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "tools TARGET [NAME] | tools [NAME] -- COMMAND…",
-		Short: "List the tools, or show one of them",
+		Short: "List tools, or show one with its input and output schema",
 		Example: `  patchbay tools http://127.0.0.1:8765/mcp
   patchbay tools http://127.0.0.1:8765/mcp add
   patchbay tools --json -- go run ./cmd/patchbay serve --stdio`,
@@ -66,7 +66,7 @@ func (p *program) toolsCommand() *cobra.Command {
 			}
 			for _, t := range list {
 				p.output.printf("%s", toolLine(t))
-				p.described(t.Title, t.Description, len(words) > 0)
+				p.showDescription(t.Title, t.Description, len(words) > 0)
 				if len(words) > 0 {
 					p.showTool(t)
 				}
@@ -78,12 +78,12 @@ func (p *program) toolsCommand() *cobra.Command {
 
 func toolName(t *mcp.Tool) string { return t.Name }
 
-// toolLine shows a tool as it is called.
+// toolLine returns a tool with its arguments, as it is called.
 func toolLine(t *mcp.Tool) string {
 	line := cleanLine(t.Name)
 	parameters, _ := parametersOf(t.InputSchema)
 	for i := range parameters {
-		word := parameters[i].name + "=" + kindWord(&parameters[i])
+		word := parameters[i].name + "=" + typeName(&parameters[i])
 		if !parameters[i].required {
 			word = "[" + word + "]"
 		}
@@ -92,8 +92,8 @@ func toolLine(t *mcp.Tool) string {
 	return line
 }
 
-// kindWord is the type of a parameter in a word.
-func kindWord(p *parameter) string {
+// typeName returns the type or the choices of a parameter.
+func typeName(p *parameter) string {
 	switch {
 	case len(p.choices) > 0 && len(p.choices) <= 5:
 		var all []string
@@ -107,8 +107,8 @@ func kindWord(p *parameter) string {
 	return strings.Join(p.types, "|")
 }
 
-// described prints a description: its first line, or all of it.
-func (p *program) described(title, description string, whole bool) {
+// showDescription prints a title and description, or their first line.
+func (p *program) showDescription(title, description string, whole bool) {
 	if !whole {
 		first, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
 		if first == "" {
@@ -127,7 +127,7 @@ func (p *program) described(title, description string, whole bool) {
 	}
 }
 
-// showTool prints all that is known of a tool.
+// showTool prints the parameters, annotations and output schema of a tool.
 func (p *program) showTool(t *mcp.Tool) {
 	parameters, _ := parametersOf(t.InputSchema)
 	for i := range parameters {
@@ -136,7 +136,7 @@ func (p *program) showTool(t *mcp.Tool) {
 		if param.required {
 			line += ", required"
 		}
-		if d := param.fallback(); d != nil {
+		if d := param.defaultValue(); d != nil {
 			line += ", default " + cleanJSON(string(d))
 		}
 		if d := param.description(); d != "" {
@@ -152,7 +152,7 @@ func (p *program) showTool(t *mcp.Tool) {
 	}
 }
 
-// hintsOf puts what a tool claims of itself into words.
+// hintsOf returns the annotations of a tool in words.
 func hintsOf(a *mcp.ToolAnnotations) string {
 	if a == nil {
 		return ""
@@ -162,10 +162,10 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 		set     *bool
 		yes, no string
 	}{
-		{a.ReadOnly, "changes nothing", "changes things"},
-		{a.Destructive, "may destroy", "destroys nothing"},
-		{a.Idempotent, "may be repeated", "not to be repeated"},
-		{a.OpenWorld, "reaches beyond the server", "stays within the server"},
+		{a.ReadOnly, "read-only", "not read-only"},
+		{a.Destructive, "destructive", "not destructive"},
+		{a.Idempotent, "idempotent", "not idempotent"},
+		{a.OpenWorld, "open world", "closed world"},
 	} {
 		switch {
 		case hint.set == nil:
@@ -181,7 +181,7 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 func (p *program) resourcesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resources TARGET | resources -- COMMAND…",
-		Short:             "List the resources",
+		Short:             "List resources",
 		Example:           `  patchbay resources http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(nil),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
@@ -196,10 +196,10 @@ func (p *program) resourcesCommand() *cobra.Command {
 			for _, r := range list {
 				size := ""
 				if r.Size != nil {
-					size = ", " + bytesOf(int(*r.Size))
+					size = ", " + formatBytes(int(*r.Size))
 				}
 				p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
-				p.described(r.Title, r.Description, false)
+				p.showDescription(r.Title, r.Description, false)
 			}
 			return nil
 		}, 0, 0),
@@ -209,7 +209,7 @@ func (p *program) resourcesCommand() *cobra.Command {
 func (p *program) templatesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "templates TARGET | templates -- COMMAND…",
-		Short:             "List the templates of resources",
+		Short:             "List resource templates",
 		Example:           `  patchbay templates http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(nil),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
@@ -223,7 +223,7 @@ func (p *program) templatesCommand() *cobra.Command {
 			}
 			for _, t := range list {
 				p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
-				p.described(t.Title, t.Description, false)
+				p.showDescription(t.Title, t.Description, false)
 			}
 			return nil
 		}, 0, 0),
@@ -233,7 +233,7 @@ func (p *program) templatesCommand() *cobra.Command {
 func (p *program) promptsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "prompts TARGET [NAME] | prompts [NAME] -- COMMAND…",
-		Short:             "List the prompts, or show one of them",
+		Short:             "List prompts, or show one with its arguments",
 		Example:           `  patchbay prompts http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(promptNames),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
@@ -258,7 +258,7 @@ func (p *program) promptsCommand() *cobra.Command {
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
-// promptLine shows a prompt as it is filled in.
+// promptLine returns a prompt with its arguments.
 func promptLine(prompt *mcp.Prompt) string {
 	line := cleanLine(prompt.Name)
 	for _, a := range prompt.Arguments {
@@ -273,7 +273,7 @@ func promptLine(prompt *mcp.Prompt) string {
 
 func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
 	p.output.printf("%s", promptLine(prompt))
-	p.described(prompt.Title, prompt.Description, whole)
+	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {
 			p.output.printf("  %s: %s", cleanLine(a.Name), cleanLine(a.Description))

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A heard event is one line of `patchbay listen --json`.
-type heard struct {
+// A listenEvent is one line of `patchbay listen --json`.
+type listenEvent struct {
 	Event  string      `json:"event"`
 	URI    string      `json:"uri,omitzero"`
 	Filter *mcp.Filter `json:"filter,omitzero"`
@@ -24,10 +24,10 @@ func (p *program) listenCommand() *cobra.Command {
 	var length time.Duration
 	cmd := &cobra.Command{
 		Use:   "listen TARGET [URI…] | listen [URI…] -- COMMAND…",
-		Short: "Print changes as they happen",
-		Long: `Print changes as they happen: of the lists of tools, prompts and resources, and of the
-resources whose URIs are given. Without a flag and a URI it listens to the three lists. It
-goes on until it is interrupted, or as --for and --count say.`,
+		Short: "Subscribe to changes and print them",
+		Long: `Subscribe to notifications of changes, and print them: of the lists of tools, prompts and
+resources, and of the resources with the given URIs. Without flags and URIs, subscribe to the
+three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
 		Example: `  patchbay listen http://127.0.0.1:8765/mcp demo://counter
   patchbay listen --tools --count 1 http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(resourceURIs),
@@ -39,11 +39,11 @@ goes on until it is interrupted, or as --for and --count say.`,
 			return p.listen(ctx, c, f, count, length)
 		}, 0, -1),
 	}
-	cmd.Flags().BoolVar(&tools, "tools", false, "listen to the list of tools")
-	cmd.Flags().BoolVar(&prompts, "prompts", false, "listen to the list of prompts")
-	cmd.Flags().BoolVar(&resources, "resources", false, "listen to the list of resources")
-	cmd.Flags().IntVar(&count, "count", 0, "end after `n` changes")
-	cmd.Flags().DurationVar(&length, "for", 0, "end after this `time`")
+	cmd.Flags().BoolVar(&tools, "tools", false, "subscribe to the list of tools")
+	cmd.Flags().BoolVar(&prompts, "prompts", false, "subscribe to the list of prompts")
+	cmd.Flags().BoolVar(&resources, "resources", false, "subscribe to the list of resources")
+	cmd.Flags().IntVar(&count, "count", 0, "stop after `n` changes")
+	cmd.Flags().DurationVar(&length, "for", 0, "stop after this `duration`")
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, cou
 		if err != nil {
 			return err
 		}
-		p.hear(event)
+		p.showEvent(event)
 		if event.Kind != mcp.EventListening && event.Kind != mcp.EventResync {
 			changes++
 		}
@@ -73,25 +73,25 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, cou
 	case ctx.Err() != nil:
 		return nil
 	}
-	return errors.New("the server has ended the subscription")
+	return errors.New("the server ended the subscription")
 }
 
-// hear prints one event.
-func (p *program) hear(e mcp.Event) {
+// showEvent prints an event.
+func (p *program) showEvent(e mcp.Event) {
 	if p.flags.json {
-		p.output.value(heard{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
+		p.output.value(listenEvent{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
 		return
 	}
 	switch e.Kind {
 	case mcp.EventListening, mcp.EventResync:
-		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterWords(e.Filter)))
+		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterText(e.Filter)))
 	default:
-		p.output.line(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
+		p.output.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
 	}
 }
 
-// filterWords says what a subscription tells of.
-func filterWords(f *mcp.Filter) string {
+// filterText returns the filter of a subscription in words.
+func filterText(f *mcp.Filter) string {
 	var all []string
 	if f.ToolsListChanged {
 		all = append(all, "tools")
@@ -104,7 +104,7 @@ func filterWords(f *mcp.Filter) string {
 	}
 	all = append(all, f.ResourceSubscriptions...)
 	if len(all) == 0 {
-		return "nothing, the server tells of no such changes"
+		return "nothing: the server does not support these notifications"
 	}
 	return strings.Join(all, ", ")
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// Variables of the environment. Those of a client are how machines log in: nobody is asked, and nothing is stored.
+// Environment variables. With the credentials of a client, requests are authorized without a user, and
+// nothing is stored.
 const (
 	envClientID   = "PATCHBAY_CLIENT_ID"
 	envSecret     = "PATCHBAY_CLIENT_SECRET"
@@ -29,10 +30,10 @@ const (
 	envPassphrase = "PATCHBAY_VAULT_PASSPHRASE"
 )
 
-// clientName is how authorization servers show us to people.
+// clientName is the client name that authorization servers show to the user.
 const clientName = "Patchbay"
 
-// settings are what a login was made with. They are kept beside its tokens, for the verbs that come after it.
+// settings are the options of a login. They are stored for later commands.
 type settings struct {
 	ClientID     string   `json:"clientId,omitempty"`
 	ClientSecret string   `json:"clientSecret,omitempty"`
@@ -57,7 +58,7 @@ func (p *program) openVault() (*vault.Vault, error) {
 	return p.vault, nil
 }
 
-// settingsKey returns where the settings of a server are in the vault.
+// settingsKey returns the key of the settings in the vault.
 func settingsKey(t *target) string {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -67,7 +68,7 @@ func settingsKey(t *target) string {
 	return "settings " + u.String()
 }
 
-// loadSettings returns what the login at a target was made with.
+// loadSettings returns the settings of the login at a target.
 func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error) {
 	v, err := p.openVault()
 	if err != nil {
@@ -79,12 +80,12 @@ func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error
 	}
 	var s settings
 	if err := json.Unmarshal(text, &s); err != nil {
-		return nil, errors.New("what is kept of the login cannot be read; log out, and in again")
+		return nil, errors.New("the stored settings of the login are invalid: log out, and log in again")
 	}
 	return &s, nil
 }
 
-// saveSettings keeps what a login was made with, or forgets it if it is nothing.
+// saveSettings stores the settings, or removes them if they are empty.
 func (p *program) saveSettings(ctx context.Context, t *target, s *settings) error {
 	v, err := p.openVault()
 	if err != nil {
@@ -102,17 +103,17 @@ func (p *program) saveSettings(ctx context.Context, t *target, s *settings) erro
 	})
 }
 
-// mayLogIn reports whether tokens may be sent to a target at all, and by us.
+// mayLogIn returns an error if tokens must not be sent to a target.
 func (t *target) mayLogIn() error {
 	if t.url == "" {
-		return errors.New("a command gets what it needs from its environment (--env); logins are for servers behind a URL")
+		return errors.New("login is for URLs: the target is a command, which reads credentials from its environment (--env)")
 	}
 	if t.header.Get("Authorization") != "" {
-		return errors.New("the target has an Authorization header of its own, which is left as it is")
+		return errors.New("the target has an Authorization header, which takes precedence over a login")
 	}
 	u, err := url.Parse(t.url)
 	if err != nil || u.Scheme != "https" && !isThisMachine(u.Hostname()) {
-		return errors.New("tokens are sent by https alone, but to this machine; the target is http")
+		return fmt.Errorf("invalid target %q for a login: must be https, or http on a loopback address", t.url)
 	}
 	return nil
 }
@@ -122,12 +123,12 @@ func isThisMachine(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
 }
 
-// authorize has the requests to a target authorized, if they can be.
+// authorize sets the authorization of a target, if it can have one.
 func (p *program) authorize(ctx context.Context, t *target) error {
 	if t.auth != nil || t.mayLogIn() != nil {
 		return nil
 	}
-	if isMachine() {
+	if isMachineClient() {
 		opts, err := p.machineOptions()
 		if err != nil {
 			return usage(err)
@@ -140,14 +141,14 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 		return err
 	}
 	var ask oauthclient.Authorizer
-	if p.mayAsk() {
+	if p.mayPrompt() {
 		ask = p.browser(t, true)
 	}
 	t.auth, err = p.newAuth(t, s, ask)
 	return err
 }
 
-// newAuth returns what authorizes the requests to a target for a person.
+// newAuth returns the transport that authorizes requests for a user.
 func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
 	v, err := p.openVault()
 	if err != nil {
@@ -162,29 +163,28 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 	return oauthclient.NewTransport(t.url, opts), nil
 }
 
-// authOptions are those of every login.
+// authOptions returns the options of all logins.
 func (p *program) authOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
-		// What the user's environment says of proxies is for all that this program sends.
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: p.logger()}),
-		// Nothing but requests of the protocol comes this way, and some of HTTP+SSE go to a path of the server's choice.
+		// All requests are of MCP. The server chooses the path of some requests of HTTP+SSE.
 		WholeOrigin: true,
 		Logger:      p.logger(),
 	}
 }
 
-// isMachine reports whether the environment names a client that logs in for itself.
-func isMachine() bool { return os.Getenv(envClientID) != "" }
+// isMachineClient reports whether the environment has client credentials.
+func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
-// machineOptions are those of a client that logs in for itself. Its tokens are asked for again by each run of the program:
-// that costs a request, and leaves nothing behind.
+// machineOptions returns the options for client credentials. Each run requests a token: that costs a
+// request, and stores nothing.
 func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
 	case os.Getenv(envIssuer) == "":
-		return nil, fmt.Errorf("%s is set and %s is not: a secret is shown to no other authorization server than its own", envClientID, envIssuer)
+		return nil, fmt.Errorf("%s is set without %s: the secret is sent to that authorization server only", envClientID, envIssuer)
 	case (secret == "") == (keyFile == ""):
-		return nil, fmt.Errorf("%s is set, and wants one of %s and %s", envClientID, envSecret, envKeyFile)
+		return nil, fmt.Errorf("%s requires either %s or %s", envClientID, envSecret, envKeyFile)
 	}
 	opts := p.authOptions()
 	opts.Grant = oauthclient.NewClientCredentialsGrant()
@@ -213,20 +213,13 @@ func readSecretFile(name string) ([]byte, error) {
 	return readAll(f)
 }
 
-// browser returns what has the user log in in a browser, which opens by itself or, if the user does not want that, not.
+// browser returns the authorizer that has the user log in in a browser. If opens is false, the user
+// opens the page.
 func (p *program) browser(t *target, opens bool) oauthclient.Authorizer {
 	return oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {
-			if !opens {
-				return nil
-			}
-			err := p.open(ctx, page)
-			if err == nil || ctx.Err() != nil {
-				return nil
-			}
-			p.screen.printf("No browser could be opened; open the page above yourself.")
-			if p.flags.verbose {
-				p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
+			if opens {
+				p.openPage(ctx, page)
 			}
 			return nil
 		},
@@ -238,23 +231,23 @@ func (p *program) browser(t *target, opens bool) oauthclient.Authorizer {
 
 func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bool) {
 	scopes := scopesOf(l.URL)
-	p.wanted.Store(&scopes)
-	why := cleanLine(l.Server) + " wants you to log in, at " + cleanLine(l.Issuer) + "."
+	p.scopes.Store(&scopes)
+	why := "Log in to " + cleanLine(l.Server) + " at " + cleanLine(l.Issuer) + "."
 	if !p.loggingIn {
-		if lacks := t.lacks(context.Background(), scopes); lacks != "" {
-			why = "Your login at " + cleanLine(l.Server) + " lacks " + cleanLine(lacks) + "; " + cleanLine(l.Issuer) + " can allow it."
+		if missing := t.missingScopes(context.Background(), scopes); missing != "" {
+			why = "The login at " + cleanLine(l.Server) + " lacks the scopes " + cleanLine(missing) + ". Allow them at " + cleanLine(l.Issuer) + "."
 		}
 	}
-	what := "Your browser opens; if it does not, open this page yourself:"
+	what := "Your browser opens this page. If it does not, open it yourself:"
 	if !opens {
 		what = "Open this page in a browser on this machine:"
 	}
 	p.screen.printf("%s %s\n\n  %s\n", why, what, clean(l.URL))
-	p.screen.status("waiting for the login in the browser … (Ctrl-C ends it)")
+	p.screen.status("waiting for the login in the browser … (Ctrl-C cancels)")
 }
 
-// joined returns what is in either list, once.
-func joined(lists ...[]string) (all []string) {
+// union returns the distinct elements of all lists.
+func union(lists ...[]string) (all []string) {
 	for _, s := range slices.Concat(lists...) {
 		if !slices.Contains(all, s) {
 			all = append(all, s)

@@ -19,41 +19,41 @@ import (
 )
 
 const (
-	// maxNotes is how many tasks are remembered; the oldest are forgotten. Nobody looks through more.
+	// maxNotes bounds the notes. The oldest are removed.
 	maxNotes = 200
-	// maxNote bounds the file of a note, in bytes: ids and names of servers can be long.
+	// maxNote bounds the file of a note, in bytes. Task ids and server names can be long.
 	maxNote = 8 << 10
-	// noteLife is for how long a task is remembered whose server does not say how long it keeps it.
-	noteLife = 30 * 24 * time.Hour
-	// noteGrace is for how long one is remembered that its server need not keep any more: servers may keep it all the same.
+	// noteTTL is the lifetime of a note of a task without a TTL.
+	noteTTL = 30 * 24 * time.Hour
+	// noteGrace is added to the TTL of a task: servers may keep tasks for longer.
 	noteGrace = 24 * time.Hour
-	// noteStamp begins the name of a note's file, so that names sort by time.
+	// noteStamp is the time format that begins a note's file name, so that names sort by time.
 	noteStamp = "20060102T150405.000"
 	noteEnd   = ".json"
 )
 
-// A note is what is remembered of a task that was started here: enough to find it again. There are no secrets in it: a
-// command line or the query of a URL may have some, so that only a hash tells these apart.
+// A note is the record of a task that was started on this machine. It has no secrets: a command
+// line and the query of a URL may have some, so that they are stored as a hash.
 type note struct {
-	Key     string    `json:"key"`    // of the target
-	Target  string    `json:"target"` // for people
+	Key     string    `json:"key"`    // hash of the target
+	Target  string    `json:"target"` // to show
 	ID      string    `json:"id"`
 	Tool    string    `json:"tool"`
 	Started time.Time `json:"started"`
-	Expires time.Time `json:"expires,omitzero"` // when the server need not keep it any more, if it says so
+	Expires time.Time `json:"expires,omitzero"` // when its TTL ends, if it has one
 
 	file string
 }
 
-// isOver reports whether a note is good for nothing any more.
+// isOver reports whether the server has probably deleted the task.
 func (n *note) isOver(now time.Time) bool {
 	if n.Expires.IsZero() {
-		return now.After(n.Started.Add(noteLife))
+		return now.After(n.Started.Add(noteTTL))
 	}
 	return now.After(n.Expires.Add(noteGrace))
 }
 
-// key is the same for all ways to write one target.
+// key returns a hash of the target. It is the same for all spellings of a URL.
 func (t *target) key() string {
 	parts := []string{"url"}
 	if u, err := url.Parse(t.url); t.url != "" && err == nil {
@@ -66,11 +66,11 @@ func (t *target) key() string {
 		parts = append([]string{"command", dir}, t.command...)
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	const enough = 16 // bytes, so that no two targets meet
-	return hex.EncodeToString(sum[:enough])
+	const size = 16 // bytes, enough against collisions
+	return hex.EncodeToString(sum[:size])
 }
 
-// public names a target without what may be secret in it.
+// public returns the name of a target without the parts that may be secret.
 func (t *target) public() string {
 	if t.from != "" {
 		return t.name
@@ -78,25 +78,25 @@ func (t *target) public() string {
 	if u, err := url.Parse(t.url); t.url != "" && err == nil {
 		return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 	}
-	words := filepath.Base(t.command[0])
+	name := filepath.Base(t.command[0])
 	if len(t.command) > 1 {
-		words += " …"
+		name += " …"
 	}
-	return words
+	return name
 }
 
-// noteDir is where notes are, each in a file of its own: programs that run at once need not wait for each other.
+// noteDir returns the directory of the notes. Each note is a file, so that no lock is needed.
 func noteDir() (string, error) { return stateDir("tasks") }
 
-// remember writes a note, and drops those that are too many.
-func (n *note) remember() error {
+// save writes a note, and removes the oldest beyond maxNotes.
+func (n *note) save() error {
 	dir, err := noteDir()
 	if err != nil {
 		return err
 	}
 	text, err := json.Marshal(n)
 	if err == nil && len(text) > maxNote {
-		err = errors.New("its id and its server have names that are too long")
+		err = fmt.Errorf("the task id and the server name are too long: want at most %d bytes", maxNote)
 	}
 	if err != nil {
 		return err
@@ -110,11 +110,11 @@ func (n *note) remember() error {
 	if err := os.Rename(fresh, n.file); err != nil {
 		return errors.Join(err, os.Remove(fresh))
 	}
-	return dropNotes(dir)
+	return pruneNotes(dir)
 }
 
-// dropNotes removes the oldest notes, and what a process left that was killed.
-func dropNotes(dir string) error {
+// pruneNotes removes the oldest notes, and temporary files of processes that were killed.
+func pruneNotes(dir string) error {
 	files, err := os.ReadDir(dir) // sorted by name, so by time
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func dropNotes(dir string) error {
 		case ours && kept < maxNotes:
 			kept++
 			continue
-		case !ours && !isLeft(f):
+		case !ours && !isAbandoned(f):
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,13 +135,13 @@ func dropNotes(dir string) error {
 	return nil
 }
 
-// isLeft reports whether a file is a note that was never finished.
-func isLeft(f fs.DirEntry) bool {
+// isAbandoned reports whether a file is a temporary file that was never renamed.
+func isAbandoned(f fs.DirEntry) bool {
 	info, err := f.Info()
 	return strings.HasSuffix(f.Name(), ".new") && err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
-// notes returns what is remembered, the newest first. A file that is no note is passed over.
+// notes returns all notes, the newest first. It ignores other files.
 func notes() ([]*note, error) {
 	dir, err := noteDir()
 	if err != nil {
@@ -158,11 +158,11 @@ func notes() ([]*note, error) {
 		}
 		n, err := readNote(filepath.Join(dir, f.Name()))
 		switch {
-		case errors.Is(err, errNoNote), errors.Is(err, fs.ErrNotExist): // another process has dropped it
+		case errors.Is(err, errNotNote), errors.Is(err, fs.ErrNotExist): // another process has removed it
 		case err != nil:
 			return nil, err
 		case n.isOver(time.Now()):
-			n.forget()
+			n.remove()
 		default:
 			all = append(all, n)
 		}
@@ -177,8 +177,8 @@ func notesOf(t *target) ([]*note, error) {
 	return slices.DeleteFunc(all, func(n *note) bool { return n.Key != key }), err
 }
 
-// errNoNote says that a file is no note.
-var errNoNote = errors.New("no note of a task")
+// errNotNote is returned for a file that is not a note.
+var errNotNote = errors.New("not a note of a task")
 
 func readNote(file string) (*note, error) {
 	f, err := os.Open(file)
@@ -192,11 +192,11 @@ func readNote(file string) (*note, error) {
 	}
 	n := &note{}
 	if err := json.Unmarshal(text, n); err != nil || n.ID == "" || n.Key == "" {
-		return nil, fmt.Errorf("%s: %w", file, errNoNote)
+		return nil, fmt.Errorf("%s: %w", file, errNotNote)
 	}
 	n.file = file
 	return n, nil
 }
 
-// forget removes a note. One that stays does no harm: it is found to be over again.
-func (n *note) forget() { _ = os.Remove(n.file) }
+// remove removes a note. It ignores errors: a note that stays expires.
+func (n *note) remove() { _ = os.Remove(n.file) }

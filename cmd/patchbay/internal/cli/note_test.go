@@ -42,7 +42,7 @@ func TestNotesAreKeptByTarget(t *testing.T) {
 	elsewhere := &target{command: command.command, directory: os.TempDir()}
 	for i, at := range []*target{web, same, other, command, elsewhere} {
 		n := &note{Key: at.key(), Target: at.public(), ID: fmt.Sprint("id", i), Tool: "t", Started: time.Now().Add(time.Duration(i) * time.Millisecond)}
-		if err := n.remember(); err != nil {
+		if err := n.save(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestNotesAreKeptByTarget(t *testing.T) {
 	if err != nil || len(all) != 5 {
 		t.Fatalf("%d notes, %v", len(all), err)
 	}
-	all[4].forget()
+	all[4].remove()
 	if got := noted(t, web); !slices.Equal(got, []string{"id1"}) {
 		t.Errorf("after one is forgotten there are %q", got)
 	}
@@ -101,7 +101,7 @@ func TestNotesAreBounded(t *testing.T) {
 	for i := range maxNotes + 20 {
 		writing.Go(func() {
 			n := &note{Key: at.key(), ID: fmt.Sprint(i), Started: began.Add(time.Duration(i) * time.Second)}
-			if err := n.remember(); err != nil {
+			if err := n.save(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -115,7 +115,7 @@ func TestNotesAreBounded(t *testing.T) {
 		t.Errorf("there are %d files, %v", len(files), err)
 	}
 	huge := &note{Key: at.key(), ID: strings.Repeat("x", maxNote), Started: time.Now()}
-	if err := huge.remember(); err == nil {
+	if err := huge.save(); err == nil {
 		t.Error("a note of any size is taken")
 	}
 }
@@ -126,13 +126,13 @@ func TestOldAndBrokenNotesArePassedOver(t *testing.T) {
 	now := time.Now()
 	for id, n := range map[string]*note{
 		"fresh":    {Started: now},
-		"kept":     {Started: now.Add(-2 * noteLife), Expires: now.Add(time.Hour)},
-		"old":      {Started: now.Add(-2 * noteLife)},
+		"kept":     {Started: now.Add(-2 * noteTTL), Expires: now.Add(time.Hour)},
+		"old":      {Started: now.Add(-2 * noteTTL)},
 		"expired":  {Started: now.Add(-3 * noteGrace), Expires: now.Add(-2 * noteGrace)},
 		"just now": {Started: now.Add(-time.Hour), Expires: now.Add(-time.Minute)},
 	} {
 		n.Key, n.ID = at.key(), id
-		if err := n.remember(); err != nil {
+		if err := n.save(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestOldAndBrokenNotesArePassedOver(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(folder, "v.new"), long, long); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&note{Key: at.key(), ID: "next", Started: now}).remember(); err != nil {
+	if err := (&note{Key: at.key(), ID: "next", Started: now}).save(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "v.new")); err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// output is standard output: data, and nothing else. Its first error is kept for the end.
+// output is standard output. It has data only. The first error is kept.
 type output struct {
 	w        io.Writer
 	terminal bool
@@ -24,10 +24,10 @@ func (o *output) write(text string) {
 	}
 }
 
-// printf writes lines that hold no text of a server that is not clean.
+// printf writes a line. Text of a server in it must be clean.
 func (o *output) printf(format string, args ...any) { o.write(fmt.Sprintf(format, args...) + "\n") }
 
-// text writes a text of a server as it is; on a terminal, so that it is harmless.
+// text writes text of a server; on a terminal it is cleaned.
 func (o *output) text(text string) {
 	if o.terminal {
 		text = clean(text)
@@ -35,12 +35,12 @@ func (o *output) text(text string) {
 	o.write(text)
 }
 
-// line is text that ends with a line's end.
-func (o *output) line(text string) {
+// println is text with a line break at the end.
+func (o *output) println(text string) {
 	o.text(strings.TrimSuffix(text, "\n") + "\n")
 }
 
-// raw writes JSON: laid out on a terminal, on one line elsewhere. The members keep their order.
+// raw writes JSON: indented on a terminal, else on one line. The order of members is kept.
 func (o *output) raw(text []byte) {
 	v := jsontext.Value(append([]byte(nil), text...))
 	var err error
@@ -50,7 +50,7 @@ func (o *output) raw(text []byte) {
 		err = v.Compact()
 	}
 	if err != nil {
-		o.err = fmt.Errorf("what the server sent is no JSON: %w", err)
+		o.err = fmt.Errorf("invalid JSON from the server: %w", err)
 		return
 	}
 	if o.terminal {
@@ -70,7 +70,7 @@ func (o *output) value(v any) {
 	o.raw(text)
 }
 
-// result writes a result as the newest revision has it on the wire.
+// result writes a result in the format of the newest revision.
 func (o *output) result(r mcp.Result) {
 	var req mcp.Request
 	text, err := req.AppendResult(nil, r)

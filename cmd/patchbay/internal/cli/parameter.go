@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// maxReferences bounds how far references are followed: a schema may refer to itself.
+	// maxReferences bounds a chain of references: a schema may refer to itself.
 	maxReferences = 8
-	// maxSubschemas bounds the references and alternatives of one schema that are looked at. People read fewer, and
-	// alternatives of alternatives could be without number.
+	// maxSubschemas bounds the references and alternatives of one schema: nested alternatives grow
+	// exponentially.
 	maxSubschemas = 1000
 )
 
-// A parameter is one property of an object's schema, as far as a command line or a form needs to know it.
+// A parameter is a property of an object schema, with what a command line or a form needs.
 type parameter struct {
 	name     string
-	schema   stdjson.RawMessage // with references followed
-	types    []string           // JSON's; none means any
-	choices  []choice           // the values that it is held to
-	items    *parameter         // of a list
+	schema   stdjson.RawMessage // with references resolved
+	types    []string           // JSON types; empty for any
+	choices  []choice           // the allowed values; nil for any
+	items    *parameter         // the elements of an array; nil for other types
 	required bool
 }
 
-// A choice is one value of an enum.
+// A choice is an allowed value.
 type choice struct {
 	value stdjson.RawMessage
 	title string
 }
 
-// text is how a choice is written by people.
+// text returns the choice as it is typed.
 func (c choice) text() string {
 	if s, err := jsonscan.Unquote(c.value); err == nil {
 		return s
@@ -41,7 +41,8 @@ func (c choice) text() string {
 	return string(c.value)
 }
 
-// parametersOf reads the properties of an object's schema, in its order. closed says that it takes no others.
+// parametersOf returns the properties of an object schema in order. closed reports that it allows no
+// others.
 func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
 		return nil, false
@@ -68,21 +69,21 @@ func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 // A schemaReader reads the subschemas of one document.
 type schemaReader struct {
 	root []byte
-	left int // subschemas that it may still look at
+	left int // subschemas that may still be read
 }
 
 func (r *schemaReader) parameter(name string, schema []byte) parameter {
 	p := parameter{name: name, schema: r.resolve(schema)}
 	p.types, p.choices = r.kinds(p.schema)
 	if items, ok := jsonscan.Get(p.schema, "items"); ok && p.takes("array") {
-		item := parameter{schema: r.resolve(items)} // whose own elements matter no more
+		item := parameter{schema: r.resolve(items)} // arrays of arrays are not supported
 		item.types, item.choices = r.kinds(item.schema)
 		p.items = &item
 	}
 	return p
 }
 
-// resolve follows references within the document.
+// resolve resolves references within the document.
 func (r *schemaReader) resolve(schema []byte) []byte {
 	for range maxReferences {
 		raw, ok := jsonscan.Get(schema, "$ref")
@@ -110,13 +111,13 @@ func (r *schemaReader) resolve(schema []byte) []byte {
 	return schema
 }
 
-// kinds returns the types that a schema allows, and its values if it lists them all.
+// kinds returns the types that a schema allows, and the values if it lists them.
 func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 	if raw, ok := jsonscan.Get(schema, "type"); ok {
 		types = names(raw)
 	}
 	if raw, ok := jsonscan.Get(schema, "const"); ok {
-		return types, []choice{{raw, word(schema, "title")}}
+		return types, []choice{{raw, stringMember(schema, "title")}}
 	}
 	if raw, ok := jsonscan.Get(schema, "enum"); ok {
 		titles, _ := jsonscan.Get(schema, "enumNames")
@@ -146,7 +147,7 @@ func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 	return slices.Compact(types), choices
 }
 
-// names reads a string or a list of strings.
+// names returns the elements of a string or an array of strings.
 func names(raw []byte) (all []string) {
 	if s, err := jsonscan.Unquote(raw); err == nil {
 		return []string{s}
@@ -160,19 +161,19 @@ func names(raw []byte) (all []string) {
 }
 
 func titled(values, titles []byte) (choices []choice) {
-	words := names(titles)
+	all := names(titles)
 	for value := range jsonscan.Elements(values) {
 		c := choice{value: value}
-		if len(choices) < len(words) {
-			c.title = words[len(choices)]
+		if len(choices) < len(all) {
+			c.title = all[len(choices)]
 		}
 		choices = append(choices, c)
 	}
 	return choices
 }
 
-// word returns a member that is a string, else "".
-func word(object []byte, key string) string {
+// stringMember returns a member of an object if it is a string, else "".
+func stringMember(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
 	s, err := jsonscan.Unquote(raw)
 	if err != nil {
@@ -183,32 +184,29 @@ func word(object []byte, key string) string {
 
 func (p *parameter) takes(kind string) bool { return slices.Contains(p.types, kind) }
 
-// fallback is the default of the parameter, nil without one.
-func (p *parameter) fallback() stdjson.RawMessage {
+// defaultValue returns the default of the parameter, or nil.
+func (p *parameter) defaultValue() stdjson.RawMessage {
 	raw, _ := jsonscan.Get(p.schema, "default")
 	return raw
 }
 
-func (p *parameter) description() string { return word(p.schema, "description") }
+func (p *parameter) description() string { return stringMember(p.schema, "description") }
 
-// want says in words what the parameter takes.
+// want returns the allowed values in words.
 func (p *parameter) want() string {
 	if p.choices != nil {
 		var all []string
 		for _, c := range p.choices {
 			all = append(all, c.text())
 		}
-		if len(all) == 1 {
-			return all[0]
-		}
-		return "one of " + strings.Join(all, ", ")
+		return oneOf(all)
 	}
 	if len(p.types) == 0 {
 		return "any value"
 	}
 	var words []string
 	for _, t := range p.types {
-		if phrase, ok := phrases[t]; ok {
+		if phrase, ok := typePhrases[t]; ok {
 			t = phrase
 		}
 		words = append(words, t)
@@ -220,12 +218,13 @@ func (p *parameter) want() string {
 	return text
 }
 
-var phrases = map[string]string{
-	"string": "a text", "number": "a number", "integer": "an integer", "boolean": "true or false",
-	"object": "a JSON object", "array": "a list",
+var typePhrases = map[string]string{
+	"string": "a string", "number": "a number", "integer": "an integer", "boolean": "true or false",
+	"object": "a JSON object", "array": "an array",
 }
 
-// coerce makes JSON of what was typed. Where a text is allowed it is a text; `:=` is there for what is meant otherwise.
+// coerce converts what was typed to JSON. If strings are allowed, it is a string: `:=` is for other
+// types.
 func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 	quoted := stdjson.RawMessage(jsonscan.AppendQuote(nil, typed))
 	if p.choices != nil {
@@ -246,7 +245,7 @@ func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 	return nil, fmt.Errorf("got %q, want %s", typed, p.want())
 }
 
-// fits reports whether JSON is of a type that the parameter takes.
+// fits reports whether the parameter allows the type of a JSON value.
 func (p *parameter) fits(raw []byte) bool {
 	switch jsonscan.Kind(raw) {
 	case '{':
@@ -263,7 +262,7 @@ func (p *parameter) fits(raw []byte) bool {
 	return p.takes("number") || p.takes("integer") && isInteger(string(raw))
 }
 
-// isInteger reports whether a JSON number is written as an integer, or as one with zeros behind the point.
+// isInteger reports whether a JSON number has no exponent and no fraction but zeros.
 func isInteger(number string) bool {
 	whole, rest, _ := strings.Cut(number, ".")
 	return strings.Trim(rest, "0") == "" && !strings.ContainsAny(whole, "eE")

@@ -20,38 +20,39 @@ import (
 type report struct {
 	Target       string                 `json:"target"`
 	Server       mcp.Implementation     `json:"server"`
-	Revision     string                 `json:"revision"`              // that was settled on
-	Versions     []string               `json:"versions"`              // that the server says it speaks
+	Revision     string                 `json:"revision"`              // negotiated
+	Versions     []string               `json:"versions"`              // supported, as the server reports
 	Eras         []string               `json:"eras,omitzero"`         // modern, session
-	Revisions    []attempt              `json:"revisions,omitzero"`    // the newest first
+	Revisions    []attempt              `json:"revisions,omitzero"`    // newest first
 	Capabilities mcp.ServerCapabilities `json:"capabilities"`          //
 	Instructions string                 `json:"instructions,omitzero"` //
-	ConnectMs    float64                `json:"connectMs"`             // with what it takes to find the revision
+	ConnectMs    float64                `json:"connectMs"`             // including negotiation
 	PingMs       *float64               `json:"pingMs,omitzero"`       //
 }
 
-// An attempt is whether a revision is spoken.
+// An attempt is the result of connecting in one revision.
 type attempt struct {
 	Revision string  `json:"revision"`
 	Spoken   bool    `json:"spoken"`
 	Ms       float64 `json:"ms"`
-	Error    string  `json:"error,omitzero"` // why it could not be found out, or is not
+	Error    string  `json:"error,omitzero"` // if the server does not speak it, or that is unknown
 }
 
 func (p *program) probeCommand() *cobra.Command {
 	var quick bool
 	cmd := &cobra.Command{
 		Use:   "probe TARGET | probe -- COMMAND…",
-		Short: "Find out what a server is and which revisions it speaks",
-		Long: `Find out what a server calls itself, what it offers, and which revisions of the protocol it
-speaks: each is tried on a connection of its own, all at once. A command is started anew for each.`,
+		Short: "Show a server's name, capabilities and protocol revisions",
+		Long: `Show the name, capabilities, extensions and instructions of a server, and the protocol revisions
+that it speaks. Each revision is tried on a connection of its own, all at the same time; a
+command is started once for each.`,
 		Example: `  patchbay probe https://example.com/mcp
   patchbay probe --quick -- npx -y @modelcontextprotocol/server-everything`,
 		ValidArgsFunction: p.completeNames(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, words, err := p.target(cmd, args)
 			if err == nil && len(words) > 0 {
-				err = errors.New("wrong number of arguments, want " + cmd.UseLine())
+				err = wrongUsage(cmd)
 			}
 			if err != nil {
 				return usage(err)
@@ -69,11 +70,11 @@ speaks: each is tried on a connection of its own, all at once. A command is star
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and try no other revision")
+	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and do not try other revisions")
 	return cmd
 }
 
-// probe connects as every verb does.
+// probe connects as every command does.
 func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 	began := time.Now()
 	c, err := p.connect(ctx, t)
@@ -93,8 +94,8 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 	return r, nil
 }
 
-// tryAll connects once for each revision but the one that was found, all at once: a command may take long to start and
-// long to end.
+// tryAll connects once in each other revision, concurrently: a command may take long to start and to
+// exit.
 func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	opts, err := p.clientOptions()
 	if err != nil {
@@ -137,8 +138,8 @@ func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) a
 	switch {
 	case err == nil:
 		p.close(c)
-	case !errors.Is(err, mcp.ErrNoRevision) || errors.Is(err, mcp.ErrTimeout): // silence says nothing for certain
-		a.Error = inWords(exitFailure, err)
+	case !errors.Is(err, mcp.ErrNoRevision) || errors.Is(err, mcp.ErrTimeout): // after a timeout it is unknown
+		a.Error = errorText(exitFailure, err)
 	}
 	return a
 }
@@ -155,24 +156,24 @@ func (p *program) showReport(r *report) {
 	p.output.printf("server      %s", cleanLine(name))
 	p.output.printf("target      %s", cleanLine(r.Target))
 	if len(r.Versions) > 1 {
-		p.output.printf("revision    %s, of %s", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
-	} else { // a session knows of no other
+		p.output.printf("revision    %s (supported: %s)", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
+	} else { // the handshake of older revisions names one
 		p.output.printf("revision    %s", r.Revision)
 	}
 	if r.Eras != nil {
 		p.output.printf("eras        %s", strings.Join(r.Eras, " and "))
 	}
 	p.output.printf("offers      %s", offers(&r.Capabilities))
-	p.output.printf("connecting  %.1f ms", r.ConnectMs)
+	p.output.printf("connect     %.1f ms", r.ConnectMs)
 	if r.PingMs != nil {
 		p.output.printf("ping        %.1f ms", *r.PingMs)
 	}
 	for _, a := range r.Revisions {
-		spoken := "spoken"
+		status := "supported"
 		if !a.Spoken {
-			spoken = "not spoken"
+			status = "not supported"
 		}
-		line := fmt.Sprintf("%s  %-10s  %.1f ms  %s", a.Revision, spoken, a.Ms, cleanLine(a.Error))
+		line := fmt.Sprintf("%s  %-13s  %.1f ms  %s", a.Revision, status, a.Ms, cleanLine(a.Error))
 		p.output.printf("%s", strings.TrimRight(line, " "))
 	}
 	if r.Instructions != "" {
@@ -180,12 +181,12 @@ func (p *program) showReport(r *report) {
 	}
 }
 
-// offers puts capabilities into words.
+// offers returns capabilities in words.
 func offers(c *mcp.ServerCapabilities) string {
 	var all []string
 	add := func(offered, changes bool, what string) {
 		if offered && changes {
-			what += " (tells of changes)"
+			what += " (with notifications)"
 		}
 		if offered {
 			all = append(all, what)
@@ -195,7 +196,7 @@ func offers(c *mcp.ServerCapabilities) string {
 	add(c.Resources != nil, c.Resources != nil && (c.Resources.ListChanged || c.Resources.Subscribe), "resources")
 	add(c.Prompts != nil, c.Prompts != nil && c.Prompts.ListChanged, "prompts")
 	add(c.Completions != nil, false, "completion")
-	add(c.Logging != nil, false, "log messages")
+	add(c.Logging != nil, false, "logging")
 	for _, id := range slices.Sorted(maps.Keys(c.Extensions)) {
 		all = append(all, cleanLine(id))
 	}

@@ -2,155 +2,318 @@ package cli
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/patchbay-mcp/patchbay/internal/browser"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// modelName is what answers call the model when it is the user.
-const modelName = "human"
+// A question is a request of the server's that the user answers: an elicitation or sampling.
+type question interface {
+	// message returns the text by which --question and the answers file select questions.
+	message() string
+	// summary says on one line what the server asks.
+	summary() string
+	// arguments returns the words with which `patchbay task answer` answers it.
+	arguments() []string
+	// parse returns the answer that these words give.
+	parse(ctx context.Context, p *program, given *givenAnswer) (*answer, error)
+	// fits reports whether an entry of the answers file can answer it.
+	fits(a *answer) bool
+	// prompt asks the user on the terminal.
+	prompt(ctx context.Context, p *program) (*answer, error)
+}
 
-// elicit answers a form: from the answers file, by asking on the terminal, or by declining.
-func (p *program) elicit(ctx context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-	if err := p.given.isFor(ctx, q.Message); err != nil {
+// A formQuestion is an elicitation in form mode.
+type formQuestion struct{ *mcp.ElicitParams }
+
+// A pageQuestion is an elicitation in URL mode.
+type pageQuestion struct{ *mcp.ElicitParams }
+
+// A samplingQuestion is a sampling request, in which the user plays the model.
+type samplingQuestion struct{ *mcp.SampleParams }
+
+// answerQuestion returns the answer of the command line, of the answers file or of the user, in
+// this order. Without any, the question is declined, or fails with errLeftOpen if p.leaveOpen is set.
+func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
+	if p.given != nil && !p.given.selects(q) {
+		<-ctx.Done() // another program may answer it
+		return nil, context.Cause(ctx)
+	}
+	if err := p.lockTerminal(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.takeTurn(ctx); err != nil {
-		return nil, err
-	}
-	defer p.endTurn()
+	defer p.unlockTerminal()
 	if p.given != nil {
-		r, err := p.given.form(ctx, p, q)
-		return r, p.given.settle(ctx, err)
+		a, err := p.given.answer(ctx, p, q)
+		return a, p.given.done(ctx, err)
 	}
-	if a := p.answers.forForm(q); a != nil {
-		p.screen.printf("%s asks: %s\n  answered from %s: %s", p.who(), cleanLine(q.Message), p.flags.answers, a.action())
-		return a.form(), nil
+	if a := p.answers.find(q); a != nil {
+		note := string(a.action())
+		if _, isPage := q.(pageQuestion); isPage && a.action() == mcp.ElicitAccept {
+			note += "; the page is not opened: open it yourself"
+		}
+		p.screen.printf("%s asks: %s\n  answered from %s: %s", p.server(), q.summary(), p.flags.answers, note)
+		return a, nil
 	}
-	if p.leavesOpen && !p.mayAsk() {
+	switch {
+	case p.mayPrompt():
+	case p.leaveOpen:
 		return nil, errLeftOpen
+	default:
+		p.screen.printf("%s asks: %s\n  declined: %s", p.server(), q.summary(), p.whyNoPrompt())
+		return &answer{Action: mcp.ElicitDecline}, nil
 	}
-	if !p.mayAsk() {
-		p.screen.printf("%s asks: %s\n  declined: %s", p.who(), cleanLine(q.Message), p.whyNot())
+	a, err := q.prompt(ctx, p)
+	switch {
+	case errors.Is(err, errDeclined):
+		return &answer{Action: mcp.ElicitDecline}, nil
+	case errors.Is(err, errCancelled):
+		return &answer{Action: mcp.ElicitCancel}, nil
+	}
+	return a, err
+}
+
+// elicit answers an elicitation in form mode.
+func (p *program) elicit(ctx context.Context, params *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	a, err := p.answerQuestion(ctx, formQuestion{params})
+	if err != nil {
+		return nil, err
+	}
+	return a.elicitResult(), nil
+}
+
+// elicitURL answers an elicitation in URL mode. The page is opened only if the user agrees.
+//
+// Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
+func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	q := pageQuestion{params}
+	if _, err := browser.Check(params.URL); err != nil {
+		p.screen.printf("%s asks: %s\n  declined: %v", p.server(), q.summary(), err)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 	}
+	a, err := p.answerQuestion(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return a.elicitResult(), nil
+}
+
+// sample answers a sampling request.
+func (p *program) sample(ctx context.Context, params *mcp.SampleParams) (*mcp.SampleResult, error) {
+	a, err := p.answerQuestion(ctx, samplingQuestion{params})
+	if err != nil {
+		return nil, err
+	}
+	if a.action() != mcp.ElicitAccept {
+		return nil, mcp.Errorf(wire.CodeUserRejected, "the user refused the sampling request")
+	}
+	return a.sampleResult(), nil
+}
+
+// parseQuestion returns the question of an input request of a task.
+func parseQuestion(r mcp.InputRequest) (question, error) {
+	var q question
+	var err error
+	switch r.Method {
+	case wire.MethodElicitationCreate:
+		params := &mcp.ElicitParams{}
+		err = json.Unmarshal(r.Params, params)
+		if q = (formQuestion{params}); params.Mode == "url" {
+			q = pageQuestion{params}
+		}
+	case wire.MethodSamplingCreateMessage:
+		params := &mcp.SampleParams{}
+		q, err = samplingQuestion{params}, json.Unmarshal(r.Params, params)
+	default:
+		err = errors.New("unknown method")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: invalid input request %q: %w", mcp.ErrInvalidResult, shorten(r.Method, 60), err)
+	}
+	return q, nil
+}
+
+// answerInputRequest returns the result that answers an input request of a task.
+func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (stdjson.RawMessage, error) {
+	p.leaveOpen = true
+	q, err := parseQuestion(r)
+	if err != nil {
+		return nil, err
+	}
+	var result any
+	switch q := q.(type) {
+	case formQuestion:
+		result, err = p.elicitComplete(ctx, q.ElicitParams)
+	case pageQuestion:
+		result, err = p.elicitURL(ctx, q.ElicitParams)
+	case samplingQuestion:
+		result, err = p.sample(ctx, q.SampleParams)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+// elicitComplete answers a form, fills in defaults and validates: a client does that for its
+// requests, but not for those of a task.
+func (p *program) elicitComplete(ctx context.Context, params *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	form, err := schema.Compile(params.RequestedSchema)
+	if err != nil {
+		return nil, fmt.Errorf("%w: requestedSchema: %w", mcp.ErrInvalidResult, err)
+	}
+	r, err := p.elicit(ctx, params)
+	if err != nil || r.Action != mcp.ElicitAccept {
+		return r, err
+	}
+	r.Content = form.ApplyDefaults(r.Content)
+	if err := form.Validate(r.Content); err != nil {
+		return nil, usage(fmt.Errorf("the answer does not match the form: %w", err))
+	}
+	return r, nil
+}
+
+func (q formQuestion) message() string { return q.Message }
+func (q formQuestion) summary() string { return cleanLine(q.Message) }
+
+func (q formQuestion) arguments() (words []string) {
+	parameters, _ := parametersOf(q.RequestedSchema)
+	for i := range parameters {
+		word := fieldUsage(&parameters[i])
+		if !parameters[i].required {
+			word = "[" + word + "]"
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
+// fieldUsage shows how a field is written: as a JSON object, if name=value would be read as
+// something else.
+func fieldUsage(field *parameter) string {
+	name := field.name
+	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") || strings.HasSuffix(name, ":") {
+		return shellWord(fmt.Sprintf("{%s: %s}", jsonscan.AppendQuote(nil, name), typeName(field)))
+	}
+	return shellWord(name+"=") + typeName(field)
+}
+
+func (q formQuestion) parse(ctx context.Context, p *program, given *givenAnswer) (*answer, error) {
+	a, err := p.newFields(ctx, given.words, q.RequestedSchema)
+	if err != nil {
+		return nil, usage(errors.Join(err, errors.New("the question: "+q.summary())))
+	}
+	return &answer{Content: a.object()}, nil
+}
+
+func (q formQuestion) fits(a *answer) bool {
+	if a.Field == "" {
+		return true
+	}
+	fields, _ := parametersOf(q.RequestedSchema)
+	for i := range fields {
+		if fields[i].name == a.Field {
+			return true
+		}
+	}
+	return false
+}
+
+func (q formQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	fields, err := newForm(q.RequestedSchema)
 	if err != nil {
 		return nil, err
 	}
-	p.screen.printf("\n%s asks:\n%s\n  (%s refuses, %s dismisses)", p.who(), indent(clean(q.Message), "  "), wordDecline, wordCancel)
-	return settled(p.fill(ctx, fields))
+	p.screen.printf("\n%s asks:\n%s\n  (%s to decline, %s to cancel)", p.server(), indent(clean(q.Message), "  "), commandDecline, commandCancel)
+	content, err := p.fillIn(ctx, fields)
+	return &answer{Content: content}, err
 }
 
-// settled makes an answer of the ways in which a user leaves a question.
-func settled(r *mcp.ElicitResult, err error) (*mcp.ElicitResult, error) {
-	switch {
-	case errors.Is(err, errDeclined):
-		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
-	case errors.Is(err, errDismissed):
-		return &mcp.ElicitResult{Action: mcp.ElicitCancel}, nil
+func (q pageQuestion) message() string     { return q.Message }
+func (q pageQuestion) summary() string     { return cleanLine(q.Message + " (open " + q.URL + ")") }
+func (q pageQuestion) arguments() []string { return []string{"--action", "accept|decline"} }
+func (q pageQuestion) fits(a *answer) bool { return a.Content == nil && a.Field == "" }
+
+func (q pageQuestion) parse(_ context.Context, _ *program, given *givenAnswer) (*answer, error) {
+	if given.action == "" {
+		return nil, usage(fmt.Errorf("missing --action: open %s yourself and give --action accept, or give --action decline", cleanLine(q.URL)))
 	}
-	return r, err
+	return &answer{Action: given.action}, nil
 }
 
-// elicitURL asks whether a page may be opened, and opens it. Nothing is opened without the user's own yes.
-//
-// Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
-func (p *program) elicitURL(ctx context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-	if err := p.given.isFor(ctx, q.Message); err != nil {
-		return nil, err
-	}
-	if err := p.takeTurn(ctx); err != nil {
-		return nil, err
-	}
-	defer p.endTurn()
+func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	page, err := browser.Check(q.URL)
 	if err != nil {
-		p.screen.printf("%s wants a page opened: %s\n  declined: %v", p.who(), cleanLine(q.URL), err)
-		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
+		return nil, err
 	}
-	if p.given != nil {
-		r, err := p.given.page(q)
-		return r, p.given.settle(ctx, err)
-	}
-	if a := p.answers.forPage(q); a != nil {
-		p.screen.printf("%s wants this page opened: %s\n  answered from %s: %s; open it yourself", p.who(), clean(page.String()), p.flags.answers, a.action())
-		return &mcp.ElicitResult{Action: a.action()}, nil
-	}
-	if p.leavesOpen && !p.mayAsk() {
-		return nil, errLeftOpen
-	}
-	if !p.mayAsk() {
-		p.screen.printf("%s wants this page opened: %s\n  declined: %s", p.who(), clean(page.String()), p.whyNot())
-		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
-	}
-	p.screen.printf("\n%s wants you to open a page:\n%s\n\n  %s\n  at the host %s", p.who(), indent(clean(q.Message), "  "), clean(page.String()), page.Host)
-	yes, err := p.confirm(ctx, "Open it in your browser? (y)es, (n)o, "+wordCancel, "n")
+	p.screen.printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s",
+		p.server(), indent(clean(q.Message), "  "), clean(page.String()), page.Host)
+	yes, err := p.confirm(ctx, "Open it in your browser? (y)es, (n)o, "+commandCancel, "n")
 	switch {
 	case err != nil:
-		return settled(nil, err)
-	case yes != "y":
-		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
+		return nil, err
+	case !yes:
+		return nil, errDeclined
 	}
-	if err := p.open(ctx, page.String()); err != nil {
-		p.screen.printf("  It could not be opened (%v): open it yourself.", err)
-	}
-	p.screen.status("waiting for the server to go on …")
-	return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
+	p.openPage(ctx, page.String())
+	p.screen.status("waiting for the server …")
+	return &answer{Action: mcp.ElicitAccept}, nil
 }
 
-// sample has the user, or the answers file, play the model.
-func (p *program) sample(ctx context.Context, q *mcp.SampleParams) (*mcp.SampleResult, error) {
-	if err := p.given.isFor(ctx, p.conversation(q)); err != nil {
-		return nil, err
+// message returns the text of the last message.
+func (q samplingQuestion) message() string {
+	if len(q.Messages) == 0 {
+		return ""
 	}
-	if err := p.takeTurn(ctx); err != nil {
-		return nil, err
-	}
-	defer p.endTurn()
-	refused := mcp.Errorf(wire.CodeUserRejected, "the user refused the sampling request")
-	if p.given != nil {
-		r, err := p.given.sample(ctx, p)
-		if err = p.given.settle(ctx, err); err == nil && r == nil {
-			err = refused
+	var last strings.Builder
+	for _, c := range q.Messages[len(q.Messages)-1].Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			last.WriteString(text.Text)
 		}
-		return r, err
 	}
-	if a := p.answers.forSample(q); a != nil {
-		p.screen.printf("%s asks for a model's answer\n  answered from %s: %s", p.who(), p.flags.answers, a.action())
-		if a.action() != mcp.ElicitAccept {
-			return nil, refused
-		}
-		return a.sample(), nil
-	}
-	if p.leavesOpen && !p.mayAsk() {
-		return nil, errLeftOpen
-	}
-	if !p.mayAsk() {
-		p.screen.printf("%s asks for a model's answer\n  declined: %s", p.who(), p.whyNot())
-		return nil, refused
-	}
-	p.screen.printf("\n%s asks for a model's answer. You are the model.\n%s\n\n  Answer, and end with a line that is a single dot (%s refuses):",
-		p.who(), indent(p.conversation(q), "  "), wordDecline)
-	text, err := p.paragraph(ctx)
-	if errors.Is(err, errDeclined) || errors.Is(err, errDismissed) {
-		return nil, refused
-	}
+	return last.String()
+}
+
+func (q samplingQuestion) summary() string {
+	return "for sampling, the answer of a language model"
+}
+func (q samplingQuestion) arguments() []string { return []string{"text=…"} }
+func (q samplingQuestion) fits(*answer) bool   { return true }
+
+// samplingSchema is the schema of the words that answer a sampling request.
+const samplingSchema = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
+	"required": ["text"]}`
+
+func (q samplingQuestion) parse(ctx context.Context, p *program, given *givenAnswer) (*answer, error) {
+	fields, err := p.newFields(ctx, given.words, stdjson.RawMessage(samplingSchema))
 	if err != nil {
-		return nil, err
+		return nil, usage(err)
 	}
-	return textResult(text, modelName), nil
+	a := &answer{}
+	if err := json.Unmarshal(fields.object(), a); err != nil {
+		return nil, usage(err)
+	}
+	return a, nil
 }
 
-func textResult(text, model string) *mcp.SampleResult {
-	return &mcp.SampleResult{Role: mcp.RoleAssistant, Content: []mcp.Content{mcp.Text(text)}, Model: model, StopReason: mcp.StopEndTurn}
+func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
+	p.screen.printf("\n%s requests sampling. You are the language model.\n%s\n\n  Type the answer. End it with a line that is a single dot (%s to decline):",
+		p.server(), indent(q.conversation(), "  "), commandDecline)
+	text, err := p.promptParagraph(ctx)
+	return &answer{Text: text}, err
 }
 
-// conversation shows what the model would see.
-func (p *program) conversation(q *mcp.SampleParams) string {
+// conversation shows the messages that the model would see.
+func (q samplingQuestion) conversation() string {
 	var b strings.Builder
 	if q.SystemPrompt != "" {
 		b.WriteString("system: " + clean(q.SystemPrompt) + "\n")
@@ -161,44 +324,4 @@ func (p *program) conversation(q *mcp.SampleParams) string {
 		}
 	}
 	return b.String()
-}
-
-// paragraph reads lines up to one with a dot, or to the end of the input.
-func (p *program) paragraph(ctx context.Context) (string, error) {
-	var lines []string
-	for size := 0; size < maxInput; {
-		line, err := p.answerLine(ctx)
-		if errors.Is(err, errDismissed) && len(lines) > 0 || err == nil && line == "." {
-			return strings.Join(lines, "\n"), nil
-		}
-		if err != nil {
-			return "", err
-		}
-		lines = append(lines, line)
-		size += len(line) + 1
-	}
-	return strings.Join(lines, "\n"), nil
-}
-
-// takeTurn waits for the terminal: questions of one server can come side by side, and there is one user.
-func (p *program) takeTurn(ctx context.Context) error {
-	select {
-	case p.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (p *program) endTurn() { <-p.turn }
-
-// mayAsk reports whether there is somebody to ask.
-func (p *program) mayAsk() bool { return p.interactive && !p.flags.noInput }
-
-// whyNot says why nobody is asked.
-func (p *program) whyNot() string {
-	if p.flags.noInput {
-		return "--no-input is set (--answers FILE can answer)"
-	}
-	return "there is no terminal to ask at (--answers FILE can answer)"
 }

@@ -17,8 +17,8 @@ func (p *program) readCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "read TARGET URI [VARIABLE=VALUE…] | read URI [VARIABLE=VALUE…] -- COMMAND…",
 		Short: "Read a resource",
-		Long: `Read a resource. Text is printed as it is; other contents are described, and saved with
---save. The URI may be a template, whose variables follow.`,
+		Long: `Read a resource and print its text. Binary content is described, and saved with --save. The
+URI may be a resource template, followed by its variables.`,
 		Example: `  patchbay read http://127.0.0.1:8765/mcp demo://counter
   patchbay read http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' country=kenya city=nairobi`,
 		ValidArgsFunction: p.completeNames(resourceURIs),
@@ -52,7 +52,7 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 		switch {
 		case part.Blob != nil:
 			if !p.flags.json {
-				p.output.line(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
+				p.output.println(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
 			}
 			if err := p.saveFile(part.URI, part.MIMEType, part.Blob); err != nil {
 				return err
@@ -67,7 +67,7 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 	return nil
 }
 
-// expandTemplate makes a URI of a template, all of whose variables that are given it has to have.
+// expandTemplate expands a URI template. Unknown variables are errors.
 func expandTemplate(uri string, values map[string]any) (string, error) {
 	template := &mcp.ResourceTemplate{URITemplate: uri}
 	bare, err := template.Expand(nil)
@@ -76,19 +76,19 @@ func expandTemplate(uri string, values map[string]any) (string, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if with, err := template.Expand(map[string]any{name: "x"}); err == nil && with == bare {
-			return "", fmt.Errorf("the URI %q has no variable {%s}", uri, name)
+			return "", fmt.Errorf("unknown variable %q: the URI %q does not have it", name, uri)
 		}
 	}
 	return template.Expand(values)
 }
 
-// assignments reads key=value words.
+// assignments parses key=value words.
 func assignments(words []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("%q is no argument, want key=value", word)
+			return nil, fmt.Errorf("invalid argument %q: want key=value", word)
 		}
 		all[key] = value
 	}
@@ -98,9 +98,9 @@ func assignments(words []string) (map[string]string, error) {
 func (p *program) getCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get TARGET PROMPT [ARGUMENT…] | get PROMPT [ARGUMENT…] -- COMMAND…",
-		Short: "Fill in a prompt",
-		Long: `Fill in a prompt, and print its messages. The arguments are texts; see help arguments for
-how they are given.`,
+		Short: "Get a prompt",
+		Long: `Get a prompt with its arguments filled in, and print its messages. The values of arguments are
+strings; see help arguments for their form.`,
 		Example:           `  patchbay get http://127.0.0.1:8765/mcp review language=go code=@main.go`,
 		ValidArgsFunction: p.completeNames(promptNames),
 		RunE:              p.verb(p.get, 1, -1),
@@ -124,7 +124,7 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	for key, value := range a.values {
 		text, err := jsonscan.Unquote(value)
 		if err != nil {
-			text = string(value) // :=5 is the text 5
+			text = string(value) // :=5 is the string 5
 		}
 		values[key] = text
 	}
@@ -148,7 +148,7 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	return nil
 }
 
-// promptSchema is the schema of a prompt's arguments, so that they are read as those of a tool are.
+// promptSchema returns a schema for a prompt's arguments, so that they are parsed like a tool's.
 func promptSchema(prompt *mcp.Prompt) []byte {
 	schema := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
 	required := []byte{'['}
@@ -171,9 +171,9 @@ func promptSchema(prompt *mcp.Prompt) []byte {
 func (p *program) completeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "complete TARGET REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] | complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] -- COMMAND…",
-		Short: "Complete an argument of a prompt or a variable of a template",
-		Long: `Complete an argument of which something is typed already. The reference is the name of a
-prompt, or the template of a resource, which has a colon or a brace.`,
+		Short: "Complete an argument of a prompt or resource template",
+		Long: `Print completions for the value of an argument. REFERENCE is the name of a prompt or a resource
+template. KNOWN are the values of other arguments.`,
 		Example: `  patchbay complete http://127.0.0.1:8765/mcp review language=py
   patchbay complete http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' city=n country=kenya`,
 		ValidArgsFunction: p.completeNames(promptNames),
@@ -184,7 +184,7 @@ prompt, or the template of a resource, which has a colon or a brace.`,
 func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) error {
 	name, typed, ok := strings.Cut(words[1], "=")
 	if !ok || name == "" {
-		return usage(fmt.Errorf("%q is no argument, want name=what is typed", words[1]))
+		return usage(fmt.Errorf("invalid argument %q: want NAME=TYPED", words[1]))
 	}
 	known, err := assignments(words[2:])
 	if err != nil {
@@ -203,10 +203,10 @@ func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) e
 		return nil
 	}
 	for _, value := range completion.Values {
-		p.output.line(cleanLine(value))
+		p.output.println(cleanLine(value))
 	}
 	if completion.HasMore {
-		p.screen.printf("there are more")
+		p.screen.printf("The server has more completions.")
 	}
 	return nil
 }

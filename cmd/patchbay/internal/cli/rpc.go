@@ -17,10 +17,10 @@ import (
 func (p *program) rpcCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rpc TARGET METHOD [PARAMS] | rpc METHOD [PARAMS] -- COMMAND…",
-		Short: "Send any request",
-		Long: `Send a request of any method, and print its result as JSON, in the form of the newest
-revision. The params are a JSON object, @file or - for standard input; what the revision
-needs in _meta is added. -v shows what travels.`,
+		Short: "Send a JSON-RPC request",
+		Long: `Send a JSON-RPC request of any method, and print its result as JSON in the format of the newest
+revision. PARAMS is a JSON object, @file, or - for standard input. The _meta members that the
+revision requires are added. -v shows the messages.`,
 		Example: `  patchbay rpc http://127.0.0.1:8765/mcp tools/list
   patchbay rpc -v http://127.0.0.1:8765/mcp tools/call '{"name": "add", "arguments": {"a": 1, "b": 2}}'`,
 		ValidArgsFunction: p.completeNames(nil),
@@ -45,12 +45,12 @@ func (p *program) rpc(ctx context.Context, c *mcp.Client, words []string) error 
 	return nil
 }
 
-// params reads the params of a request.
+// params parses the params of a request.
 func (p *program) params(ctx context.Context, word string) (text stdjson.RawMessage, err error) {
 	file, isFile := strings.CutPrefix(word, "@")
 	switch {
 	case word == "-":
-		if text, err = p.keyboard.all(ctx); ctx.Err() != nil {
+		if text, err = p.input.readAll(ctx); ctx.Err() != nil {
 			return nil, err
 		}
 	case isFile:
@@ -73,7 +73,7 @@ func (p *program) params(ctx context.Context, word string) (text stdjson.RawMess
 func (p *program) pingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "ping TARGET | ping -- COMMAND…",
-		Short:             "See whether the server answers",
+		Short:             "Send a ping and print the round-trip time",
 		Example:           `  patchbay ping http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(nil),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// drawPause is the shortest time between two signs of progress: no eye is faster, and a server may be.
-	drawPause = 50 * time.Millisecond
-	// barWidth is the length of the bar, in characters.
+	// redrawInterval is the shortest time between two updates of the progress.
+	redrawInterval = 50 * time.Millisecond
+	// barWidth is the length of the progress bar, in characters.
 	barWidth = 24
-	// defaultWidth is the width of a terminal that does not tell.
+	// defaultWidth is the width of a terminal whose width is unknown.
 	defaultWidth = 80
 )
 
-// A screen is standard error: words for people, with at most one line below them that is drawn anew while something
-// goes on. It is safe for concurrent use.
+// A screen is standard error: messages, with at most one status line below them. It is safe for
+// concurrent use.
 type screen struct {
 	w        io.Writer
-	terminal bool       // w is one
-	width    func() int // of the terminal, in characters
+	terminal bool       // w is a terminal
+	width    func() int // in columns
 
-	mu    sync.Mutex // guards the fields below, and the order of what is written
-	drawn bool       // the last line is a bar
+	mu    sync.Mutex // guards the fields below and the order of writes
+	drawn bool       // the status line is shown
 	bar   string
 	last  time.Time
 }
 
-// printf writes lines. What a server said in them is cleaned by the caller.
+// printf writes a line. Text of a server in it must be clean.
 func (s *screen) printf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *screen) printf(format string, args ...any) {
 	s.redraw()
 }
 
-// ask writes a line that the user goes on with.
-func (s *screen) ask(text string) {
+// prompt writes text without a line break.
+func (s *screen) prompt(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
@@ -50,7 +50,7 @@ func (s *screen) ask(text string) {
 	fmt.Fprint(s.w, text)
 }
 
-// Write takes lines of a server's own output, whole or in pieces.
+// Write writes a server's stderr or log text.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,13 +59,13 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// progress shows how far a call is: as a bar on a terminal, elsewhere as lines.
+// progress shows a progress notification: as a bar on a terminal, else as a line.
 func (s *screen) progress(p mcp.ProgressUpdate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	finished := p.Total != nil && p.Progress >= *p.Total
 	now := time.Now()
-	if now.Sub(s.last) < drawPause && !finished {
+	if now.Sub(s.last) < redrawInterval && !finished {
 		return
 	}
 	s.last = now
@@ -77,7 +77,7 @@ func (s *screen) progress(p mcp.ProgressUpdate) {
 	s.redraw()
 }
 
-// status shows what goes on, on a terminal.
+// status sets the status line, on a terminal.
 func (s *screen) status(text string) {
 	if !s.terminal {
 		return
@@ -88,7 +88,7 @@ func (s *screen) status(text string) {
 	s.redraw()
 }
 
-// done takes the bar away.
+// done removes the status line.
 func (s *screen) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,8 @@ func (s *screen) redraw() {
 	}
 }
 
-// amount tells a progress in words. Where there is no total a message says more than the number, which may just count messages.
+// amount formats a progress. Without a total the message replaces the number, which may only count
+// messages.
 func amount(p mcp.ProgressUpdate) string {
 	message := shorten(cleanLine(p.Message), 200)
 	if p.Total == nil && message != "" {
@@ -123,7 +124,7 @@ func amount(p mcp.ProgressUpdate) string {
 	return strings.TrimSpace(text + " " + message)
 }
 
-// bar draws a progress within a width.
+// bar formats a progress bar.
 func bar(p mcp.ProgressUpdate, width int) string {
 	text := amount(p)
 	if p.Total != nil && *p.Total > 0 {
@@ -133,10 +134,10 @@ func bar(p mcp.ProgressUpdate, width int) string {
 	return fit(text, width)
 }
 
-// fit cuts a line so that it leaves the last column free.
+// fit cuts a line so that the last column stays free.
 func fit(text string, width int) string {
-	const least = 10 // a terminal that is narrower does not know its width
-	if width < least {
+	const minWidth = 10 // less is not a real width
+	if width < minWidth {
 		width = defaultWidth
 	}
 	return shorten(text, width-1)

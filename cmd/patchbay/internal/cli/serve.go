@@ -20,10 +20,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// defaultAddr is fixed, so that a client's configuration stays right from one start to the next.
+// defaultAddr has a fixed port, so that client configurations stay valid.
 const defaultAddr = "127.0.0.1:8765"
 
-// self is the package of the program.
+// self is the import path of the program.
 const self = "github.com/patchbay-mcp/patchbay/cmd/patchbay"
 
 // endpoint is the path of the server.
@@ -34,22 +34,20 @@ func (p *program) serveCommand() *cobra.Command {
 	var stdio bool
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the demo server",
-		Long: `Serve a demo server that has one of everything, to try a client on. It prints its URL and
-what to paste into a client's configuration.
+		Short: "Run the demo server",
+		Long: `Run a demo server with examples of every MCP feature: tools, structured output, resources,
+prompts, completion, elicitation, sampling, progress, logging, subscriptions, tasks, MCP Apps and
+skills. It uses Streamable HTTP, or stdio with --stdio, and prints the configuration for clients.
 
-With --auth demo the server wants a login, and is its own authorization server: the whole way
-of a login can be tried on one machine. One of its tools wants more than the others.
+With --auth demo the server requires an OAuth login, and is its own authorization server. One of
+its tools requires an additional scope.
 
-Tasks are kept in a file in your directory for what lasts, so that a server that was killed
-finds them again when it is started at the same address: what waited goes on waiting, results
-are there, and what ran runs again or has failed, as the tool says. Servers without an address
-of their own, such as those over stdio, take the first file that no other one has. --tasks
-names another file, or keeps them in memory.`,
+Tasks are stored in a file, and survive a restart of the server at the same address. --tasks
+chooses another file, or memory.`,
 		Example: `  patchbay serve
   patchbay serve --stdio
   patchbay serve --auth demo`,
-		Args: nothing,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkAuth(auth, addr, stdio); err != nil {
 				return err
@@ -63,15 +61,15 @@ names another file, or keeps them in memory.`,
 			return p.serve(cmd.Context(), addr, where)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "`host:port` to listen on; no host is this machine alone, port 0 picks a free one")
-	cmd.Flags().StringVar(&auth, "auth", "", "want a login; the only `kind` is demo")
-	cmd.Flags().StringVar(&where, "tasks", "", "keep tasks in this `file`, or in memory; without it, where serve --help says")
+	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "`host:port` to listen on; the default host is 127.0.0.1, port 0 chooses a free port")
+	cmd.Flags().StringVar(&auth, "auth", "", "require a login; the only `kind` is demo")
+	cmd.Flags().StringVar(&where, "tasks", "", "store tasks in this `file`, or in \"memory\" (default a file in the state directory)")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output instead of HTTP")
 	return cmd
 }
 
-// nothing refuses arguments.
-func nothing(_ *cobra.Command, args []string) error {
+// noArguments returns an error if there are arguments.
+func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Errorf("unexpected argument %q", args[0]))
 	}
@@ -83,7 +81,7 @@ func (p *program) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: `  patchbay version`,
-		Args:    nothing,
+		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if p.flags.json {
 				p.output.value(map[string]any{"version": version(), "revisions": revisions()})
@@ -95,7 +93,7 @@ func (p *program) versionCommand() *cobra.Command {
 	}
 }
 
-// serveStdio serves one client until it goes or ctx ends.
+// serveStdio serves one client until the end of its input or of ctx.
 func (p *program) serveStdio(ctx context.Context, where string) error {
 	d, err := p.newDemo(ctx, where, "", demo.Options{})
 	if err != nil {
@@ -104,14 +102,14 @@ func (p *program) serveStdio(ctx context.Context, where string) error {
 	return errors.Join(d.Server.Run(ctx, mcp.Stdio()), d.end())
 }
 
-// serve serves on HTTP until ctx ends.
+// serve serves HTTP until ctx is done.
 func (p *program) serve(ctx context.Context, addr, where string) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
-		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
+		return &coded{exitFailure, fmt.Errorf("%w (use --addr for another address)", err)}
 	}
-	d, err := p.newDemo(ctx, where, nameOf(addr, listener.Addr()), demo.Options{})
+	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -121,26 +119,27 @@ func (p *program) serve(ctx context.Context, addr, where string) error {
 	return errors.Join(mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil)), d.end())
 }
 
-// onLoopback completes an address that names no host: a demo is not for the network unless it is told to be.
-func onLoopback(addr string) string {
+// withLoopbackHost adds a loopback host to an address without a host. The demo is exposed to the
+// network only on request.
+func withLoopbackHost(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return addr
 }
 
-// announce prints where the server is and how clients are told of it.
+// announce prints the URL of the server and the configuration for clients.
 func announce(w io.Writer, url string) error {
 	command, args := selfCommand()
-	overHTTP, err := configuration(map[string]any{"type": "http", "url": url})
+	overHTTP, err := clientConfig(configEntry{Type: "http", URL: url})
 	if err != nil {
 		return err
 	}
-	overStdio, err := configuration(map[string]any{"command": command, "args": args})
+	overStdio, err := clientConfig(configEntry{Command: command, Args: args})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, `The demo server speaks every revision of MCP at %s
+	_, err = fmt.Fprintf(w, `The demo server is running at %s
 
 Client configuration over HTTP:
 %s
@@ -153,8 +152,16 @@ Stop with Ctrl-C.
 	return err
 }
 
-// configuration returns one server's entry in the form that most clients read.
-func configuration(server map[string]any) (string, error) {
+// A configEntry is a server in a client configuration.
+type configEntry struct {
+	Type    string   `json:"type,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	Command string   `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty"`
+}
+
+// clientConfig returns a configuration with one server, in the format that most clients read.
+func clientConfig(server configEntry) (string, error) {
 	b, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"patchbay-demo": server}}, "", "  ")
 	return string(b), err
 }
@@ -165,7 +172,7 @@ func selfCommand() (command string, args []string) {
 	if err == nil && !isTransient(exe) {
 		return exe, []string{"serve", "--stdio"}
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Sum != "" { // it was fetched, by its version
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Sum != "" { // downloaded by go run
 		return "go", []string{"run", self + "@" + info.Main.Version, "serve", "--stdio"}
 	}
 	dir, err := os.Getwd()
@@ -175,8 +182,8 @@ func selfCommand() (command string, args []string) {
 	return "go", []string{"-C", dir, "run", self, "serve", "--stdio"}
 }
 
-// isTransient reports whether an executable is one that `go run` built: it lies in a folder for what is temporary or in
-// the build cache, and is gone one day.
+// isTransient reports whether an executable was built by `go run`: it is in a temporary directory or
+// in the build cache.
 func isTransient(exe string) bool {
 	return builtByGoRun.MatchString(filepath.ToSlash(exe))
 }
@@ -184,7 +191,7 @@ func isTransient(exe string) bool {
 // builtByGoRun matches go-build1234/b001/exe/name, and 12/1234…-d/name in the cache.
 var builtByGoRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{2}/[0-9a-f]{64}-d/[^/]+$`)
 
-// version is the version of the module, as the build recorded it.
+// version returns the version of the module in the build information.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

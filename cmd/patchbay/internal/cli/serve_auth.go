@@ -24,44 +24,44 @@ import (
 // authDemo is the value of --auth.
 const authDemo = "demo"
 
-// Scopes of the demo server: scopeUse is what every login has, scopeReset what one tool needs besides.
+// Scopes of the demo server: scopeUse is for all requests, scopeReset for one tool.
 const (
 	scopeUse   = "demo:use"
 	scopeReset = "demo:reset"
 )
 
-// demoPassword is that of all demoUsers. It is no secret: the server is on this machine alone, and guards nothing.
+// demoPassword is the password of all demoUsers. It is public: the server is on a loopback address.
 const demoPassword = "demo"
 
 func demoUsers() []string { return []string{"ann", "bob"} }
 
-// checkAuth says what is wrong with --auth and the flags beside it.
+// checkAuth returns an error for invalid values of --auth and the flags that depend on it.
 func checkAuth(auth, addr string, stdio bool) error {
 	switch {
 	case auth == "":
 		return nil
 	case auth != authDemo:
-		return usage(fmt.Errorf("--auth %q: want %s", auth, authDemo))
+		return usage(fmt.Errorf("invalid --auth %q: want %s", auth, authDemo))
 	case stdio:
-		return usage(errors.New("--auth is for HTTP: over stdio whoever starts the server is its user"))
+		return usage(errors.New("--auth is for HTTP: it cannot be used with --stdio"))
 	}
-	host, _, err := net.SplitHostPort(onLoopback(addr))
+	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
 	if ip, notIP := netip.ParseAddr(host); err != nil || notIP != nil || !ip.IsLoopback() {
-		return usage(errors.New("--auth demo has a password that everybody knows, and no https: --addr has to be an address of this machine alone, such as 127.0.0.1:8765"))
+		return usage(fmt.Errorf("invalid --addr %q: --auth demo has a public password and no TLS, and requires a loopback address such as 127.0.0.1:8765", addr))
 	}
 	return nil
 }
 
-// serveProtected serves the demo server, and the authorization server that lets users in, until ctx ends.
+// serveProtected serves the demo server and its authorization server until ctx is done.
 func (p *program) serveProtected(ctx context.Context, addr, where string) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", onLoopback(addr))
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
 	}
 	origin := "http://" + listener.Addr().String()
 	store := p.demoStore(addr, listener.Addr())
-	served, err := p.newDemo(ctx, where, nameOf(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
+	served, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
 	if err != nil {
 		return errors.Join(err, listener.Close(), store.Close())
 	}
@@ -76,7 +76,7 @@ func (p *program) serveProtected(ctx context.Context, addr, where string) error 
 	return errors.Join(err, served.end(), store.Close())
 }
 
-// A protectedDemo is the demo server behind an authorization server of its own, on one origin.
+// A protectedDemo is the demo server and its authorization server, on one origin.
 type protectedDemo struct {
 	handler *mcphttp.Handler
 	auth    *authserver.Server
@@ -84,7 +84,7 @@ type protectedDemo struct {
 	host    string
 }
 
-// demoScopes says which tool wants which scope.
+// demoScopes returns the middleware that checks scopes.
 func demoScopes() mcp.Middleware {
 	return oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}})
 }
@@ -116,7 +116,7 @@ func newProtectedDemo(origin string, server *mcp.Server, store authserver.Store,
 	return newProtected(resource, server, auth, log), nil
 }
 
-// newProtected returns the demo server for those whom an authorization server on its origin lets in.
+// newProtected returns the demo server with an authorization server on the same origin.
 func newProtected(resource string, server *mcp.Server, auth *authserver.Server, log *slog.Logger) *protectedDemo {
 	return &protectedDemo{
 		handler: mcphttp.NewHandler(server, nil),
@@ -128,8 +128,8 @@ func newProtected(resource string, server *mcp.Server, auth *authserver.Server, 
 	}
 }
 
-// route returns the requests for the MCP server and for its metadata to the protected handler, and all others to the
-// authorization server. It refuses names of other hosts, by which a page on the web could read what is meant for this one.
+// route sends requests for the MCP server and its metadata to the protected handler, and others to the
+// authorization server. It rejects other Host headers, against DNS rebinding.
 func (d *protectedDemo) route(next http.Handler) http.Handler {
 	protected := d.protect(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,15 +144,15 @@ func (d *protectedDemo) route(next http.Handler) http.Handler {
 	})
 }
 
-// demoStore keeps what the authorization server knows from one start to the next at the same address: clients remember
-// that they are registered, and must not be strangers then. Where nothing can be kept, it is in memory.
+// demoStore returns the store of the authorization server. It is a file for each address, since
+// clients remember their registration. If that fails, the store is in memory.
 func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
 	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
-		return authserver.NewMemoryStore() // the address is another one the next time
+		return authserver.NewMemoryStore() // the port changes with each start
 	}
 	store, err := openDemoStore(bound)
 	if err != nil {
-		p.screen.printf("patchbay: logins do not outlast this run: %s", clean(err.Error()))
+		p.screen.printf("patchbay: logins are kept in memory only: %s", clean(err.Error()))
 		return authserver.NewMemoryStore()
 	}
 	return store
@@ -171,17 +171,17 @@ func openDemoStore(bound net.Addr) (authserver.Store, error) {
 	return bolt.OpenAuthorization(filepath.Join(dir, name+".db"), nil)
 }
 
-// announceProtected prints where the server is and how one logs in to it.
+// announceProtected prints the URL of the server and how to log in.
 func announceProtected(w io.Writer, url string) error {
-	config, err := configuration(map[string]any{"type": "http", "url": url})
+	config, err := clientConfig(configEntry{Type: "http", URL: url})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, `The demo server speaks every revision of MCP at %[1]s
-and lets in who has logged in: %[2]s, with the password %[3]s. In another terminal:
+	_, err = fmt.Fprintf(w, `The demo server is running at %[1]s
+It requires a login: user %[2]s, password %[3]s. In another terminal, run:
 
-  patchbay call %[1]s who_am_i         opens your browser, then says who you are
-  patchbay call %[1]s reset_counter    wants one more scope: the login is extended
+  patchbay call %[1]s who_am_i         opens your browser to log in
+  patchbay call %[1]s reset_counter    requires an additional scope
   patchbay auth status %[1]s
   patchbay auth logout %[1]s
 

@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// tasksInMemory is the value of --tasks for tasks that end with the server.
+	// tasksInMemory is the value of --tasks for a store in memory.
 	tasksInMemory = "memory"
-	// maxServers is how many servers for which no address tells them apart have a file each at once. There are as many as
-	// clients have started over stdio.
+	// maxServers bounds the files of servers without a fixed address, such as those on stdio.
 	maxServers = 64
-	// storePatience is how long a file that belongs to this server alone is waited for: an earlier one may be about to end.
-	storePatience = 12 * time.Second
-	// endPatience is how long tasks may take to notice that the server ends.
-	endPatience = 5 * time.Second
+	// storeTimeout bounds the wait for the file of an address: the previous server may be about to exit.
+	storeTimeout = 12 * time.Second
+	// shutdownTimeout bounds the wait for tasks to stop.
+	shutdownTimeout = 5 * time.Second
 )
 
-// A servedDemo is the demo server with what it keeps its tasks in.
+// A servedDemo is the demo server with the store of its tasks.
 type servedDemo struct {
 	*demo.Demo
 	close func() error // of the store
 }
 
-// newDemo makes the demo server of a name, and has it take up the tasks of the one that ran under that name before.
+// newDemo returns the demo server and recovers its stored tasks. name selects the default file.
 func (p *program) newDemo(ctx context.Context, where, name string, opts demo.Options) (*servedDemo, error) {
 	store, closeStore, err := p.openTasks(where, name)
 	if err != nil {
@@ -41,27 +40,27 @@ func (p *program) newDemo(ctx context.Context, where, name string, opts demo.Opt
 	opts.Tasks, opts.Logger = store, p.logger()
 	d := &servedDemo{demo.New(version(), &opts), closeStore}
 	if err := d.Tasks.Recover(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("the tasks of an earlier run: %w", err), d.end())
+		return nil, errors.Join(fmt.Errorf("recover tasks: %w", err), d.end())
 	}
 	return d, nil
 }
 
-// end ends what runs, and closes the store.
+// end stops the tasks and closes the store.
 func (d *servedDemo) end() error {
-	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	return errors.Join(d.Tasks.Close(ctx), d.close())
 }
 
-// openTasks opens where tasks are kept: the file that --tasks names, else one in the user's directory for what lasts. Where
-// nothing can be kept, it is in memory.
+// openTasks opens the store of --tasks, by default a file in the state directory. If the default
+// fails, the store is in memory.
 func (p *program) openTasks(where, name string) (tasks.Store, func() error, error) {
-	nothing := func() error { return nil }
+	noClose := func() error { return nil }
 	if where == tasksInMemory {
-		return tasks.NewMemory(), nothing, nil
+		return tasks.NewMemory(), noClose, nil
 	}
 	if where != "" {
-		store, err := bolt.OpenTasks(where, &bolt.Options{Wait: storePatience})
+		store, err := bolt.OpenTasks(where, &bolt.Options{Wait: storeTimeout})
 		if err != nil {
 			return nil, nil, &coded{exitFailure, fmt.Errorf("--tasks: %w", err)}
 		}
@@ -69,20 +68,20 @@ func (p *program) openTasks(where, name string) (tasks.Store, func() error, erro
 	}
 	store, err := openServerTasks(name)
 	if err != nil {
-		p.screen.printf("patchbay: tasks do not outlast this run: %s", clean(err.Error()))
-		return tasks.NewMemory(), nothing, nil
+		p.screen.printf("patchbay: tasks are kept in memory only: %s", clean(err.Error()))
+		return tasks.NewMemory(), noClose, nil
 	}
 	return store, store.Close, nil
 }
 
-// openServerTasks opens the file of a server that is alone with its name; else the first one that no other server has open.
+// openServerTasks opens the file of a named server, or the first file that is not in use.
 func openServerTasks(name string) (*bolt.TaskStore, error) {
 	dir, err := stateDir("serve")
 	if err != nil {
 		return nil, err
 	}
 	if name != "" {
-		return bolt.OpenTasks(filepath.Join(dir, name+".db"), &bolt.Options{Wait: storePatience})
+		return bolt.OpenTasks(filepath.Join(dir, name+".db"), &bolt.Options{Wait: storeTimeout})
 	}
 	for i := range maxServers {
 		store, err := bolt.OpenTasks(filepath.Join(dir, fmt.Sprintf("tasks-%d.db", i+1)), &bolt.Options{Wait: -1})
@@ -90,11 +89,11 @@ func openServerTasks(name string) (*bolt.TaskStore, error) {
 			return store, err
 		}
 	}
-	return nil, fmt.Errorf("%d servers use the files in %s", maxServers, dir)
+	return nil, fmt.Errorf("all %d files in %s are in use", maxServers, dir)
 }
 
-// nameOf names a server by its address, which no other has at the same time; not, if it has another one each time.
-func nameOf(addr string, bound net.Addr) string {
+// addrName returns a file name for an address, or "" if its port changes with each start.
+func addrName(addr string, bound net.Addr) string {
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "0" {
 		return ""
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpSkills = `See the skills of a server: instructions for models, with the files that belong to them.
+const helpSkills = `List, read and verify the skills of a server: instructions for models, with files.
 
-What is read is checked against the server's own list of the skill's files, and nothing is
-printed that differs. That tells that the files are the listed ones, not that they are
-harmless: what a skill says is text of the server's author.
+Files are verified against the server's list of digests before they are printed. That proves that
+they are the listed files, not that they are harmless: a skill is text of the server's author.
 
-A skill is named by the URI of its SKILL.md, or by its name, if only one has that.`
+A skill is selected by the URI of its SKILL.md, or by its name if that is unique.`
 
 func (p *program) skillsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,7 +29,7 @@ func (p *program) skillsCommand() *cobra.Command {
 		Example: `  patchbay skills list http://127.0.0.1:8765/mcp
   patchbay skills read http://127.0.0.1:8765/mcp patch-cables
   patchbay skills verify http://127.0.0.1:8765/mcp`,
-		Args: oneOfItsCommands,
+		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
 	for _, verb := range []*cobra.Command{p.skillsListVerb(), p.skillsShowVerb(), p.skillsReadVerb(), p.skillsVerifyVerb()} {
@@ -43,7 +42,7 @@ func (p *program) skillsCommand() *cobra.Command {
 func (p *program) skillsListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:               "list TARGET | list -- COMMAND…",
-		Short:             "List the skills that a server lists; it may have more",
+		Short:             "List skills",
 		Example:           `  patchbay skills list http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(nil),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
@@ -56,7 +55,7 @@ func (p *program) skillsListVerb() *cobra.Command {
 			} else {
 				for _, s := range list {
 					p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
-					p.described(s.Name, s.Description, false)
+					p.showDescription(s.Name, s.Description, false)
 				}
 			}
 			return badSkills(faults)
@@ -67,7 +66,7 @@ func (p *program) skillsListVerb() *cobra.Command {
 func (p *program) skillsShowVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show TARGET SKILL | show SKILL -- COMMAND…",
-		Short:             "Show what a server says of a skill, and the list of its files",
+		Short:             "Show a skill and the list of its files",
 		Example:           `  patchbay skills show http://127.0.0.1:8765/mcp patch-cables`,
 		ValidArgsFunction: p.completeNames(skillNames),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
@@ -80,22 +79,22 @@ func (p *program) skillsShowVerb() *cobra.Command {
 				return nil
 			}
 			p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
-			p.described(s.Name, s.Description, true)
+			p.showDescription(s.Name, s.Description, true)
 			p.output.printf("  frontmatter: %s", cleanJSON(string(s.Frontmatter)))
 			if s.Dynamic {
-				p.output.printf("  files: dynamic, nothing tells what they have to be")
+				p.output.printf("  files: dynamic (no digests to verify)")
 			} else {
 				p.output.printf("  fingerprint: %s", s.Fingerprint())
 			}
 			for _, f := range s.Files {
-				p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), bytesOf(int(f.Size)))
+				p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
 			}
 			return nil
 		}, 1, 1),
 	}
 }
 
-// A shownSkill is what `patchbay skills show --json` prints.
+// A shownSkill is the output of `patchbay skills show --json`.
 type shownSkill struct {
 	Skill       *skills.Skill `json:"skill"`
 	Fingerprint string        `json:"fingerprint,omitzero"`
@@ -104,9 +103,8 @@ type shownSkill struct {
 func (p *program) skillsReadVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "read TARGET SKILL [FILE] | read SKILL [FILE] -- COMMAND…",
-		Short: "Read a skill's SKILL.md, or another one of its files, and check it",
-		Long: `Read a skill's SKILL.md, or another one of its files, by its path in the skill. SKILL.md is
-checked in any case. What is not text is saved with --save.`,
+		Short: "Read and verify a file of a skill",
+		Long:  `Read and verify a file of a skill, by default its SKILL.md. Binary files are saved with --save.`,
 		Example: `  patchbay skills read http://127.0.0.1:8765/mcp patch-cables
   patchbay skills read http://127.0.0.1:8765/mcp patch-cables references/SOCKETS.md`,
 		ValidArgsFunction: p.completeNames(skillNames),
@@ -144,7 +142,7 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 	switch {
 	case part.Blob != nil:
 		if !p.flags.json {
-			p.output.line(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
+			p.output.println(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
 		}
 		return p.saveFile(part.URI, part.MIMEType, part.Blob)
 	case !p.flags.json:
@@ -159,8 +157,8 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 func (p *program) skillsVerifyVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify TARGET [SKILL] | verify [SKILL] -- COMMAND…",
-		Short: "Read every file of all skills, or of one, and check it",
-		Long: `Read every file of all skills that the server lists, or of one, and check size, digest and
+		Short: "Verify every file of all skills or of one",
+		Long: `Read every file of all skills that the server lists, or of one, and verify size, digest and
 frontmatter. Exit with 8 if something differs.`,
 		Example:           `  patchbay skills verify http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(skillNames),
@@ -168,11 +166,11 @@ frontmatter. Exit with 8 if something differs.`,
 	}
 }
 
-// A skillReport is what came of checking a skill.
+// A skillReport is the result of verifying a skill.
 type skillReport struct {
 	URI         string   `json:"uri"`
 	Fingerprint string   `json:"fingerprint,omitzero"`
-	Files       int      `json:"files"` // that are as listed
+	Files       int      `json:"files"` // verified
 	Problems    []string `json:"problems"`
 }
 
@@ -214,17 +212,17 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	return badSkills(faults)
 }
 
-// maxVerified is how many bytes are taken of a server to verify all that it lists, which it may make up as it goes: some fifty of
-// the largest skills, or many thousands of usual ones.
+// maxVerified bounds the bytes received to verify all skills, since a server can list any number: about
+// fifty of the largest skills, or many thousands of usual ones.
 const maxVerified = 1 << 30
 
-// errUnchecked says that skills were left out.
-var errUnchecked = errors.New("not checked: the server sends more than one run takes; name the skill to check it alone")
+// errUnchecked is the problem of a skill that was not verified because of maxVerified.
+var errUnchecked = fmt.Errorf("not verified: more than %s received; verify the skill by name", formatBytes(maxVerified))
 
-// verifySkill reads all files of a skill. The error is that the server does not answer any more.
+// verifySkill verifies all files of a skill. An error means that the connection failed.
 func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skill) (r skillReport, err error) {
 	r = skillReport{URI: s.URI, Fingerprint: s.Fingerprint(), Problems: []string{}}
-	tooMuch := func() bool { return p.took.Load() >= cmp.Or(p.verifyMost, maxVerified) }
+	tooMuch := func() bool { return p.received.Load() >= cmp.Or(p.verifyMost, maxVerified) }
 	if tooMuch() {
 		return r.add(ctx, fmt.Errorf("%s: %w", s.URI, errUnchecked))
 	}
@@ -247,23 +245,23 @@ func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skil
 	return r, nil
 }
 
-// add notes a problem of a file; one of the connection ends it all.
+// add adds an error to the problems of a skill. It returns errors of the connection.
 func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
-	var said *mcp.Error
+	var rpc *mcp.Error
 	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge, mcp.ErrInvalidResult, errUnchecked} {
 		if errors.Is(err, kind) {
 			r.Problems = append(r.Problems, err.Error())
 			return r, nil
 		}
 	}
-	if ctx.Err() == nil && errors.As(err, &said) {
+	if ctx.Err() == nil && errors.As(err, &rpc) {
 		r.Problems = append(r.Problems, err.Error())
 		return r, nil
 	}
 	return r, err
 }
 
-// listSkills returns the skills of a server, and what is wrong with others that it lists.
+// listSkills returns the valid skills of a server, and the errors of invalid entries.
 func listSkills(ctx context.Context, c *mcp.Client) (list []*skills.Skill, faults []error, err error) {
 	list = []*skills.Skill{}
 	for s, err := range skills.List(ctx, c) {
@@ -279,7 +277,7 @@ func listSkills(ctx context.Context, c *mcp.Client) (list []*skills.Skill, fault
 	return list, faults, nil
 }
 
-// findSkill returns the skill of a URI or a name.
+// findSkill returns the skill with a URI or a name.
 func findSkill(ctx context.Context, c *mcp.Client, wanted string) (*skills.Skill, error) {
 	if strings.Contains(wanted, "://") {
 		s, err := skills.Get(ctx, c, wanted)
@@ -299,22 +297,22 @@ func findSkill(ctx context.Context, c *mcp.Client, wanted string) (*skills.Skill
 	}
 	switch len(found) {
 	case 0:
-		return nil, notFound(unknown("skill", wanted, known))
+		return nil, notFound(unknownName("skill", wanted, known))
 	case 1:
 		return found[0], nil
 	}
-	return nil, usage(fmt.Errorf("%d skills have the name %q: want one of %s", len(found), wanted, strings.Join(same, ", ")))
+	return nil, usage(fmt.Errorf("ambiguous skill name %q: want %s", wanted, oneOf(same)))
 }
 
 func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _, _ := listSkills(ctx, c) // what was read before an error helps as well
+	list, _, _ := listSkills(ctx, c) // names before an error are useful
 	for _, s := range list {
 		names = append(names, s.Name)
 	}
 	return names
 }
 
-// skillError returns an error of skills its exit code.
+// skillError adds the exit code to an error of package skills.
 func skillError(err error) error {
 	switch {
 	case errors.Is(err, skills.ErrNotOffered):
@@ -327,7 +325,7 @@ func skillError(err error) error {
 	return err
 }
 
-// badSkills is the error for what is wrong with skills; nil for nothing.
+// badSkills joins the problems of skills into an error, nil without any.
 func badSkills(faults []error) error {
 	if len(faults) == 0 {
 		return nil
@@ -341,9 +339,9 @@ func sizeOfSkill(s *skills.Skill) string {
 	}
 	total := int64(0)
 	for _, f := range s.Files {
-		total += min(f.Size, skills.MaxBytes) // what a server says of itself may be any number
+		total += min(f.Size, skills.MaxBytes) // a server can report any size
 	}
-	return counted(len(s.Files), "file") + ", " + bytesOf(int(total))
+	return counted(len(s.Files), "file") + ", " + formatBytes(int(total))
 }
 
 func counted(n int, thing string) string {

@@ -46,7 +46,7 @@ func TestSkills(t *testing.T) {
 		{"skills show --json " + url + " alone", exitOK, `{"skill":{"uri":"skill://c/alone/SKILL.md","frontmatter":{`, ""},
 		{"skills read --json " + url + " alone", exitOK, `"ttlMs":0,"cacheScope":"private"`, ""},
 		{"skills show " + url + " skill://a/pdf/SKILL.md", exitOK, "logo.png  4 B", ""},
-		{"skills show " + url + " pdf", exitUsage, "", "2 skills have the name"},
+		{"skills show " + url + " pdf", exitUsage, "", "ambiguous skill name"},
 		{"skills show " + url + " allone", exitNotFound, "", "alone"},
 		{"skills read " + url + " alone", exitOK, "Body red", ""},
 		{"skills read " + url + " skill://a/pdf/SKILL.md logo.png", exitOK, "image/png", ""},
@@ -58,7 +58,7 @@ func TestSkills(t *testing.T) {
 		{"skills verify " + url, exitProtocol, "good skill://a/pdf/SKILL.md  2 files\nbad  skill://b/pdf/SKILL.md\ngood", "its digest is another"},
 		{"skills verify --json " + url + " skill://b/pdf/SKILL.md", exitProtocol, `"files":0,"problems":["`, ""},
 		{"skills list " + listen(t, newOddServer()), exitNotFound, "", "has no skills"},
-		{"skills", exitUsage, "", "See the skills of a server"},
+		{"skills", exitUsage, "", "verify the skills of a server"},
 		{"skills lost", exitUsage, "", "unknown command"},
 	} {
 		got := patchbay(t, "", strings.Fields(test.args)...)
@@ -82,11 +82,11 @@ func TestSkills(t *testing.T) {
 func TestSkillsAreVerifiedUpToABound(t *testing.T) {
 	url := listen(t, skillServer(t))
 	o := atTerminal(t, "", func(p *program) { p.verifyMost = 1 }, "skills", "verify", url)
-	if o.status != exitProtocol || strings.Contains(o.stdout, "good") || strings.Count(o.stderr, "not checked") != 3 {
+	if o.status != exitProtocol || strings.Contains(o.stdout, "good") || strings.Count(o.stderr, "not verified: more") != 3 {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 	o = atTerminal(t, "", func(p *program) { p.verifyMost = 2500 }, "skills", "verify", url)
-	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") || !strings.Contains(o.stderr, "not checked") {
+	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") || !strings.Contains(o.stderr, "not verified: more") {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 }

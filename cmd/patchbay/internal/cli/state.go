@@ -1,29 +1,28 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 )
 
-// envStateDir names the directory for what lasts.
+// envStateDir is the environment variable that overrides the state directory.
 const envStateDir = "PATCHBAY_STATE_DIR"
 
-// stateDir returns a directory for what lasts from one run of the program to the next and is no secret, which tokens are: the
-// vault has these. It is made if it is not there, for its user alone.
+// stateDir returns a directory for state that is kept between runs, and creates it with mode 0700.
+// Secrets belong in the vault instead.
 func stateDir(name string) (string, error) {
 	base, err := stateHome()
 	if err != nil {
-		return "", fmt.Errorf("no directory for what lasts ($%s names one): %w", envStateDir, err)
+		return "", fmt.Errorf("find the state directory (set $%s): %w", envStateDir, err)
 	}
 	dir := filepath.Join(base, name)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// stateHome returns what the system's users expect: $XDG_STATE_HOME or its default, and where there is no such custom the
-// directory for the data of programs.
+// stateHome returns $XDG_STATE_HOME/patchbay or its default, and on Windows and macOS the directory for
+// application data.
 func stateHome() (string, error) {
 	if dir := os.Getenv(envStateDir); dir != "" {
 		return filepath.Abs(dir)
@@ -31,7 +30,7 @@ func stateHome() (string, error) {
 	const own = "patchbay"
 	switch runtime.GOOS {
 	case "windows":
-		dir, err := os.UserCacheDir() // %LocalAppData%, which is no cache
+		dir, err := os.UserCacheDir() // %LocalAppData%
 		return filepath.Join(dir, own), err
 	case "darwin":
 		dir, err := os.UserConfigDir() // ~/Library/Application Support
@@ -42,7 +41,7 @@ func stateHome() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err == nil && !filepath.IsAbs(home) {
-		err = errors.New("the home directory is a relative path")
+		err = fmt.Errorf("home directory %q: must be absolute", home)
 	}
 	return filepath.Join(home, ".local", "state", own), err
 }

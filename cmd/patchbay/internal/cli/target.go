@@ -26,7 +26,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A target is a server to talk to: a command or a URL.
+// A target is a server: a command to start or a URL.
 type target struct {
 	command     []string
 	environment []string
@@ -35,13 +35,13 @@ type target struct {
 	url    string
 	header http.Header
 
-	name string                 // as it was called on the command line
-	from string                 // the configuration file that names it
-	auth *oauthclient.Transport // authorizes the requests; nil if nothing does
-	met  bool                   // it has been spoken to
+	name      string                 // the argument on the command line
+	from      string                 // the configuration file; empty without one
+	auth      *oauthclient.Transport // authorizes requests; may be nil
+	contacted bool                   // a connection was tried
 }
 
-// String is how users are told of the target.
+// String returns the target for messages.
 func (t *target) String() string {
 	if t.url != "" {
 		return t.url
@@ -56,20 +56,20 @@ func (t *target) String() string {
 	return strings.Join(all, " ")
 }
 
-// target finds the target in what follows a verb, and gives the other words.
+// target returns the target of a command, and the other arguments.
 func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []string, err error) {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		if dash == len(args) {
-			return nil, nil, errors.New("no command follows the two dashes")
+			return nil, nil, errors.New("missing command after --")
 		}
 		t = &target{command: args[dash:]}
 		words = args[:dash]
 	} else {
 		if len(args) == 0 {
-			return nil, nil, fmt.Errorf("no target, want %s", cmd.UseLine())
+			return nil, nil, fmt.Errorf("missing TARGET\nusage: %s", cmd.UseLine())
 		}
 		if t, err = p.named(args[0]); err != nil {
-			return nil, nil, errors.Join(err, misplaced(args))
+			return nil, nil, errors.Join(err, misplacedURL(args))
 		}
 		t.name = args[0]
 		words = args[1:]
@@ -77,20 +77,20 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 	return t, words, p.addToTarget(t)
 }
 
-// misplaced says that a URL among the words behind what is no target may have been meant for it; nil if there is none.
-func misplaced(args []string) error {
+// misplacedURL returns an error that suggests a later argument that is a URL as the target.
+func misplacedURL(args []string) error {
 	if strings.Contains(args[0], "://") {
 		return nil
 	}
 	for _, word := range args[1:] {
 		if checkServerURL(word) == nil {
-			return fmt.Errorf("the target comes first: is it %s?", cleanLine(word))
+			return fmt.Errorf("the target comes first: did you mean %s?", cleanLine(word))
 		}
 	}
 	return nil
 }
 
-// named finds a target by its URL or its name in a configuration file.
+// named returns the target of a URL or of a name in a configuration file.
 func (p *program) named(name string) (*target, error) {
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
@@ -100,18 +100,18 @@ func (p *program) named(name string) (*target, error) {
 	for _, c := range configs {
 		if c.Has(name) {
 			if err != nil {
-				p.screen.printf("patchbay: not looked at: %s", clean(err.Error()))
+				p.screen.printf("patchbay: ignored a configuration file: %s", clean(err.Error()))
 			}
 			return fromConfig(c, name)
 		}
 		known = append(known, c.Names()...)
 	}
-	problem := unknown("server", name, known)
+	problem := unknownName("server", name, known)
 	if len(known) == 0 {
-		problem = fmt.Errorf("no server %q: no configuration names one (looked at %s)", name, strings.Join(host.ConfigFiles(p.flags.config), ", "))
+		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s)", name, strings.Join(host.ConfigFiles(p.flags.config), ", "))
 	}
 	if strings.ContainsAny(name, "/:") {
-		problem = fmt.Errorf("%w; a URL begins with http:// or https://, a command stands behind two dashes", problem)
+		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
 	}
 	return nil, errors.Join(problem, err)
 }
@@ -119,7 +119,7 @@ func (p *program) named(name string) (*target, error) {
 func checkServerURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is no URL of a server, want http://… or https://…", text)
+		return fmt.Errorf("invalid server URL %q: want http://… or https://…", text)
 	}
 	return nil
 }
@@ -149,25 +149,25 @@ func fromConfig(c *host.Config, name string) (*target, error) {
 	return t, nil
 }
 
-// addToTarget adds what the flags say.
+// addToTarget applies the flags to a target.
 func (p *program) addToTarget(t *target) error {
 	f := &p.flags
 	if t.url == "" && len(f.header) > 0 {
-		return errors.New("--header is for a URL, and the target is a command")
+		return errors.New("--header is for URLs: the target is a command")
 	}
 	if t.url != "" && (len(f.environment) > 0 || f.directory != "") {
-		return errors.New("--env and --cwd are for a command, and the target is a URL")
+		return errors.New("--env and --cwd are for commands: the target is a URL")
 	}
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return fmt.Errorf("--header %q: want Name:value", line)
+			return fmt.Errorf("invalid --header %q: want Name:value", line)
 		}
 		t.header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	for _, line := range f.environment {
 		if strings.IndexByte(line, '=') <= 0 {
-			return fmt.Errorf("--env %q: want KEY=value", line)
+			return fmt.Errorf("invalid --env %q: want KEY=value", line)
 		}
 	}
 	t.environment = append(t.environment, f.environment...)
@@ -177,7 +177,7 @@ func (p *program) addToTarget(t *target) error {
 	return nil
 }
 
-// transport returns the way to a target.
+// transport returns the transport to a target.
 func (p *program) transport(t *target) mcp.Transport {
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger()}
@@ -199,22 +199,22 @@ func (p *program) transport(t *target) mcp.Transport {
 	return command
 }
 
-// logger takes what the client itself has to tell. Warnings are for everybody: that a tool was left out is one.
+// logger returns the log of the client: warnings, such as that of an invalid tool, and with -v all.
 func (p *program) logger() *slog.Logger {
 	level := slog.LevelWarn
 	if p.flags.verbose {
 		level = slog.LevelDebug
 	}
-	plain := func(_ []string, a slog.Attr) slog.Attr {
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
 	}
-	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: level, ReplaceAttr: plain}))
+	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}))
 }
 
-// connect makes a client of a target.
+// connect connects to a target.
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	opts, err := p.clientOptions()
 	if err != nil {
@@ -224,43 +224,44 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
 	}
 	where := t.String()
-	p.asking.Store(&where)
-	p.asked.Store(t)
+	p.serverName.Store(&where)
+	p.current.Store(t)
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}
-	t.met = true
+	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	c, err := mcp.Connect(ctx, p.transport(t), opts)
 	p.screen.done()
 	if err != nil {
-		return nil, notThere(fmt.Errorf("connect to %s: %w", t, err))
+		return nil, notServer(fmt.Errorf("connect to %s: %w", t, err))
 	}
 	if name := c.Server().Name; name != "" {
 		const longest = 60
-		who := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
-		p.asking.Store(&who)
+		named := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
+		p.serverName.Store(&named)
 	}
 	return c, nil
 }
 
-// who names the server in questions: by where it is, which it cannot choose, beside what it calls itself.
-func (p *program) who() string { return *p.asking.Load() }
+// server names the server in questions: by its URL or command, which it cannot choose, and the name
+// that it reports.
+func (p *program) server() string { return *p.serverName.Load() }
 
-// logLevels are the levels of log messages, the least first.
+// logLevels are the levels of log messages, the lowest first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// clientOptions are those that the flags say.
+// clientOptions returns the options of the flags.
 func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	f := &p.flags
 	if f.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout is %v, want more than nothing", f.timeout)
+		return nil, fmt.Errorf("invalid --timeout %v: want more than 0", f.timeout)
 	}
 	if _, known := wire.ParseRevision(f.revision); f.revision != "" && !known {
-		return nil, fmt.Errorf("--revision %q: want one of %s", f.revision, strings.Join(revisions(), ", "))
+		return nil, fmt.Errorf("invalid --revision %q: want one of %s", f.revision, strings.Join(revisions(), ", "))
 	}
 	if _, known := wire.LogSeverity(f.logLevel); f.logLevel != "" && !known {
-		return nil, fmt.Errorf("--log-level %q: want one of %s", f.logLevel, strings.Join(logLevels, ", "))
+		return nil, fmt.Errorf("invalid --log-level %q: want one of %s", f.logLevel, strings.Join(logLevels, ", "))
 	}
 	if f.answers != "" {
 		var err error
@@ -271,12 +272,12 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	opts := &mcp.ClientOptions{
 		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
-		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.measure},
+		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
 	}
-	const probing = 10 * time.Second // a server that is silent for longer is taken for an old one
-	opts.ProbeTimeout = min(f.timeout, probing)
+	const probeTimeout = 10 * time.Second // then an older revision is tried
+	opts.ProbeTimeout = min(f.timeout, probeTimeout)
 	if f.revision != "" {
-		opts.ProbeTimeout = f.timeout // there is nothing to fall back on
+		opts.ProbeTimeout = f.timeout // no other revision is tried
 	}
 	if f.logLevel != "" {
 		opts.LogLevel, opts.Log = mcp.LogLevel(f.logLevel), p.logged
@@ -285,31 +286,31 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	return tasks.WithTasks(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
 }
 
-// measure counts what answers are made of, and notes that a task was called off.
-func (p *program) measure(next mcp.Handler) mcp.Handler {
+// countBytes is a middleware that counts the bytes received. It also notes a successful tasks/cancel.
+func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
 		if err == nil && req.Method == wire.MethodTasksCancel {
-			p.cancelled.Store(true)
+			p.taskCancelled.Store(true)
 		}
-		var said *mcp.Error
+		var rpc *mcp.Error
 		if raw, ok := res.(mcp.RawResult); ok {
-			p.took.Add(int64(len(raw)))
-		} else if errors.As(err, &said) {
-			p.took.Add(int64(len(said.Message) + len(said.Data)))
+			p.received.Add(int64(len(raw)))
+		} else if errors.As(err, &rpc) {
+			p.received.Add(int64(len(rpc.Message) + len(rpc.Data)))
 		}
 		return res, err
 	})
 }
 
-// started is told of a call that has become a task.
+// started is called when a call becomes a task.
 func (p *program) started(_ context.Context, h *tasks.Handle) {
-	if p.began != nil {
-		p.began(h)
+	if p.taskStarted != nil {
+		p.taskStarted(h)
 	}
 }
 
-// addRoots offers the folders of --root, if there are any.
+// addRoots offers the directories of --root.
 func (p *program) addRoots(opts *mcp.ClientOptions) error {
 	var roots []mcp.Root
 	for _, dir := range p.flags.roots {
@@ -329,7 +330,7 @@ func (p *program) addRoots(opts *mcp.ClientOptions) error {
 	return nil
 }
 
-// logged shows a log message of the server.
+// logged prints a log message of the server.
 func (p *program) logged(_ context.Context, m *mcp.LogMessage) {
 	name := ""
 	if m.Logger != "" {
@@ -337,12 +338,12 @@ func (p *program) logged(_ context.Context, m *mcp.LogMessage) {
 	}
 	text := m.Text()
 	if jsonscan.Kind(m.Data) == '{' {
-		text = cleanJSON(string(m.Data)) // its other fields matter as well
+		text = cleanJSON(string(m.Data)) // with its other fields
 	}
 	p.screen.printf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
 }
 
-// revisions are those that there are, the newest first.
+// revisions returns all revisions, the newest first.
 func revisions() (all []string) {
 	for _, r := range wire.Revisions() {
 		all = append(all, r.String())

@@ -19,25 +19,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpTask = `See what has become of calls that a server carries on by itself: tasks.
+const helpTask = `Show, watch, answer and cancel tasks: calls that a server runs in the background.
 
-patchbay call --task starts one and prints its id. The task goes on at the server, whether
-anybody watches it or not; it may wait for an answer. What was started on this machine is
-remembered for a while: the server, the id and the tool, and no arguments or results.
+patchbay call --task starts a task and prints its id. The task runs at the server until it ends,
+and may ask for input (elicitation, sampling). Tasks started on this machine are recorded for
+a while: server, id and tool, without arguments and results.
 
-The server is named as for the other commands. A command behind two dashes is started anew
-each time: that helps only if it finds its tasks again, as patchbay serve --stdio does.`
+If the server is a command after "--", it is started for each patchbay command. That works if it
+stores its tasks, as patchbay serve --stdio does.`
 
 func (p *program) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "task",
 		Aliases: []string{"tasks"},
-		Short:   "See, watch, answer and cancel tasks",
+		Short:   "Show, watch, answer and cancel tasks",
 		Long:    helpTask,
 		Example: `  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=60
   patchbay task list http://127.0.0.1:8765/mcp
   patchbay task watch http://127.0.0.1:8765/mcp ID`,
-		Args: oneOfItsCommands,
+		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
 	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(), p.taskAnswerVerb(), p.taskCancelVerb()} {
@@ -50,7 +50,7 @@ func (p *program) taskCommand() *cobra.Command {
 	return cmd
 }
 
-// completeTasks completes targets, and then the ids of tasks that were started there. Nobody is asked for them.
+// completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
 func (p *program) completeTasks(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
@@ -60,7 +60,7 @@ func (p *program) completeTasks(_ *cobra.Command, args []string, typed string) (
 		if err != nil {
 			break
 		}
-		known, _ := notesOf(t) // what was read before an error helps as well
+		known, _ := notesOf(t) // ids before an error are useful
 		var ids []string
 		for _, n := range known {
 			ids = append(ids, n.ID)
@@ -70,11 +70,11 @@ func (p *program) completeTasks(_ *cobra.Command, args []string, typed string) (
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// A taskReport is a task as `patchbay task get --json` prints it.
+// A taskReport is a task in JSON, as `patchbay task get --json` prints it.
 type taskReport struct {
 	ID            string                      `json:"id"`
 	Status        tasks.Status                `json:"status"`
-	Tool          string                      `json:"tool,omitzero"` // if it was started here
+	Tool          string                      `json:"tool,omitzero"` // if the task has a note
 	Message       string                      `json:"message,omitzero"`
 	Created       time.Time                   `json:"created,omitzero"`
 	Updated       time.Time                   `json:"updated,omitzero"`
@@ -85,7 +85,7 @@ type taskReport struct {
 	Error         *taskFailure                `json:"error,omitzero"`
 }
 
-// A taskFailure is why a task failed.
+// A taskFailure is the error of a failed task.
 type taskFailure struct {
 	Code    int                `json:"code"`
 	Message string             `json:"message"`
@@ -108,9 +108,9 @@ func (p *program) taskListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [TARGET] | list -- COMMAND…",
 		Short: "List the tasks of a server",
-		Long: `List the tasks of a server: those that it lists itself, which only servers of revision
-2025-11-25 may do; else those that were started on this machine and that it still knows.
-Without a target, list what was started on this machine, and ask nobody.`,
+		Long: `List the tasks of a server. A server of revision 2025-11-25 may list all its tasks; for other
+servers, list the tasks started on this machine that the server still has. Without a target, list
+the tasks started on this machine, and send no requests.`,
 		Example: `  patchbay task list
   patchbay task list http://127.0.0.1:8765/mcp`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -122,7 +122,7 @@ Without a target, list what was started on this machine, and ask nobody.`,
 	}
 }
 
-// listNotes prints what is remembered.
+// listNotes prints all notes.
 func (p *program) listNotes() error {
 	all, err := notes()
 	if err != nil {
@@ -143,15 +143,15 @@ func (p *program) listNotes() error {
 			where += fmt.Sprintf(" (%.6s)", cleanLine(n.Key))
 		}
 		p.output.printf("%s  %s  %s", cleanLine(n.ID), cleanLine(n.Tool), where)
-		p.output.printf("    started %s ago", age(n.Started))
+		p.output.printf("    started %s ago", ago(n.Started))
 	}
 	if len(all) == 0 {
-		p.screen.printf("No task was started on this machine; patchbay call --task starts one.")
+		p.screen.printf("No tasks. Start one with patchbay call --task.")
 	}
 	return nil
 }
 
-// sharedTargets returns the names that several targets have: what tells commands and URLs apart may be secret.
+// sharedTargets returns the names that several targets share: notes omit the secret parts of targets.
 func sharedTargets(all []*note) map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for _, n := range all {
@@ -163,8 +163,8 @@ func sharedTargets(all []*note) map[string]bool {
 	return shared
 }
 
-// age tells how long ago something was.
-func age(t time.Time) string {
+// ago returns the time since t in words.
+func ago(t time.Time) string {
 	d := time.Since(t)
 	switch {
 	case d < time.Minute:
@@ -177,9 +177,9 @@ func age(t time.Time) string {
 
 // listTasks prints the tasks of a server.
 func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
-	known, err := notesOf(p.asked.Load())
+	known, err := notesOf(p.current.Load())
 	if err != nil {
-		p.screen.printf("patchbay: what was started here cannot be read: %s", clean(err.Error()))
+		p.screen.printf("patchbay: cannot read the notes of started tasks: %s", clean(err.Error()))
 	}
 	tools := map[string]string{}
 	for _, n := range known {
@@ -189,7 +189,7 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	if listed := c.Capabilities().Tasks; listed != nil && listed.List != nil {
 		list, err = collect(tasks.List(ctx, c))
 	} else {
-		list, err = p.lookUp(ctx, c, known)
+		list, err = p.getNoted(ctx, c, known)
 	}
 	if err == nil || len(list) > 0 {
 		p.showTasks(list, tools)
@@ -197,30 +197,30 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	return err
 }
 
-// lookUp asks for the tasks that were started here, some at a time. Those that the server does not know any more are
-// forgotten. With an error come those that were found all the same.
-func (p *program) lookUp(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
-	const atOnce = 4
+// getNoted returns the noted tasks that the server still has, and removes the notes of others. After an
+// error it returns the tasks that were found.
+func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
+	const concurrency = 4
 	found := make([]*tasks.Task, len(known))
 	failed := make([]error, len(known))
-	room := make(chan struct{}, atOnce)
-	var asking sync.WaitGroup
+	slots := make(chan struct{}, concurrency)
+	var requests sync.WaitGroup
 	for i, n := range known {
-		room <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-room }()
+		slots <- struct{}{}
+		requests.Go(func() {
+			defer func() { <-slots }()
 			found[i], failed[i] = tasks.Resume(c, n.ID).Get(ctx)
 			if isUnknownTask(failed[i]) {
-				n.forget()
+				n.remove()
 				failed[i] = nil
 			}
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	var err error
 	for i, n := range known {
 		if failed[i] != nil && err == nil {
-			err = fmt.Errorf("task %q: %w", shorten(n.ID, 100), failed[i]) // the others fail for the same reason, mostly
+			err = fmt.Errorf("task %q: %w", shorten(n.ID, 100), failed[i]) // usually the same for all
 		}
 	}
 	return slices.DeleteFunc(found, func(t *tasks.Task) bool { return t == nil }), err
@@ -237,26 +237,26 @@ func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
 	}
 	for _, t := range list {
 		p.output.printf("%s  %s  %s", cleanLine(t.ID), cmp.Or(cleanLine(tools[t.ID]), "-"), cleanLine(string(t.Status)))
-		line := "started " + age(t.Created) + " ago"
+		line := "started " + ago(t.Created) + " ago"
 		if t.Message != "" {
 			line += "; " + shorten(cleanLine(t.Message), 200)
 		}
 		p.output.printf("    %s", line)
 	}
 	if len(list) == 0 {
-		p.screen.printf("No tasks; patchbay call --task starts one.")
+		p.screen.printf("No tasks. Start one with patchbay call --task.")
 	}
 }
 
 func (p *program) taskGetVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get TARGET ID | get ID -- COMMAND…",
-		Short: "Show a task as it is now",
-		Long: `Show a task as it is now: its status, what it asks and how that is answered, and its result if
-there is one. Whatever the status is, the exit code is 0 if the server knows the task.`,
+		Short: "Show a task",
+		Long: `Show a task: its status, its questions and how to answer them, and its result. Exit with 0 if
+the server has the task, whatever its status is.`,
 		Example: `  patchbay task get http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
 		t, err := h.Get(ctx)
 		if err != nil {
 			return err
@@ -267,14 +267,13 @@ there is one. Whatever the status is, the exit code is 0 if the server knows the
 
 func (p *program) taskCancelVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel TARGET ID | cancel ID -- COMMAND…",
-		Short: "Call a task off",
-		Long: `Call a task off, and show what has become of it. A server may take a while to end it, or may
-finish it all the same.`,
+		Use:     "cancel TARGET ID | cancel ID -- COMMAND…",
+		Short:   "Cancel a task",
+		Long:    `Cancel a task, and show it. The server may take a while to stop it, or may complete it anyway.`,
 		Example: `  patchbay task cancel http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
-		refused := h.Cancel(ctx) // as servers of 2025-11-25 do for a task that has ended
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
+		refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
 		if refused != nil && !isUnknownTask(refused) {
 			return refused
 		}
@@ -285,26 +284,26 @@ finish it all the same.`,
 		if err := p.showTask(t); err != nil || refused == nil {
 			return err
 		}
-		return &coded{exitFailure, refused} // it is known
+		return &coded{exitFailure, refused} // the task exists
 	}, 0)
 }
 
-// ofTask makes a verb of a function that is about one task: it finds the id among the words of the command line. most is how
-// many further words there may be; less than 0 is any number.
-func (p *program) ofTask(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, most int) *cobra.Command {
+// taskVerb completes a command about one task: it parses the id of the task and calls run. atMost
+// bounds the arguments after the id; less than 0 is any number.
+func (p *program) taskVerb(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int) *cobra.Command {
 	var id string
-	cmd.Flags().StringVar(&id, "id", "", "the `ID`, if it begins with a hyphen")
+	cmd.Flags().StringVar(&id, "id", "", "the task `ID`, if it begins with a hyphen")
 	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
 		return taskError(run(ctx, tasks.Resume(c, id), words), id)
 	}
-	behindID := most
-	if most >= 0 {
-		behindID++
+	withID := atMost
+	if atMost >= 0 {
+		withID++
 	}
-	flagged := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error { return about(ctx, c, id, words) }, 0, most)
+	flagged := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error { return about(ctx, c, id, words) }, 0, atMost)
 	plain := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
 		return about(ctx, c, words[0], words[1:])
-	}, 1, behindID)
+	}, 1, withID)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("id") {
 			return flagged(cmd, args)
@@ -314,13 +313,13 @@ func (p *program) ofTask(cmd *cobra.Command, run func(ctx context.Context, h *ta
 	return cmd
 }
 
-// isUnknownTask reports whether a server says that there is no such task.
+// isUnknownTask reports whether a server does not have a task.
 func isUnknownTask(err error) bool {
 	var said *mcp.Error
 	return errors.As(err, &said) && said.Remote() && said.Code == mcp.CodeInvalidParams
 }
 
-// taskError says what an error of a server means for a task.
+// taskError adds what an error means for a task.
 func taskError(err error, id string) error {
 	var said *mcp.Error
 	var own *coded
@@ -328,35 +327,35 @@ func taskError(err error, id string) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &said) && said.Code == mcp.CodeMethodNotFound:
-		return notFound(fmt.Errorf("the server has no tasks: %w", err))
+		return notFound(fmt.Errorf("the server does not support tasks: %w", err))
 	case !isUnknownTask(err):
 		return err
 	}
-	return notFound(fmt.Errorf("the server knows no task %q of yours, or no longer (patchbay task list names those started here): %w", shorten(id, 100), err))
+	return notFound(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", shorten(id, 100), err))
 }
 
-// showTask prints all that is known of a task.
+// showTask prints a task.
 func (p *program) showTask(t *tasks.Task) error {
 	tool := p.toolOf(t.ID)
 	if p.flags.json {
 		p.output.value(newTaskReport(t, tool))
 		return nil
 	}
-	p.describeTask(t, tool)
+	p.showTaskFields(t, tool)
 	if t.Result == nil {
 		return nil
 	}
-	r, err := endOf(t)
+	r, err := finalResult(t)
 	if err != nil {
 		return err
 	}
 	if r.IsError {
-		p.output.line("result   the tool failed")
+		p.output.println("result   (tool error)")
 	} else {
-		p.output.line("result")
+		p.output.println("result")
 	}
 	for _, c := range r.Content {
-		p.output.line(indent(clean(describe(c)), "  "))
+		p.output.println(indent(clean(describe(c)), "  "))
 		if err := p.saveContent(c); err != nil {
 			return err
 		}
@@ -364,8 +363,8 @@ func (p *program) showTask(t *tasks.Task) error {
 	return nil
 }
 
-// endOf returns what a task has ended with, as the server has told it: asked once more, it might say something else.
-func endOf(t *tasks.Task) (*mcp.ToolResult, error) {
+// finalResult returns the result or the error in the final state of a task.
+func finalResult(t *tasks.Task) (*mcp.ToolResult, error) {
 	switch {
 	case t.Result != nil:
 		r := &mcp.ToolResult{}
@@ -381,31 +380,30 @@ func endOf(t *tasks.Task) (*mcp.ToolResult, error) {
 		}
 		return nil, fmt.Errorf("the task was cancelled: %s", shorten(t.Message, maxReason))
 	}
-	return nil, fmt.Errorf("%w: the task is %s, and has no result", mcp.ErrInvalidResult, t.Status)
+	return nil, fmt.Errorf("%w: the task has status %s without a result", mcp.ErrInvalidResult, t.Status)
 }
 
-// calledOff has the error of a wait say, if it is that, that the task was cancelled, and why.
-func calledOff(ctx context.Context, h *tasks.Handle, err error) error {
+// explainCancelled replaces the error of waiting for a task that was cancelled by the reason.
+func explainCancelled(ctx context.Context, h *tasks.Handle, err error) error {
 	if !errors.Is(err, mcp.ErrCancelled) || ctx.Err() != nil {
 		return err
 	}
 	if t, failed := h.Get(ctx); failed == nil && t.Status == tasks.StatusCancelled {
-		_, err = endOf(t)
+		_, err = finalResult(t)
 	}
 	return err
 }
 
-// maxReason is how much is shown of why a task was cancelled, in characters.
+// maxReason bounds the shown reason of a cancelled task, in characters.
 const maxReason = 500
 
-// maxTaskLine is how much is shown of a single thing that a server says of a task, in characters: a status message may be as
-// large as any answer.
-const maxTaskLine = 5000
+// maxTaskField bounds one shown field of a task, in characters: a status message may be large.
+const maxTaskField = 5000
 
-func (p *program) describeTask(t *tasks.Task, tool string) {
+func (p *program) showTaskFields(t *tasks.Task, tool string) {
 	line := func(name, value string) {
 		if value != "" {
-			p.output.line(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskLine))))
+			p.output.println(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskField))))
 		}
 	}
 	line("task", t.ID)
@@ -423,22 +421,22 @@ func (p *program) describeTask(t *tasks.Task, tool string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.InputRequests)) {
 		asked := t.InputRequests[key]
-		line("asks", key+": "+questionWords(asked))
-		line("", "  "+p.answerWith(t, key))
+		line("asks", key+": "+describeInput(asked))
+		line("", "  "+p.answerCommand(t, key))
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
-		line("asks", "whoever watches it, or answers it unseen:")
-		line("", "  "+p.taskLine("watch", t.ID))
-		line("", "  "+p.answerUnseen(t.ID))
+		line("asks", "(this server does not show the question; watch the task, or answer it)")
+		line("", "  "+p.taskCommandLine("watch", t.ID))
+		line("", "  "+p.answerAnyCommand(t.ID))
 	}
 	if t.Error != nil {
 		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))
 	}
 }
 
-// toolOf returns the tool of a task that was started here.
+// toolOf returns the tool of a task that has a note, else "".
 func (p *program) toolOf(id string) string {
-	known, _ := notesOf(p.asked.Load()) // what cannot be read is not shown
+	known, _ := notesOf(p.current.Load()) // without notes the tool is unknown
 	for _, n := range known {
 		if n.ID == id {
 			return n.Tool
@@ -447,12 +445,12 @@ func (p *program) toolOf(id string) string {
 	return ""
 }
 
-// taskLine returns the command line for a task at the server that is talked to.
-func (p *program) taskLine(verb, id string, words ...string) string {
-	t := p.asked.Load()
+// taskCommandLine returns a command line for a task at the current target.
+func (p *program) taskCommandLine(verb, id string, words ...string) string {
+	t := p.current.Load()
 	line := []string{"patchbay", "task", verb}
 	if t.command == nil || t.from != "" {
-		line = append(line, t.words(p.flags.config))
+		line = append(line, t.argument(p.flags.config))
 	}
 	if strings.HasPrefix(id, "-") {
 		id = "--id=" + id

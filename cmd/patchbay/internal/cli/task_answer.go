@@ -2,58 +2,53 @@ package cli
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/schema"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpTaskAnswer = `Answer what a task asks. The fields of a form are given as arguments of tools are (see help
-arguments), the answer of a language model as text=… and model=…; --action declines or
-dismisses instead, or agrees to visit a page. Where the task asks several things at once,
---question says which one is answered; patchbay task get shows them. Servers of revision
-2025-11-25 do not show what a task asks before it is answered; there --question is a part of
-the question.
+const helpTaskAnswer = `Answer a question of a task (elicitation or sampling). Give the fields of a form like the
+arguments of a tool (see help arguments), and a sampling result as text=… and model=…. With
+--action decline or cancel the question, or accept to have opened a page. If a task has several
+questions, --question selects one; patchbay task get shows them. Servers of revision 2025-11-25
+do not show questions before they are answered: there --question is a part of the question.
 
-Without an answer on the command line the questions are asked on the terminal, or answered
-from --answers. What is not answered stays open.`
+Without an answer on the command line, the questions are asked on the terminal or answered from
+--answers. Questions without an answer stay open.`
 
-// A givenAnswer is one from the command line.
+// A givenAnswer is the answer on the command line of `patchbay task answer`.
 type givenAnswer struct {
 	words  []string
 	action mcp.ElicitAction
 
-	// settled, if it is set, is told once whether the answer could be given. Then the question came as a request of the
-	// server's, and the answer to one that does not fit would be an error: nothing is answered instead.
-	settled func(err error)
-	about   string // a part of the question that is answered then; empty for whichever comes first
-	used    bool
+	// The fields below are for tasks of 2025-11-25, which ask by requests to the client. One
+	// question that contains about is answered, and no other. report is called once, with the
+	// error of that answer: the server does not see it, so that the question stays open.
+	about  string
+	report func(err error)
+	used   bool
 }
 
 func (p *program) taskAnswerVerb() *cobra.Command {
 	var question, action string
 	cmd := &cobra.Command{
 		Use:   "answer TARGET ID [FIELD…] | answer ID [FIELD…] -- COMMAND…",
-		Short: "Answer what a task asks",
+		Short: "Answer a question of a task",
 		Long:  helpTaskAnswer,
 		Example: `  patchbay task answer http://127.0.0.1:8765/mcp ID publish=true note=hello
   patchbay task answer http://127.0.0.1:8765/mcp ID '{"publish": true}'
   patchbay task answer http://127.0.0.1:8765/mcp ID --action decline`,
 	}
-	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question that is answered, or a part of it")
-	cmd.Flags().StringVar(&action, "action", "", "accept, decline or cancel")
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
+	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
+	cmd.Flags().StringVar(&action, "action", "", "the `action`: accept, decline or cancel")
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
 		given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
 		if err := given.check(); err != nil {
 			return usage(err)
@@ -66,16 +61,16 @@ func (p *program) taskAnswerVerb() *cobra.Command {
 }
 
 func (g *givenAnswer) check() error {
-	if err := (&answer{Action: g.action}).checkAction(); err != nil {
+	if err := checkAction(g.action); err != nil {
 		return fmt.Errorf("--action: %w", err)
 	}
 	if len(g.words) > 0 && g.action != "" && g.action != mcp.ElicitAccept {
-		return fmt.Errorf("--action %s has no fields", g.action)
+		return fmt.Errorf("--action %s does not allow fields", g.action)
 	}
 	return nil
 }
 
-// answerTask answers what a task asks now.
+// answerTask answers the current questions of a task.
 func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
@@ -83,22 +78,22 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	}
 	switch {
 	case t.Status.Final():
-		return fmt.Errorf("the task asks nothing any more: it is %s", t.Status)
+		return fmt.Errorf("the task has ended: its status is %s", t.Status)
 	case t.Status != tasks.StatusInputRequired:
-		return fmt.Errorf("the task asks nothing now: it is %s", t.Status)
+		return fmt.Errorf("the task has no question now: its status is %s", t.Status)
 	case len(t.InputRequests) == 0:
 		return p.answerDirect(ctx, h, only)
 	}
-	keys, err := p.chosen(t, only)
+	keys, err := p.questionKeys(t, only)
 	if err != nil {
 		return usage(err)
 	}
 	answers := map[string]any{}
 	for _, key := range keys {
-		answer, err := p.answerQuestion(ctx, t.InputRequests[key])
+		answer, err := p.answerInputRequest(ctx, t.InputRequests[key])
 		switch {
 		case errors.Is(err, errLeftOpen):
-			p.screen.printf("left open: %s", cleanLine(questionWords(t.InputRequests[key])))
+			p.screen.printf("left open: %s", cleanLine(describeInput(t.InputRequests[key])))
 		case err != nil:
 			return fmt.Errorf("question %s: %w", shorten(cleanLine(key), 60), err)
 		default:
@@ -106,7 +101,7 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 		}
 	}
 	if len(answers) == 0 {
-		return usage(errors.New("none of the task's questions is answered"))
+		return usage(errors.New("no question was answered"))
 	}
 	if err := h.Answer(ctx, answers); err != nil {
 		return err
@@ -114,8 +109,8 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	return p.showAnswered(ctx, h)
 }
 
-// chosen returns the keys of the questions to answer.
-func (p *program) chosen(t *tasks.Task, only string) ([]string, error) {
+// questionKeys returns the keys of the questions to answer.
+func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 	keys := keysOf(t)
 	if only != "" {
 		key, err := find(keys, only, "question", func(key string) string { return key })
@@ -123,30 +118,30 @@ func (p *program) chosen(t *tasks.Task, only string) ([]string, error) {
 	}
 	var lines []string
 	for _, key := range keys {
-		lines = append(lines, fmt.Sprintf("%s: %s\n  %s", key, questionWords(t.InputRequests[key]), p.answerWith(t, key)))
+		lines = append(lines, fmt.Sprintf("%s: %s\n  %s", key, describeInput(t.InputRequests[key]), p.answerCommand(t, key)))
 	}
 	switch all := strings.Join(lines, "\n"); {
 	case p.given != nil && len(keys) > 1:
-		return nil, fmt.Errorf("the task asks %d things, and --question does not say which one is answered:\n%s", len(keys), all)
-	case p.given == nil && !p.mayAsk() && p.answers == nil:
-		return nil, fmt.Errorf("no answer is given, and %s:\n%s", p.whyNot(), all)
+		return nil, fmt.Errorf("the task has %d questions: select one with --question\n%s", len(keys), all)
+	case p.given == nil && !p.mayPrompt() && p.answers == nil:
+		return nil, fmt.Errorf("missing answer: %s\n%s", p.whyNoPrompt(), all)
 	}
 	return keys, nil
 }
 
-// errLeftOpen says that nobody was there to answer a question.
-var errLeftOpen = errors.New("the question is left open")
+// errLeftOpen is returned for a question without an answer.
+var errLeftOpen = errors.New("the question stays open")
 
-// answerDirect answers what a task asks by requests of its own while somebody waits for its result, as tasks of 2025-11-25
-// do. What it will ask is not known before, and several questions come in any order.
+// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for the
+// result. The questions are not known before, and come in any order.
 func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
-	const patience = 10 * time.Second // for a question that the task says it has
+	const timeout = 10 * time.Second // for the question to arrive
 	if p.given == nil {
-		return usage(fmt.Errorf("a task of this server asks whoever watches it: %s, or give the answer here", p.taskLine("watch", h.ID())))
+		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run %s", p.taskCommandLine("watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	answered, ended := make(chan error, 1), make(chan error, 1)
-	p.given.about, p.given.settled = about, func(err error) { answered <- err }
+	p.given.about, p.given.report = about, func(err error) { answered <- err }
 	var waits sync.WaitGroup
 	waits.Go(func() {
 		_, err := h.Wait(waiting)
@@ -156,46 +151,46 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 	select {
 	case err := <-ended:
 		if err == nil {
-			err = errors.New("the task has ended without a question")
+			err = errors.New("the task ended without a question")
 		}
 		return err
 	case err := <-answered:
 		if err != nil {
 			return err
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		if about == "" {
-			return fmt.Errorf("the task says that it asks something, and has asked nothing within %v", patience)
+			return fmt.Errorf("no question of the task within %v", timeout)
 		}
-		return fmt.Errorf("the task asks nothing that has %q in it", about)
+		return fmt.Errorf("no question of the task contains %q", about)
 	}
-	if err := p.awaitTaken(ctx, h); err != nil {
+	if err := p.awaitAnswered(ctx, h); err != nil {
 		return err
 	}
 	return p.showAnswered(ctx, h)
 }
 
-// awaitTaken waits until the server has taken an answer: the task waits for it no more.
-func (p *program) awaitTaken(ctx context.Context, h *tasks.Handle) error {
-	const pause, most = 50 * time.Millisecond, 2 * time.Second
-	for end := time.Now().Add(most); time.Now().Before(end); {
+// awaitAnswered waits until the server has processed an answer.
+func (p *program) awaitAnswered(ctx context.Context, h *tasks.Handle) error {
+	const interval, timeout = 50 * time.Millisecond, 2 * time.Second
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		t, err := h.Get(ctx)
 		if err != nil || t.Status != tasks.StatusInputRequired {
 			return err
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(interval):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return nil // it asks the next question already
+	return nil // there is another question
 }
 
-// showAnswered says that an answer was sent.
+// showAnswered reports that an answer was sent.
 func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	if !p.flags.json {
-		p.screen.printf("Answered. %s shows how it goes on.", p.taskLine("watch", h.ID()))
+		p.screen.printf("Answered. To watch the task: %s", p.taskCommandLine("watch", h.ID()))
 		return nil
 	}
 	t, err := h.Get(ctx)
@@ -205,169 +200,58 @@ func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	return p.showTask(t)
 }
 
-// questionWords tells what a task asks.
-func questionWords(q mcp.InputRequest) string {
+// describeInput says on one line what a task asks.
+func describeInput(r mcp.InputRequest) string {
 	const longest = 300
-	var asked mcp.ElicitParams
-	switch {
-	case q.Method == wire.MethodSamplingCreateMessage:
-		return "for the answer of a language model"
-	case q.Method != wire.MethodElicitationCreate || json.Unmarshal(q.Params, &asked) != nil:
-		return "for " + shorten(q.Method, longest)
-	case asked.URL != "":
-		return shorten(asked.Message, longest) + " " + asked.URL
+	q, err := parseQuestion(r)
+	if err != nil {
+		return shorten(cleanLine(r.Method), longest)
 	}
-	return shorten(asked.Message, longest)
+	return shorten(q.summary(), longest)
 }
 
-// answerUnseen returns the command that answers a question that is not shown before.
-func (p *program) answerUnseen(id string) string { return p.taskLine("answer", id, "FIELD=VALUE…") }
+// answerAnyCommand returns the command that answers a question that the server does not show.
+func (p *program) answerAnyCommand(id string) string {
+	return p.taskCommandLine("answer", id, "FIELD=VALUE…")
+}
 
-// answerWith returns the command that answers a question.
-func (p *program) answerWith(t *tasks.Task, key string) string {
-	var fields []string
+// answerCommand returns the command that answers one question of a task.
+func (p *program) answerCommand(t *tasks.Task, key string) string {
+	var words []string
 	if len(t.InputRequests) > 1 {
-		fields = append(fields, "--question", shellWord(key))
+		words = append(words, "--question", shellWord(key))
 	}
-	q, asked := t.InputRequests[key], mcp.ElicitParams{}
-	switch {
-	case q.Method == wire.MethodSamplingCreateMessage:
-		fields = append(fields, "text=…")
-	case json.Unmarshal(q.Params, &asked) == nil && asked.URL != "":
-		fields = append(fields, "--action", "accept|decline")
-	default:
-		parameters, _ := parametersOf(asked.RequestedSchema)
-		for i := range parameters {
-			word := fieldWord(&parameters[i])
-			if !parameters[i].required {
-				word = "[" + word + "]"
-			}
-			fields = append(fields, word)
-		}
+	if q, err := parseQuestion(t.InputRequests[key]); err == nil {
+		words = append(words, q.arguments()...)
 	}
-	return p.taskLine("answer", t.ID, fields...)
+	return p.taskCommandLine("answer", t.ID, words...)
 }
 
-// fieldWord tells how a field is written: as a JSON object, if its name would be read as something else than a name.
-func fieldWord(field *parameter) string {
-	name := field.name
-	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") || strings.HasSuffix(name, ":") {
-		return shellWord(fmt.Sprintf("{%s: %s}", jsonscan.AppendQuote(nil, name), kindWord(field)))
-	}
-	return shellWord(name+"=") + kindWord(field)
+// selects reports whether a question is the one to answer.
+func (g *givenAnswer) selects(q question) bool {
+	return g.report == nil || strings.Contains(q.message(), g.about)
 }
 
-// answerQuestion returns the answer to a question of a task, as it is sent.
-func (p *program) answerQuestion(ctx context.Context, q mcp.InputRequest) (stdjson.RawMessage, error) {
-	p.leavesOpen = true
-	switch q.Method {
-	case wire.MethodElicitationCreate:
-		return p.answerElicitation(ctx, q.Params)
-	case wire.MethodSamplingCreateMessage:
-		var asked mcp.SampleParams
-		if err := json.Unmarshal(q.Params, &asked); err != nil {
-			return nil, fmt.Errorf("%w: the params of sampling cannot be read", mcp.ErrInvalidResult)
-		}
-		r, err := p.sample(ctx, &asked)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(r)
+func (g *givenAnswer) answer(ctx context.Context, p *program, q question) (*answer, error) {
+	if g.action != "" && g.action != mcp.ElicitAccept {
+		return &answer{Action: g.action}, nil
 	}
-	return nil, fmt.Errorf("%w: nobody can be asked for %q", mcp.ErrInvalidResult, shorten(q.Method, 60))
+	return q.parse(ctx, p, g)
 }
 
-// answerElicitation has the user answer, and completes and checks what a form was filled in with.
-func (p *program) answerElicitation(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
-	var asked mcp.ElicitParams
-	if err := json.Unmarshal(params, &asked); err != nil {
-		return nil, fmt.Errorf("%w: the params of an elicitation cannot be read", mcp.ErrInvalidResult)
+// done reports how a question was answered. After an error, and for a second question, it waits
+// for the end of the connection instead of returning, so that nothing is sent.
+func (g *givenAnswer) done(ctx context.Context, err error) error {
+	if g.report == nil {
+		return err
 	}
-	if asked.Mode == "url" {
-		r, err := p.elicitURL(ctx, &asked)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(r)
+	first := !g.used
+	if g.used = true; first {
+		g.report(err)
 	}
-	form, err := schema.Compile(asked.RequestedSchema)
-	if err != nil {
-		return nil, fmt.Errorf("%w: requestedSchema: %w", mcp.ErrInvalidResult, err)
-	}
-	r, err := p.elicit(ctx, &asked)
-	if err != nil {
-		return nil, err
-	}
-	if r.Action == mcp.ElicitAccept {
-		r.Content = form.ApplyDefaults(r.Content)
-		if err := form.Validate(r.Content); err != nil {
-			return nil, usage(fmt.Errorf("the answer is not what was asked for: %w", err))
-		}
-	}
-	return json.Marshal(r)
-}
-
-// isFor waits, with the error of ctx, if a question is one that somebody else may answer.
-func (g *givenAnswer) isFor(ctx context.Context, question string) error {
-	if g == nil || g.settled == nil || strings.Contains(question, g.about) {
+	if err == nil && first {
 		return nil
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
-}
-
-// settle says how a question was answered.
-func (g *givenAnswer) settle(ctx context.Context, err error) error {
-	if g.settled == nil {
-		return err
-	}
-	again := g.used
-	if g.used = true; !again {
-		g.settled(err)
-	}
-	if err == nil && !again {
-		return nil
-	}
-	<-ctx.Done() // with the connection: the question stays open
-	return context.Cause(ctx)
-}
-
-// form returns the answer to a form.
-func (g *givenAnswer) form(ctx context.Context, p *program, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-	if g.action != "" && g.action != mcp.ElicitAccept {
-		return &mcp.ElicitResult{Action: g.action}, nil
-	}
-	a, err := p.newFields(ctx, g.words, q.RequestedSchema)
-	if err != nil {
-		return nil, usage(errors.Join(err, errors.New("it asks: "+cleanLine(q.Message))))
-	}
-	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: a.object()}, nil
-}
-
-// page returns the answer to a page.
-func (g *givenAnswer) page(q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-	if g.action == "" {
-		return nil, usage(fmt.Errorf("it wants a page visited, %s: open it yourself and give --action accept, or --action decline", cleanLine(q.URL)))
-	}
-	return &mcp.ElicitResult{Action: g.action}, nil
-}
-
-// samplingFields is what the answer of a model is given as.
-const samplingFields = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
-	"required": ["text"]}`
-
-// sample returns the answer of a model; nil refuses.
-func (g *givenAnswer) sample(ctx context.Context, p *program) (*mcp.SampleResult, error) {
-	if g.action != "" && g.action != mcp.ElicitAccept {
-		return nil, nil
-	}
-	a, err := p.newFields(ctx, g.words, stdjson.RawMessage(samplingFields))
-	if err != nil {
-		return nil, usage(err)
-	}
-	var said answer
-	if err := json.Unmarshal(a.object(), &said); err != nil {
-		return nil, usage(err)
-	}
-	return said.sample(), nil
 }

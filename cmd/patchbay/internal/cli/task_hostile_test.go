@@ -202,7 +202,7 @@ func TestTaskIDsOfAllKinds(t *testing.T) {
 					t.Errorf("%s with a flag: %d, %q, %q", verb, o.status, o.stdout, o.stderr)
 				}
 			}
-			line, _, _ := strings.Cut(strings.TrimPrefix(o.stderr, "Started. "), " waits for the result.")
+			_, line, _ := strings.Cut(strings.TrimSuffix(o.stderr, "\n"), "Started. To wait for the result: ")
 			if bash == "" {
 				return
 			}
@@ -226,7 +226,7 @@ func TestTaskIDsInCompletions(t *testing.T) {
 	freshState(t)
 	at := &target{url: "http://127.0.0.1:1/mcp"}
 	for _, id := range []string{"--json", "-x", "good", "two words"} {
-		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).remember(); err != nil {
+		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).save(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -282,7 +282,7 @@ func TestTaskListShowsWhatThereIs(t *testing.T) {
 	}}
 	at := &target{url: s.listen(t)}
 	for _, id := range []string{"one", "bad", "two"} {
-		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).remember(); err != nil {
+		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).save(); err != nil {
 			t.Fatal(err)
 		}
 	}

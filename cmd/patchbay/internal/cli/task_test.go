@@ -114,7 +114,7 @@ func (p *place) wants(status int, stdout, stderr string, verb string, words ...s
 // start starts a task and gives its id.
 func (p *place) start(tool string, words ...string) string {
 	p.t.Helper()
-	o := p.wants(exitOK, "\n", "Started. patchbay task watch ", "call --task", append([]string{tool}, words...)...)
+	o := p.wants(exitOK, "\n", "Started. To wait for the result: patchbay task watch ", "call --task", append([]string{tool}, words...)...)
 	return strings.TrimSpace(o.stdout)
 }
 
@@ -205,7 +205,7 @@ func TestTaskIsCalledWithoutNotice(t *testing.T) {
 		p.wants(exitOK, "done\n", "", "call", "must")
 		p.wants(exitTool, "", "it broke", "call", "fail")
 		p.wants(exitFailure, "", "-32050", "call", "refuse")
-		p.wants(exitOK, "plain\n", "answered at once", "call --task", "plain")
+		p.wants(exitOK, "plain\n", "at once, without a task", "call --task", "plain")
 		answers := filepath.Join(t.TempDir(), "answers.json")
 		if err := os.WriteFile(answers, []byte(`{"elicitation": [{"message": "sure", "content": {"value": true}}]}`), 0o600); err != nil {
 			t.Fatal(err)
@@ -240,16 +240,16 @@ func TestTaskIsAnswered(t *testing.T) {
 			p.wants(exitOK, "task answer", "", "task get", id)
 			p.wants(exitOK, "value=boolean", "", "task get", id)
 		} else {
-			p.wants(exitOK, "asks     whoever watches it", "", "task get", id)
+			p.wants(exitOK, "asks     (this server does not show the question", "", "task get", id)
 		}
 		p.wants(exitUsage, "", "task", "task answer", id)
 		p.wants(exitUsage, "", "want true or false", "task answer", id, "value=perhaps")
-		p.wants(exitUsage, "", `no field "sure"`, "task answer", id, "sure=true", "value=true")
+		p.wants(exitUsage, "", `unknown field "sure"`, "task answer", id, "sure=true", "value=true")
 		p.wants(exitUsage, "", "--action", "task answer", id, "--action", "maybe")
 		p.becomes(id, "input_required")
 		p.wants(exitOK, "", "Answered.", "task answer", id, "value=true")
 		p.wants(exitOK, "yes\n", "", "task watch", id)
-		p.wants(exitFailure, "", "asks nothing any more", "task answer", id, "value=true")
+		p.wants(exitFailure, "", "the task has ended", "task answer", id, "value=true")
 
 		id = p.start("ask")
 		p.becomes(id, "input_required")
@@ -279,7 +279,7 @@ func TestTaskAsksOtherThings(t *testing.T) {
 		if p.isModern() {
 			p.wants(exitOK, "https://example.com/a", "", "task get", id)
 		}
-		p.wants(exitUsage, "", "open it yourself", "task answer", id, "x=y")
+		p.wants(exitUsage, "", "missing --action: open https:", "task answer", id, "x=y")
 		p.wants(exitOK, "", "Answered.", "task answer", id, "--action", "accept")
 		p.wants(exitOK, "went\n", "", "task watch", id)
 	})
@@ -297,11 +297,11 @@ func TestTaskAsksTwoThings(t *testing.T) {
 			p.wants(exitOK, "12\n", "", "task watch", id)
 			return
 		}
-		o := p.wants(exitUsage, "", "the task asks 2 things", "task answer", id, "value=x")
+		o := p.wants(exitUsage, "", "the task has 2 questions", "task answer", id, "value=x")
 		if !strings.Contains(o.stderr, "First?") || !strings.Contains(o.stderr, "--question") {
 			t.Errorf("it does not say how: %s", o.stderr)
 		}
-		p.wants(exitUsage, "", "there are ", "task answer", id, "--question", "nothing-like-it", "value=x")
+		p.wants(exitUsage, "", "want one of ", "task answer", id, "--question", "nothing-like-it", "value=x")
 		var got taskReport
 		o = p.run("task get", "--json", id)
 		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.InputRequests) != 2 {
@@ -327,7 +327,7 @@ func TestTaskAsksTwoThings(t *testing.T) {
 		if strings.Contains(o.stdout, "First?") {
 			t.Errorf("what was answered is asked still: %s", o.stdout)
 		}
-		p.wants(exitUsage, "", "none of the task's questions is answered", "task answer", id, "--answers", answers)
+		p.wants(exitUsage, "", "no question was answered", "task answer", id, "--answers", answers)
 		p.wants(exitOK, "", "Answered.", "task answer", id, "value=b")
 		p.wants(exitOK, "ab\n", "", "task watch", id)
 	})
@@ -336,7 +336,7 @@ func TestTaskAsksTwoThings(t *testing.T) {
 func TestTaskIsUnknown(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		for _, verb := range []string{"task get", "task watch", "task answer", "task cancel"} {
-			p.wants(exitNotFound, "", "the server knows no task", verb, "NOSUCHTASK")
+			p.wants(exitNotFound, "", "unknown task", verb, "NOSUCHTASK")
 		}
 		p.wants(exitNotFound, `"kind":"not_found"`, "", "task get", "--json", "NOSUCHTASK")
 		p.wants(exitUsage, "", "wrong number of arguments", "task get")
@@ -346,7 +346,7 @@ func TestTaskIsUnknown(t *testing.T) {
 	freshState(t)
 	s, _ := newTaskServer(tasks.NewMemory())
 	at := &target{url: listen(t, s)}
-	if err := (&note{Key: at.key(), ID: "GONE", Tool: "x", Started: time.Now()}).remember(); err != nil {
+	if err := (&note{Key: at.key(), ID: "GONE", Tool: "x", Started: time.Now()}).save(); err != nil {
 		t.Fatal(err)
 	}
 	if o := patchbay(t, "", "task", "list", at.url); o.status != exitOK || strings.Contains(o.stdout, "GONE") || len(noted(t, at)) > 0 {
@@ -354,10 +354,10 @@ func TestTaskIsUnknown(t *testing.T) {
 	}
 	url := listen(t, newOddServer())
 	for _, revision := range []string{newestRevision(), "2025-11-25", "2024-11-05"} {
-		if o := patchbay(t, "", "task", "get", "--revision", revision, url, "x"); o.status != exitNotFound || !strings.Contains(o.stderr, "has no tasks") {
+		if o := patchbay(t, "", "task", "get", "--revision", revision, url, "x"); o.status != exitNotFound || !strings.Contains(o.stderr, "does not support tasks") {
 			t.Errorf("%s: a server without tasks: %d, %s", revision, o.status, o.stderr)
 		}
-		if o := patchbay(t, "", "call", "--task", "--revision", revision, url, "say"); o.status != exitOK || !strings.Contains(o.stderr, "answered at once") {
+		if o := patchbay(t, "", "call", "--task", "--revision", revision, url, "say"); o.status != exitOK || !strings.Contains(o.stderr, "at once, without a task") {
 			t.Errorf("%s: a server without tasks: %d, %s", revision, o.status, o.stderr)
 		}
 	}
@@ -394,7 +394,7 @@ func TestTaskIsWatchedByNobody(t *testing.T) {
 		var stdout bytes.Buffer
 		seen := &trigger{when: "input_required", then: cancel}
 		status := Run(ctx, p.args("task watch", id), strings.NewReader(""), &stdout, seen)
-		if status != exitInterrupted || stdout.Len() > 0 || !strings.Contains(seen.seen, "The task goes on.") {
+		if status != exitInterrupted || stdout.Len() > 0 || !strings.Contains(seen.seen, "The task continues.") {
 			t.Errorf("got %d, %q, %q", status, &stdout, seen.seen)
 		}
 		p.becomes(id, "input_required")

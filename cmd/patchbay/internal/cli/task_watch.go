@@ -16,28 +16,28 @@ import (
 func (p *program) taskWatchVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch TARGET ID | watch ID -- COMMAND…",
-		Short: "Show how a task goes, until it ends, and its result",
-		Long: `Show each change of a task on standard error until it ends, and then its result, as call does.
-Questions are asked on the terminal, or answered from --answers. Without both they are shown
-and left open, for patchbay task answer. The task goes on if this is interrupted.`,
+		Short: "Wait for a task and print its result",
+		Long: `Print each change of a task on standard error until it ends, and then its result, as call does.
+Questions are asked on the terminal, or answered from --answers; without both they stay open, for
+patchbay task answer. An interrupt (Ctrl-C) does not cancel the task.`,
 		Example: `  patchbay task watch http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.ofTask(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error { return p.watchTask(ctx, h) }, 0)
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error { return p.watchTask(ctx, h) }, 0)
 }
 
 func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
 	var result *mcp.ToolResult
 	var err error
-	if p.mayAsk() || p.answers != nil {
-		result, err = p.attend(ctx, h)
+	if p.mayPrompt() || p.answers != nil {
+		result, err = p.followTask(ctx, h)
 	} else {
 		var last *tasks.Task
 		if last, err = p.showChanges(ctx, h); err == nil {
-			result, err = endOf(last)
+			result, err = finalResult(last)
 		}
 	}
 	if ctx.Err() != nil {
-		p.screen.printf("The task goes on. %s watches it again.", p.taskLine("watch", h.ID()))
+		p.screen.printf("The task continues. To watch it again: %s", p.taskCommandLine("watch", h.ID()))
 	}
 	if err != nil {
 		return err
@@ -46,35 +46,35 @@ func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
 	return p.endCall(result)
 }
 
-// attend shows how a task goes and answers what it asks.
-func (p *program) attend(ctx context.Context, h *tasks.Handle) (*mcp.ToolResult, error) {
+// followTask shows the changes of a task, and answers its questions.
+func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.ToolResult, error) {
 	t, err := h.Get(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case t.Status.Final():
 		p.showChange(t, p.toolOf(t.ID))
-		return endOf(t)
+		return finalResult(t)
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var showing sync.WaitGroup
-	showing.Go(func() { _, _ = p.showChanges(watching, h) }) // what goes wrong, Wait tells
-	result, err := h.Wait(silently(ctx))
+	showing.Go(func() { _, _ = p.showChanges(watching, h) }) // Wait returns the error
+	result, err := h.Wait(withoutProgress(ctx))
 	stop()
 	showing.Wait()
-	if isUnknownTask(err) { // it was known a moment ago: the error is its own
+	if isUnknownTask(err) { // the task exists: this is its own error
 		err = &coded{exitFailure, err}
 	}
-	return result, calledOff(ctx, h, err)
+	return result, explainCancelled(ctx, h, err)
 }
 
-// silently returns a context whose requests show no progress: the changes of the task are shown already.
-func silently(ctx context.Context) context.Context {
+// withoutProgress returns a context whose requests show no progress: the changes of the task show it.
+func withoutProgress(ctx context.Context) context.Context {
 	return mcp.WithCallOptions(ctx, mcp.CallOptions{})
 }
 
-// showChanges shows how a task goes until it ends, and gives it as it is then.
+// showChanges shows the changes of a task until it ends, and returns its final state.
 func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task, error) {
 	tool := p.toolOf(h.ID())
 	var before *tasks.Task
@@ -91,7 +91,7 @@ func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task
 		return nil, err
 	}
 	if before == nil || !before.Status.Final() {
-		return nil, errors.New("the server tells no more of the task")
+		return nil, errors.New("the server ended the updates of the task")
 	}
 	return before, nil
 }
@@ -101,23 +101,23 @@ func keysOf(t *tasks.Task) []string { return slices.Sorted(maps.Keys(t.InputRequ
 func (p *program) showChange(t *tasks.Task, tool string) {
 	if p.flags.json {
 		report := newTaskReport(t, tool)
-		report.Result = nil // comes last, as that of a call
+		report.Result = nil // printed last, as by call
 		p.output.value(map[string]any{"task": report})
 		return
 	}
 	const longest = 200
 	line := string(t.Status)
-	if t.Message != "" && t.Status != tasks.StatusFailed { // which the error tells as well
+	if t.Message != "" && t.Status != tasks.StatusFailed { // the error has the message
 		line += ": " + shorten(t.Message, longest)
 	}
 	p.screen.printf("%s", cleanLine(line))
-	if p.mayAsk() {
-		return // the questions themselves come next
+	if p.mayPrompt() {
+		return // the user is prompted next
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
-		p.screen.printf("  it asks whoever watches it at a terminal, or answers it unseen\n    %s", cleanLine(p.answerUnseen(t.ID)))
+		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
 	}
 	for _, key := range keysOf(t) {
-		p.screen.printf("  it asks %s\n    %s", cleanLine(questionWords(t.InputRequests[key])), cleanLine(p.answerWith(t, key)))
+		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])), cleanLine(p.answerCommand(t, key)))
 	}
 }

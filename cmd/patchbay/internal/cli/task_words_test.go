@@ -17,11 +17,11 @@ func TestCallOfATaskIsInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		seen := &trigger{when: "progress: asleep\n", then: cancel}
-		patience := time.AfterFunc(20*time.Second, cancel)
-		defer patience.Stop()
+		timeout := time.AfterFunc(20*time.Second, cancel)
+		defer timeout.Stop()
 		var stdout bytes.Buffer
 		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
-		if status != exitInterrupted || !strings.HasSuffix(seen.seen, "progress: asleep\npatchbay: interrupted; the task is called off\n") {
+		if status != exitInterrupted || !strings.HasSuffix(seen.seen, "progress: asleep\npatchbay: interrupted; the task was cancelled\n") {
 			t.Errorf("got %d, %q", status, seen.seen)
 		}
 		if all, err := notes(); err != nil || len(all) != 0 {
@@ -38,11 +38,11 @@ func TestTaskThatCannotBeCalledOffIsNamed(t *testing.T) {
 	url := server.listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	patience := time.AfterFunc(20*time.Second, cancel)
-	defer patience.Stop()
+	timeout := time.AfterFunc(20*time.Second, cancel)
+	defer timeout.Stop()
 	var stdout bytes.Buffer
 	status := Run(ctx, []string{"call", "--json", url, "x"}, strings.NewReader(""), &stdout, &trigger{when: "asleep", then: cancel})
-	want := `"message":"interrupted; the task could not be called off, and may go on: patchbay task get ` + url + ` STUBBORN"`
+	want := `"message":"interrupted; the task could not be cancelled and may go on: patchbay task get ` + url + ` STUBBORN"`
 	if status != exitInterrupted || !strings.Contains(stdout.String(), want) {
 		t.Errorf("got %d, %s", status, &stdout)
 	}
@@ -81,7 +81,7 @@ func TestTaskThatAsksItsWatcherNamesBothWays(t *testing.T) {
 			return // it shows what it asks
 		}
 		id := p.start("ask")
-		p.becomes(id, "  it asks whoever watches it at a terminal")
+		p.becomes(id, "  it asks a question, which this server does not show")
 		p.becomes(id, "patchbay task answer ")
 		p.wants(exitOK, "patchbay task watch ", "", "task get", id)
 		p.wants(exitOK, "patchbay task answer ", "", "task get", id)
@@ -93,7 +93,7 @@ func TestFieldThatAFormHasNotIsNamedFirst(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		id := p.start("ask")
 		p.becomes(id, "input_required")
-		p.wants(exitUsage, "", "no field \"nope\": there are value\nmissing field value: ", "task answer", id, "nope=1")
+		p.wants(exitUsage, "", "unknown field \"nope\": want value\nmissing field value: ", "task answer", id, "nope=1")
 	})
 }
 
@@ -129,7 +129,7 @@ func TestTargetsOfOneNameAreToldApart(t *testing.T) {
 	other := &target{command: []string{"alone"}, directory: here}
 	for id, at := range map[string]*target{"A": one, "B": two, "C": other} {
 		n := &note{Key: at.key(), Target: at.public(), ID: id, Tool: "x", Started: time.Now()}
-		if err := n.remember(); err != nil {
+		if err := n.save(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestTargetBehindOtherWordsIsNoticed(t *testing.T) {
 	freshState(t)
 	url := listen(t, newServer("demo"))
 	o := patchbay(t, "", "call", "add", "a=1", url)
-	if o.status != exitUsage || !strings.Contains(o.stderr, `no server "add"`) || !strings.Contains(o.stderr, "the target comes first: is it "+url+"?\n") {
+	if o.status != exitUsage || !strings.Contains(o.stderr, `unknown server "add"`) || !strings.Contains(o.stderr, "the target comes first: did you mean "+url+"?\n") {
 		t.Errorf("got %d, %q", o.status, o.stderr)
 	}
 	if o = patchbay(t, "", "call", "add", "a=1"); strings.Contains(o.stderr, "comes first") {

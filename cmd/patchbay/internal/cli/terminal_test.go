@@ -90,7 +90,7 @@ func TestScreen(t *testing.T) {
 		wants("\r[######..................] 1/4 a\\x1bb …\x1b[K")
 		s.progress(mcp.ProgressUpdate{Progress: 2, Total: &total})
 		wants("") // too soon
-		time.Sleep(drawPause)
+		time.Sleep(redrawInterval)
 		s.progress(mcp.ProgressUpdate{Progress: 3, Total: &total})
 		wants("\r[##################......] 3/4\x1b[K")
 		s.printf("said %d", 1)
@@ -99,9 +99,9 @@ func TestScreen(t *testing.T) {
 		wants("\r\x1b[K\\x1b[2J\n")
 		s.progress(mcp.ProgressUpdate{Progress: 9, Total: &total, Message: "done"})
 		wants("\r[########################] 9/4 done\x1b[K")
-		s.ask("name: ")
+		s.prompt("name: ")
 		wants("\r\x1b[Kname: ")
-		time.Sleep(drawPause)
+		time.Sleep(redrawInterval)
 		s.progress(mcp.ProgressUpdate{Progress: 1e300})
 		wants("\r1e+300\x1b[K")
 		s.done()
@@ -109,7 +109,7 @@ func TestScreen(t *testing.T) {
 		s.done()
 		wants("")
 		s.terminal = false
-		time.Sleep(drawPause)
+		time.Sleep(redrawInterval)
 		s.progress(mcp.ProgressUpdate{Progress: 5, Message: "x\ny"})
 		wants("progress: x y\n")
 	})
@@ -179,7 +179,7 @@ func TestCompletion(t *testing.T) {
 	t.Setenv("PATCHBAY_CONFIG", config)
 	freshState(t)
 	n := &note{Key: (&target{url: url}).key(), ID: "noted", Started: time.Now()}
-	if err := n.remember(); err != nil {
+	if err := n.save(); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
@@ -234,23 +234,23 @@ func TestBrokenConfigurationIsTold(t *testing.T) {
 	}
 }
 
-func TestKeyboard(t *testing.T) {
-	k := newKeyboard(strings.NewReader("one\r\ntwo"))
+func TestInput(t *testing.T) {
+	k := newInput(strings.NewReader("one\r\ntwo"))
 	for _, want := range []string{"one", "two"} {
-		if got, err := k.line(t.Context()); got != want || err != nil {
+		if got, err := k.readLine(t.Context()); got != want || err != nil {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
-	if _, err := k.line(t.Context()); err != errInputEnds {
+	if _, err := k.readLine(t.Context()); err != errInputEnds {
 		t.Errorf("at the end: %v", err)
 	}
-	if _, err := newKeyboard(strings.NewReader(strings.Repeat("x", maxLine+1))).line(t.Context()); err == nil || err == errInputEnds {
+	if _, err := newInput(strings.NewReader(strings.Repeat("x", maxLine+1))).readLine(t.Context()); err == nil || err == errInputEnds {
 		t.Errorf("a line that is too long: %v", err)
 	}
-	if _, err := newKeyboard(io.LimitReader(zeros{}, maxInput+1)).all(t.Context()); err == nil {
+	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readAll(t.Context()); err == nil {
 		t.Error("an input that is too long is taken")
 	}
-	if got, err := newKeyboard(io.LimitReader(zeros{}, maxInput)).all(t.Context()); err != nil || len(got) != maxInput {
+	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readAll(t.Context()); err != nil || len(got) != maxInput {
 		t.Errorf("the longest input: %d bytes, %v", len(got), err)
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes a server's text harmless to look at: what would move the cursor, hide text or turn its direction round is
-// shown as an escape. Lines stay lines.
+// clean escapes characters of a server's text that would act on a terminal, hide text or change its
+// direction. Line breaks and tabs stay.
 func clean(text string) string {
 	return escape(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// cleanLine is clean for what has to stay on one line.
+// cleanLine is clean for text on one line: white space becomes single spaces.
 func cleanLine(text string) string {
 	return escape(strings.Join(strings.Fields(text), " "), func(rune) bool { return false })
 }
 
-// cleanJSON is clean for JSON text, which stays JSON.
+// cleanJSON is clean for JSON text: the result is equivalent JSON.
 func cleanJSON(text string) string {
 	if !strings.ContainsFunc(text, isUnsafe) {
 		return text
@@ -26,7 +26,7 @@ func cleanJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		switch {
-		case !isUnsafe(r) || r < ' ': // white space between tokens: within strings it is escaped already
+		case !isUnsafe(r) || r < ' ': // white space between tokens; in strings it is escaped already
 			b.WriteRune(r)
 		case r > 0xFFFF:
 			high, low := surrogates(r)
@@ -64,9 +64,9 @@ func escape(text string, keep func(r rune) bool) string {
 	return b.String()
 }
 
-// isUnsafe reports whether a character does something to a terminal or to its reader other than being seen: controls,
-// formats such as bidirectional marks, zero widths and tags, line separators, private use, and letters that have no
-// shape. What joins emoji and letters of some scripts is among them: showing its code is the lesser evil.
+// isUnsafe reports whether a character is invisible or acts on a terminal: controls, formats such as
+// bidirectional marks, zero widths and tags, line separators, private use, and letters without a
+// shape. Joiners of emoji and of some scripts are among them: showing their code is the lesser evil.
 func isUnsafe(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7F
@@ -80,8 +80,8 @@ func isUnsafe(r rune) bool {
 	return false
 }
 
-// bytesOf tells a size for people.
-func bytesOf(n int) string {
+// formatBytes returns a size with a unit.
+func formatBytes(n int) string {
 	const kilo = 1000
 	switch {
 	case n < kilo:
@@ -92,12 +92,12 @@ func bytesOf(n int) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/kilo/kilo)
 }
 
-// indent puts a prefix before each line.
+// indent adds a prefix to each line.
 func indent(text, prefix string) string {
 	return prefix + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+prefix)
 }
 
-// shorten cuts text to a number of characters, as they are seen.
+// shorten cuts text to a number of characters.
 func shorten(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text

@@ -12,49 +12,49 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// maxTraced bounds how much of one message is shown, in bytes: a picture fills a screen for minutes.
+// maxTraced bounds the shown part of a message, in bytes: an image would fill the screen.
 const maxTraced = 32 << 10
 
-// A tracedCommand is a command whose messages are shown.
+// A tracedCommand is a command whose messages are printed.
 type tracedCommand struct {
 	*mcp.ServerCommand
 	screen *screen
 }
 
-// RoundTrip shows a request and what comes of it.
+// RoundTrip prints a request and its response.
 func (t *tracedCommand) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return t.screen.traceCall(ctx, req, t.ServerCommand.RoundTrip)
 }
 
-// OpenSession shows what travels in a session.
+// OpenSession prints the messages of a session.
 func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
-	return t.screen.traceLink(t.ServerCommand.OpenSession(ctx, t.screen.traceReceived(receive)))
+	return t.screen.traceSession(t.ServerCommand.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
 
-// A tracedURL is a URL whose messages are shown.
+// A tracedURL is an HTTP transport whose messages are printed.
 type tracedURL struct {
 	*mcphttp.Transport
 	screen *screen
 }
 
-// RoundTrip shows a request and what comes of it.
+// RoundTrip prints a request and its response.
 func (t *tracedURL) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return t.screen.traceCall(ctx, req, t.Transport.RoundTrip)
 }
 
-// OpenSession shows what travels in a session.
+// OpenSession prints the messages of a session.
 func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
-	return t.screen.traceLink(t.Transport.OpenSession(ctx, t.screen.traceReceived(receive)))
+	return t.screen.traceSession(t.Transport.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
 
-// A tracedLink shows what travels in a session.
-type tracedLink struct {
+// A tracedSession prints the messages of a session.
+type tracedSession struct {
 	mcp.SessionLink
 	screen *screen
 }
 
-// RoundTrip shows a request and what comes of it.
-func (l *tracedLink) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+// RoundTrip prints a request and its response.
+func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	l.screen.traced("→", req.Method, req.Params, "")
 	began := time.Now()
 	res, err := l.SessionLink.RoundTrip(ctx, req)
@@ -62,18 +62,18 @@ func (l *tracedLink) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 	return res, err
 }
 
-// Send shows a notification or an answer.
-func (l *tracedLink) Send(ctx context.Context, m *jsonrpc.Message) error {
+// Send prints a notification or response.
+func (l *tracedSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	l.screen.traceMessage("→", m)
 	return l.SessionLink.Send(ctx, m)
 }
 
-func (s *screen) traceLink(l mcp.SessionLink, err error) (mcp.SessionLink, error) {
+func (s *screen) traceSession(l mcp.SessionLink, err error) (mcp.SessionLink, error) {
 	if err != nil {
-		s.printf("← no session: %s", clean(err.Error()))
+		s.printf("← open session failed: %s", clean(err.Error()))
 		return nil, err
 	}
-	return &tracedLink{SessionLink: l, screen: s}, nil
+	return &tracedSession{SessionLink: l, screen: s}, nil
 }
 
 func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc.Message) {
@@ -85,7 +85,7 @@ func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc
 	}
 }
 
-// traceCall shows a request in the modern form, its notifications and its result.
+// traceCall prints a request of the newest revision, its notifications and its result.
 func (s *screen) traceCall(ctx context.Context, req *mcp.Request, call func(context.Context, *mcp.Request) (mcp.Result, error)) (mcp.Result, error) {
 	s.traced("→", req.Method, req.Params, "")
 	if notify := req.Notify; notify != nil {
@@ -108,7 +108,7 @@ func (s *screen) traceCall(ctx context.Context, req *mcp.Request, call func(cont
 	return res, nil
 }
 
-// traceEnd shows what came of a request.
+// traceEnd prints the response to a request.
 func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, err error) {
 	took := fmt.Sprintf(" (%s)", time.Since(began).Round(10*time.Microsecond))
 	var rpc *mcp.Error
@@ -130,16 +130,16 @@ func appendError(dst []byte, e *mcp.Error) []byte {
 	return append(dst, encoded...)
 }
 
-// traceMessage shows a message that stands alone.
+// traceMessage prints a whole message.
 func (s *screen) traceMessage(arrow string, m *jsonrpc.Message) {
 	s.traced(arrow, "", jsonrpc.Append(nil, m), "")
 }
 
-// traced shows JSON, as much as there is room for.
+// traced prints JSON, up to maxTraced.
 func (s *screen) traced(arrow, what string, text []byte, after string) {
 	more := ""
 	if len(text) > maxTraced {
-		more = fmt.Sprintf("… (%s in all)", bytesOf(len(text)))
+		more = fmt.Sprintf("… (%s in total)", formatBytes(len(text)))
 		text = text[:maxTraced]
 	}
 	if what != "" {

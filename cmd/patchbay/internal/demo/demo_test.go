@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 
 type object = map[string]any
 
-// A toolResult is what the tests look at in the result of a tool.
+// A toolResult is the part of a CallToolResult that the tests check.
 type toolResult struct {
 	Content           []struct{ Text string }
 	StructuredContent json.RawMessage
@@ -49,7 +49,7 @@ func call(t *testing.T, c *mcptest.Client, name string, arguments object) toolRe
 	return decode[toolResult](t, c.Call("tools/call", object{"name": name, "arguments": arguments}))
 }
 
-func TestDemo_OffersOneOfEverything(t *testing.T) {
+func TestDemo_HasEveryFeature(t *testing.T) {
 	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
 		names := func(method, list, key string) (names []string) {
 			page := decode[map[string]json.RawMessage](t, c.Call(method, object{}))
@@ -90,7 +90,7 @@ func TestDemo_Tools(t *testing.T) {
 		}
 		got, failed := c.Try("tools/call", object{"name": "add", "arguments": object{"a": "x"}})
 		if bad := failed == nil; bad && !decode[toolResult](t, got).IsError {
-			t.Errorf("add of a text: %s", got)
+			t.Errorf("add with a string: %s", got)
 		}
 		rolled := call(t, c, "roll_dice", object{"count": 3})
 		var dice struct {
@@ -102,7 +102,7 @@ func TestDemo_Tools(t *testing.T) {
 		for _, n := range dice.Rolls {
 			total += n
 			if n < 1 || n > 6 {
-				t.Errorf("a die shows %d", n)
+				t.Errorf("a die rolled %d", n)
 			}
 		}
 		if len(dice.Rolls) != 3 || total != dice.Total {
@@ -117,7 +117,7 @@ func TestDemo_Tools(t *testing.T) {
 	})
 }
 
-func TestDemo_CountTellsHowFarItIs(t *testing.T) {
+func TestDemo_CountReportsProgress(t *testing.T) {
 	mcptest.RunOn(t, demo.New("1", nil).Server, mcptest.Combinations(), &mcptest.Options{LogLevel: "info"}, func(t *testing.T, c *mcptest.Client) {
 		got := decode[toolResult](t, c.Call("tools/call", object{"name": "count", "arguments": object{"steps": 3}, "_meta": object{"progressToken": "p"}}))
 		if got.text() != "counted to 3" {
@@ -145,22 +145,22 @@ func TestDemo_Questions(t *testing.T) {
 			t.Errorf("greet: %+v", got)
 		}
 		answer = func(string) (any, error) { return object{"action": "decline"}, nil }
-		if got := call(t, c, "greet", nil); got.text() != "Hello, whoever you are!" {
-			t.Errorf("greet of someone shy: %+v", got)
+		if got := call(t, c, "greet", nil); got.text() != "Hello!" {
+			t.Errorf("greet after a decline: %+v", got)
 		}
 		answer = accept(object{"value": true})
 		if got := call(t, c, "deploy", object{"environment": "staging"}); !strings.Contains(got.text(), `"staging"`) || got.IsError {
 			t.Errorf("deploy: %+v", got)
 		}
 		answer = accept(object{"value": false})
-		if got := call(t, c, "deploy", object{"environment": "production"}); !got.IsError || !strings.Contains(got.text(), "did not agree") {
-			t.Errorf("deploy against the user's will: %+v", got)
+		if got := call(t, c, "deploy", object{"environment": "production"}); !got.IsError || !strings.Contains(got.text(), "did not confirm") {
+			t.Errorf("deploy without confirmation: %+v", got)
 		}
 	})
 	mcptest.RunOn(t, server, mcptest.Before("2025-06-18"), opts, func(t *testing.T, c *mcptest.Client) {
 		answer = func(method string) (any, error) { return nil, fmt.Errorf("%s was asked", method) }
 		if _, err := c.Try("tools/call", object{"name": "greet"}); err == nil || strings.Contains(err.Message, "was asked") {
-			t.Errorf("a client that cannot ask its user: %v", err)
+			t.Errorf("a client without elicitation: %v", err)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestDemo_CitiesAndPrompt(t *testing.T) {
 			t.Errorf("read: %s", got)
 		}
 		if got, err := c.Try("resources/read", object{"uri": "demo://cities/kenya/atlantis"}); err == nil {
-			t.Errorf("a city that is not there: %s", got)
+			t.Errorf("a missing city: %s", got)
 		}
 		complete := func(ref object, name, value string, chosen object) (values []string) {
 			params := object{"ref": ref, "argument": object{"name": name, "value": value}}

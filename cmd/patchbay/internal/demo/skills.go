@@ -11,13 +11,10 @@ import (
 //go:embed skills
 var skillFiles embed.FS
 
-// addSkills serves the skills that come with the demo.
+// addSkills serves each directory of skills/ as a skill.
 func addSkills(s *mcp.Server) {
-	folder, err := fs.Sub(skillFiles, "skills")
-	if err == nil {
-		_, err = skills.Serve(s, folder, nil)
-	}
-	if err != nil {
-		panic("demo: " + err.Error()) // they are part of the program
-	}
+	dir, err := fs.Sub(skillFiles, "skills")
+	mustEmbed(err)
+	_, err = skills.Serve(s, dir, nil)
+	mustEmbed(err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// withDemo connects a client to a demo, in a time that does not pass.
+// withDemo connects a client to a demo, in a synctest bubble.
 func withDemo(t *testing.T, opts *mcp.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := demo.New("1", nil)
@@ -39,7 +39,7 @@ type published struct {
 	Note  string `json:"note"`
 }
 
-func TestDemo_CrunchTakesItsTime(t *testing.T) {
+func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
 	for name, opts := range map[string]*mcp.ClientOptions{"as a task": tasks.WithTasks(nil, nil), "as a call": {Timeout: 3 * time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			withDemo(t, opts, func(t *testing.T, c *mcp.Client) {
@@ -53,7 +53,7 @@ func TestDemo_CrunchTakesItsTime(t *testing.T) {
 	}
 }
 
-func TestDemo_PublishWaitsForItsUser(t *testing.T) {
+func TestDemo_PublishWaitsForTheUser(t *testing.T) {
 	content, asked := "", ""
 	opts := tasks.WithTasks(&mcp.ClientOptions{Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		asked = q.Message
@@ -67,7 +67,7 @@ func TestDemo_PublishWaitsForItsUser(t *testing.T) {
 		time.Sleep(12 * time.Hour)
 		now, err := h.Get(t.Context())
 		if err != nil || now.Status != tasks.StatusInputRequired {
-			t.Fatalf("after a night: %+v, %v", now, err)
+			t.Fatalf("after 12 hours: %+v, %v", now, err)
 		}
 		content = `{"publish": true, "note": "hot"}`
 		r, err := h.Wait(t.Context())
@@ -79,8 +79,8 @@ func TestDemo_PublishWaitsForItsUser(t *testing.T) {
 			t.Errorf("%+v, %v", more, err)
 		}
 		content = `{"publish": false}`
-		if _, err := mcp.Call[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil || !strings.Contains(err.Error(), "does not want") {
-			t.Errorf("against the user's will: %v", err)
+		if _, err := mcp.Call[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil || !strings.Contains(err.Error(), "did not confirm") {
+			t.Errorf("without confirmation: %v", err)
 		}
 	})
 }

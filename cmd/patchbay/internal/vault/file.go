@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 )
 
-// readPrivate reads a file that nobody but its owner may reach.
-func readPrivate(path string, most int) ([]byte, error) {
+// readPrivate reads a file that only its owner may access.
+func readPrivate(path string, limit int) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %w: it is no regular file", path, ErrDamaged)
+		return nil, fmt.Errorf("%s: %w: not a regular file", path, ErrDamaged)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -29,43 +29,43 @@ func readPrivate(path string, most int) ([]byte, error) {
 	if err := checkOwner(path, info); err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > most {
-		return nil, fmt.Errorf("%s: %w: it has more than %d bytes", path, ErrDamaged, most)
+	if len(text) > limit {
+		return nil, fmt.Errorf("%s: %w: larger than %d bytes", path, ErrDamaged, limit)
 	}
 	return text, nil
 }
 
-// checkPrivate refuses a directory that others than its owner can reach.
+// checkPrivate returns an error for a directory that other users can access.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s: %w: it is no directory", dir, ErrDamaged)
+		return fmt.Errorf("%s: %w: not a directory", dir, ErrDamaged)
 	}
 	return checkOwner(dir, info)
 }
 
-// writeFile puts a file in the place of an older one: after a crash there is the one or the other, whole. The caller holds
-// a lock that belongs to the file.
+// writeFile replaces a file atomically: after a crash it has the old or the new content. The caller has
+// locked the file.
 func writeFile(path string, text []byte) error {
-	fresh := path + ".new" // one that a crash has left is written over
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	temp := path + ".new" // overwrites one left by a crash
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Sync())
 	if err := errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(fresh) // nothing reads it
+		_ = os.Remove(temp) // it is overwritten the next time
 		return err
 	}
-	if err := replaceFile(fresh, path); err != nil {
+	if err := replaceFile(temp, path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// checkOwner has nothing to look at: what lies in a user's folders is the user's by inheritance, and modes say nothing.
+// checkOwner checks nothing: on Windows files inherit the access rights of the user's directory.
 func checkOwner(string, fs.FileInfo) error { return nil }
 
-// replaceFile waits a moment for readers: a file that is open cannot be replaced.
+// replaceFile retries for a while: a file that is open cannot be replaced.
 func replaceFile(from, to string) error {
 	const tries, pause = 50, 10 * time.Millisecond
 	err := os.Rename(from, to)

@@ -10,20 +10,20 @@ import (
 	"syscall"
 )
 
-// checkOwner refuses what is another user's, or can be reached by others.
+// checkOwner returns an error if other users own or can access a file.
 func checkOwner(path string, info fs.FileInfo) error {
 	if status, ok := info.Sys().(*syscall.Stat_t); ok && int(status.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s: %w: it belongs to another user", path, ErrExposed)
+		return fmt.Errorf("%s: %w: owned by another user", path, ErrExposed)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("%s: %w: its mode is %#o (chmod go= %[1]s)", path, ErrExposed, mode)
+		return fmt.Errorf("%s: %w: mode %#o (run chmod go= %[1]s)", path, ErrExposed, mode)
 	}
 	return nil
 }
 
 func replaceFile(from, to string) error { return os.Rename(from, to) }
 
-// syncDir makes a change of names last.
+// syncDir flushes a directory to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -31,7 +31,7 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
-		return err // some file systems have nothing to do here, and say so in these ways
+		return err // the two errors are of file systems without support
 	}
 	return nil
 }

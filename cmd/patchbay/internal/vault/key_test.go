@@ -29,9 +29,9 @@ func TestKeyIsInTheKeyring(t *testing.T) {
 	}
 	wants(t, open(t, vault.Options{Dir: dir}), "a", secret)
 
-	keyring.MockInit() // the keyring has forgotten everything
+	keyring.MockInit() // an empty keyring
 	lost := open(t, vault.Options{Dir: dir})
-	if got, err := lost.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) || !strings.Contains(err.Error(), "does not have the key") {
+	if got, err := lost.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) || !strings.Contains(err.Error(), "the key is missing") {
 		t.Errorf("without the key: %q, %v", got, err)
 	}
 	if err := lost.Update(t.Context(), "b", nil); !errors.Is(err, vault.ErrKey) {

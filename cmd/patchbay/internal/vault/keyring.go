@@ -13,68 +13,68 @@ import (
 	system "github.com/zalando/go-keyring"
 )
 
-// keyringService is under what the system shows our key to its user.
+// keyringService is the service name of the key in the keyring.
 const keyringService = "patchbay"
 
 var (
-	errNoKeyring   = errors.New("there is none")
-	errKeyringLost = errors.New("it does not have the key any more")
+	errNoKeyring   = errors.New("not available")
+	errKeyringLost = errors.New("the key is missing")
 )
 
-// A keyring is that of the system, asked for a bounded time.
+// A keyring is the system keyring, with a time limit for calls.
 type keyring struct {
-	patience time.Duration
+	timeout time.Duration
 }
 
 func (k keyring) get(ctx context.Context, id string) (string, error) {
-	text, err := k.ask(ctx, func() (string, error) { return system.Get(keyringService, id) })
+	text, err := k.call(ctx, func() (string, error) { return system.Get(keyringService, id) })
 	if errors.Is(err, system.ErrNotFound) {
 		err = errKeyringLost
 	}
 	return text, err
 }
 
-// put puts a key into the keyring and looks whether it is there: some keyrings take everything and keep nothing.
+// put stores a key and reads it back: some keyrings accept keys and do not store them.
 func (k keyring) put(ctx context.Context, id, text string) error {
-	_, err := k.ask(ctx, func() (string, error) { return "", system.Set(keyringService, id, text) })
+	_, err := k.call(ctx, func() (string, error) { return "", system.Set(keyringService, id, text) })
 	if err != nil {
 		return err
 	}
-	kept, err := k.get(ctx, id)
-	if err == nil && kept != text {
+	stored, err := k.get(ctx, id)
+	if err == nil && stored != text {
 		err = errKeyringLost
 	}
 	return err
 }
 
-// ask waits for the keyring. A call that never comes back is left behind: the library cannot call one off.
-func (k keyring) ask(ctx context.Context, call func() (string, error)) (string, error) {
+// call calls the keyring. The goroutine of a call that does not return stays: the library cannot cancel it.
+func (k keyring) call(ctx context.Context, f func() (string, error)) (string, error) {
 	if !hasKeyring() {
 		return "", errNoKeyring
 	}
-	type answer struct {
+	type result struct {
 		text string
 		err  error
 	}
-	answers := make(chan answer, 1)
-	go func() { // ends with the keyring's answer, or with the program
-		text, err := call()
-		answers <- answer{text, err}
+	results := make(chan result, 1)
+	go func() { // ends with the call or the program
+		text, err := f()
+		results <- result{text, err}
 	}()
-	timer := time.NewTimer(k.patience)
+	timer := time.NewTimer(k.timeout)
 	defer timer.Stop()
 	select {
-	case a := <-answers:
-		return a.text, a.err
+	case r := <-results:
+		return r.text, r.err
 	case <-timer.C:
-		return "", fmt.Errorf("no answer in %v", k.patience)
+		return "", fmt.Errorf("no answer within %v", k.timeout)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 }
 
-// hasKeyring reports whether there can be a keyring. Where it is reached over D-Bus and no bus runs, asking would start a
-// bus of our own, at which nobody listens.
+// hasKeyring reports whether there may be a keyring. Without a running D-Bus, a call would start a bus
+// that has no keyring.
 func hasKeyring() bool {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
 		return true

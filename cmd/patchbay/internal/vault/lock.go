@@ -9,34 +9,37 @@ import (
 )
 
 const (
-	// firstPause and lastPause bound the time between two tries to get a lock: holders may talk to a server meanwhile.
-	firstPause, lastPause = 2 * time.Millisecond, 50 * time.Millisecond
+	// minBackoff and maxBackoff bound the time between two attempts to lock. A holder may be sending a
+	// request to a server.
+	minBackoff, maxBackoff = 2 * time.Millisecond, 50 * time.Millisecond
 )
 
-// errHeld says that somebody else has a lock.
-var errHeld = errors.New("held")
+// errLocked is returned by tryLock if the file is locked.
+var errLocked = errors.New("locked")
 
-// A lock is held by one at a time, of all goroutines of all processes. It ends with its process, whatever becomes of that.
+// A lock is an exclusive file lock among all goroutines of all processes. The system releases it when the
+// process exits.
 type lock struct {
 	file *os.File
 }
 
-// lockFile waits for the lock that belongs to a file, which is made and stays: were it removed, two could hold it.
+// lockFile waits for the lock of a file. The file is created, and never removed: two processes could
+// then lock different files.
 func lockFile(ctx context.Context, path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		err := tryLock(f)
 		if err == nil {
 			return &lock{f}, nil
 		}
-		if !errors.Is(err, errHeld) {
+		if !errors.Is(err, errLocked) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(backoff)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -47,5 +50,5 @@ func lockFile(ctx context.Context, path string) (*lock, error) {
 	}
 }
 
-// unlock ends the lock: the system does that when the file is closed.
+// unlock releases the lock by closing the file.
 func (l *lock) unlock() { l.file.Close() }

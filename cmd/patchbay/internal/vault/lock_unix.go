@@ -15,7 +15,7 @@ func tryLock(f *os.File) error {
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return errHeld
+			return errLocked
 		}
 		return err
 	}

@@ -45,7 +45,7 @@ const raises = 100
 
 func child(role string) int {
 	ctx := context.Background()
-	v, err := vault.New(&vault.Options{Dir: os.Getenv(dirEnv), KeyringPatience: 300 * time.Millisecond})
+	v, err := vault.New(&vault.Options{Dir: os.Getenv(dirEnv), KeyringTimeout: 300 * time.Millisecond})
 	switch {
 	case err != nil:
 	case role == roleCount:

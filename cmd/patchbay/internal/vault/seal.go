@@ -8,19 +8,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
-// magic begins every sealed file, so that a foreign one is told from one that was changed.
+// magic is the first line of every encrypted file.
 const magic = "patchbay sealed 1\n"
 
 const (
+	// keySize is the key size of AES-256, in bytes.
 	keySize = seal.MinSecret
-	// sealOverhead is what sealing adds, in bytes: the first line, the nonce, the tag.
+	// sealOverhead is the size of magic, nonce and tag, in bytes.
 	sealOverhead = len(magic) + 12 + 16
 )
 
-// A sealer seals values under the names that they have, so that one file cannot pass for another.
+// A sealer encrypts values. The key of a value is authenticated, so that files cannot be swapped.
 type sealer struct {
 	aead  cipher.AEAD
-	vault string // its id
+	vault string // id of the vault
 }
 
 func openSealer(vault string, key []byte) (*sealer, error) {
@@ -28,21 +29,21 @@ func openSealer(vault string, key []byte) (*sealer, error) {
 	return &sealer{aead, vault}, err
 }
 
-// name is what a value is bound to.
-func (s *sealer) name(key string) []byte { return []byte(magic + s.vault + "\n" + key) }
+// additionalData returns the data that authenticates a key.
+func (s *sealer) additionalData(key string) []byte { return []byte(magic + s.vault + "\n" + key) }
 
 func (s *sealer) seal(key string, value []byte) []byte {
-	return s.aead.Seal([]byte(magic), nil, value, s.name(key))
+	return s.aead.Seal([]byte(magic), nil, value, s.additionalData(key))
 }
 
 func (s *sealer) open(key string, text []byte) ([]byte, error) {
 	sealed, ours := bytes.CutPrefix(text, []byte(magic))
 	if !ours {
-		return nil, fmt.Errorf("%w: it is no sealed file", ErrDamaged)
+		return nil, fmt.Errorf("%w: not an encrypted file", ErrDamaged)
 	}
-	value, err := s.aead.Open([]byte{}, nil, sealed, s.name(key))
+	value, err := s.aead.Open([]byte{}, nil, sealed, s.additionalData(key))
 	if err != nil {
-		return nil, fmt.Errorf("%w: it was changed, or sealed by another vault", ErrDamaged)
+		return nil, fmt.Errorf("%w: it was changed, or written by another vault", ErrDamaged)
 	}
 	return value, nil
 }

@@ -1,9 +1,10 @@
-// Package vault keeps the secrets of the command line: tokens, and the ids under which servers know this client.
+// Package vault stores the secrets of the command line: OAuth tokens, and the client ids of this program.
 //
-// A vault is a directory of its user alone. A value is a file that is sealed with AES-256-GCM; the key to all of them is
-// in the system's keyring where there is one, else comes from a passphrase or lies in a file beside them. The keyring has
-// the key and not the values, since Windows takes 2560 bytes there and macOS some 3000, which a set of tokens is often
-// beyond, and since no keyring lets two processes agree on who renews a token.
+// A vault is a directory that only its user can access. Each value is a file encrypted with AES-256-GCM.
+// The key is in the system keyring if there is one, else derived from a passphrase or in a file in the
+// same directory. The keyring has the key and not the values because Windows limits its values to 2560
+// bytes and macOS to about 3000, less than a set of tokens may need, and because a keyring has no lock
+// with which two processes could agree which one refreshes a token.
 package vault
 
 import (
@@ -19,14 +20,14 @@ import (
 	"time"
 )
 
-// Errors of a vault, beside those of the file system. None of them loses what is kept.
+// Errors of a vault, besides those of the file system. None of them loses values.
 var (
-	// ErrDamaged is of a file that this vault did not write as it is now.
-	ErrDamaged = errors.New("damaged or foreign")
-	// ErrKey is of a key that cannot be had, or is not the one that the vault was sealed with.
-	ErrKey = errors.New("no key to the vault")
-	// ErrExposed is of a file or directory that others than its owner can reach.
-	ErrExposed = errors.New("others than its owner can reach it")
+	// ErrDamaged is returned for a file that was changed, or written by something else.
+	ErrDamaged = errors.New("damaged file")
+	// ErrKey is returned if the key is not available or wrong.
+	ErrKey = errors.New("cannot open the vault")
+	// ErrExposed is returned for a file or directory that other users can access.
+	ErrExposed = errors.New("accessible to other users")
 )
 
 const (
@@ -34,96 +35,97 @@ const (
 	maxValue = 1 << 20
 	// maxKey bounds the key of a value, in bytes, as [oauthclient.Store] has it.
 	maxKey = 4 << 10
-	// keyringPatience is how long the keyring may take: somebody may have to unlock it by hand, and on a machine with a
-	// broken bus nothing ever answers.
-	keyringPatience = 30 * time.Second
+	// keyringTimeout bounds a call of the keyring: the user may have to unlock it, and a broken D-Bus
+	// never answers.
+	keyringTimeout = 30 * time.Second
 )
 
-// Options are choices for a [Vault].
+// Options configures a [Vault]. The zero value uses the defaults.
 type Options struct {
-	// Dir is the directory of the vault; patchbay/vault in the user's directory for configuration if it is empty.
+	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration directory.
 	Dir string
-	// Passphrase makes the key of a new vault, and opens one that has been made so. If it is empty, a new vault has its
-	// key in the system's keyring, or without one in a file.
+	// Passphrase is what the key is derived from. If it is empty, a new vault has a random key in the
+	// system keyring, or, without one, in a file.
 	Passphrase string
-	// KeyringPatience is how long the keyring may take; 30 seconds if it is 0.
-	KeyringPatience time.Duration
+	// KeyringTimeout bounds a call of the keyring. Default: 30 seconds.
+	KeyringTimeout time.Duration
 }
 
-// A Vault is an [oauthclient.Store] that lasts, and that the processes of one user share. Nothing is read or made before it is
-// needed. It is safe for concurrent use.
+// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and creates files
+// on first use. It is safe for concurrent use.
 type Vault struct {
 	dir        string
 	passphrase string
 	keys       keyring
 
-	turn chan struct{} // holds a token while the vault is unlocked; guards the field below
-	seal *sealer       // of the vault as it was last found, nil until it is needed
+	unlocking chan struct{} // a mutex that can be awaited with a context; guards the field below
+	cached    *sealer       // of the last unlocked vault; nil before
 }
 
-// New returns the vault in a directory, which need not exist.
+// New returns the vault of a directory, which need not exist. opts may be nil.
 func New(opts *Options) (*Vault, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	v := &Vault{
 		dir: opts.Dir, passphrase: opts.Passphrase,
-		keys: keyring{patience: opts.KeyringPatience}, turn: make(chan struct{}, 1),
+		keys: keyring{timeout: opts.KeyringTimeout}, unlocking: make(chan struct{}, 1),
 	}
-	if v.keys.patience == 0 {
-		v.keys.patience = keyringPatience
+	if v.keys.timeout == 0 {
+		v.keys.timeout = keyringTimeout
 	}
 	if v.dir == "" {
 		config, err := os.UserConfigDir()
 		if err != nil {
-			return nil, fmt.Errorf("no directory for tokens: %w", err)
+			return nil, fmt.Errorf("find the directory of the vault: %w", err)
 		}
 		v.dir = filepath.Join(config, "patchbay", "vault")
 	}
 	dir, err := filepath.Abs(v.dir)
 	if err != nil {
-		return nil, fmt.Errorf("no directory for tokens: %w", err)
+		return nil, fmt.Errorf("find the directory of the vault: %w", err)
 	}
 	v.dir = dir
 	return v, nil
 }
 
-// A Description says where the values of a vault are.
+// A Description describes the location of a vault.
 type Description struct {
 	// Dir is the directory of the vault.
 	Dir string
-	// Key says where the key is: [InKeyring], [InFile] or [InPassphrase]; empty if there is no vault yet.
+	// Key is the location of the key: [InKeyring], [InFile] or [InPassphrase]; empty if the vault does
+	// not exist yet.
 	Key string
 }
 
 // Describe returns a description of the vault, without opening it.
 func (v *Vault) Describe() (Description, error) {
-	h, err := v.readHead()
+	h, err := v.readMetadata()
 	if err != nil || h == nil {
 		return Description{Dir: v.dir}, err
 	}
 	return Description{Dir: v.dir, Key: h.Key}, nil
 }
 
-// Load returns the value under a key, nil if there is none.
+// Load returns the value of a key, or nil.
 func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 	text, err := v.readSealed(key)
 	if err != nil || text == nil {
 		return nil, err
 	}
-	s, err := v.unlock(ctx, v.noHead)
+	s, err := v.unlock(ctx, v.failMissing)
 	if err != nil {
 		return nil, err
 	}
 	return v.unseal(s, key, text)
 }
 
-// Update calls change with the value under a key, nil if there is none, and puts what it gives in its place; nil removes
-// it. No other Update of the key goes on meanwhile, in this process or in another one. An error of change is that of
-// Update, and leaves the value as it is.
+// Update replaces the value of a key by the result of change, which receives the old value or nil. A nil
+// result removes the value. Updates of a key exclude each other, in all processes. If change returns an
+// error, Update returns it and keeps the value.
 func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
-	// The vault is opened, and made, first: what change has obtained must find a place.
-	s, err := v.unlock(ctx, v.makeHead)
+	// Open or create the vault first: the result of change must not be lost.
+	s, err := v.unlock(ctx, v.create)
 	if err != nil {
 		return err
 	}
@@ -153,25 +155,25 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 		return nil
 	}
 	if len(changed) > maxValue {
-		return fmt.Errorf("a value of %d bytes is too large for the vault, which takes %d", len(changed), maxValue)
+		return fmt.Errorf("value of %d bytes is too large: the vault stores at most %d", len(changed), maxValue)
 	}
-	if s, err = v.unlock(context.WithoutCancel(ctx), v.makeHead); err != nil {
-		return err // another vault is here by now, and not ours to open
+	if s, err = v.unlock(context.WithoutCancel(ctx), v.create); err != nil {
+		return err // the vault was replaced meanwhile
 	}
 	return writeFile(v.path(key, ".sealed"), s.seal(key, changed))
 }
 
-// path returns the file of a key: any text may be one, and the names of files tell nothing of it.
+// path returns the file of a key. The name is a hash, since a key can be any text.
 func (v *Vault) path(key, suffix string) string {
-	const enough = 16 // bytes of the hash, so that no two keys meet
+	const size = 16 // bytes of the hash, enough against collisions
 	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(v.dir, hex.EncodeToString(sum[:enough])+suffix)
+	return filepath.Join(v.dir, hex.EncodeToString(sum[:size])+suffix)
 }
 
-// readSealed returns the file of a key, nil if there is none.
+// readSealed returns the encrypted file of a key, or nil.
 func (v *Vault) readSealed(key string) ([]byte, error) {
 	if len(key) > maxKey {
-		return nil, fmt.Errorf("a key of %d bytes is too long for the vault, which takes %d", len(key), maxKey)
+		return nil, fmt.Errorf("key of %d bytes is too long: the vault accepts at most %d", len(key), maxKey)
 	}
 	text, err := readPrivate(v.path(key, ".sealed"), maxValue+sealOverhead)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,7 +191,7 @@ func (v *Vault) readSealed(key string) ([]byte, error) {
 func (v *Vault) unseal(s *sealer, key string, text []byte) ([]byte, error) {
 	value, err := s.open(key, text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; remove it, and log in again", v.path(key, ".sealed"), err)
+		return nil, fmt.Errorf("%s: %w; remove the file, and log in again", v.path(key, ".sealed"), err)
 	}
 	return value, nil
 }

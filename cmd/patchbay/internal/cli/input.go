@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	// maxLine bounds one line of standard input, in bytes.
+	maxLine = 64 << 10
+	// maxInput bounds what is read from standard input or a file, in bytes. Messages are no larger.
+	maxInput = 16 << 20
+)
+
+// errInputEnds is returned after the last line of standard input.
+var errInputEnds = errors.New("end of input")
+
+// An input is standard input. A read cannot be cancelled: one whose caller has given up goes on,
+// and the next caller gets its line.
+type input struct {
+	r     io.Reader
+	lines *bufio.Scanner
+	next  chan inputLine // of a pending read; nil without one
+}
+
+type inputLine struct {
+	text string
+	err  error
+}
+
+func newInput(r io.Reader) *input {
+	in := &input{r: r, lines: bufio.NewScanner(r)}
+	in.lines.Buffer(nil, maxLine)
+	return in
+}
+
+// readLine returns the next line without its line break. It must not be called concurrently.
+func (in *input) readLine(ctx context.Context) (string, error) {
+	if in.next == nil {
+		next := make(chan inputLine, 1)
+		go func() { next <- in.scan() }() // ends with the line, the input or the program
+		in.next = next
+	}
+	select {
+	case line := <-in.next:
+		in.next = nil
+		return line.text, line.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (in *input) scan() inputLine {
+	if in.lines.Scan() {
+		return inputLine{text: strings.TrimSuffix(in.lines.Text(), "\r")}
+	}
+	if err := in.lines.Err(); err != nil {
+		return inputLine{err: fmt.Errorf("standard input: %w", err)}
+	}
+	return inputLine{err: errInputEnds}
+}
+
+// readAll reads the whole input.
+func (in *input) readAll(ctx context.Context) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the input or the program
+		data, err := readAll(in.r)
+		done <- result{data, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return nil, fmt.Errorf("standard input: %w", r.err)
+		}
+		return r.data, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxInput {
+		return nil, fmt.Errorf("more than %s", formatBytes(maxInput))
+	}
+	return data, nil
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/browser"
+)
+
+// Commands that end any prompt.
+const (
+	commandDecline = ":decline"
+	commandCancel  = ":cancel"
+)
+
+// Errors of a prompt that the user has left.
+var (
+	errDeclined  = errors.New("declined by the user")
+	errCancelled = errors.New("cancelled by the user")
+)
+
+// prompt shows text and reads a line until parse accepts it. Errors of parse are shown.
+func prompt[T any](ctx context.Context, p *program, text string, parse func(line string) (T, error)) (T, error) {
+	for {
+		p.screen.prompt(text)
+		line, err := p.promptLine(ctx)
+		if err != nil {
+			var zero T
+			return zero, err
+		}
+		value, err := parse(line)
+		if err == nil {
+			return value, nil
+		}
+		p.screen.printf("  %s", cleanLine(err.Error()))
+	}
+}
+
+// promptLine reads a line. The two commands, and the end of the input, are errors.
+func (p *program) promptLine(ctx context.Context) (string, error) {
+	line, err := p.input.readLine(ctx)
+	switch {
+	case errors.Is(err, errInputEnds):
+		p.screen.printf("")
+		return "", errCancelled
+	case err != nil:
+		return "", err
+	}
+	switch strings.TrimSpace(line) {
+	case commandDecline:
+		return "", errDeclined
+	case commandCancel:
+		return "", errCancelled
+	}
+	return line, nil
+}
+
+// promptParagraph reads lines up to a single dot or the end of the input.
+func (p *program) promptParagraph(ctx context.Context) (string, error) {
+	var lines []string
+	for size := 0; size < maxInput; {
+		line, err := p.promptLine(ctx)
+		if errors.Is(err, errCancelled) && len(lines) > 0 || err == nil && line == "." {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, line)
+		size += len(line) + 1
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// confirm asks a yes-or-no question. byDefault, y or n, is what an empty line means.
+func (p *program) confirm(ctx context.Context, question, byDefault string) (bool, error) {
+	return prompt(ctx, p, fmt.Sprintf("%s [%s] ", question, byDefault), func(line string) (bool, error) {
+		if line = strings.TrimSpace(line); line == "" {
+			line = byDefault
+		}
+		return parseYesNo(line)
+	})
+}
+
+func parseYesNo(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "y", "yes", "true":
+		return true, nil
+	case "n", "no", "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("got %q, want y or n", text)
+}
+
+// openPage opens a page in the user's browser. If that fails, it asks the user to do so.
+func (p *program) openPage(ctx context.Context, page string) {
+	err := p.open(ctx, page)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	p.screen.printf("Could not open a browser: open the page yourself.")
+	if p.flags.verbose {
+		p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
+	}
+}
+
+// openBrowser opens a page, if its URL is safe to open.
+func openBrowser(ctx context.Context, page string) error {
+	u, err := browser.Check(page)
+	if err != nil {
+		return err
+	}
+	return browser.Open(ctx, u)
+}
+
+// lockTerminal waits for the terminal: a server can ask several questions at once, and there is
+// one user.
+func (p *program) lockTerminal(ctx context.Context) error {
+	select {
+	case p.terminalLock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *program) unlockTerminal() { <-p.terminalLock }
+
+// mayPrompt reports whether the user can be prompted.
+func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
+
+// whyNoPrompt says why the user cannot be prompted.
+func (p *program) whyNoPrompt() string {
+	if p.flags.noInput {
+		return "--no-input is set (use --answers FILE to answer)"
+	}
+	return "stdin and stderr are not a terminal (use --answers FILE to answer)"
+}

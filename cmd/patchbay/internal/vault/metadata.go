@@ -1,0 +1,250 @@
+package vault
+
+import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Locations of the key of a vault.
+const (
+	InKeyring    = "keyring"
+	InFile       = "file"
+	InPassphrase = "passphrase"
+)
+
+const (
+	metadataName = "vault.json" // the metadata
+	keyName      = "vault.key"  // the key, if it is in a file
+	metadataLock = "vault.lock"
+
+	// maxMetadata bounds the two files above, in bytes.
+	maxMetadata = 4 << 10
+	// metadataVersion is the version of the format.
+	metadataVersion = 1
+	// iterations of PBKDF2 with SHA-256 for a new vault: a third of a second on a slow machine.
+	iterations = 600_000
+	// minIterations and maxIterations bound the iterations in a file: they must be neither weak nor a
+	// denial of service.
+	minIterations, maxIterations = 100_000, 10_000_000
+	// minPassphrase is the shortest passphrase, in bytes: a shorter one can be guessed.
+	minPassphrase = 8
+)
+
+// A metadata is the content of vault.json. It has no secrets.
+type metadata struct {
+	Version    int    `json:"version"`
+	ID         string `json:"id"`
+	Key        string `json:"key"`
+	Salt       []byte `json:"salt,omitempty"`
+	Iterations int    `json:"iterations,omitempty"`
+	// Check is an encrypted empty value. It tells whether a key is right.
+	Check []byte `json:"check"`
+}
+
+// checkName is the name that the check is bound to: everything that the key depends on.
+func (m *metadata) checkName() string {
+	return fmt.Sprintf("check\n%d\n%s\n%x\n%d", m.Version, m.Key, m.Salt, m.Iterations)
+}
+
+// readMetadata returns the metadata, or nil if there is no vault.
+func (v *Vault) readMetadata() (*metadata, error) {
+	file := filepath.Join(v.dir, metadataName)
+	text, err := readPrivate(file, maxMetadata)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, v.checkEmpty()
+	}
+	if err == nil {
+		err = checkPrivate(v.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m metadata
+	switch err := json.Unmarshal(text, &m); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %w", file, ErrDamaged, err)
+	case m.Version != metadataVersion:
+		return nil, fmt.Errorf("%s: %w: unsupported version %d, want %d", file, ErrDamaged, m.Version, metadataVersion)
+	case m.Key != InKeyring && m.Key != InFile && m.Key != InPassphrase:
+		return nil, fmt.Errorf("%s: %w: unknown key location %q", file, ErrDamaged, m.Key)
+	case m.Key == InPassphrase && (m.Iterations < minIterations || m.Iterations > maxIterations):
+		return nil, fmt.Errorf("%s: %w: %d iterations, want %d to %d", file, ErrDamaged, m.Iterations, minIterations, maxIterations)
+	}
+	return &m, nil
+}
+
+// checkEmpty returns an error if there are encrypted files without metadata.
+func (v *Vault) checkEmpty() error {
+	files, err := os.ReadDir(v.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".sealed") {
+			return fmt.Errorf("%s: %w: encrypted files without %s; remove the directory, and log in again",
+				v.dir, ErrDamaged, metadataName)
+		}
+	}
+	return nil
+}
+
+// unlock returns the sealer of the vault; if there is no vault, that of missing. It is cached by the id of
+// the vault, which may be removed and created again.
+func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*sealer, error)) (*sealer, error) {
+	select {
+	case v.unlocking <- struct{}{}:
+		defer func() { <-v.unlocking }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	m, err := v.readMetadata()
+	if err != nil {
+		return nil, err
+	}
+	var s *sealer
+	switch {
+	case m != nil && v.cached != nil && v.cached.vault == m.ID:
+		return v.cached, nil
+	case m != nil:
+		s, err = v.openExisting(ctx, m)
+	default:
+		s, err = missing(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.cached = s
+	return s, nil
+}
+
+// failMissing is for a read of a file whose vault was removed meanwhile.
+func (v *Vault) failMissing(context.Context) (*sealer, error) {
+	return nil, fmt.Errorf("%s: %w: it was removed", v.dir, ErrKey)
+}
+
+// openExisting returns the sealer of an existing vault.
+func (v *Vault) openExisting(ctx context.Context, m *metadata) (*sealer, error) {
+	key, err := v.key(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
+	}
+	s, err := openSealer(m.ID, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
+	}
+	if _, err := s.open(m.checkName(), m.Check); err == nil {
+		return s, nil
+	}
+	if m.Key == InPassphrase {
+		return nil, fmt.Errorf("%s: %w: wrong passphrase", v.dir, ErrKey)
+	}
+	return nil, fmt.Errorf("%s: %w: the key in the %s is wrong", v.dir, ErrKey, m.Key)
+}
+
+func (v *Vault) key(ctx context.Context, m *metadata) ([]byte, error) {
+	if v.passphrase != "" && m.Key != InPassphrase {
+		return nil, fmt.Errorf("a passphrase is set, but the key of this vault is in the %s", m.Key)
+	}
+	var text string
+	switch m.Key {
+	case InPassphrase:
+		if v.passphrase == "" {
+			return nil, errors.New("it requires a passphrase")
+		}
+		return pbkdf2.Key(sha256.New, v.passphrase, m.Salt, m.Iterations, keySize)
+	case InKeyring:
+		found, err := v.keys.get(ctx, m.ID)
+		if err != nil {
+			return nil, fmt.Errorf("system keyring: %w", err)
+		}
+		text = found
+	default:
+		found, err := readPrivate(filepath.Join(v.dir, keyName), maxMetadata)
+		if err != nil {
+			return nil, err
+		}
+		text = strings.TrimSpace(string(found))
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != keySize {
+		return nil, fmt.Errorf("invalid key in the %s", m.Key)
+	}
+	return key, nil
+}
+
+// create creates the vault, unless another process has done so.
+func (v *Vault) create(ctx context.Context) (*sealer, error) {
+	if err := os.MkdirAll(v.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := checkPrivate(v.dir); err != nil {
+		return nil, err
+	}
+	l, err := lockFile(ctx, filepath.Join(v.dir, metadataLock))
+	if err != nil {
+		return nil, err
+	}
+	defer l.unlock()
+	m, err := v.readMetadata()
+	if err != nil {
+		return nil, err
+	}
+	if m != nil {
+		return v.openExisting(ctx, m)
+	}
+	m = &metadata{Version: metadataVersion, ID: hex.EncodeToString(random(16))}
+	key, err := v.makeKey(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
+	}
+	s, err := openSealer(m.ID, key)
+	if err != nil {
+		return nil, err
+	}
+	m.Check = s.seal(m.checkName(), nil)
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return s, writeFile(filepath.Join(v.dir, metadataName), append(text, '\n'))
+}
+
+// makeKey returns a new key, stored in the best available location.
+func (v *Vault) makeKey(ctx context.Context, m *metadata) ([]byte, error) {
+	if v.passphrase != "" {
+		if len(v.passphrase) < minPassphrase {
+			return nil, fmt.Errorf("the passphrase is too short: want at least %d bytes", minPassphrase)
+		}
+		m.Key, m.Salt, m.Iterations = InPassphrase, random(16), iterations
+		return pbkdf2.Key(sha256.New, v.passphrase, m.Salt, m.Iterations, keySize)
+	}
+	key := random(keySize)
+	text := base64.StdEncoding.EncodeToString(key)
+	if v.keys.put(ctx, m.ID, text) == nil {
+		m.Key = InKeyring
+		return key, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	m.Key = InFile
+	return key, writeFile(filepath.Join(v.dir, keyName), []byte(text+"\n"))
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
