@@ -60,13 +60,13 @@ func (j *job) questions() map[string]mcp.InputRequest {
 // nothing is open, the handler is due again. A task that waits for nothing is left as it is.
 //
 // Spec: tasks extension, Task Update Requests.
-func (m *Manager) answer(ctx context.Context, owner, id string, responses answers) error {
-	if _, err := m.glance(ctx, owner, id); err != nil {
+func (s *Server) answer(ctx context.Context, owner, id string, responses answers) error {
+	if _, err := s.glance(ctx, owner, id); err != nil {
 		return err
 	}
 	var r *run
 	due := false
-	j, err := m.change(ctx, owner, id, func(j *job, _ time.Time) error {
+	j, err := s.change(ctx, owner, id, func(j *job, _ time.Time) error {
 		due = false
 		taken, err := j.take(responses)
 		if err != nil {
@@ -79,13 +79,13 @@ func (m *Manager) answer(ctx context.Context, owner, id string, responses answer
 			return nil
 		}
 		if r == nil {
-			r = m.admit(owner, id)
+			r = s.admit(owner, id)
 		}
 		due = r != nil
 		j.Phase, j.Started = phaseWorking, due && r.slot
 		return nil
 	})
-	m.proceed(r, j, due, err)
+	s.proceed(r, j, due, err)
 	if errors.Is(err, errTooLarge) {
 		return mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: too large for what the task holds already")
 	}

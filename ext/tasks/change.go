@@ -36,13 +36,13 @@ func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // read returns a job as the store has it, whether or not it has expired.
-func (m *Manager) read(ctx context.Context, owner, id string) (*job, error) {
+func (s *Server) read(ctx context.Context, owner, id string) (*job, error) {
 	if !validID(id) {
 		return nil, ErrUnknown
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	r, err := m.store.Get(ctx, owner, id)
+	r, err := s.store.Get(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +52,11 @@ func (m *Manager) read(ctx context.Context, owner, id string) (*job, error) {
 // change is the one way from one state of a task to the next. It calls step with the job as it is, holds what step has made
 // of it to the rules, writes it, and wakes who waits for it. If step gives an error, nothing is written, and change returns
 // it; with errUnchanged it returns the job as it is, and no error. Step may be called several times.
-func (m *Manager) change(ctx context.Context, owner, id string, step func(j *job, now time.Time) error) (*job, error) {
-	unlock := m.locks.lock(id)
+func (s *Server) change(ctx context.Context, owner, id string, step func(j *job, now time.Time) error) (*job, error) {
+	unlock := s.locks.lock(id)
 	defer unlock()
 	for range maxConflicts {
-		j, err := m.read(ctx, owner, id)
+		j, err := s.read(ctx, owner, id)
 		if err != nil {
 			return nil, err
 		}
@@ -71,31 +71,31 @@ func (m *Manager) change(ctx context.Context, owner, id string, step func(j *job
 			return nil, fmt.Errorf("a task cannot go from %s to %s", before, j.Phase)
 		}
 		j.Updated = now.UnixMilli()
-		err = m.write(ctx, j)
+		err = s.write(ctx, j)
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		m.deadlines.set(j)
-		m.watchers.wake(id)
+		s.deadlines.set(j)
+		s.watchers.wake(id)
 		return j, nil
 	}
 	return nil, fmt.Errorf("task %s: %w, %d times in a row", short(id), ErrConflict, maxConflicts)
 }
 
 // write stores a job that was read and changed. When the store does not say whether it has, it is looked up.
-func (m *Manager) write(ctx context.Context, j *job) error {
+func (s *Server) write(ctx context.Context, j *job) error {
 	r, err := j.seal()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	err = m.store.Update(ctx, r)
+	err = s.store.Update(ctx, r)
 	if err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown) {
-		now, again := m.store.Get(ctx, r.Owner, r.ID)
+		now, again := s.store.Get(ctx, r.Owner, r.ID)
 		if again != nil {
 			return fmt.Errorf("%w: %w", errDoubt, err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ClientOptions configures [WithTasks]. The zero value, or nil, is what most programs want.
+// ClientOptions configures [Declare]. The zero value, or nil, is what most programs want.
 type ClientOptions struct {
 	// PollInterval is how long a call waits before it asks again after a task whose server does not say how long. Whatever
 	// the server says, it is never less than 50 milliseconds nor more than 5 minutes. Default: one second.
@@ -37,7 +37,7 @@ type ClientOptions struct {
 	Logger *slog.Logger
 }
 
-// WithTasks returns a copy of opts, which may be nil, for a client that takes tasks: it declares the extension, and a call
+// Declare returns a copy of opts, which may be nil, for a client that takes tasks: it declares the extension, and a call
 // whose server makes a task of it waits for the result, as every call does. That is [mcp.Call], [mcp.Client.CallTool] and
 // a Request of tools/call. Questions of a task are answered by the client's own functions, under the limits of
 // [mcp.ClientOptions] for the questions of one request. While the server works, the time limits of the call stand still: a
@@ -62,10 +62,10 @@ type ClientOptions struct {
 // ordinary time limits; [Start] makes a task of it. Such a server may also make tasks of the questions that it asks this
 // client: they are answered by the same functions, under the same limits, and kept for the session at most.
 //
-// The middleware of WithTasks is put in front of all that opts has, so that these see what travels. It belongs there.
+// The middleware of Declare is put in front of all that opts has, so that these see what travels. It belongs there.
 //
 // Spec: tasks extension, Polymorphic Results and Task Polling; basic/utilities/tasks (2025-11-25).
-func WithTasks(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
+func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
 	var full mcp.ClientOptions
 	if opts != nil {
 		full = *opts

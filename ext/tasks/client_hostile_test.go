@@ -48,11 +48,11 @@ func TestTASKX06_AnUndeclaredTaskIsInvalid(t *testing.T) {
 		}
 		wantInvalid(t, err)
 		s.on["tasks/get"] = always(seen("working", ``))
-		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "WithTasks") {
+		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
 		s.on["tasks/get"] = failing(mcp.CodeMissingCapability, "no")
-		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "WithTasks") {
+		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
 	})

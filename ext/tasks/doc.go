@@ -1,9 +1,9 @@
 // Package tasks is long work: tool calls that go on after their answer, and are asked for their result later.
 //
-// A server makes a [Manager] and registers those tools with [AddTool] that may take long:
+// A server makes a [Server] and registers those tools with [AddTool] that may take long:
 //
 //	s := mcp.NewServer("press", "1.0.0", nil)
-//	m := tasks.New(s, nil)
+//	m := tasks.NewServer(s, nil)
 //	tasks.AddTool(m, &mcp.Tool{Name: "print"}, nil, print)
 //
 // The function is written as any tool's: it asks with [mcp.Ask], tells with [mcp.Progress], ends with its result. A client
@@ -12,9 +12,9 @@
 //
 // # Clients
 //
-// A client that connects with [WithTasks] waits for tasks where it calls, or takes a handle:
+// A client that connects with [Declare] waits for tasks where it calls, or takes a handle:
 //
-//	c, err := mcp.Connect(ctx, transport, tasks.WithTasks(&mcp.ClientOptions{Elicit: ask}, nil))
+//	c, err := mcp.Connect(ctx, transport, tasks.Declare(&mcp.ClientOptions{Elicit: ask}, nil))
 //	text, err := mcp.Call[string](ctx, c, "print", book)  // waits, and asks what the task asks
 //	h, err := tasks.Start(ctx, c, "print", book)          // does not wait
 //	result, err := tasks.Resume(c, h.ID()).Wait(ctx)      // later, in any process
@@ -22,8 +22,8 @@
 // # What outlives a restart
 //
 // A [Store] keeps the tasks. With [NewMemory] they are gone with the process; package boltstore has one that keeps them in
-// a file. A server with such a store calls [Manager.Recover] after its tools are registered: finished tasks can be read,
-// waiting ones answered, and what was cut off fails with a clear error, or runs again where [ToolOptions.Again] says that
+// a file. A server with such a store calls [Server.Recover] after its tools are registered: finished tasks can be read,
+// waiting ones answered, and what was cut off fails with a clear error, or runs again where [ToolOptions.Restartable] says that
 // it may. No run is begun twice without that.
 //
 // # Whose task it is

@@ -28,7 +28,7 @@ func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
 		var runs atomic.Int32
 		add := func(b *bench) {
 			b.tool("effect", nil, func(context.Context) (string, error) { runs.Add(1); return "", nil })
-			b.tool("manual", &tasks.ToolOptions{Manual: true}, func(ctx context.Context) (string, error) {
+			b.tool("manual", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) {
 				if tasks.IDFrom(ctx) == "" {
 					<-ctx.Done()
 				}

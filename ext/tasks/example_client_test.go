@@ -12,7 +12,7 @@ import (
 // newPress is a server whose only tool takes its time.
 func newPress() *mcp.Server {
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, &tasks.Options{PollInterval: 50 * time.Millisecond})
+	m := tasks.NewServer(s, &tasks.Options{PollInterval: 50 * time.Millisecond})
 	tasks.AddTool(m, &mcp.Tool{Name: "print", Description: "Prints a book."}, nil, func(ctx context.Context, in struct {
 		Title string `json:"title"`
 	}) (string, error) {
@@ -27,9 +27,9 @@ func newPress() *mcp.Server {
 }
 
 // A call whose server makes a task of it is a call like any other.
-func ExampleWithTasks() {
+func ExampleDeclare() {
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.WithTasks(nil, nil))
+	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.Declare(nil, nil))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,7 +47,7 @@ func ExampleWithTasks() {
 // A program that does not wait keeps the ID of the task, and any other program goes on with it.
 func ExampleStart() {
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.WithTasks(nil, nil))
+	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.Declare(nil, nil))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -70,9 +70,9 @@ func ExampleStart() {
 }
 
 // Watch tells of each change until the last.
-func ExampleHandle_Watch() {
+func ExampleHandle_Updates() {
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.WithTasks(nil, nil))
+	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.Declare(nil, nil))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -83,7 +83,7 @@ func ExampleHandle_Watch() {
 		fmt.Println(err)
 		return
 	}
-	for task, err := range h.Watch(ctx) {
+	for task, err := range h.Updates(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			return

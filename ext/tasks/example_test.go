@@ -11,7 +11,7 @@ import (
 // A tool that takes long, and asks on its way. It is a function like any other.
 func ExampleAddTool() {
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, nil)
+	m := tasks.NewServer(s, nil)
 	defer func() { _ = m.Close(context.Background()) }()
 	type in struct {
 		Pages int `json:"pages"`
@@ -29,7 +29,7 @@ func ExampleAddTool() {
 	})
 
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(s), tasks.WithTasks(&mcp.ClientOptions{
+	c, err := mcp.Connect(ctx, mcp.InMemory(s), tasks.Declare(&mcp.ClientOptions{
 		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":"blue"}`)}, nil
 		},
@@ -51,11 +51,11 @@ func ExampleAddTool() {
 // A tool that asks first and becomes a task only then, and only if there is much to do.
 func ExampleBegin() {
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, nil)
+	m := tasks.NewServer(s, nil)
 	type in struct {
 		Pages int `json:"pages"`
 	}
-	tasks.AddTool(m, &mcp.Tool{Name: "print"}, &tasks.ToolOptions{Manual: true}, func(ctx context.Context, in in) (string, error) {
+	tasks.AddTool(m, &mcp.Tool{Name: "print"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, in in) (string, error) {
 		sure, err := mcp.Ask[bool](ctx, "sure", fmt.Sprintf("Print %d pages?", in.Pages), nil)
 		if err != nil || !sure {
 			return "", err

@@ -35,7 +35,7 @@ func Cursor2025(raw []byte) (Cursor, error) { return parseCursor2025(raw) }
 func AnswerFits(method string, raw []byte) bool { return fits(method, raw) }
 
 // Due returns the number of runs that are due, wait for their turn or are under way.
-func Due(m *Manager) int {
+func Due(m *Server) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.runs) + m.turns.next.Len() // nobody waits without one

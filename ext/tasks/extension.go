@@ -86,8 +86,8 @@ func (j *job) status() Status {
 }
 
 // describe returns what is known of a task at this moment.
-func (m *Manager) describe(j *job) description {
-	message, updated := m.latest(j)
+func (s *Server) describe(j *job) description {
+	message, updated := s.latest(j)
 	return description{
 		ID: j.ID, Status: j.status(), Message: message,
 		Created: j.Created.UTC().Format(timeFormat), Updated: updated.UTC().Format(timeFormat),
@@ -96,15 +96,15 @@ func (m *Manager) describe(j *job) description {
 }
 
 // latest returns a task's status message and when it was last changed. The progress of a run is in memory.
-func (m *Manager) latest(j *job) (message string, updated time.Time) {
+func (s *Server) latest(j *job) (message string, updated time.Time) {
 	message, updated = j.Message, time.UnixMilli(j.Updated)
 	if j.Phase != phaseWorking {
 		return message, updated
 	}
-	m.mu.Lock()
-	r := m.runs[j.ID]
+	s.mu.Lock()
+	r := s.runs[j.ID]
 	queued := r != nil && r.place != nil
-	m.mu.Unlock()
+	s.mu.Unlock()
 	if queued {
 		return "waits for its turn", updated
 	}
@@ -146,30 +146,30 @@ func (*detailedTask) ResultType() string { return mcp.ResultComplete }
 func (*detailedTask) ResultMeta() mcp.Meta { return nil }
 
 // seen returns as much of a task as detailed shows.
-func (m *Manager) seen(ctx context.Context, owner, id string) (*job, error) {
-	j, err := m.glance(ctx, owner, id)
+func (s *Server) seen(ctx context.Context, owner, id string) (*job, error) {
+	j, err := s.glance(ctx, owner, id)
 	if err != nil || j.Phase == phaseWorking {
 		return j, err
 	}
 	return j.whole()
 }
 
-func (m *Manager) detailed(j *job) *detailedTask {
-	return &detailedTask{Description: m.describe(j), InputRequests: j.questions(), Result: j.Result, Error: j.Error}
+func (s *Server) detailed(j *job) *detailedTask {
+	return &detailedTask{Description: s.describe(j), InputRequests: j.questions(), Result: j.Result, Error: j.Error}
 }
 
 // created returns the result that tells a client of its task, in its own form.
-func (m *Manager) created(req *mcp.Request, j *job) mcp.Result {
+func (s *Server) created(req *mcp.Request, j *job) mcp.Result {
 	if dialectOf(req) == dialect2025 {
-		return m.created2025(j)
+		return s.created2025(j)
 	}
-	return createdTask{m.describe(j)}
+	return createdTask{s.describe(j)}
 }
 
 // get serves tasks/get.
-func (m *Manager) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if dialectOf(req) == dialect2025 {
-		return m.get2025(ctx, req)
+		return s.get2025(ctx, req)
 	}
 	if err := require(req); err != nil {
 		return nil, err
@@ -178,17 +178,17 @@ func (m *Manager) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	j, err := m.seen(ctx, req.Principal.Key(), p.ID)
+	j, err := s.seen(ctx, req.Principal.Key(), p.ID)
 	if err != nil {
 		return nil, err
 	}
-	return m.detailed(j), nil
+	return s.detailed(j), nil
 }
 
 // update serves tasks/update.
 //
 // Spec: tasks extension, Task Update Requests.
-func (m *Manager) update(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) update(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err := require(req); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (m *Manager) update(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	if p.Responses == nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: want an object")
 	}
-	if err := m.answer(ctx, req.Principal.Key(), p.ID, p.Responses); err != nil {
+	if err := s.answer(ctx, req.Principal.Key(), p.ID, p.Responses); err != nil {
 		return nil, err
 	}
 	return mcp.EmptyResult{}, nil
@@ -208,9 +208,9 @@ func (m *Manager) update(ctx context.Context, req *mcp.Request) (mcp.Result, err
 // cancel serves tasks/cancel.
 //
 // Spec: tasks extension, Task Cancellation.
-func (m *Manager) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if dialectOf(req) == dialect2025 {
-		return m.cancel2025(ctx, req)
+		return s.cancel2025(ctx, req)
 	}
 	if err := require(req); err != nil {
 		return nil, err
@@ -219,18 +219,18 @@ func (m *Manager) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := m.callOff(ctx, req.Principal.Key(), p.ID); err != nil {
+	if _, _, err := s.callOff(ctx, req.Principal.Key(), p.ID); err != nil {
 		return nil, err
 	}
 	return mcp.EmptyResult{}, nil
 }
 
 // callOff ends a task, for good. It gives the task as it is then, and whether it was this that ended it.
-func (m *Manager) callOff(ctx context.Context, owner, id string) (j *job, ended bool, err error) {
-	if _, err = m.glance(ctx, owner, id); err != nil {
+func (s *Server) callOff(ctx context.Context, owner, id string) (j *job, ended bool, err error) {
+	if _, err = s.glance(ctx, owner, id); err != nil {
 		return nil, false, err
 	}
-	j, err = m.change(ctx, owner, id, func(j *job, now time.Time) error {
+	j, err = s.change(ctx, owner, id, func(j *job, now time.Time) error {
 		if ended = !j.Done; !ended {
 			return errUnchanged
 		}
@@ -242,10 +242,10 @@ func (m *Manager) callOff(ctx context.Context, owner, id string) (j *job, ended 
 		return nil, false, public(err)
 	}
 	if j.Cancelled { // an earlier attempt may have been stored without saying so
-		m.stop(id, mcp.ErrCancelled)
+		s.stop(id, mcp.ErrCancelled)
 	}
 	if ended {
-		m.log.DebugContext(ctx, "tasks: cancelled", "task", short(id), "tool", j.Tool)
+		s.log.DebugContext(ctx, "tasks: cancelled", "task", short(id), "tool", j.Tool)
 	}
 	return j, ended, nil
 }

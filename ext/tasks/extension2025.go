@@ -36,14 +36,14 @@ const (
 // the client's word counts for nothing.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Support and Handling.
-func (m *Manager) calling2025(req *mcp.Request) (*calling, error) {
+func (s *Server) calling2025(req *mcp.Request) (*calling, error) {
 	c := &calling{request: req, refusal: mcp.Errorf(mcp.CodeMethodNotFound,
 		"this tool runs as a task only: call it with params.task")}
 	var p struct {
 		Name string             `json:"name"`
 		Task stdjson.RawMessage `json:"task"`
 	}
-	if err := json.Unmarshal(req.Params, &p); err != nil || p.Task == nil || !m.offers() {
+	if err := json.Unmarshal(req.Params, &p); err != nil || p.Task == nil || !s.offers() {
 		return c, nil // params that are none are for the core to refuse
 	}
 	var task struct {
@@ -57,7 +57,7 @@ func (m *Manager) calling2025(req *mcp.Request) (*calling, error) {
 		ms := min(*task.TTL, float64(maxTTL.Milliseconds()))
 		c.ttl = max(time.Duration(ms)*time.Millisecond, leastTTL)
 	}
-	if c.offer = m.offered(p.Name); c.offer == nil {
+	if c.offer = s.offered(p.Name); c.offer == nil {
 		return nil, errNoTask
 	}
 	return c, nil
@@ -87,9 +87,9 @@ func errNoTasks(req *mcp.Request) *mcp.Error {
 // discovered adds to what a server says of itself.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Capabilities.
-func (m *Manager) discovered(req *mcp.Request, res mcp.Result) mcp.Result {
+func (s *Server) discovered(req *mcp.Request, res mcp.Result) mcp.Result {
 	d, ok := res.(*mcp.DiscoverResult)
-	if !ok || dialectOf(req) != dialect2025 || !m.offers() {
+	if !ok || dialectOf(req) != dialect2025 || !s.offers() {
 		return res
 	}
 	out := *d
@@ -104,7 +104,7 @@ func (m *Manager) discovered(req *mcp.Request, res mcp.Result) mcp.Result {
 
 // listed adds to a list of tools how each runs as a task. Clients whose revision has no tasks do not see those that do
 // nothing else.
-func (m *Manager) listed(req *mcp.Request, res mcp.Result) mcp.Result {
+func (s *Server) listed(req *mcp.Request, res mcp.Result) mcp.Result {
 	l, ok := res.(*mcp.ListToolsResult)
 	in := dialectOf(req)
 	if !ok || in == dialectExtension {
@@ -113,7 +113,7 @@ func (m *Manager) listed(req *mcp.Request, res mcp.Result) mcp.Result {
 	out := *l
 	out.Tools = make([]*mcp.Tool, 0, len(l.Tools))
 	for _, t := range l.Tools {
-		o := m.offered(t.Name)
+		o := s.offered(t.Name)
 		switch {
 		case o == nil:
 		case in == dialectNone && o.Required:
@@ -161,8 +161,8 @@ func (j *job) status2025() Status {
 	return StatusCompleted
 }
 
-func (m *Manager) describe2025(j *job) task2025 {
-	message, updated := m.latest(j)
+func (s *Server) describe2025(j *job) task2025 {
+	message, updated := s.latest(j)
 	if j.IsError && message == "" {
 		message = "the tool failed"
 	}
@@ -184,7 +184,7 @@ func (created2025) ResultType() string { return "task" }
 // ResultMeta is nil.
 func (created2025) ResultMeta() mcp.Meta { return nil }
 
-func (m *Manager) created2025(j *job) mcp.Result { return created2025{m.describe2025(j)} }
+func (s *Server) created2025(j *job) mcp.Result { return created2025{s.describe2025(j)} }
 
 // A got2025 is the result of tasks/get and tasks/cancel.
 type got2025 struct {
@@ -197,31 +197,31 @@ func (got2025) ResultType() string { return mcp.ResultComplete }
 // ResultMeta is nil.
 func (got2025) ResultMeta() mcp.Meta { return nil }
 
-func (m *Manager) get2025(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) get2025(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseTaskParams(req.Params)
 	if err != nil {
 		return nil, err
 	}
-	j, err := m.glance(ctx, req.Principal.Key(), p.ID)
+	j, err := s.glance(ctx, req.Principal.Key(), p.ID)
 	if err != nil {
 		return nil, err
 	}
-	return got2025{m.describe2025(j)}, nil
+	return got2025{s.describe2025(j)}, nil
 }
 
-func (m *Manager) cancel2025(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) cancel2025(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseTaskParams(req.Params)
 	if err != nil {
 		return nil, err
 	}
-	j, ended, err := m.callOff(ctx, req.Principal.Key(), p.ID)
+	j, ended, err := s.callOff(ctx, req.Principal.Key(), p.ID)
 	switch {
 	case err != nil:
 		return nil, err
 	case !ended:
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "the task cannot be cancelled: it is %s", j.status2025())
 	}
-	return got2025{m.describe2025(j)}, nil
+	return got2025{s.describe2025(j)}, nil
 }
 
 // A list2025 is the result of tasks/list.
@@ -239,7 +239,7 @@ func (list2025) ResultMeta() mcp.Meta { return nil }
 // list serves tasks/list, to callers that are known: all others would see each other's tasks.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Isolation and Access Control.
-func (m *Manager) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if dialectOf(req) != dialect2025 || req.Principal == nil {
 		return nil, errNoMethod(req)
 	}
@@ -249,7 +249,7 @@ func (m *Manager) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	records, err := m.store.List(ctx, req.Principal.Key(), after, pageOfTasks+1)
+	records, err := s.store.List(ctx, req.Principal.Key(), after, pageOfTasks+1)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (m *Manager) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	if records = records[:min(len(records), pageOfTasks)]; len(records) > 0 {
 		last := records[len(records)-1]
 		if !more { // those that are large come in shorter lists
-			behind, err := m.store.List(ctx, last.Owner, Cursor{Created: last.Created, ID: last.ID}, 1)
+			behind, err := s.store.List(ctx, last.Owner, Cursor{Created: last.Created, ID: last.ID}, 1)
 			if err != nil {
 				return nil, err
 			}
@@ -272,14 +272,14 @@ func (m *Manager) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 		j, err := openHead(r)
 		switch {
 		case err != nil:
-			m.log.ErrorContext(ctx, "tasks: a task cannot be read, and is not listed", "task", short(r.ID), "error", err)
+			s.log.ErrorContext(ctx, "tasks: a task cannot be read, and is not listed", "task", short(r.ID), "error", err)
 			continue
 		case j.expired(time.Now()):
-			if j, err = m.glance(ctx, r.Owner, r.ID); err != nil {
+			if j, err = s.glance(ctx, r.Owner, r.ID); err != nil {
 				continue // it is gone
 			}
 		}
-		page.Tasks = append(page.Tasks, m.describe2025(j))
+		page.Tasks = append(page.Tasks, s.describe2025(j))
 	}
 	return page, nil
 }

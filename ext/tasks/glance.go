@@ -13,8 +13,8 @@ import (
 
 // glance returns the head of a task to whoever asks for it: not of one whose time is over, and not of one that was lost.
 // Clients look at a task far more often than it changes, and its params or its result may be of any size.
-func (m *Manager) glance(ctx context.Context, owner, id string) (*job, error) {
-	j, err := m.readHead(ctx, owner, id)
+func (s *Server) glance(ctx context.Context, owner, id string) (*job, error) {
+	j, err := s.readHead(ctx, owner, id)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrUnknown):
@@ -26,26 +26,26 @@ func (m *Manager) glance(ctx context.Context, owner, id string) (*job, error) {
 	case j.Done && j.expired(now):
 		return nil, errUnknownTask
 	case !j.Done && j.expired(now):
-		_, err = m.expire(ctx, owner, id)
-	case j.Phase == phaseWorking && m.lost(id):
-		err = m.adopt(ctx, owner, id)
+		_, err = s.expire(ctx, owner, id)
+	case j.Phase == phaseWorking && s.lost(id):
+		err = s.adopt(ctx, owner, id)
 	default:
 		return j, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	j, err = m.readHead(ctx, owner, id)
+	j, err = s.readHead(ctx, owner, id)
 	return j, public(err)
 }
 
-func (m *Manager) readHead(ctx context.Context, owner, id string) (*job, error) {
+func (s *Server) readHead(ctx context.Context, owner, id string) (*job, error) {
 	if !validID(id) {
 		return nil, ErrUnknown
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	r, err := m.store.Get(ctx, owner, id)
+	r, err := s.store.Get(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}

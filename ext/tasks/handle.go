@@ -28,9 +28,9 @@ type Handle struct {
 // answered by the client's functions, as those of any call. A server of 2025-11-25 is asked to make a task of the call if the
 // tool takes it. args encodes to a JSON object, or is nil.
 //
-// The client has to be able to answer what the task will ask, though another process may do it: see [WithTasks].
+// The client has to be able to answer what the task will ask, though another process may do it: see [Declare].
 //
-// The client is one of [WithTasks]; with another one the call is a plain one, and the handle done.
+// The client is one of [Declare]; with another one the call is a plain one, and the handle done.
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
 	res, err := c.CallTool(withIntent(ctx, in), tool, args)
@@ -90,7 +90,7 @@ func (h *Handle) poller() *poller {
 // other.
 //
 // When ctx ends, the task goes on; Cancel ends it. While the server is away Wait waits on, for two minutes. The client is one of
-// [WithTasks].
+// [Declare].
 func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 	if h.direct != nil {
 		res := *h.direct
@@ -100,7 +100,7 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 	first, err := h.poller().get(withIntent(ctx, probe))
 	switch {
 	case err == nil && !probe.taken, isUnheard(err) && !probe.taken:
-		return nil, errors.New("tasks: the client cannot wait for tasks: it was not made with the options that WithTasks gives")
+		return nil, errors.New("tasks: the client cannot wait for tasks: create it with the options that tasks.Declare returns")
 	case err != nil && (ctx.Err() != nil || !isTransient(err)):
 		return nil, err
 	}

@@ -23,7 +23,7 @@ const relatedTask = "io.modelcontextprotocol/related-task"
 // result serves tasks/result. It waits for the end of the task; while the task waits for answers, it asks for them.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
-func (m *Manager) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *Server) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if dialectOf(req) != dialect2025 {
 		return nil, errNoMethod(req)
 	}
@@ -32,19 +32,19 @@ func (m *Manager) result(ctx context.Context, req *mcp.Request) (mcp.Result, err
 		return nil, err
 	}
 	owner := req.Principal.Key()
-	leave, err := m.waits.enter(owner)
+	leave, err := s.waits.enter(owner)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	if len(p.Responses) > 0 {
-		if err := m.answer(ctx, owner, p.ID, p.Responses); err != nil {
+		if err := s.answer(ctx, owner, p.ID, p.Responses); err != nil {
 			return nil, err
 		}
 	}
-	w := &waiter{manager: m, req: req, owner: owner, id: p.ID, before: askedBefore(req.Params)}
+	w := &waiter{manager: s, req: req, owner: owner, id: p.ID, before: askedBefore(req.Params)}
 	news, steps := make(chan struct{}, 1), make(chan struct{}, 1)
-	defer m.watchers.add(p.ID, func() { signal(news) }, func() { signal(steps) })()
+	defer s.watchers.add(p.ID, func() { signal(news) }, func() { signal(steps) })()
 	for {
 		if res, err := w.look(ctx); res != nil || err != nil {
 			return res, err
@@ -57,7 +57,7 @@ func (m *Manager) result(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			case <-steps:
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
-			case <-m.base.Done():
+			case <-s.base.Done():
 				return nil, errBusy("the server is shutting down")
 			}
 		}
@@ -66,7 +66,7 @@ func (m *Manager) result(ctx context.Context, req *mcp.Request) (mcp.Result, err
 
 // A waiter is one request for the result of a task.
 type waiter struct {
-	manager   *Manager
+	manager   *Server
 	req       *mcp.Request
 	owner, id string
 	before    string // the questions that its client is being asked already
@@ -117,10 +117,10 @@ const (
 )
 
 // read2025 waits for a place among those who look at their tasks. Done leaves it; a second call does nothing.
-func (m *Manager) read2025(ctx context.Context) (done func(), err error) {
+func (s *Server) read2025(ctx context.Context) (done func(), err error) {
 	select {
-	case m.reading <- struct{}{}:
-		return sync.OnceFunc(func() { <-m.reading }), nil
+	case s.reading <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.reading }), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -20,7 +20,7 @@ func (u usage) without(less usage) usage { return usage{u.tasks - less.tasks, u.
 
 // A reservation is the room for a task that is not stored yet.
 type reservation struct {
-	manager *Manager
+	manager *Server
 	owner   string
 	size    usage
 	once    sync.Once
@@ -40,73 +40,73 @@ func (r *reservation) release() {
 }
 
 // claimRoom reserves room if there is some beside what is reserved already.
-func (m *Manager) claimRoom(r *reservation, own, all usage) *mcp.Error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if full := m.full(own.and(m.reserved[r.owner]).and(r.size), all.and(m.reservedAll).and(r.size)); full != nil {
+func (s *Server) claimRoom(r *reservation, own, all usage) *mcp.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if full := s.full(own.and(s.reserved[r.owner]).and(r.size), all.and(s.reservedAll).and(r.size)); full != nil {
 		return full
 	}
-	m.reserved[r.owner] = m.reserved[r.owner].and(r.size)
-	m.reservedAll = m.reservedAll.and(r.size)
+	s.reserved[r.owner] = s.reserved[r.owner].and(r.size)
+	s.reservedAll = s.reservedAll.and(r.size)
 	return nil
 }
 
 // full says which bound is passed if an owner, and all owners together, have so much.
-func (m *Manager) full(own, all usage) *mcp.Error {
+func (s *Server) full(own, all usage) *mcp.Error {
 	switch {
-	case own.tasks > m.opts.MaxPerPrincipal:
+	case own.tasks > s.opts.MaxPerPrincipal:
 		return errFull("too many tasks: wait until some have expired")
-	case own.bytes > m.opts.MaxBytesPerPrincipal:
+	case own.bytes > s.opts.MaxBytesPerPrincipal:
 		return errFull("the tasks take too much room: wait until some have expired")
-	case all.tasks > m.opts.MaxTasks:
+	case all.tasks > s.opts.MaxTasks:
 		return errFull("the server has too many tasks")
-	case all.bytes > m.opts.MaxBytes:
+	case all.bytes > s.opts.MaxBytes:
 		return errFull("the tasks of the server take too much room")
 	}
 	return nil
 }
 
 // reserve makes sure that there is room for one more task of a caller.
-func (m *Manager) reserve(ctx context.Context, req *mcp.Request) (*reservation, error) {
-	r := &reservation{manager: m, owner: req.Principal.Key(), size: usage{1, int64(len(req.Params))}}
+func (s *Server) reserve(ctx context.Context, req *mcp.Request) (*reservation, error) {
+	r := &reservation{manager: s, owner: req.Principal.Key(), size: usage{1, int64(len(req.Params))}}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	own, all, err := m.used(ctx, r.owner)
+	own, all, err := s.used(ctx, r.owner)
 	if err != nil {
 		return nil, err
 	}
-	if m.claimRoom(r, own, all) == nil {
+	if s.claimRoom(r, own, all) == nil {
 		return r, nil
 	}
-	if m.full(own.and(r.size), all.and(r.size)) != nil {
-		if _, err := m.store.DeleteExpired(ctx, time.Now(), maxDelete); err != nil {
+	if s.full(own.and(r.size), all.and(r.size)) != nil {
+		if _, err := s.store.DeleteExpired(ctx, time.Now(), maxDelete); err != nil {
 			return nil, err
 		}
-		if own, all, err = m.used(ctx, r.owner); err != nil {
+		if own, all, err = s.used(ctx, r.owner); err != nil {
 			return nil, err
 		}
-		if full := m.full(own.and(r.size), all.and(r.size)); full != nil {
+		if full := s.full(own.and(r.size), all.and(r.size)); full != nil {
 			return nil, full
 		}
 	}
 	// It is others who are about to store tasks that may leave no room. What they have stored already, and not released, was
 	// counted twice.
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	if own, all, err = m.used(ctx, r.owner); err != nil {
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if own, all, err = s.used(ctx, r.owner); err != nil {
 		return nil, err
 	}
-	if full := m.claimRoom(r, own, all); full != nil {
+	if full := s.claimRoom(r, own, all); full != nil {
 		return nil, full
 	}
 	return r, nil
 }
 
 // used returns what is stored, of an owner and of all.
-func (m *Manager) used(ctx context.Context, owner string) (own, all usage, err error) {
-	if own.tasks, own.bytes, err = m.store.Count(ctx, owner, false); err != nil {
+func (s *Server) used(ctx context.Context, owner string) (own, all usage, err error) {
+	if own.tasks, own.bytes, err = s.store.Count(ctx, owner, false); err != nil {
 		return own, all, err
 	}
-	all.tasks, all.bytes, err = m.store.Count(ctx, "", true)
+	all.tasks, all.bytes, err = s.store.Count(ctx, "", true)
 	return own, all, err
 }

@@ -19,7 +19,7 @@ func TestTASKD22_Bytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
 		type text struct{ Text string }
-		tasks.AddTool(b.Manager, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in text) (string, error) {
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in text) (string, error) {
 			return mcp.Ask[string](ctx, "q", "?", nil)
 		})
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 3<<20), nil })
@@ -91,7 +91,7 @@ func (s *held) Count(ctx context.Context, owner string, all bool) (int, int64, e
 func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
 	var charged atomic.Int32
 	add := func(b *bench) {
-		b.tool("charge", &tasks.ToolOptions{Manual: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
+		b.tool("charge", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
 	}
 	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		charged.Store(0)
@@ -164,7 +164,7 @@ func TestACancelledTaskLeavesItsLine(t *testing.T) {
 		for range 100 {
 			c.Call("tasks/cancel", object{"taskId": begin(t, c, "sleep", nil).TaskID})
 		}
-		if due := tasks.Due(b.Manager); due != 1 {
+		if due := tasks.Due(b.Server); due != 1 {
 			t.Errorf("%d runs are due, want that of the one task", due)
 		}
 		b.shut(t)

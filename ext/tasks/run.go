@@ -57,115 +57,115 @@ type advance struct {
 
 // admit makes room for a run of a task, which is written by the caller, who then calls launch, or dismiss if it could not
 // be written. It is nil if nothing may run any more.
-func (m *Manager) admit(owner, id string) *run {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+func (s *Server) admit(owner, id string) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil
 	}
 	r := &run{owner: owner, id: id}
-	r.ctx, r.cancel = context.WithCancelCause(m.base)
-	m.runs[id] = r
-	m.claim(r)
+	r.ctx, r.cancel = context.WithCancelCause(s.base)
+	s.runs[id] = r
+	s.claim(r)
 	return r
 }
 
 // claim returns a run its place if there is one. The caller holds the lock.
-func (m *Manager) claim(r *run) {
-	if m.turns.take(r) {
-		m.active++
+func (s *Server) claim(r *run) {
+	if s.turns.take(r) {
+		s.active++
 		r.slot = true
 	}
 }
 
 // launch starts a run that is written, or lets it wait for its turn.
-func (m *Manager) launch(r *run) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (s *Server) launch(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case r.slot:
-		go m.run(r)
-	case r.ctx.Err() != nil && !m.closed:
-		m.forget(r) // its outcome is written already
+		go s.run(r)
+	case r.ctx.Err() != nil && !s.closed:
+		s.forget(r) // its outcome is written already
 	default:
-		m.turns.wait(r)
-		m.startNext()
+		s.turns.wait(r)
+		s.startNext()
 	}
 }
 
 // dismiss returns up a run that was not launched, or has ended.
-func (m *Manager) dismiss(r *run) {
+func (s *Server) dismiss(r *run) {
 	r.cancel(nil)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.forget(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(r)
 	if r.slot {
-		m.turns.release(r)
-		m.startNext()
-		m.left()
+		s.turns.release(r)
+		s.startNext()
+		s.left()
 	}
 }
 
 // forget takes a run out of what is due. The caller holds the lock.
-func (m *Manager) forget(r *run) {
-	if m.runs[r.id] == r { // else the next run of the task is due already
-		delete(m.runs, r.id)
+func (s *Server) forget(r *run) {
+	if s.runs[r.id] == r { // else the next run of the task is due already
+		delete(s.runs, r.id)
 	}
 }
 
 // due reports whether a run is the one that its task waits for.
-func (m *Manager) due(r *run) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.runs[r.id] == r
+func (s *Server) due(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[r.id] == r
 }
 
 // startNext starts those whose turn it is. The caller holds the lock.
-func (m *Manager) startNext() {
-	for !m.closed {
-		r := m.turns.call()
+func (s *Server) startNext() {
+	for !s.closed {
+		r := s.turns.call()
 		if r == nil {
 			return
 		}
-		m.active++
+		s.active++
 		r.slot = true
-		go m.run(r)
+		go s.run(r)
 	}
 }
 
 // stop ends the run of a task whose outcome is written.
-func (m *Manager) stop(id string, cause error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.runs[id]
+func (s *Server) stop(id string, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[id]
 	if r == nil {
 		return
 	}
 	r.cancel(cause)
 	if r.place != nil {
-		m.turns.drop(r)
-		m.forget(r)
+		s.turns.drop(r)
+		s.forget(r)
 	}
 }
 
 // lost reports whether nothing will ever happen to a task that is working.
-func (m *Manager) lost(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.runs[id] == nil && !m.closed
+func (s *Server) lost(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id] == nil && !s.closed
 }
 
 // run is a goroutine. It ends with the handler, once the outcome is stored.
-func (m *Manager) run(r *run) {
-	defer m.dismiss(r)
+func (s *Server) run(r *run) {
+	defer s.dismiss(r)
 	if r.job == nil {
-		m.persist(r, m.begin(r))
+		s.persist(r, s.begin(r))
 	}
 	switch {
 	case r.job == nil:
 		return
-	case m.base.Err() != nil:
-		m.persist(r, m.putOff(r))
+	case s.base.Err() != nil:
+		s.persist(r, s.putOff(r))
 		return
 	case r.ctx.Err() != nil:
 		return // it was called off, or its time is over
@@ -173,20 +173,20 @@ func (m *Manager) run(r *run) {
 	ran := ending{fault: errGone}
 	defer func() { // also when the handler ends its goroutine
 		r.job = nil // it may be large, and the store has it
-		m.persist(r, m.settle(r, ran))
+		s.persist(r, s.settle(r, ran))
 	}()
-	ran = m.enterHandler(r)
+	ran = s.enterHandler(r)
 }
 
 // errGone is the error of a task whose handler has ended its goroutine, as [runtime.Goexit] does.
 var errGone = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
 // begin returns the step that lets a run begin which has waited for its turn: it must not be taken for one that has not begun.
-func (m *Manager) begin(r *run) func() error {
+func (s *Server) begin(r *run) func() error {
 	return func() error {
 		begins := false
-		j, err := m.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
-			if begins = j.Phase == phaseWorking && m.due(r); !begins {
+		j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
+			if begins = j.Phase == phaseWorking && s.due(r); !begins {
 				return errUnchanged
 			}
 			j.Started = true
@@ -200,9 +200,9 @@ func (m *Manager) begin(r *run) func() error {
 }
 
 // putOff returns the step that leaves a run to the next process, since it has not begun.
-func (m *Manager) putOff(r *run) func() error {
+func (s *Server) putOff(r *run) func() error {
 	return func() error {
-		_, err := m.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
+		_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
 			if j.Phase != phaseWorking {
 				return errUnchanged
 			}
@@ -224,9 +224,9 @@ type ending struct {
 }
 
 // enterHandler has the server carry out the call.
-func (m *Manager) enterHandler(r *run) ending {
+func (s *Server) enterHandler(r *run) ending {
 	j := r.job
-	if m.offered(j.Tool) == nil {
+	if s.offered(j.Tool) == nil {
 		return ending{fault: errNoTool(j.Tool)}
 	}
 	call := jsonrpc.NewRequest(jsonrpc.StringID("task "+short(r.id)), "tools/call", j.Params)
@@ -236,13 +236,13 @@ func (m *Manager) enterHandler(r *run) ending {
 	}
 	req.Principal = j.Caller.principal()
 	r.detached = &mcp.Detached{State: j.Memory, Responses: j.Answers, Progress: func(done, total float64, message string) {
-		m.progressed(r, j, advance{done: done, total: total, message: message})
+		s.progressed(r, j, advance{done: done, total: total, message: message})
 	}}
 	ctx := context.WithValue(mcp.WithPrincipal(r.ctx, req.Principal), runKey{}, r)
 	var out ending
 	failed := false
 	serve := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-		res, err := m.server.ServeMCP(ctx, req)
+		res, err := s.server.ServeMCP(ctx, req)
 		switch res := res.(type) {
 		case *mcp.InputRequired:
 			out.asks = res
@@ -273,20 +273,20 @@ func isToolError(result []byte) bool {
 }
 
 // settle returns the step that stores what a run has come to.
-func (m *Manager) settle(r *run, out ending) func() error {
+func (s *Server) settle(r *run, out ending) func() error {
 	began := time.Now()
 	return func() error {
 		if time.Since(began) > maxPersist && out.fault == nil {
-			m.log.Error("tasks: a result could not be stored, and is given up", "task", short(r.id))
+			s.log.Error("tasks: a result could not be stored, and is given up", "task", short(r.id))
 			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result could not be stored")}
 		}
-		j, err := m.change(context.Background(), r.owner, r.id, func(j *job, now time.Time) error {
+		j, err := s.change(context.Background(), r.owner, r.id, func(j *job, now time.Time) error {
 			if j.Phase != phaseWorking {
 				return errUnchanged // it was called off, or its time is over
 			}
 			switch {
 			case out.cut:
-				m.cutOff(j, now)
+				s.cutOff(j, now)
 			case out.asks != nil:
 				if fault := j.ask(out.asks, out.memory); fault != nil {
 					j.fail(now, fault)
@@ -300,14 +300,14 @@ func (m *Manager) settle(r *run, out ending) func() error {
 			return nil
 		})
 		if err == nil {
-			m.log.Debug("tasks: a run has ended", "task", short(r.id), "tool", j.Tool, "phase", j.Phase, "failed", j.Error != nil)
+			s.log.Debug("tasks: a run has ended", "task", short(r.id), "tool", j.Tool, "phase", j.Phase, "failed", j.Error != nil)
 		}
 		switch {
 		case errors.Is(err, errTooLarge):
-			m.log.Error("tasks: an outcome is too large to be stored", "task", short(r.id), "bytes", len(out.result)+len(out.memory))
+			s.log.Error("tasks: an outcome is too large to be stored", "task", short(r.id), "bytes", len(out.result)+len(out.memory))
 			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result is too large to be kept")}
 		case errors.Is(err, errEncode):
-			m.log.Error("tasks: an outcome cannot be stored", "task", short(r.id), "error", err)
+			s.log.Error("tasks: an outcome cannot be stored", "task", short(r.id), "error", err)
 			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result cannot be kept")}
 		}
 		return err
@@ -316,9 +316,9 @@ func (m *Manager) settle(r *run, out ending) func() error {
 
 // persist repeats a step until the store has taken it. It gives up when the task is gone for good, and when the
 // manager is closed.
-func (m *Manager) persist(r *run, step func() error) {
+func (s *Server) persist(r *run, step func() error) {
 	for wait := firstBackoff; ; wait = min(2*wait, maxBackoff) {
-		last := m.base.Err() != nil
+		last := s.base.Err() != nil
 		err := step()
 		if errors.Is(err, errTooLarge) || errors.Is(err, errEncode) {
 			err = step() // with less, if it can do with less
@@ -327,14 +327,14 @@ func (m *Manager) persist(r *run, step func() error) {
 		case err == nil:
 			return
 		case errors.Is(err, ErrUnknown), errors.Is(err, errRecord), last:
-			m.log.Error("tasks: a step of a task is lost", "task", short(r.id), "error", err)
+			s.log.Error("tasks: a step of a task is lost", "task", short(r.id), "error", err)
 			return
 		}
-		m.log.Error("tasks: a step of a task could not be stored, and is tried again", "task", short(r.id), "error", err)
+		s.log.Error("tasks: a step of a task could not be stored, and is tried again", "task", short(r.id), "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-m.base.Done():
+		case <-s.base.Done():
 			timer.Stop()
 		}
 	}
@@ -377,7 +377,7 @@ func (j *job) asks() string {
 }
 
 // progressed takes a step of a run's progress. Who waits for news of the task is told at most as often as it would poll.
-func (m *Manager) progressed(r *run, j *job, p advance) {
+func (s *Server) progressed(r *run, j *job, p advance) {
 	r.mu.Lock()
 	now := time.Now()
 	p.steps, p.at = r.advance.steps+1, now.Truncate(time.Millisecond)
@@ -388,7 +388,7 @@ func (m *Manager) progressed(r *run, j *job, p advance) {
 	}
 	r.mu.Unlock()
 	if tell {
-		m.watchers.step(r.id)
+		s.watchers.step(r.id)
 	}
 }
 

@@ -47,7 +47,7 @@ const MaxRecord = 20 << 20
 //   - A record whose Data is longer than [MaxRecord], or whose ID is none, is refused and changes nothing.
 //   - Any other error means that it is not known whether the change was made.
 //
-// One [Manager] at a time uses a store.
+// One [Server] at a time uses a store.
 type Store interface {
 	// Create adds a record and sets its Version to 1. An ID that exists, whoever owns it, is an ErrConflict.
 	Create(ctx context.Context, r Record) error

@@ -22,9 +22,9 @@ const (
 var errExpired = fmt.Errorf("tasks: the task's time to live is over: %w", context.DeadlineExceeded)
 
 // expire ends a task whose time is over, if it is.
-func (m *Manager) expire(ctx context.Context, owner, id string) (*job, error) {
+func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	ended := false
-	j, err := m.change(ctx, owner, id, func(j *job, now time.Time) error {
+	j, err := s.change(ctx, owner, id, func(j *job, now time.Time) error {
 		if ended = !j.Done && j.expired(now); !ended {
 			return errUnchanged
 		}
@@ -36,58 +36,58 @@ func (m *Manager) expire(ctx context.Context, owner, id string) (*job, error) {
 		return nil, public(err)
 	}
 	if ended || j.Done { // an earlier attempt may have been stored without saying so
-		m.stop(id, errExpired)
+		s.stop(id, errExpired)
 	}
 	return j, nil
 }
 
 // sweep fails the tasks whose time is over, and deletes those that nobody may read any more. It is called by the timer.
-func (m *Manager) sweep() {
-	if !m.enter() {
+func (s *Server) sweep() {
+	if !s.enter() {
 		return
 	}
-	defer m.leave()
+	defer s.leave()
 	now := time.Now()
-	due, clean := m.deadlines.take(now)
+	due, clean := s.deadlines.take(now)
 	for _, d := range due {
 		if d.abandoned {
-			m.abandon(m.base, d.owner, d.id)
+			s.abandon(s.base, d.owner, d.id)
 			continue
 		}
-		j, err := m.expire(m.base, d.owner, d.id)
+		j, err := s.expire(s.base, d.owner, d.id)
 		switch {
 		case err == nil && !j.Done:
-			m.deadlines.add(d.owner, d.id, j.Expires) // a clock was set back
+			s.deadlines.add(d.owner, d.id, j.Expires) // a clock was set back
 		case err == nil, errors.Is(err, errUnknownTask):
 		case errors.Is(err, errRecord):
-			m.log.Error("tasks: a task that cannot be read has expired, and is deleted", "task", short(d.id), "error", err)
-			if err := m.store.Delete(m.base, d.owner, d.id); err != nil {
-				m.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
+			s.log.Error("tasks: a task that cannot be read has expired, and is deleted", "task", short(d.id), "error", err)
+			if err := s.store.Delete(s.base, d.owner, d.id); err != nil {
+				s.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
 			}
 		default:
-			m.log.Error("tasks: a task could not be ended in time, and will be", "task", short(d.id), "error", err)
-			m.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
+			s.log.Error("tasks: a task could not be ended in time, and will be", "task", short(d.id), "error", err)
+			s.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
 		}
 	}
 	if clean {
-		m.clean(now)
+		s.clean(now)
 	}
-	m.deadlines.arm()
+	s.deadlines.arm()
 }
 
 // clean deletes what has expired.
-func (m *Manager) clean(now time.Time) {
-	for m.base.Err() == nil {
-		n, err := m.store.DeleteExpired(m.base, now, maxDelete)
+func (s *Server) clean(now time.Time) {
+	for s.base.Err() == nil {
+		n, err := s.store.DeleteExpired(s.base, now, maxDelete)
 		if err != nil {
-			m.log.Error("tasks: expired tasks could not be deleted", "error", err)
+			s.log.Error("tasks: expired tasks could not be deleted", "error", err)
 		}
 		if err != nil || n < maxDelete {
 			break
 		}
 	}
-	if n, _, err := m.store.Count(m.base, "", true); err != nil || n > m.deadlines.len() {
-		m.deadlines.cleanLater(now)
+	if n, _, err := s.store.Count(s.base, "", true); err != nil || n > s.deadlines.len() {
+		s.deadlines.cleanLater(now)
 	}
 }
 

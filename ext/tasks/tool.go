@@ -18,12 +18,12 @@ type ToolOptions struct {
 	// no tasks does not see the tool.
 	Required bool
 	// Manual leaves it to the handler whether and when a call becomes a task: it calls [Begin].
-	Manual bool
+	ManualStart bool
 	// Again says that a run may be repeated if the end of the process cut it off: that the handler's effects are safe to have
 	// twice, or are within [mcp.Once] ahead of a question. Without it such a task fails. Runs that cut off process after
-	// process are not repeated for ever. A handler that [Manager.Close] finds running is cut off if it returns the error of its
+	// process are not repeated for ever. A handler that [Server.Close] finds running is cut off if it returns the error of its
 	// context; whatever else it comes to stands.
-	Again bool
+	Restartable bool
 	// TTL is for how long after its creation a task of this tool is kept. A client of revision 2025-11-25 may ask for less.
 	// Default: that of [Options].
 	TTL time.Duration
@@ -51,7 +51,7 @@ type offer struct {
 // The options may be nil. AddTool panics if the tool cannot work.
 //
 // Spec: tasks extension, Task Creation; basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
-func AddTool[In, Out any](m *Manager, t *mcp.Tool, opts *ToolOptions, f func(context.Context, In) (Out, error)) *mcp.Registration[mcp.Tool] {
+func AddTool[In, Out any](m *Server, t *mcp.Tool, opts *ToolOptions, f func(context.Context, In) (Out, error)) *mcp.Registration[mcp.Tool] {
 	if t == nil || f == nil {
 		panic("tasks: AddTool: the tool or its function is nil")
 	}
@@ -85,22 +85,22 @@ func AddTool[In, Out any](m *Manager, t *mcp.Tool, opts *ToolOptions, f func(con
 }
 
 // offered returns the tool of a name that runs as tasks, nil if there is none any more.
-func (m *Manager) offered(tool string) *offer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o := m.tools[tool]
+func (s *Server) offered(tool string) *offer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.tools[tool]
 	if o != nil && o.registration.Removed() {
-		delete(m.tools, tool)
+		delete(s.tools, tool)
 		return nil
 	}
 	return o
 }
 
 // offers reports whether any tool runs as tasks.
-func (m *Manager) offers() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, o := range m.tools {
+func (s *Server) offers() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.tools {
 		if !o.registration.Removed() {
 			return true
 		}
@@ -111,7 +111,7 @@ func (m *Manager) offers() bool {
 // errBegun ends the run of a handler that goes on within a task.
 var errBegun = errors.New("tasks: the call becomes a task; the handler returns this error and is entered again in the task")
 
-// Begin makes a task of the call of ctx, in a handler of a tool with [ToolOptions.Manual]. It returns an error that the
+// Begin makes a task of the call of ctx, in a handler of a tool with [ToolOptions.ManualStart]. It returns an error that the
 // handler returns in turn; then the client is told of the task, and the handler is entered again, within it, where Begin
 // returns nil. So what comes before Begin runs more than once, as with [mcp.Ask]: keep it free of effects, or put it into
 // [mcp.Once]. Questions before it belong to the call, and their answers are there in the task. A call that was given up
@@ -199,21 +199,21 @@ func arrive(ctx context.Context, o *offer) error {
 	switch {
 	case o.Required && !c.takes:
 		return c.refusal
-	case o.Manual:
+	case o.ManualStart:
 		return nil
 	}
 	return Begin(ctx)
 }
 
 // depart is the last thing that happens in the handler of a tool that runs as tasks.
-func (m *Manager) depart(ctx context.Context, err error) {
+func (s *Server) depart(ctx context.Context, err error) {
 	if r := runFrom(ctx); r != nil {
 		cause := context.Cause(ctx)
 		r.gaveUp.Store(err != nil && cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)))
 		return
 	}
 	if c := callingFrom(ctx); c != nil && c.begun.Load() && err == nil {
-		m.log.WarnContext(ctx, "tasks: a handler did not return the error of Begin: what it did is done again, in the task",
+		s.log.WarnContext(ctx, "tasks: a handler did not return the error of Begin: what it did is done again, in the task",
 			"tool", c.tool.Load().name)
 	}
 }

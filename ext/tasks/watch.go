@@ -14,7 +14,7 @@ import (
 // without an error.
 //
 // Spec: tasks extension, Task Status Notifications; basic/utilities/tasks (2025-11-25), Getting Tasks.
-func (h *Handle) Watch(ctx context.Context) iter.Seq2[*Task, error] {
+func (h *Handle) Updates(ctx context.Context) iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		if h.direct != nil {
 			t, err := h.Get(ctx)

@@ -70,13 +70,13 @@ const maxListened = 1000
 // topic lets clients listen to their tasks.
 //
 // Spec: tasks extension, Task Status Notifications.
-func (m *Manager) topic() mcp.Topic {
-	return mcp.Topic{Method: "notifications/tasks", Open: m.open, Params: m.news}
+func (s *Server) topic() mcp.Topic {
+	return mcp.Topic{Method: "notifications/tasks", Open: s.open, Params: s.news}
 }
 
 // open takes the ids that a client wants to hear of, and agrees to those that are its own. A task that has stopped working
 // meanwhile is told at once: its client may not know yet.
-func (m *Manager) open(ctx context.Context, req *mcp.Request, member stdjson.RawMessage, changed func(key string)) (any, func(), error) {
+func (s *Server) open(ctx context.Context, req *mcp.Request, member stdjson.RawMessage, changed func(key string)) (any, func(), error) {
 	if dialectOf(req) != dialectExtension || !declared(req) {
 		return nil, nil, mcp.MissingCapability(capability)
 	}
@@ -100,8 +100,8 @@ func (m *Manager) open(ctx context.Context, req *mcp.Request, member stdjson.Raw
 	for _, id := range ids {
 		// Before the task is looked at: what happens from here on is told.
 		tell := func() { changed(id) }
-		leave := m.watchers.add(id, tell, tell)
-		j, err := m.glance(ctx, owner, id)
+		leave := s.watchers.add(id, tell, tell)
+		j, err := s.glance(ctx, owner, id)
 		if errors.Is(err, errUnknownTask) {
 			leave()
 			continue
@@ -119,13 +119,13 @@ func (m *Manager) open(ctx context.Context, req *mcp.Request, member stdjson.Raw
 }
 
 // news returns a task as tasks/get would give it now.
-func (m *Manager) news(ctx context.Context, req *mcp.Request, id string) (stdjson.RawMessage, error) {
-	j, err := m.seen(ctx, req.Principal.Key(), id)
+func (s *Server) news(ctx context.Context, req *mcp.Request, id string) (stdjson.RawMessage, error) {
+	j, err := s.seen(ctx, req.Principal.Key(), id)
 	if errors.Is(err, errUnknownTask) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(m.detailed(j), json.Deterministic(true))
+	return json.Marshal(s.detailed(j), json.Deterministic(true))
 }

@@ -43,7 +43,7 @@ type Demo struct {
 	// Server is the server.
 	Server *mcp.Server
 	// Tasks has the tasks of the server; whoever makes the demo closes it in the end.
-	Tasks *tasks.Manager
+	Tasks *tasks.Server
 }
 
 // New returns a demo server of the given version.
@@ -60,7 +60,7 @@ func New(version string, opts *Options) *Demo {
 		options.Middleware = []mcp.Middleware{opts.Scopes}
 	}
 	s, counter := mcp.NewServer("patchbay-demo", version, &options), new(atomic.Int64)
-	d := &Demo{s, tasks.New(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})}
+	d := &Demo{s, tasks.NewServer(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})}
 	addTools(s)
 	addQuestions(s)
 	addLong(d.Tasks)

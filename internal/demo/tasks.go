@@ -37,10 +37,10 @@ type publishOut struct {
 }
 
 // addLong adds the tools that take their time.
-func addLong(m *tasks.Manager) {
+func addLong(m *tasks.Server) {
 	tasks.AddTool(m, &mcp.Tool{Name: "crunch", Title: "Crunch numbers",
 		Description: "Pretend to compute for some seconds. It runs as a task if the client wants it; a restart of the server begins it anew."},
-		&tasks.ToolOptions{Again: true}, crunch)
+		&tasks.ToolOptions{Restartable: true}, crunch)
 	tasks.AddTool(m, &mcp.Tool{Name: "publish", Title: "Publish",
 		Description: "Pretend to write a draft, and to publish it once the user agrees, be it tomorrow."}, nil, publish)
 }

@@ -6,7 +6,7 @@
 //		return err
 //	}
 //	defer store.Close()
-//	m := tasks.New(s, &tasks.Options{Store: store})
+//	m := tasks.NewServer(s, &tasks.Options{Store: store})
 //
 // The file is a bbolt database. It belongs to one process at a time, and to its owner alone: it has what clients sent and
 // what tools gave, as it was. What was deleted may be read in its bytes until its room is used again.

@@ -1,5 +1,5 @@
 // Package storetest is the test-suite of [tasks.Store]: who writes a store runs it, and what passes can be given to a
-// [tasks.Manager].
+// [tasks.Server].
 //
 //	func TestStore(t *testing.T) {
 //		storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Options configures a [Manager]. The zero value is right for servers whose tasks may be forgotten with the process.
+// Options configures a [Server]. The zero value is right for servers whose tasks may be forgotten with the process.
 type Options struct {
 	// Store keeps the tasks. Default: [NewMemory].
 	Store Store
@@ -99,10 +99,10 @@ func checkTimes(ttl, poll time.Duration) error {
 	return nil
 }
 
-// A Manager lets the tools of a server run as tasks, for clients of the tasks extension and for those of the tasks of
-// revision 2025-11-25. Make one with [New], register tools with [AddTool], call [Manager.Recover] if its store has lasted
-// longer than the process, serve, and in the end [Manager.Close] it. It is safe for concurrent use.
-type Manager struct {
+// A Server lets the tools of a server run as tasks, for clients of the tasks extension and for those of the tasks of
+// revision 2025-11-25. Make one with [NewServer], register tools with [AddTool], call [Server.Recover] if its store has lasted
+// longer than the process, serve, and in the end [Server.Close] it. It is safe for concurrent use.
+type Server struct {
 	server    *mcp.Server
 	opts      Options
 	store     Store
@@ -130,10 +130,10 @@ type Manager struct {
 	idle        chan struct{} // closed once nothing is active; nil until Close
 }
 
-// New makes a manager and installs it on a server, which it lets declare the extension. It panics if the options cannot
+// NewServer makes a manager and installs it on a server, which it lets declare the extension. It panics if the options cannot
 // work, or the server has one already. The options may be nil.
-func New(s *mcp.Server, opts *Options) *Manager {
-	m := &Manager{
+func NewServer(s *mcp.Server, opts *Options) *Server {
+	m := &Server{
 		server: s, tools: map[string]*offer{}, runs: map[string]*run{}, reserved: map[string]usage{},
 	}
 	if opts != nil {
@@ -161,22 +161,22 @@ func New(s *mcp.Server, opts *Options) *Manager {
 
 // Close ends the runs that are under way, whose contexts end with the cause [mcp.ErrShutdown], and waits for them, as long as
 // ctx allows. What they were cut off in is marked as after a crash: tools that may run again do so when the next process
-// calls [Manager.Recover], other tasks have failed. Waiting tasks stay as they are. Tasks can be read and answered from
+// calls [Server.Recover], other tasks have failed. Waiting tasks stay as they are. Tasks can be read and answered from
 // then on, as long as the server serves, but none runs. Stop serving first. A second call waits, too.
-func (m *Manager) Close(ctx context.Context) error {
-	m.mu.Lock()
-	m.closed = true
-	if m.idle == nil {
-		m.idle = make(chan struct{})
-		if m.active == 0 {
-			close(m.idle)
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+		if s.active == 0 {
+			close(s.idle)
 		}
 	}
-	m.mu.Unlock()
-	m.deadlines.stop()
-	m.end(mcp.ErrShutdown)
+	s.mu.Unlock()
+	s.deadlines.stop()
+	s.end(mcp.ErrShutdown)
 	select {
-	case <-m.idle:
+	case <-s.idle:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("tasks: some runs have not ended: %w", context.Cause(ctx))
@@ -184,26 +184,26 @@ func (m *Manager) Close(ctx context.Context) error {
 }
 
 // enter counts a goroutine that Close waits for; false if there may be none any more.
-func (m *Manager) enter() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return false
 	}
-	m.active++
+	s.active++
 	return true
 }
 
-func (m *Manager) leave() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.left()
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left()
 }
 
 // left is leave for those who hold the lock.
-func (m *Manager) left() {
-	if m.active--; m.active == 0 && m.idle != nil {
-		close(m.idle)
+func (s *Server) left() {
+	if s.active--; s.active == 0 && s.idle != nil {
+		close(s.idle)
 	}
 }
 
