@@ -122,7 +122,7 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			time.Sleep(2 * time.Hour)
-			if n, _, err := store.Count(t.Context(), "", true); n != 0 || err != nil {
+			if n, _, err := store.CountAll(t.Context()); n != 0 || err != nil {
 				t.Errorf("%d tasks are left, %v", n, err)
 			}
 		})

@@ -98,7 +98,7 @@ func TestACreationInDoubtLeavesNothing(t *testing.T) {
 		_, err := c.Try("tools/call", object{"name": "run"})
 		wantCode(t, "in doubt", err, mcp.CodeInternalError)
 		time.Sleep(time.Minute)
-		if n, _, _ := s.Count(t.Context(), "", true); n != 0 || runs.Load() != 0 {
+		if n, _, _ := s.CountAll(t.Context()); n != 0 || runs.Load() != 0 {
 			t.Errorf("%d tasks, %d runs", n, runs.Load())
 		}
 		b.shut(t)

@@ -104,9 +104,9 @@ func (s *Server) reserve(ctx context.Context, req *mcp.Request) (*reservation, e
 
 // used returns what is stored, of an owner and of all.
 func (s *Server) used(ctx context.Context, owner string) (own, all usage, err error) {
-	if own.tasks, own.bytes, err = s.store.Count(ctx, owner, false); err != nil {
+	if own.tasks, own.bytes, err = s.store.Count(ctx, owner); err != nil {
 		return own, all, err
 	}
-	all.tasks, all.bytes, err = s.store.Count(ctx, "", true)
+	all.tasks, all.bytes, err = s.store.CountAll(ctx)
 	return own, all, err
 }

@@ -79,9 +79,9 @@ func (s *held) Create(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-func (s *held) Count(ctx context.Context, owner string, all bool) (int, int64, error) {
-	n, size, err := s.Store.Count(ctx, owner, all)
-	if all && s.isStored.Load() {
+func (s *held) CountAll(ctx context.Context) (int, int64, error) {
+	n, size, err := s.Store.CountAll(ctx)
+	if s.isStored.Load() {
 		s.count.Do(func() { close(s.counted) })
 	}
 	return n, size, err

@@ -276,13 +276,18 @@ func (s *Store) List(ctx context.Context, owner string, after tasks.Cursor, limi
 	return found, nil
 }
 
-// Count returns the number of records, and of the bytes of their data.
-func (s *Store) Count(ctx context.Context, owner string, all bool) (n int, size int64, err error) {
+// Count returns the number of an owner's records, and the bytes of their data.
+func (s *Store) Count(ctx context.Context, owner string) (n int, size int64, err error) {
+	return s.count(ctx, ownerKey(owner))
+}
+
+// CountAll returns the number of all records, and the bytes of their data.
+func (s *Store) CountAll(ctx context.Context) (n int, size int64, err error) {
+	return s.count(ctx, keyAll)
+}
+
+func (s *Store) count(ctx context.Context, key []byte) (n int, size int64, err error) {
 	err = s.read(ctx, func(tx *bbolt.Tx) error {
-		key := keyAll
-		if !all {
-			key = ownerKey(owner)
-		}
 		n, size = countOf(tx, key)
 		return nil
 	})

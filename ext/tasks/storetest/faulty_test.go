@@ -264,7 +264,13 @@ func (f *faulty) compare(a, b tasks.Record) int {
 	return strings.Compare(a.ID, b.ID)
 }
 
-func (f *faulty) Count(_ context.Context, owner string, all bool) (n int, size int64, err error) {
+func (f *faulty) Count(_ context.Context, owner string) (n int, size int64, err error) {
+	return f.count(owner, false)
+}
+
+func (f *faulty) CountAll(context.Context) (n int, size int64, err error) { return f.count("", true) }
+
+func (f *faulty) count(owner string, all bool) (n int, size int64, err error) {
 	defer f.lock()()
 	for _, r := range f.records {
 		if r.Owner == owner || all || owner == "" && f.has("nobody is everybody") {

@@ -79,11 +79,11 @@ func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) er
 
 // wantCount compares the number of an owner's records and that of all, and the bytes that they say with those that are there.
 func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) error {
-	got, ownBytes, err := s.Count(ctx, owner, false)
+	got, ownBytes, err := s.Count(ctx, owner)
 	if err != nil || got != own {
 		return fmt.Errorf("the count of %q is %d, %s; want %d", owner, got, fmt.Sprint(err), own)
 	}
-	got, allBytes, err := s.Count(ctx, owner, true)
+	got, allBytes, err := s.CountAll(ctx)
 	if err != nil || got != all {
 		return fmt.Errorf("the count of all is %d, %s; want %d", got, fmt.Sprint(err), all)
 	}

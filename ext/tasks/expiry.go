@@ -86,7 +86,7 @@ func (s *Server) clean(now time.Time) {
 			break
 		}
 	}
-	if n, _, err := s.store.Count(s.base, "", true); err != nil || n > s.deadlines.len() {
+	if n, _, err := s.store.CountAll(s.base); err != nil || n > s.deadlines.len() {
 		s.deadlines.cleanLater(now)
 	}
 }
@@ -96,19 +96,19 @@ type deadlines struct {
 	sweep func()
 
 	mu      sync.Mutex // guards the fields below
-	byID    map[string]*expiry
-	heap    expiries
+	byID    map[string]*deadline
+	heap    deadlineHeap
 	clean   time.Time // when finished tasks are to be deleted; zero if there are none
 	timer   *time.Timer
 	stopped bool
 }
 
-// An expiry is the end of the time of one task.
-type expiry struct {
+// A deadline is the end of the time of one task.
+type deadline struct {
 	owner, id string
 	at        time.Time
 	abandoned bool // it is to be deleted, in whatever state it is
-	place     int  // in the heap
+	index     int  // in the heap
 }
 
 // set takes up the deadline of a job that was written.
@@ -120,7 +120,7 @@ func (d *deadlines) set(j *job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := d.byID[j.ID]; e != nil {
-		heap.Remove(&d.heap, e.place)
+		heap.Remove(&d.heap, e.index)
 		delete(d.byID, j.ID)
 	}
 	if d.clean.IsZero() {
@@ -133,16 +133,16 @@ func (d *deadlines) add(owner, id string, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.byID == nil {
-		d.byID = map[string]*expiry{}
+		d.byID = map[string]*deadline{}
 	}
 	if e := d.byID[id]; e != nil {
 		if e.at.Equal(at) {
 			return
 		}
 		e.at = at
-		heap.Fix(&d.heap, e.place)
+		heap.Fix(&d.heap, e.index)
 	} else {
-		e = &expiry{owner: owner, id: id, at: at}
+		e = &deadline{owner: owner, id: id, at: at}
 		d.byID[id] = e
 		heap.Push(&d.heap, e)
 	}
@@ -166,11 +166,11 @@ func (d *deadlines) len() int {
 }
 
 // take returns those whose time is over, and whether it is time to delete.
-func (d *deadlines) take(now time.Time) (due []*expiry, clean bool) {
+func (d *deadlines) take(now time.Time) (due []*deadline, clean bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.heap) > 0 && !d.heap[0].at.After(now) {
-		e, _ := heap.Pop(&d.heap).(*expiry)
+		e, _ := heap.Pop(&d.heap).(*deadline)
 		delete(d.byID, e.id)
 		due = append(due, e)
 	}
@@ -221,25 +221,25 @@ func (d *deadlines) stop() {
 	}
 }
 
-// expiries is a heap whose first element comes first.
-type expiries []*expiry
+// deadlineHeap is a heap whose first element comes first.
+type deadlineHeap []*deadline
 
-func (h expiries) Len() int           { return len(h) }
-func (h expiries) Less(i, k int) bool { return h[i].at.Before(h[k].at) }
-func (h expiries) Swap(i, k int) {
+func (h deadlineHeap) Len() int           { return len(h) }
+func (h deadlineHeap) Less(i, k int) bool { return h[i].at.Before(h[k].at) }
+func (h deadlineHeap) Swap(i, k int) {
 	h[i], h[k] = h[k], h[i]
-	h[i].place, h[k].place = i, k
+	h[i].index, h[k].index = i, k
 }
 
-// Push adds an *expiry at the end.
-func (h *expiries) Push(x any) {
-	e, _ := x.(*expiry)
-	e.place = len(*h)
+// Push adds an *deadline at the end.
+func (h *deadlineHeap) Push(x any) {
+	e, _ := x.(*deadline)
+	e.index = len(*h)
 	*h = append(*h, e)
 }
 
 // Pop takes the last one away.
-func (h *expiries) Pop() any {
+func (h *deadlineHeap) Pop() any {
 	all := *h
 	e := all[len(all)-1]
 	all[len(all)-1] = nil
