@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// sweepEvery is how often finished tasks that have expired are deleted; they cannot be read from when they expire.
-	sweepEvery = time.Minute
-	// maxDelete is how many are deleted at a time: a store may be held up by it.
+	// sweepInterval is how often expired tasks are deleted. They cannot be read from the moment they expire.
+	sweepInterval = time.Minute
+	// maxDelete is how many tasks are deleted at once, since a deletion may block the store.
 	maxDelete = 1000
 )
 
-// errExpired is the cause of the context of a run whose task's time is over.
+// errExpired is the cause of the context of a run whose task has expired.
 var errExpired = fmt.Errorf("tasks: the task's time to live is over: %w", context.DeadlineExceeded)
 
-// expire ends a task whose time is over, if it is.
+// expire fails a task that is not finished at the end of its time to live.
 func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	ended := false
 	j, err := s.change(ctx, owner, id, func(j *job, now time.Time) error {
@@ -33,50 +33,49 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, public(err)
+		return nil, clientError(err)
 	}
-	if ended || j.Done { // an earlier attempt may have been stored without saying so
-		s.stop(id, errExpired)
+	if ended || j.Done { // also if an earlier attempt was stored although the store returned an error
+		s.stopRun(id, errExpired)
 	}
 	return j, nil
 }
 
-// sweep fails the tasks whose time is over, and deletes those that nobody may read any more. It is called by the timer.
+// sweep fails the tasks whose time to live is over, and deletes expired ones. The timer of deadlines calls it.
 func (s *Server) sweep() {
-	if !s.enter() {
+	if !s.addActive() {
 		return
 	}
-	defer s.leave()
+	defer s.activeDone()
 	now := time.Now()
-	due, clean := s.deadlines.take(now)
+	due, cleanup := s.deadlines.popDue(now)
 	for _, d := range due {
-		if d.abandoned {
-			s.abandon(s.base, d.owner, d.id)
+		if d.discarded {
+			s.discard(s.base, d.owner, d.id)
 			continue
 		}
 		j, err := s.expire(s.base, d.owner, d.id)
 		switch {
 		case err == nil && !j.Done:
-			s.deadlines.add(d.owner, d.id, j.Expires) // a clock was set back
+			s.deadlines.add(d.owner, d.id, j.Expires) // the clock was set back
 		case err == nil, errors.Is(err, errUnknownTask):
 		case errors.Is(err, errRecord):
-			s.log.Error("tasks: a task that cannot be read has expired, and is deleted", "task", short(d.id), "error", err)
+			s.log.Error("tasks: an expired task cannot be read and is deleted", "task", short(d.id), "error", err)
 			if err := s.store.Delete(s.base, d.owner, d.id); err != nil {
-				s.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
+				s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
 			}
 		default:
-			s.log.Error("tasks: a task could not be ended in time, and will be", "task", short(d.id), "error", err)
-			s.deadlines.add(d.owner, d.id, now.Add(sweepEvery))
+			s.log.Error("tasks: an expired task could not be ended; trying again later", "task", short(d.id), "error", err)
+			s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
 		}
 	}
-	if clean {
-		s.clean(now)
+	if cleanup {
+		s.deleteExpired(now)
 	}
-	s.deadlines.arm()
+	s.deadlines.resetTimer()
 }
 
-// clean deletes what has expired.
-func (s *Server) clean(now time.Time) {
+func (s *Server) deleteExpired(now time.Time) {
 	for s.base.Err() == nil {
 		n, err := s.store.DeleteExpired(s.base, now, maxDelete)
 		if err != nil {
@@ -87,32 +86,32 @@ func (s *Server) clean(now time.Time) {
 		}
 	}
 	if n, _, err := s.store.CountAll(s.base); err != nil || n > s.deadlines.len() {
-		s.deadlines.cleanLater(now)
+		s.deadlines.scheduleCleanup(now) // finished tasks remain
 	}
 }
 
-// deadlines knows when the time of each unfinished task is over. There is one timer for all of them.
+// deadlines holds when the time to live of each unfinished task ends. One timer serves all of them.
 type deadlines struct {
 	sweep func()
 
 	mu      sync.Mutex // guards the fields below
 	byID    map[string]*deadline
 	heap    deadlineHeap
-	clean   time.Time // when finished tasks are to be deleted; zero if there are none
+	cleanup time.Time // when expired tasks are deleted next; zero if no task is finished
 	timer   *time.Timer
 	stopped bool
 }
 
-// A deadline is the end of the time of one task.
+// A deadline is the end of the time to live of one task.
 type deadline struct {
 	owner, id string
 	at        time.Time
-	abandoned bool // it is to be deleted, in whatever state it is
+	discarded bool // the task is to be deleted, whatever its status
 	index     int  // in the heap
 }
 
-// set takes up the deadline of a job that was written.
-func (d *deadlines) set(j *job) {
+// update sets the deadline of a job that was stored, and removes it if the job is done.
+func (d *deadlines) update(j *job) {
 	if !j.Done {
 		d.add(j.Owner, j.ID, j.Expires)
 		return
@@ -123,40 +122,43 @@ func (d *deadlines) set(j *job) {
 		heap.Remove(&d.heap, e.index)
 		delete(d.byID, j.ID)
 	}
-	if d.clean.IsZero() {
-		d.clean = time.Now().Add(sweepEvery)
+	if d.cleanup.IsZero() {
+		d.cleanup = time.Now().Add(sweepInterval)
 	}
-	d.armLocked()
+	d.resetTimerLocked()
 }
 
 func (d *deadlines) add(owner, id string, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.addLocked(owner, id, at)
+}
+
+func (d *deadlines) addLocked(owner, id string, at time.Time) *deadline {
 	if d.byID == nil {
 		d.byID = map[string]*deadline{}
 	}
-	if e := d.byID[id]; e != nil {
-		if e.at.Equal(at) {
-			return
-		}
-		e.at = at
-		heap.Fix(&d.heap, e.index)
-	} else {
+	e := d.byID[id]
+	switch {
+	case e == nil:
 		e = &deadline{owner: owner, id: id, at: at}
 		d.byID[id] = e
 		heap.Push(&d.heap, e)
+	case e.at.Equal(at):
+		return e
+	default:
+		e.at = at
+		heap.Fix(&d.heap, e.index)
 	}
-	d.armLocked()
+	d.resetTimerLocked()
+	return e
 }
 
-// abandon has a task deleted later.
-func (d *deadlines) abandon(owner, id string, at time.Time) {
-	d.add(owner, id, at)
+// addDiscarded schedules the deletion of a task.
+func (d *deadlines) addDiscarded(owner, id string, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e := d.byID[id]; e != nil {
-		e.abandoned = true
-	}
+	d.addLocked(owner, id, at).discarded = true
 }
 
 func (d *deadlines) len() int {
@@ -165,8 +167,8 @@ func (d *deadlines) len() int {
 	return len(d.heap)
 }
 
-// take returns those whose time is over, and whether it is time to delete.
-func (d *deadlines) take(now time.Time) (due []*deadline, clean bool) {
+// popDue removes and returns the deadlines that have passed, and reports whether it is time to delete expired tasks.
+func (d *deadlines) popDue(now time.Time) (due []*deadline, cleanup bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.heap) > 0 && !d.heap[0].at.After(now) {
@@ -174,31 +176,31 @@ func (d *deadlines) take(now time.Time) (due []*deadline, clean bool) {
 		delete(d.byID, e.id)
 		due = append(due, e)
 	}
-	clean = !d.clean.IsZero() && !d.clean.After(now)
-	if clean {
-		d.clean = time.Time{}
+	cleanup = !d.cleanup.IsZero() && !d.cleanup.After(now)
+	if cleanup {
+		d.cleanup = time.Time{}
 	}
-	return due, clean
+	return due, cleanup
 }
 
-func (d *deadlines) cleanLater(now time.Time) {
+func (d *deadlines) scheduleCleanup(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.clean.IsZero() {
-		d.clean = now.Add(sweepEvery)
+	if d.cleanup.IsZero() {
+		d.cleanup = now.Add(sweepInterval)
 	}
-	d.armLocked()
+	d.resetTimerLocked()
 }
 
-func (d *deadlines) arm() {
+func (d *deadlines) resetTimer() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.armLocked()
+	d.resetTimerLocked()
 }
 
-// armLocked sets the timer to what comes first. Nothing is set while there is nothing to come.
-func (d *deadlines) armLocked() {
-	next := d.clean
+// resetTimerLocked sets the timer to the earliest deadline or cleanup, if there is one.
+func (d *deadlines) resetTimerLocked() {
+	next := d.cleanup
 	if len(d.heap) > 0 && (next.IsZero() || d.heap[0].at.Before(next)) {
 		next = d.heap[0].at
 	}
@@ -221,7 +223,7 @@ func (d *deadlines) stop() {
 	}
 }
 
-// deadlineHeap is a heap whose first element comes first.
+// A deadlineHeap is a [heap.Interface] with the earliest deadline first.
 type deadlineHeap []*deadline
 
 func (h deadlineHeap) Len() int           { return len(h) }
@@ -231,14 +233,14 @@ func (h deadlineHeap) Swap(i, k int) {
 	h[i].index, h[k].index = i, k
 }
 
-// Push adds an *deadline at the end.
+// Push appends a *deadline.
 func (h *deadlineHeap) Push(x any) {
 	e, _ := x.(*deadline)
 	e.index = len(*h)
 	*h = append(*h, e)
 }
 
-// Pop takes the last one away.
+// Pop removes and returns the last element.
 func (h *deadlineHeap) Pop() any {
 	all := *h
 	e := all[len(all)-1]

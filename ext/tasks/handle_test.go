@@ -220,7 +220,7 @@ func TestTheExtensionHasNoList(t *testing.T) {
 	s := &script{}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for task, err := range tasks.List(t.Context(), c) {
-			if task != nil || err == nil || !strings.Contains(err.Error(), "no list") {
+			if task != nil || err == nil || !strings.Contains(err.Error(), "does not list") {
 				t.Errorf("got %v, %v", task, err)
 			}
 		}

@@ -42,7 +42,7 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 			}
 			for _, client := range clients {
 				r, err := client.CallTool(ctx, "plain", nil)
-				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "only a handler") {
+				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "outside a handler") {
 					t.Errorf("Begin within: %+v, %v", r, err)
 				}
 			}

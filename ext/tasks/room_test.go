@@ -119,7 +119,7 @@ func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
 		if got := finished(t, ada, begin(t, ada, "note", nil).TaskID); got.Result.text() != "noted" {
 			t.Errorf("ada's: %+v", got)
 		}
-		if got := get(t, eve, last); got.Status != "working" || got.StatusMessage != "waits for its turn" {
+		if got := get(t, eve, last); got.Status != "working" || got.StatusMessage != "queued" {
 			t.Errorf("eve's last: %+v", got)
 		}
 		time.Sleep(10 * time.Minute)
@@ -164,7 +164,7 @@ func TestACancelledTaskLeavesItsLine(t *testing.T) {
 		for range 100 {
 			c.Call("tasks/cancel", object{"taskId": begin(t, c, "sleep", nil).TaskID})
 		}
-		if due := tasks.Due(b.Server); due != 1 {
+		if due := tasks.Runs(b.Server); due != 1 {
 			t.Errorf("%d runs are due, want that of the one task", due)
 		}
 		b.shut(t)

@@ -11,34 +11,35 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Options configures a [Server]. The zero value is right for servers whose tasks may be forgotten with the process.
+// Options configures a [Server]. The zero value keeps tasks in memory.
 type Options struct {
 	// Store keeps the tasks. Default: [NewMemory].
 	Store Store
-	// TTL is for how long after its creation a task is kept. One that is not finished by then fails; one that finishes late
-	// stays for another five minutes. Default: 24 hours.
+	// TTL is how long after its creation a task is kept. A task that is not finished by then fails; one that finishes late is
+	// kept for another five minutes. Default: 24 hours.
 	TTL time.Duration
-	// PollInterval is how often clients are told to ask for a task at most. Default: 1 second.
+	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: 1 second.
 	PollInterval time.Duration
-	// MaxTasks is the number of tasks, finished ones included, that are kept at once. A call that would make one more is
-	// refused with [mcp.CodeBusy]. Default: 100,000.
+	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that would create one more fails
+	// with [mcp.CodeBusy]. Default: 100,000.
 	MaxTasks int
-	// MaxPerPrincipal is the same for the tasks of one principal; callers without one share theirs. Default: 10,000.
+	// MaxPerPrincipal is the largest number of tasks of one principal. Callers that are not authenticated count as one
+	// principal. Default: 10,000.
 	MaxPerPrincipal int
-	// MaxBytes is what the tasks may take together in the store, in bytes: with what clients sent, what handlers remember and
-	// what they gave. A call whose task would take more is refused with [mcp.CodeBusy]; what tasks grow by later counts, too,
-	// and refuses further ones. Default: 1 GiB, which a store in memory takes as well.
+	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers, handler state and results. A
+	// call whose params would exceed it fails with [mcp.CodeBusy]. Existing tasks may grow beyond it. Default: 1 GiB, also for
+	// the store in memory.
 	MaxBytes int64
-	// MaxBytesPerPrincipal is the same for the tasks of one principal; callers without one share theirs. Default: a quarter of
-	// MaxBytes, so that nobody takes all of it.
+	// MaxBytesPerPrincipal is the same for the tasks of one principal. Callers that are not authenticated count as one
+	// principal. Default: a quarter of MaxBytes.
 	MaxBytesPerPrincipal int64
-	// MaxRunning is the number of handlers that run at once; further tasks wait for their turn. A task that waits for an
-	// answer does not run. Default: 256.
+	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are queued. A task that waits for
+	// an answer does not run. Default: 256.
 	MaxRunning int
-	// MaxRunningPerPrincipal is the same for the tasks of one principal, so that nobody holds up all others. Callers without
-	// one share theirs. Default: three quarters of MaxRunning, rounded up.
+	// MaxRunningPerPrincipal is the same for the tasks of one principal. Callers that are not authenticated count as one
+	// principal. Default: three quarters of MaxRunning, rounded up.
 	MaxRunningPerPrincipal int
-	// Logger takes what goes wrong inside. Default: slog.Default().
+	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -88,7 +89,7 @@ func (o *Options) validate() error {
 	return checkTimes(o.TTL, o.PollInterval)
 }
 
-// checkTimes refuses times that cannot be told in milliseconds, or are beyond all use. Zero is for the default.
+// checkTimes checks the times of options. Zero stands for the default.
 func checkTimes(ttl, poll time.Duration) error {
 	switch {
 	case ttl != 0 && (ttl < time.Millisecond || ttl > maxTTL):
@@ -99,70 +100,70 @@ func checkTimes(ttl, poll time.Duration) error {
 	return nil
 }
 
-// A Server lets the tools of a server run as tasks, for clients of the tasks extension and for those of the tasks of
-// revision 2025-11-25. Make one with [NewServer], register tools with [AddTool], call [Server.Recover] if its store has lasted
-// longer than the process, serve, and in the end [Server.Close] it. It is safe for concurrent use.
+// A Server runs tools of an [mcp.Server] as tasks, for clients of the tasks extension and for clients of revision 2025-11-25.
+// Create one with [NewServer], register tools with [AddTool], call [Server.Recover] if its store outlives the process, serve,
+// and finally call [Server.Close]. It is safe for concurrent use.
 type Server struct {
 	server    *mcp.Server
 	opts      Options
 	store     Store
 	log       *slog.Logger
-	locks     keyed
-	watchers  watchers
+	locks     keyedMutex // by task
+	changes   broadcaster
 	deadlines deadlines
-	waits     waits           // the requests that wait for a result
-	reading   chan struct{}   // holds one for each of them that looks at its task
-	base      context.Context // of all runs
+	results   resultLimiter
+	reading   chan struct{}   // a semaphore for tasks/result; see acquireRead
+	base      context.Context // parent of the contexts of all runs
 	end       context.CancelCauseFunc
 
-	// storing is held for reading from before a task is stored until its reservation is gone: for whoever holds it alone, each
-	// task is either in the store or reserved.
-	storing sync.RWMutex
+	// creating is locked for reading while a task is stored and its reservation released. With the lock held for writing each
+	// task is either stored or reserved, not both.
+	creating sync.RWMutex
 
 	mu          sync.Mutex // guards the fields below
-	tools       map[string]*offer
-	runs        map[string]*run // those that are due, wait for their turn or are under way, by the task's id
-	turns       turns
+	tools       map[string]*taskTool
+	runs        map[string]*run // that are about to start, queued or running; by task
+	queue       fairQueue
 	active      int              // goroutines that Close waits for
-	reserved    map[string]usage // what is about to be stored, by owner
+	reserved    map[string]usage // for tasks that are about to be stored; by owner
 	reservedAll usage
 	closed      bool
-	idle        chan struct{} // closed once nothing is active; nil until Close
+	idle        chan struct{} // closed by Close, or later when active is 0; nil before Close
 }
 
-// NewServer makes a manager and installs it on a server, which it lets declare the extension. It panics if the options cannot
-// work, or the server has one already. The options may be nil.
+// NewServer returns a Server that is installed on s, which then declares the extension io.modelcontextprotocol/tasks. The
+// options may be nil. NewServer panics if the options are invalid, or if s has a task server already.
 func NewServer(s *mcp.Server, opts *Options) *Server {
-	m := &Server{
-		server: s, tools: map[string]*offer{}, runs: map[string]*run{}, reserved: map[string]usage{},
+	t := &Server{
+		server: s, tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
 	}
 	if opts != nil {
-		m.opts = *opts
+		t.opts = *opts
 	}
-	if err := m.opts.validate(); err != nil {
-		panic("tasks: New: " + err.Error())
+	if err := t.opts.validate(); err != nil {
+		panic("tasks: NewServer: " + err.Error())
 	}
-	m.opts.fillDefaults()
-	m.store, m.log = m.opts.Store, m.opts.Logger
-	m.turns = turns{places: m.opts.MaxRunning, own: m.opts.MaxRunningPerPrincipal, lines: map[string]*line{}}
-	m.reading = make(chan struct{}, maxReading)
-	m.base, m.end = context.WithCancelCause(context.Background())
-	m.deadlines.sweep = m.sweep
-	s.HandleMethod("tasks/get", mcp.HandlerFunc(m.get))
-	s.HandleMethod("tasks/update", mcp.HandlerFunc(m.update))
-	s.HandleMethod("tasks/cancel", mcp.HandlerFunc(m.cancel))
-	s.HandleMethod("tasks/result", mcp.HandlerFunc(m.result))
-	s.HandleMethod("tasks/list", mcp.HandlerFunc(m.list))
-	s.AddTopic("taskIds", m.topic())
+	t.opts.fillDefaults()
+	t.store, t.log = t.opts.Store, t.opts.Logger
+	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal, owners: map[string]*ownerQueue{}}
+	t.reading = make(chan struct{}, maxReading)
+	t.base, t.end = context.WithCancelCause(context.Background())
+	t.deadlines.sweep = t.sweep
+	for method, serve := range serverMethods {
+		s.HandleMethod(method, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			return serve(t.form(req), ctx, req)
+		}))
+	}
+	s.AddTopic(topicTasks, t.topic())
 	s.AddExtension(ID, nil)
-	s.Use(m.middleware)
-	return m
+	s.Use(t.middleware)
+	return t
 }
 
-// Close ends the runs that are under way, whose contexts end with the cause [mcp.ErrShutdown], and waits for them, as long as
-// ctx allows. What they were cut off in is marked as after a crash: tools that may run again do so when the next process
-// calls [Server.Recover], other tasks have failed. Waiting tasks stay as they are. Tasks can be read and answered from
-// then on, as long as the server serves, but none runs. Stop serving first. A second call waits, too.
+// Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have returned or ctx ends. Stop
+// serving first. Runs that were interrupted are stored as after a crash: those of a [ToolOptions.Restartable] tool run again
+// when the next process calls [Server.Recover], the others have failed. Tasks that wait for an answer are not changed. If the
+// server still serves, tasks can be read and answered after Close, but none runs. Close may be called several times.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -179,12 +180,12 @@ func (s *Server) Close(ctx context.Context) error {
 	case <-s.idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("tasks: some runs have not ended: %w", context.Cause(ctx))
+		return fmt.Errorf("tasks: some handlers are still running: %w", context.Cause(ctx))
 	}
 }
 
-// enter counts a goroutine that Close waits for; false if there may be none any more.
-func (s *Server) enter() bool {
+// addActive counts a goroutine that Close waits for. It returns false if the server is closed.
+func (s *Server) addActive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -194,31 +195,30 @@ func (s *Server) enter() bool {
 	return true
 }
 
-func (s *Server) leave() {
+func (s *Server) activeDone() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left()
+	s.activeDoneLocked()
 }
 
-// left is leave for those who hold the lock.
-func (s *Server) left() {
+func (s *Server) activeDoneLocked() {
 	if s.active--; s.active == 0 && s.idle != nil {
 		close(s.idle)
 	}
 }
 
-// errBusy asks the client to come back: soon, to another process.
-func errBusy(what string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: what, Data: []byte(`{"retryAfterMs":5000}`)}
+// errBusy asks the client to try again soon; another process may serve it then.
+func errBusy(message string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":5000}`)}
 }
 
-// errFull is the answer to a call that would make one task too many. There is room no earlier than the next sweep.
-func errFull(what string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: what, Data: []byte(`{"retryAfterMs":60000}`)}
+// errFull refuses to create a task that would exceed a limit. Tasks are deleted once per sweepInterval.
+func errFull(message string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":60000}`)}
 }
 
-// public returns the error that a client may see; what is not meant for it is logged by the server as its own.
-func public(err error) error {
+// clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden by package mcp.
+func clientError(err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return errUnknownTask
 	}
