@@ -2,13 +2,13 @@ package apps
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"maps"
 	"mime"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -49,7 +49,7 @@ func Supported(ctx context.Context) bool {
 func supports(req *mcp.Request) bool {
 	var s clientSettings
 	raw := req.Capabilities().Extensions[ID]
-	return raw != nil && json.Unmarshal(raw, &s) == nil && slices.ContainsFunc(s.MIMETypes, isViewType)
+	return raw != nil && jsonv2.Unmarshal(raw, &s) == nil && slices.ContainsFunc(s.MIMETypes, isViewType)
 }
 
 // isViewType reports whether a MIME type is that of views, however it is written.
@@ -75,8 +75,8 @@ func Declare(opts *mcp.ClientOptions) *mcp.ClientOptions {
 	}
 	full.Extensions = maps.Clone(full.Extensions)
 	if full.Extensions == nil {
-		full.Extensions = map[string]stdjson.RawMessage{}
+		full.Extensions = map[string]json.RawMessage{}
 	}
-	full.Extensions[ID] = stdjson.RawMessage(`{"mimeTypes":["` + MIMEType + `"]}`)
+	full.Extensions[ID] = json.RawMessage(`{"mimeTypes":["` + MIMEType + `"]}`)
 	return &full
 }

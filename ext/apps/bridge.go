@@ -3,12 +3,12 @@ package apps
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -21,7 +21,7 @@ import (
 type BridgeOptions struct {
 	// Send hands a message to the frame with the page, by postMessage. Messages come one after the other, each in one line.
 	// It must not call the bridge. It has to be set.
-	Send func(ctx context.Context, message stdjson.RawMessage) error
+	Send func(ctx context.Context, message json.RawMessage) error
 	// Info is what the host calls itself. Default: a name without a version.
 	Info mcp.Implementation
 	// Context tells the page about the host. Default: nothing.
@@ -30,7 +30,7 @@ type BridgeOptions struct {
 	// AllowTool is asked before the page calls a tool of its server; the call goes through if it returns nil. The tool is
 	// one that views may call. What the server says of it, annotations too, is no reason to trust it. Default: pages call
 	// no tools.
-	AllowTool func(ctx context.Context, tool *mcp.Tool, args stdjson.RawMessage) error
+	AllowTool func(ctx context.Context, tool *mcp.Tool, args json.RawMessage) error
 	// AllowRead is asked before the page reads a resource of its server; the read goes through if it returns nil. Default:
 	// pages read nothing.
 	AllowRead func(ctx context.Context, uri string) error
@@ -48,15 +48,15 @@ type BridgeOptions struct {
 	// SizeChanged takes the size of the page's content in CSS pixels, each 0 to 32,767.
 	SizeChanged func(width, height float64)
 	// Log takes what the page logs. Default: it goes to HostOptions.Logger, if that takes the level debug.
-	Log func(ctx context.Context, level mcp.LogLevel, data stdjson.RawMessage)
+	Log func(ctx context.Context, level mcp.LogLevel, data json.RawMessage)
 }
 
 // ModelContext is what a page tells the model, in JSON. It is a stranger's text, as a tool's result is.
 //
 // Spec: SEP-1865, ui/update-model-context.
 type ModelContext struct {
-	Content           stdjson.RawMessage `json:"content"`           // an array of content blocks, or nil
-	StructuredContent stdjson.RawMessage `json:"structuredContent"` // an object, or nil
+	Content           json.RawMessage `json:"content"`           // an array of content blocks, or nil
+	StructuredContent json.RawMessage `json:"structuredContent"` // an object, or nil
 }
 
 // Bounds of what pages say.
@@ -94,7 +94,7 @@ type Bridge struct {
 	phase    phase
 	context  Context       // as the page knows it
 	modes    []DisplayMode // of the page; nil when it does not say
-	waiting  []stdjson.RawMessage
+	waiting  []json.RawMessage
 	loaded   bool // the document has been handed out
 	input    bool // the tool's arguments are on their way
 	result   bool // the tool's result is on its way, or that there is none
@@ -131,26 +131,26 @@ func (h *Host) Bridge(p *Page, opts *BridgeOptions) *Bridge {
 
 // A message is what a page says.
 type message struct {
-	JSONRPC string             `json:"jsonrpc"`
-	ID      stdjson.RawMessage `json:"id"`
-	Method  string             `json:"method"`
-	Params  stdjson.RawMessage `json:"params"`
-	Result  stdjson.RawMessage `json:"result"`
-	Error   stdjson.RawMessage `json:"error"`
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
 }
 
 // An answer is what the page is told.
 type answer struct {
-	JSONRPC string             `json:"jsonrpc"`
-	ID      stdjson.RawMessage `json:"id"`
-	Result  stdjson.RawMessage `json:"result,omitzero"`
-	Error   *failure           `json:"error,omitzero"`
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  json.RawMessage `json:"result,omitzero"`
+	Error   *failure        `json:"error,omitzero"`
 }
 
 type failure struct {
-	Code    int                `json:"code"`
-	Message string             `json:"message"`
-	Data    stdjson.RawMessage `json:"data,omitzero"`
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitzero"`
 }
 
 // Handle takes one message of the page and gives the answer to post back; nil if there is none. It returns when the answer
@@ -159,7 +159,7 @@ type failure struct {
 //
 // The JSON may be anything. A page that breaks the protocol gets an error, and so does a page that has more than 16
 // requests under way.
-func (b *Bridge) Handle(ctx context.Context, raw stdjson.RawMessage) stdjson.RawMessage {
+func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessage {
 	m, bad := parseMessage(raw)
 	switch {
 	case bad != nil:
@@ -219,14 +219,14 @@ func stillThere(ctx context.Context) error {
 // parseMessage reads a message strictly. The id is that of the message as far as it can be told.
 //
 // Spec: SEP-1865, Auditable Communication; JSON-RPC 2.0.
-func parseMessage(raw stdjson.RawMessage) (m message, bad *mcp.Error) {
+func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	if len(raw) > maxMessage {
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has %d bytes, at most %d are taken", len(raw), maxMessage)
 	}
 	if !jsontext.Value(raw).IsValid() {
 		return m, mcp.Errorf(mcp.CodeParseError, "the message is not JSON")
 	}
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonv2.Unmarshal(raw, &m); err != nil {
 		return message{}, mcp.Errorf(mcp.CodeInvalidRequest, "the message is not one of JSON-RPC 2.0")
 	}
 	if !isID(m.ID) {
@@ -245,7 +245,7 @@ func parseMessage(raw stdjson.RawMessage) (m message, bad *mcp.Error) {
 }
 
 // isID reports whether raw is an id, or nil.
-func isID(raw stdjson.RawMessage) bool {
+func isID(raw json.RawMessage) bool {
 	const longest = 128
 	switch {
 	case raw == nil:
@@ -256,20 +256,20 @@ func isID(raw stdjson.RawMessage) bool {
 		return true
 	}
 	var n int64
-	return raw[0] != 'n' && json.Unmarshal(raw, &n) == nil
+	return raw[0] != 'n' && jsonv2.Unmarshal(raw, &n) == nil
 }
 
-func encodeAnswer(id, result stdjson.RawMessage, err error) stdjson.RawMessage {
+func encodeAnswer(id, result json.RawMessage, err error) json.RawMessage {
 	a := answer{JSONRPC: "2.0", ID: id, Result: result}
 	if id == nil {
-		a.ID = stdjson.RawMessage("null")
+		a.ID = json.RawMessage("null")
 	}
 	if err != nil {
 		a.Result, a.Error = nil, publicFailure(err)
 	}
-	raw, err := json.Marshal(&a)
+	raw, err := jsonv2.Marshal(&a)
 	if err != nil {
-		raw, _ = json.Marshal(&answer{JSONRPC: "2.0", ID: a.ID, Error: publicFailure(err)})
+		raw, _ = jsonv2.Marshal(&answer{JSONRPC: "2.0", ID: a.ID, Error: publicFailure(err)})
 	}
 	return raw
 }
@@ -298,7 +298,7 @@ func (b *Bridge) record(ctx context.Context, m message, err error) {
 		URI  string `json:"uri"`
 		URL  string `json:"url"`
 	}
-	_ = json.Unmarshal(m.Params, &target) // a request without a target has none to log
+	_ = jsonv2.Unmarshal(m.Params, &target) // a request without a target has none to log
 	const shown = 256
 	what := cmp.Or(target.Name, target.URI, target.URL)
 	b.log.InfoContext(ctx, "apps: request of a page", "method", m.Method[:min(len(m.Method), shown)],

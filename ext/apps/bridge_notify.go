@@ -2,14 +2,14 @@ package apps
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -80,7 +80,7 @@ func (b *Bridge) load(ctx context.Context) error {
 	return b.opts.Send(ctx, raw)
 }
 
-func (b *Bridge) sizeChanged(raw stdjson.RawMessage) {
+func (b *Bridge) sizeChanged(raw json.RawMessage) {
 	var p struct {
 		Width  float64 `json:"width"`
 		Height float64 `json:"height"`
@@ -90,10 +90,10 @@ func (b *Bridge) sizeChanged(raw stdjson.RawMessage) {
 	}
 }
 
-func (b *Bridge) logged(ctx context.Context, raw stdjson.RawMessage) {
+func (b *Bridge) logged(ctx context.Context, raw json.RawMessage) {
 	var p struct {
-		Level mcp.LogLevel       `json:"level"`
-		Data  stdjson.RawMessage `json:"data"`
+		Level mcp.LogLevel    `json:"level"`
+		Data  json.RawMessage `json:"data"`
 	}
 	if params(raw, &p) != nil || b.now() == phaseNew {
 		return
@@ -117,7 +117,7 @@ var levels = []mcp.LogLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.
 // answered takes the page's answer to a request of the host's.
 func (b *Bridge) answered(m message) {
 	var id string
-	if json.Unmarshal(m.ID, &id) != nil {
+	if jsonv2.Unmarshal(m.ID, &id) != nil {
 		return
 	}
 	b.mu.Lock()
@@ -135,7 +135,7 @@ var errOrder = errors.New("apps: a page is told a tool's arguments once, then it
 // ready. args encodes to a JSON object, or is nil for none.
 //
 // Spec: SEP-1865, ui/notifications/tool-input.
-func (b *Bridge) ToolInput(ctx context.Context, args stdjson.RawMessage) error {
+func (b *Bridge) ToolInput(ctx context.Context, args json.RawMessage) error {
 	return b.tell(ctx, "ui/notifications/tool-input", arguments(args), func() error {
 		if b.input || b.result {
 			return errOrder
@@ -149,7 +149,7 @@ func (b *Bridge) ToolInput(ctx context.Context, args stdjson.RawMessage) error {
 // often, before ToolInput; what a page is not ready for is left out.
 //
 // Spec: SEP-1865, ui/notifications/tool-input-partial.
-func (b *Bridge) ToolInputPartial(ctx context.Context, args stdjson.RawMessage) error {
+func (b *Bridge) ToolInputPartial(ctx context.Context, args json.RawMessage) error {
 	if b.now() != phaseReady {
 		return nil
 	}
@@ -162,10 +162,10 @@ func (b *Bridge) ToolInputPartial(ctx context.Context, args stdjson.RawMessage) 
 }
 
 type toolArguments struct {
-	Arguments stdjson.RawMessage `json:"arguments"`
+	Arguments json.RawMessage `json:"arguments"`
 }
 
-func arguments(args stdjson.RawMessage) *toolArguments {
+func arguments(args json.RawMessage) *toolArguments {
 	if args == nil {
 		args = empty
 	}
@@ -277,7 +277,7 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	if !ready {
 		return nil
 	}
-	raw, err := json.Marshal(&struct {
+	raw, err := jsonv2.Marshal(&struct {
 		JSONRPC string   `json:"jsonrpc"`
 		ID      string   `json:"id"`
 		Method  string   `json:"method"`
@@ -301,10 +301,10 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 }
 
 // notification encodes a notification.
-func notification(method string, v any) (stdjson.RawMessage, error) {
-	return json.Marshal(&struct {
+func notification(method string, v any) (json.RawMessage, error) {
+	return jsonv2.Marshal(&struct {
 		JSONRPC string `json:"jsonrpc"`
 		Method  string `json:"method"`
 		Params  any    `json:"params"`
-	}{"2.0", method, v}, json.Deterministic(true))
+	}{"2.0", method, v}, jsonv2.Deterministic(true))
 }

@@ -2,21 +2,21 @@ package apps
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // empty is the result of what has none.
-var empty = stdjson.RawMessage("{}")
+var empty = json.RawMessage("{}")
 
 // request answers one request of the page.
-func (b *Bridge) request(ctx context.Context, m message) (stdjson.RawMessage, error) {
+func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error) {
 	switch m.Method {
 	case "ping":
 		return empty, nil
@@ -67,11 +67,11 @@ func refusal(err error) error {
 }
 
 // params reads the params of a request.
-func params(raw stdjson.RawMessage, v any) error {
+func params(raw json.RawMessage, v any) error {
 	if raw == nil {
 		raw = empty
 	}
-	if json.Unmarshal(raw, v) != nil {
+	if jsonv2.Unmarshal(raw, v) != nil {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the params have a member of the wrong type")
 	}
 	return nil
@@ -100,7 +100,7 @@ func declared(can bool) *struct{} {
 }
 
 // initialize answers the page's first request. Spec: SEP-1865, Lifecycle.
-func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		App struct {
 			Modes []DisplayMode `json:"availableDisplayModes"`
@@ -123,7 +123,7 @@ func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) 
 	if b.phase == phaseNew {
 		b.phase = phaseAnswered
 	}
-	return json.Marshal(&struct {
+	return jsonv2.Marshal(&struct {
 		Version      string             `json:"protocolVersion"`
 		Info         mcp.Implementation `json:"hostInfo"`
 		Capabilities hostCapabilities   `json:"hostCapabilities"`
@@ -144,13 +144,13 @@ func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) 
 // arguments comes from the page.
 //
 // Spec: SEP-1865, Visibility.
-func (b *Bridge) callTool(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if b.opts.AllowTool == nil {
 		return nil, notForPages("tools/call")
 	}
 	var p struct {
-		Name      string             `json:"name"`
-		Arguments stdjson.RawMessage `json:"arguments"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := params(raw, &p); err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func forApp(t *mcp.Tool) bool {
 }
 
 // readResource reads a resource of the page's own server.
-func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (b *Bridge) readResource(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if b.opts.AllowRead == nil {
 		return nil, notForPages("resources/read")
 	}
@@ -217,23 +217,23 @@ func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdj
 }
 
 // encodeResult returns a server's result as pages know it: what only clients have to know is not in it.
-func encodeResult(res mcp.Result) (stdjson.RawMessage, error) {
+func encodeResult(res mcp.Result) (json.RawMessage, error) {
 	raw, err := (&mcp.Request{}).AppendResult(nil, res)
 	if err != nil {
 		return nil, err
 	}
-	var members map[string]stdjson.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(raw, &members); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"resultType", "ttlMs", "cacheScope"} {
 		delete(members, name)
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	return jsonv2.Marshal(members, jsonv2.Deterministic(true))
 }
 
 // openLink has the host open a page of the web. Spec: SEP-1865, ui/open-link.
-func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
+func (b *Bridge) openLink(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.OpenLink == nil {
 		return notForPages("ui/open-link")
 	}
@@ -254,7 +254,7 @@ func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
 // authors send an array.
 //
 // Spec: SEP-1865, ui/message.
-func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
+func (b *Bridge) message(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.Message == nil {
 		return notForPages("ui/message")
 	}
@@ -263,16 +263,16 @@ func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
 		Text string `json:"text"`
 	}
 	var p struct {
-		Role    string             `json:"role"`
-		Content stdjson.RawMessage `json:"content"`
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
 	}
 	if err := params(raw, &p); err != nil {
 		return err
 	}
 	blocks := make([]block, 1)
-	err := json.Unmarshal(p.Content, &blocks[0])
+	err := jsonv2.Unmarshal(p.Content, &blocks[0])
 	if len(p.Content) > 0 && p.Content[0] == '[' {
-		err = json.Unmarshal(p.Content, &blocks)
+		err = jsonv2.Unmarshal(p.Content, &blocks)
 	}
 	var texts []string
 	for _, c := range blocks {
@@ -289,7 +289,7 @@ func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
 }
 
 // updateModelContext has the host tell the model about the page. Spec: SEP-1865, ui/update-model-context.
-func (b *Bridge) updateModelContext(ctx context.Context, raw stdjson.RawMessage) error {
+func (b *Bridge) updateModelContext(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.UpdateModelContext == nil {
 		return notForPages("ui/update-model-context")
 	}
@@ -304,7 +304,7 @@ func (b *Bridge) updateModelContext(ctx context.Context, raw stdjson.RawMessage)
 }
 
 // requestDisplayMode shows the page in another way, if both sides have it. Spec: SEP-1865, Display Modes.
-func (b *Bridge) requestDisplayMode(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (b *Bridge) requestDisplayMode(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	type mode struct {
 		Mode DisplayMode `json:"mode"`
 	}
@@ -320,7 +320,7 @@ func (b *Bridge) requestDisplayMode(ctx context.Context, raw stdjson.RawMessage)
 		is = DisplayInline
 	}
 	if !can || p.Mode == is {
-		return json.Marshal(&mode{is})
+		return jsonv2.Marshal(&mode{is})
 	}
 	is, err := b.opts.RequestDisplayMode(ctx, p.Mode)
 	if err != nil {
@@ -329,7 +329,7 @@ func (b *Bridge) requestDisplayMode(ctx context.Context, raw stdjson.RawMessage)
 	b.mu.Lock()
 	b.context.DisplayMode = is
 	b.mu.Unlock()
-	return json.Marshal(&mode{is})
+	return jsonv2.Marshal(&mode{is})
 }
 
 // has reports whether the page can be shown in a mode. It is called with mu held.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -196,7 +196,7 @@ func decodeMeta(meta mcp.Meta, v any) (found bool, err error) {
 	if !ok || value == nil {
 		return false, nil
 	}
-	raw, err := json.Marshal(value)
+	raw, err := jsonv2.Marshal(value)
 	if err != nil {
 		return true, fmt.Errorf("_meta.ui: %w", err)
 	}
@@ -206,7 +206,7 @@ func decodeMeta(meta mcp.Meta, v any) (found bool, err error) {
 	if raw[0] != '{' {
 		return true, errors.New("_meta.ui is no object")
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return true, fmt.Errorf("_meta.ui: %w", err)
 	}
 	return true, nil

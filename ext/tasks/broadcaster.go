@@ -2,13 +2,13 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -80,13 +80,13 @@ func (s *Server) topic() mcp.Topic {
 // openTopic subscribes a client to the tasks in ids that are its own, and returns their ids. It notifies at once of tasks that
 // do not work, because their status may have changed since the client read it.
 func (s *Server) openTopic(
-	ctx context.Context, req *mcp.Request, member stdjson.RawMessage, changed func(key string),
+	ctx context.Context, req *mcp.Request, member json.RawMessage, changed func(key string),
 ) (any, func(), error) {
 	if _, ok := s.form(req).(serverExtension); !ok || !declared(req) {
 		return nil, nil, mcp.MissingCapability(capability)
 	}
 	var ids []string
-	if err := json.Unmarshal(member, &ids); err != nil {
+	if err := jsonv2.Unmarshal(member, &ids); err != nil {
 		return nil, nil, mcp.Errorf(mcp.CodeInvalidParams, "params.notifications.taskIds: want an array of strings")
 	}
 	slices.Sort(ids)
@@ -124,7 +124,7 @@ func (s *Server) openTopic(
 }
 
 // topicParams returns the params of a notification: the task as tasks/get returns it. It returns nil for a task that is gone.
-func (s *Server) topicParams(ctx context.Context, req *mcp.Request, id string) (stdjson.RawMessage, error) {
+func (s *Server) topicParams(ctx context.Context, req *mcp.Request, id string) (json.RawMessage, error) {
 	t, err := serverExtension{serverNone{s}}.detailed(ctx, req.Principal.Key(), id)
 	if errors.Is(err, errUnknownTask) {
 		return nil, nil
@@ -132,5 +132,5 @@ func (s *Server) topicParams(ctx context.Context, req *mcp.Request, id string) (
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(t, json.Deterministic(true))
+	return jsonv2.Marshal(t, jsonv2.Deterministic(true))
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -70,9 +70,9 @@ func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
 	}
 	full.Extensions = maps.Clone(full.Extensions)
 	if full.Extensions == nil {
-		full.Extensions = map[string]stdjson.RawMessage{}
+		full.Extensions = map[string]json.RawMessage{}
 	}
-	full.Extensions[ID] = stdjson.RawMessage("{}")
+	full.Extensions[ID] = json.RawMessage("{}")
 	var own ClientOptions
 	if o != nil {
 		own = *o
@@ -214,18 +214,18 @@ func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request
 	if err != nil {
 		return nil, err
 	}
-	var members map[string]stdjson.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(raw, &members); err != nil {
 		return nil, invalid(methodCall, err)
 	}
 	w.asked, w.state = true, members["requestState"]
 	if w.state != nil && w.state[0] != '"' {
 		return nil, invalid(methodCall, errors.New("requestState is not a string"))
 	}
-	if members["requestState"], err = json.Marshal(m.suspend(ctx, w)); err != nil {
+	if members["requestState"], err = jsonv2.Marshal(m.suspend(ctx, w)); err != nil {
 		return nil, err
 	}
-	if raw, err = json.Marshal(members); err != nil {
+	if raw, err = jsonv2.Marshal(members); err != nil {
 		return nil, err
 	}
 	return mcp.RawResult(raw), nil
@@ -255,7 +255,7 @@ func (m *clientTasks) removeSuspended(key string) *wait {
 }
 
 // continued returns the suspended wait that a request continues, with the input responses; nil for a new call.
-func (m *clientTasks) continued(req *mcp.Request) (*wait, stdjson.RawMessage) {
+func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 	m.mu.Lock()
 	none := len(m.suspended) == 0
 	m.mu.Unlock()
@@ -263,10 +263,10 @@ func (m *clientTasks) continued(req *mcp.Request) (*wait, stdjson.RawMessage) {
 		return nil, nil // the usual case; does not decode the params
 	}
 	var p struct {
-		RequestState   string             `json:"requestState"`
-		InputResponses stdjson.RawMessage `json:"inputResponses"`
+		RequestState   string          `json:"requestState"`
+		InputResponses json.RawMessage `json:"inputResponses"`
 	}
-	if json.Unmarshal(req.Params, &p) != nil || p.RequestState == "" {
+	if jsonv2.Unmarshal(req.Params, &p) != nil || p.RequestState == "" {
 		return nil, nil
 	}
 	return m.removeSuspended(p.RequestState), p.InputResponses
@@ -278,10 +278,10 @@ type intent struct {
 	kind    intentKind
 	mu      sync.Mutex
 	taken   bool
-	resumed *Handle            // the task to wait for; no call is sent
-	first   *seenTask          // of resumed; may be nil
-	handle  *Handle            // set for a call that became a task
-	direct  stdjson.RawMessage // set to the result of a call that did not
+	resumed *Handle         // the task to wait for; no call is sent
+	first   *seenTask       // of resumed; may be nil
+	handle  *Handle         // set for a call that became a task
+	direct  json.RawMessage // set to the result of a call that did not
 }
 
 type intentKind uint8

@@ -2,13 +2,13 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -65,7 +65,7 @@ func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request 
 		TTL int64 `json:"ttl,omitzero"`
 	}
 	task.TTL = m.opts.TTL.Milliseconds()
-	raw, err := json.Marshal(task)
+	raw, err := jsonv2.Marshal(task)
 	if err != nil {
 		raw = []byte("{}") // a number always encodes
 	}
@@ -89,9 +89,9 @@ func (client2025) noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) er
 		return err
 	}
 	var page struct {
-		Tools []stdjson.RawMessage `json:"tools"`
+		Tools []json.RawMessage `json:"tools"`
 	}
-	if json.Unmarshal(raw, &page) == nil {
+	if jsonv2.Unmarshal(raw, &page) == nil {
 		for _, tool := range page.Tools {
 			m.tools.note(tool)
 		}
@@ -112,7 +112,7 @@ func (x *toolSupport) note(raw []byte) {
 		Name      string            `json:"name"`
 		Execution mcp.ToolExecution `json:"execution"`
 	}
-	_ = json.Unmarshal(raw, &tool)
+	_ = jsonv2.Unmarshal(raw, &tool)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.support, tool.Name)
@@ -151,9 +151,9 @@ func isMethodNotFound(err error) bool {
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
 func (f client2025) decodeCreated(raw []byte) (*seenTask, error) {
 	var created struct {
-		Task stdjson.RawMessage `json:"task"`
+		Task json.RawMessage `json:"task"`
 	}
-	if err := json.Unmarshal(raw, &created); err != nil {
+	if err := jsonv2.Unmarshal(raw, &created); err != nil {
 		return nil, err
 	}
 	if created.Task == nil {
@@ -200,7 +200,7 @@ func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) erro
 }
 
 // answer returns an error: the server asks with requests of its own, during tasks/result.
-func (client2025) answer(_ context.Context, h *Handle, _ stdjson.RawMessage) error {
+func (client2025) answer(_ context.Context, h *Handle, _ json.RawMessage) error {
 	return fmt.Errorf("tasks: a server of revision %s asks the client itself while Wait waits for the task", h.client.Revision())
 }
 
@@ -254,8 +254,8 @@ func (f client2025) list(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, er
 
 // A taskPage is one result of tasks/list.
 type taskPage struct {
-	Tasks []stdjson.RawMessage `json:"tasks"`
-	Next  *string              `json:"nextCursor"`
+	Tasks []json.RawMessage `json:"tasks"`
+	Next  *string           `json:"nextCursor"`
 }
 
 func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, error) {
@@ -267,7 +267,7 @@ func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, er
 		return nil, err
 	}
 	page := &taskPage{}
-	if err := json.Unmarshal(raw, page); err != nil {
+	if err := jsonv2.Unmarshal(raw, page); err != nil {
 		return nil, invalid(methodList, err)
 	}
 	return page, nil

@@ -2,12 +2,12 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -47,7 +47,7 @@ func (clientExtension) decodeTask(raw []byte) (*seenTask, error) {
 		t.InputRequests = make(map[string]mcp.InputRequest, len(t.requests))
 		for _, q := range t.requests {
 			var request mcp.InputRequest
-			if err := json.Unmarshal(q.raw, &request); err != nil || request.Method == "" {
+			if err := jsonv2.Unmarshal(q.raw, &request); err != nil || request.Method == "" {
 				return nil, fmt.Errorf("the input request %.64q has no method", q.key)
 			}
 			t.InputRequests[q.key] = request
@@ -103,7 +103,7 @@ func (clientExtension) follow(ctx context.Context, w *wait, _ *mcp.Request) (mcp
 func (clientExtension) fetchOutcome(context.Context, *Handle, *seenTask) error { return nil }
 
 // Spec: tasks extension, Task Update Requests.
-func (clientExtension) answer(ctx context.Context, h *Handle, responses stdjson.RawMessage) error {
+func (clientExtension) answer(ctx context.Context, h *Handle, responses json.RawMessage) error {
 	_, err := h.client.Request(ctx, methodUpdate, taskParams{h.id, responses})
 	return err
 }

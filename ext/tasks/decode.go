@@ -2,13 +2,13 @@ package tasks
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -27,7 +27,7 @@ const (
 // An inputRequest is one input request of a task, as received.
 type inputRequest struct {
 	key string
-	raw stdjson.RawMessage
+	raw json.RawMessage
 }
 
 // A seenTask is a task as a server described it.
@@ -39,24 +39,24 @@ type seenTask struct {
 
 // taskMembers are the members of a task in both forms.
 type taskMembers struct {
-	ID            *string            `json:"taskId"`
-	Status        Status             `json:"status"`
-	Message       string             `json:"statusMessage"`
-	Created       string             `json:"createdAt"`
-	Updated       string             `json:"lastUpdatedAt"`
-	TTL           stdjson.RawMessage `json:"ttlMs"`
-	Poll          stdjson.RawMessage `json:"pollIntervalMs"`
-	TTL2025       stdjson.RawMessage `json:"ttl"`
-	Poll2025      stdjson.RawMessage `json:"pollInterval"`
-	InputRequests stdjson.RawMessage `json:"inputRequests"`
-	Result        stdjson.RawMessage `json:"result"`
-	Error         stdjson.RawMessage `json:"error"`
+	ID            *string         `json:"taskId"`
+	Status        Status          `json:"status"`
+	Message       string          `json:"statusMessage"`
+	Created       string          `json:"createdAt"`
+	Updated       string          `json:"lastUpdatedAt"`
+	TTL           json.RawMessage `json:"ttlMs"`
+	Poll          json.RawMessage `json:"pollIntervalMs"`
+	TTL2025       json.RawMessage `json:"ttl"`
+	Poll2025      json.RawMessage `json:"pollInterval"`
+	InputRequests json.RawMessage `json:"inputRequests"`
+	Result        json.RawMessage `json:"result"`
+	Error         json.RawMessage `json:"error"`
 }
 
 // decodeFields reads the members that a task always has. Invalid times are ignored, since they are only hints.
 func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 	var m taskMembers
-	if err := json.Unmarshal(raw, &m); err != nil {
+	if err := jsonv2.Unmarshal(raw, &m); err != nil {
 		return nil, nil, fmt.Errorf("decode the task: %w", err)
 	}
 	switch {
@@ -81,7 +81,7 @@ func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 func milliseconds(raw []byte) time.Duration {
 	const most = float64(100*365*24*time.Hour) / float64(time.Millisecond)
 	var n float64
-	if json.Unmarshal(raw, &n) != nil || !(n > 0) || n > most {
+	if jsonv2.Unmarshal(raw, &n) != nil || !(n > 0) || n > most {
 		return 0
 	}
 	return time.Duration(math.Ceil(n)) * time.Millisecond

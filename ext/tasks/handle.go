@@ -2,12 +2,12 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -19,8 +19,8 @@ type Handle struct {
 	id, tool string
 	answered *answeredKeys
 
-	direct *mcp.ToolResult    // the result of a call that became no task
-	raw    stdjson.RawMessage // direct, as received
+	direct *mcp.ToolResult // the result of a call that became no task
+	raw    json.RawMessage // direct, as received
 }
 
 // Start calls a tool and returns a handle as soon as the server has made a task of the call. The client has to be created with
@@ -125,7 +125,7 @@ func (h *Handle) Answer(ctx context.Context, answers map[string]any) error {
 	if h.direct != nil {
 		return errors.New("tasks: the call became no task and requires no input")
 	}
-	raw, err := json.Marshal(answers, json.Deterministic(true))
+	raw, err := jsonv2.Marshal(answers, jsonv2.Deterministic(true))
 	if err != nil {
 		return fmt.Errorf("tasks: encode answers: %w", err)
 	}

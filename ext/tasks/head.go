@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -52,7 +52,7 @@ func openHead(r Record) (*job, error) {
 	j := &job{Record: r}
 	head, err := headOf(r.Data)
 	if err == nil {
-		err = json.Unmarshal(head, &j.state)
+		err = jsonv2.Unmarshal(head, &j.state)
 	}
 	if err == nil {
 		err = j.checkHead()

@@ -2,7 +2,7 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -75,7 +75,7 @@ func (j *job) inputMessage() string {
 		var p struct {
 			Message string `json:"message"`
 		}
-		if json.Unmarshal(j.Open[key].Request.Params, &p) == nil && p.Message != "" {
+		if jsonv2.Unmarshal(j.Open[key].Request.Params, &p) == nil && p.Message != "" {
 			all = append(all, p.Message)
 		}
 		if len(all) == maxQuoted {
@@ -163,26 +163,26 @@ func (j *job) addResponses(responses inputResponses) (changed bool, err error) {
 
 // isResponse reports whether a response has the shape of the method's result. A handler repeats the question if the values
 // in it are invalid; a response of another shape would end the task, and is refused here.
-func isResponse(method string, response stdjson.RawMessage) bool {
+func isResponse(method string, response json.RawMessage) bool {
 	if !isObject(response) {
 		return false
 	}
 	switch method {
 	case "elicitation/create":
 		var r mcp.ElicitResult
-		if json.Unmarshal(response, &r) != nil {
+		if jsonv2.Unmarshal(response, &r) != nil {
 			return false
 		}
 		known := r.Action == mcp.ElicitAccept || r.Action == mcp.ElicitDecline || r.Action == mcp.ElicitCancel
 		return known && (r.Content == nil || isObject(r.Content) || string(r.Content) == "null")
 	case "sampling/createMessage":
 		var r mcp.SampleResult
-		return json.Unmarshal(response, &r) == nil
+		return jsonv2.Unmarshal(response, &r) == nil
 	case "roots/list":
 		var r struct {
 			Roots []mcp.Root `json:"roots"`
 		}
-		return json.Unmarshal(response, &r) == nil && r.Roots != nil
+		return jsonv2.Unmarshal(response, &r) == nil && r.Roots != nil
 	}
 	return true
 }

@@ -2,18 +2,18 @@ package tasks
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // withState returns a copy of a request with another requestState, without one if state is nil.
-func withState(req *mcp.Request, state stdjson.RawMessage) (*mcp.Request, error) {
+func withState(req *mcp.Request, state json.RawMessage) (*mcp.Request, error) {
 	var b bytes.Buffer
 	d, e := jsontext.NewDecoder(bytes.NewReader(req.Params)), jsontext.NewEncoder(&b)
 	err := errors.Join(errOf(d.ReadToken()), e.WriteToken(jsontext.BeginObject))
@@ -40,7 +40,7 @@ func withState(req *mcp.Request, state stdjson.RawMessage) (*mcp.Request, error)
 func errOf(_ jsontext.Token, err error) error { return err }
 
 // withMember returns a copy of a request with one more member in its params, which must not be empty.
-func withMember(req *mcp.Request, name string, value stdjson.RawMessage) *mcp.Request {
+func withMember(req *mcp.Request, name string, value json.RawMessage) *mcp.Request {
 	changed := *req
 	object := bytes.TrimRight(req.Params, " \t\r\n")
 	changed.Params = bytes.Join([][]byte{object[:len(object)-1], []byte(`,"` + name + `":`), value, []byte("}")}, nil)
@@ -52,15 +52,15 @@ func toolOf(req *mcp.Request) string {
 	var p struct {
 		Name string `json:"name"`
 	}
-	_ = json.Unmarshal(req.Params, &p) // the server refuses invalid params
+	_ = jsonv2.Unmarshal(req.Params, &p) // the server refuses invalid params
 	return p.Name
 }
 
 // metaOf returns the `_meta` of a request, which the client has encoded.
-func metaOf(req *mcp.Request) stdjson.RawMessage {
+func metaOf(req *mcp.Request) json.RawMessage {
 	var p struct {
-		Meta stdjson.RawMessage `json:"_meta"`
+		Meta json.RawMessage `json:"_meta"`
 	}
-	_ = json.Unmarshal(req.Params, &p)
+	_ = jsonv2.Unmarshal(req.Params, &p)
 	return p.Meta
 }

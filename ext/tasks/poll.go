@@ -2,12 +2,12 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -155,11 +155,11 @@ func (p *poller) get(ctx context.Context) (*seenTask, error) {
 }
 
 type taskParams struct {
-	ID             string             `json:"taskId"`
-	InputResponses stdjson.RawMessage `json:"inputResponses,omitzero"`
+	ID             string          `json:"taskId"`
+	InputResponses json.RawMessage `json:"inputResponses,omitzero"`
 }
 
-func (p *poller) update(ctx context.Context, responses stdjson.RawMessage) error {
+func (p *poller) update(ctx context.Context, responses json.RawMessage) error {
 	_, err := p.client.Request(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{p.id, responses})
 	return err
 }
@@ -237,9 +237,9 @@ func retryAfter(err error) time.Duration {
 		return 0
 	}
 	var data struct {
-		After stdjson.RawMessage `json:"retryAfterMs"`
+		After json.RawMessage `json:"retryAfterMs"`
 	}
-	if json.Unmarshal(fault.Data, &data) != nil {
+	if jsonv2.Unmarshal(fault.Data, &data) != nil {
 		return 0
 	}
 	return min(milliseconds(data.After), maxRetry)

@@ -2,11 +2,11 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"math"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -19,16 +19,16 @@ type progressSender struct {
 	sendsMessages bool // false if the server may send progress itself while the task works
 
 	mu      sync.Mutex // held during calls of notify; guards the fields below
-	notify  func(ctx context.Context, method string, params stdjson.RawMessage) error
-	token   stdjson.RawMessage
+	notify  func(ctx context.Context, method string, params json.RawMessage) error
+	token   json.RawMessage
 	message string  // of the last notification that had one
 	number  float64 // of the last notification
 }
 
 type progressParams struct {
-	Token    stdjson.RawMessage `json:"progressToken"`
-	Progress float64            `json:"progress"`
-	Message  string             `json:"message,omitzero"`
+	Token    json.RawMessage `json:"progressToken"`
+	Progress float64         `json:"progress"`
+	Message  string          `json:"message,omitzero"`
 }
 
 // newProgressSender returns nil if the call does not want progress.
@@ -62,11 +62,11 @@ func (p *progressSender) wrap(req *mcp.Request) *mcp.Request {
 }
 
 // forward sends a notification of the server.
-func (p *progressSender) forward(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (p *progressSender) forward(ctx context.Context, method string, params json.RawMessage) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var progress progressParams
-	if method == notificationProgress && json.Unmarshal(params, &progress) == nil {
+	if method == notificationProgress && jsonv2.Unmarshal(params, &progress) == nil {
 		p.number = progress.Progress
 		if progress.Message != "" {
 			p.message = progress.Message
@@ -88,7 +88,7 @@ func (p *progressSender) sendMessage(ctx context.Context, text string) {
 	}
 	p.message = text
 	p.number = math.Floor(p.number) + 1
-	raw, err := json.Marshal(progressParams{p.token, p.number, text})
+	raw, err := jsonv2.Marshal(progressParams{p.token, p.number, text})
 	if err != nil {
 		return // JSON cannot hold the number
 	}

@@ -1,13 +1,13 @@
 package tasks
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -61,16 +61,16 @@ type state struct {
 	IsError   bool   `json:"isError,omitzero"` // of the Result
 
 	// The payload. A member that is added here has to be added to headOf, too.
-	Params  stdjson.RawMessage     `json:"params,omitzero"`   // of the call; nil once it is done
+	Params  json.RawMessage        `json:"params,omitzero"`   // of the call; nil once it is done
 	Open    map[string]openRequest `json:"open,omitempty"`    // by the keys that clients see
 	Answers inputResponses         `json:"answers,omitempty"` // to the last run's input requests, by the handler's keys
-	Memory  stdjson.RawMessage     `json:"memory,omitzero"`   // the handler's state, from run to run
+	Memory  json.RawMessage        `json:"memory,omitzero"`   // the handler's state, from run to run
 	// The outcome. Once the task is done, one of these is set, or Cancelled.
-	Result stdjson.RawMessage `json:"result,omitzero"`
-	Error  *mcp.Error         `json:"error,omitzero"`
+	Result json.RawMessage `json:"result,omitzero"`
+	Error  *mcp.Error      `json:"error,omitzero"`
 }
 
-type inputResponses = map[string]stdjson.RawMessage
+type inputResponses = map[string]json.RawMessage
 
 // An openRequest is an input request under the key that the handler gave it.
 type openRequest struct {
@@ -118,7 +118,7 @@ var errRecord = errors.New("the stored record is not a task of this version")
 func openJob(r Record) (*job, error) {
 	j := &job{Record: r}
 	j.Data = nil
-	if err := json.Unmarshal(r.Data, &j.state); err != nil {
+	if err := jsonv2.Unmarshal(r.Data, &j.state); err != nil {
 		return nil, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	if err := j.check(); err != nil {
@@ -177,7 +177,7 @@ func (j *job) encode() (Record, error) {
 	r.Done = j.Phase == phaseDone
 	r.Expires = j.Created.Add(time.Duration(j.TTL) * time.Millisecond)
 	var err error
-	if r.Data, err = json.Marshal(&j.state, json.Deterministic(true)); err != nil {
+	if r.Data, err = jsonv2.Marshal(&j.state, jsonv2.Deterministic(true)); err != nil {
 		return r, fmt.Errorf("%w: %w", errEncode, err)
 	}
 	limit := MaxRecord
@@ -210,7 +210,7 @@ func (j *job) fail(now time.Time, err *mcp.Error) {
 	valid := *err
 	valid.Message = strings.ToValidUTF8(valid.Message, "\uFFFD")
 	if valid.Data != nil {
-		if _, err := json.Marshal(valid.Data); err != nil {
+		if _, err := jsonv2.Marshal(valid.Data); err != nil {
 			valid.Data = nil
 		}
 	}
@@ -221,4 +221,4 @@ func (j *job) fail(now time.Time, err *mcp.Error) {
 func (j *job) expired(now time.Time) bool { return !now.Before(j.Expires) }
 
 // isObject reports whether valid JSON is an object.
-func isObject(raw stdjson.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }

@@ -2,7 +2,7 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -194,12 +194,12 @@ func canAnswer(req *mcp.Request, j *job) bool {
 }
 
 // canElicit reports whether the client supports the mode of an elicitation. A capability without modes means forms.
-func canElicit(has *mcp.ElicitationCapability, params stdjson.RawMessage) bool {
+func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	var p struct {
 		Mode string `json:"mode"`
 	}
 	switch {
-	case has == nil || json.Unmarshal(params, &p) != nil:
+	case has == nil || jsonv2.Unmarshal(params, &p) != nil:
 		return false
 	case p.Mode == "url":
 		return has.URL != nil
@@ -208,9 +208,9 @@ func canElicit(has *mcp.ElicitationCapability, params stdjson.RawMessage) bool {
 }
 
 // canSample reports whether the client supports the tools and the context of a sampling request.
-func canSample(has *mcp.SamplingCapability, params stdjson.RawMessage) bool {
+func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	var p mcp.SampleParams
-	if has == nil || json.Unmarshal(params, &p) != nil {
+	if has == nil || jsonv2.Unmarshal(params, &p) != nil {
 		return false
 	}
 	tools := len(p.Tools) > 0 || p.ToolChoice != nil
@@ -234,13 +234,13 @@ func (j *job) result2025() (mcp.Result, error) {
 	case j.Error != nil:
 		return nil, j.Error
 	}
-	var members map[string]stdjson.RawMessage
-	if err := json.Unmarshal(j.Result, &members); err != nil {
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(j.Result, &members); err != nil {
 		return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
 	}
-	var own map[string]stdjson.RawMessage
+	var own map[string]json.RawMessage
 	if raw, ok := members["_meta"]; ok {
-		if err := json.Unmarshal(raw, &own); err != nil {
+		if err := jsonv2.Unmarshal(raw, &own); err != nil {
 			return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
 		}
 	}
@@ -263,7 +263,7 @@ type related struct {
 // A result2025 is the result of tasks/result: that of the call, with the task's id in its `_meta`.
 type result2025 struct {
 	completeResult `json:"-"`
-	Members        map[string]stdjson.RawMessage `json:",embed"`
+	Members        map[string]json.RawMessage `json:",embed"`
 	meta           mcp.Meta
 }
 
@@ -274,27 +274,27 @@ func (r result2025) ResultMeta() mcp.Meta { return r.meta }
 func (j *job) inputRequired2025() (mcp.Result, error) {
 	all := j.inputRequests()
 	for key, q := range all {
-		params := map[string]stdjson.RawMessage{}
+		params := map[string]json.RawMessage{}
 		if q.Params != nil {
-			if err := json.Unmarshal(q.Params, &params); err != nil {
+			if err := jsonv2.Unmarshal(q.Params, &params); err != nil {
 				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
 			}
 		}
-		meta := map[string]stdjson.RawMessage{}
+		meta := map[string]json.RawMessage{}
 		if own, ok := params["_meta"]; ok {
-			if err := json.Unmarshal(own, &meta); err != nil {
+			if err := jsonv2.Unmarshal(own, &meta); err != nil {
 				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
 			}
 		}
 		var err error
 		meta = maps.Clone(meta)
-		if meta[relatedTask], err = json.Marshal(related{j.ID}); err != nil {
+		if meta[relatedTask], err = jsonv2.Marshal(related{j.ID}); err != nil {
 			return nil, err
 		}
-		if params["_meta"], err = json.Marshal(meta, json.Deterministic(true)); err != nil {
+		if params["_meta"], err = jsonv2.Marshal(meta, jsonv2.Deterministic(true)); err != nil {
 			return nil, err
 		}
-		if q.Params, err = json.Marshal(params, json.Deterministic(true)); err != nil {
+		if q.Params, err = jsonv2.Marshal(params, jsonv2.Deterministic(true)); err != nil {
 			return nil, err
 		}
 		all[key] = q
@@ -307,11 +307,11 @@ func (j *job) inputRequired2025() (mcp.Result, error) {
 func (j *job) openKeys() string { return strings.Join(slices.Sorted(maps.Keys(j.Open)), ",") }
 
 // requestState returns the requestState of params, or "".
-func requestState(params stdjson.RawMessage) string {
+func requestState(params json.RawMessage) string {
 	var p struct {
 		State string `json:"requestState"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if jsonv2.Unmarshal(params, &p) != nil {
 		return ""
 	}
 	return p.State
@@ -337,13 +337,13 @@ func (r *resultRequest) sendProgress(ctx context.Context) {
 	}
 	r.sent = p
 	params := struct {
-		Token   stdjson.RawMessage `json:"progressToken"`
-		Done    float64            `json:"progress"`
-		Total   float64            `json:"total,omitzero"`
-		Message string             `json:"message,omitzero"`
-		Meta    mcp.Meta           `json:"_meta"`
+		Token   json.RawMessage `json:"progressToken"`
+		Done    float64         `json:"progress"`
+		Total   float64         `json:"total,omitzero"`
+		Message string          `json:"message,omitzero"`
+		Meta    mcp.Meta        `json:"_meta"`
 	}{token, p.done, p.total, statusMessage(p.message), mcp.Meta{relatedTask: related{r.id}}}
-	if raw, err := json.Marshal(params, json.Deterministic(true)); err == nil {
+	if raw, err := jsonv2.Marshal(params, jsonv2.Deterministic(true)); err == nil {
 		_ = r.req.Notify(ctx, notificationProgress, raw) // if the stream has ended, ctx ends the request
 	}
 }

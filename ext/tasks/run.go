@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -264,7 +264,7 @@ func isToolError(result []byte) bool {
 	var r struct {
 		IsError bool `json:"isError"`
 	}
-	return json.Unmarshal(result, &r) == nil && r.IsError
+	return jsonv2.Unmarshal(result, &r) == nil && r.IsError
 }
 
 // storeOutcome returns the step that stores the outcome of a run. If the outcome cannot be stored, the next call of the step

@@ -3,14 +3,14 @@ package tasks
 import (
 	"context"
 	"encoding/base64"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -42,16 +42,16 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 	c := &pendingCall{request: req, refusal: mcp.Errorf(mcp.CodeMethodNotFound,
 		"this tool runs as a task only: call it with params.task")}
 	var p struct {
-		Name string             `json:"name"`
-		Task stdjson.RawMessage `json:"task"`
+		Name string          `json:"name"`
+		Task json.RawMessage `json:"task"`
 	}
-	if err := json.Unmarshal(req.Params, &p); err != nil || p.Task == nil || !f.server.hasTools() {
+	if err := jsonv2.Unmarshal(req.Params, &p); err != nil || p.Task == nil || !f.server.hasTools() {
 		return c, nil // package mcp refuses invalid params
 	}
 	var task struct {
 		TTL *float64 `json:"ttl"`
 	}
-	if !isObject(p.Task) || json.Unmarshal(p.Task, &task) != nil || task.TTL != nil && *task.TTL < 0 {
+	if !isObject(p.Task) || jsonv2.Unmarshal(p.Task, &task) != nil || task.TTL != nil && *task.TTL < 0 {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.task: want an object whose ttl is a number of milliseconds")
 	}
 	c.canBeTask, c.mustBeTask = true, true
@@ -250,12 +250,12 @@ func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	return page, nil
 }
 
-func parseCursor2025(params stdjson.RawMessage) (c Cursor, err error) {
+func parseCursor2025(params json.RawMessage) (c Cursor, err error) {
 	bad := mcp.Errorf(mcp.CodeInvalidParams, "params.cursor: want a nextCursor of tasks/list")
 	var p struct {
 		Cursor *string `json:"cursor"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if jsonv2.Unmarshal(params, &p) != nil {
 		return c, bad
 	}
 	if p.Cursor == nil {

@@ -2,10 +2,10 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -14,7 +14,7 @@ import (
 type serverExtension struct{ serverNone }
 
 // capability is the extension as clients declare it, in the error for clients that did not.
-var capability = stdjson.RawMessage(`{"extensions":{"` + ID + `":{}}}`)
+var capability = json.RawMessage(`{"extensions":{"` + ID + `":{}}}`)
 
 // declared reports whether the client of a request declared the extension.
 //
@@ -109,7 +109,7 @@ type detailedTask struct {
 	completeResult `json:"-"`
 	Fields         taskFields                  `json:",embed"`
 	InputRequests  map[string]mcp.InputRequest `json:"inputRequests,omitempty"`
-	Result         stdjson.RawMessage          `json:"result,omitzero"`
+	Result         json.RawMessage             `json:"result,omitzero"`
 	Error          *mcp.Error                  `json:"error,omitzero"`
 }
 
@@ -177,17 +177,17 @@ type requestParams struct {
 	Responses inputResponses // nil if the member is missing
 }
 
-func parseTaskParams(raw stdjson.RawMessage) (*requestParams, error) {
+func parseTaskParams(raw json.RawMessage) (*requestParams, error) {
 	var p struct {
-		ID        *string            `json:"taskId"`
-		Responses stdjson.RawMessage `json:"inputResponses"`
+		ID        *string         `json:"taskId"`
+		Responses json.RawMessage `json:"inputResponses"`
 	}
-	if err := json.Unmarshal(raw, &p); err != nil || p.ID == nil {
+	if err := jsonv2.Unmarshal(raw, &p); err != nil || p.ID == nil {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.taskId: want a string")
 	}
 	out := &requestParams{ID: *p.ID}
 	if p.Responses != nil {
-		if !isObject(p.Responses) || json.Unmarshal(p.Responses, &out.Responses) != nil {
+		if !isObject(p.Responses) || jsonv2.Unmarshal(p.Responses, &out.Responses) != nil {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: want an object")
 		}
 	}

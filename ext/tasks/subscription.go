@@ -2,11 +2,11 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"slices"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -32,11 +32,11 @@ func newSubscription(ctx context.Context, c *mcp.Client, id string) *subscriptio
 	go func() { // stop waits for it
 		defer close(s.done)
 		defer s.set(false, nil)
-		ids, err := json.Marshal([]string{id})
+		ids, err := jsonv2.Marshal([]string{id})
 		if err != nil {
 			return // an id that was decoded from JSON always encodes
 		}
-		filter := mcp.Filter{Topics: map[string]stdjson.RawMessage{topicTasks: ids}}
+		filter := mcp.Filter{Topics: map[string]json.RawMessage{topicTasks: ids}}
 		for e, err := range c.Listen(mcp.WithCallOptions(ctx, mcp.CallOptions{}), filter) {
 			if err != nil || !s.receive(e) {
 				return
@@ -51,7 +51,7 @@ func (s *subscription) receive(e mcp.Event) bool {
 	switch e.Kind {
 	case mcp.EventListening, mcp.EventResync:
 		var ids []string
-		_ = json.Unmarshal(e.Filter.Topics[topicTasks], &ids) // anything but a list accepts no task
+		_ = jsonv2.Unmarshal(e.Filter.Topics[topicTasks], &ids) // anything but a list accepts no task
 		accepted := slices.Contains(ids, s.id)
 		s.set(accepted, nil) // poll: changes may have been missed
 		return accepted

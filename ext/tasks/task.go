@@ -1,7 +1,7 @@
 package tasks
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -55,7 +55,7 @@ type Task struct {
 	InputRequests map[string]mcp.InputRequest
 	// Result is the result of a completed task as JSON. Tasks of 2025-11-25 have it with [StatusFailed] too, if a tool result
 	// with IsError is why.
-	Result stdjson.RawMessage
+	Result json.RawMessage
 	// Error is why a task failed, if the server says so.
 	Error *mcp.Error
 }

@@ -3,13 +3,13 @@ package tasks
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -28,9 +28,9 @@ const (
 // A wait is the state of one call until it has a result.
 type wait struct {
 	client *clientTasks
-	intent *intent            // of [Start]; nil for an ordinary call
-	asked  bool               // there were input requests before there was a task
-	state  stdjson.RawMessage // the server's requestState for their responses; nil for none
+	intent *intent         // of [Start]; nil for an ordinary call
+	asked  bool            // there were input requests before there was a task
+	state  json.RawMessage // the server's requestState for their responses; nil for none
 
 	task           *Handle // nil as long as the call is no task
 	keepsTask      bool    // do not cancel the task when the call ends
@@ -62,7 +62,7 @@ func followUpOptions(req *mcp.Request) mcp.CallOptions {
 			if o.Meta == nil {
 				o.Meta = mcp.Meta{}
 			}
-			o.Meta[key] = stdjson.RawMessage(bytes.Clone(value))
+			o.Meta[key] = json.RawMessage(bytes.Clone(value))
 		}
 	}
 	return o
@@ -92,7 +92,7 @@ func (w *wait) end(ctx context.Context, err error) {
 }
 
 // resume sends the client's responses, and continues to wait.
-func (w *wait) resume(ctx context.Context, req *mcp.Request, responses stdjson.RawMessage) (mcp.Result, error) {
+func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawMessage) (mcp.Result, error) {
 	resume := mcp.AwaitUser(ctx)
 	defer resume()
 	w.progress.setRequest(req)
@@ -109,9 +109,9 @@ func (w *wait) resume(ctx context.Context, req *mcp.Request, responses stdjson.R
 // sendResponses sends input responses. It may repeat the request: a server ignores responses that it has already.
 //
 // Spec: tasks extension, Task Update Requests.
-func (w *wait) sendResponses(ctx context.Context, responses stdjson.RawMessage) error {
-	var keys map[string]stdjson.RawMessage
-	if err := json.Unmarshal(responses, &keys); err != nil {
+func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
+	var keys map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
 		return fmt.Errorf("tasks: decode the responses for task %q: %w", w.task.id, err)
 	}
 	err := w.poller.retry(ctx, func() error { return w.poller.update(ctx, responses) })
@@ -129,7 +129,7 @@ func (w *wait) sendResponses(ctx context.Context, responses stdjson.RawMessage) 
 
 // checkRefusal returns nil if the server refused responses that it needs no longer: it has them, and only the acknowledgement
 // was lost, or the task has ended. Otherwise it returns the refusal.
-func (w *wait) checkRefusal(ctx context.Context, keys map[string]stdjson.RawMessage, refusal error) error {
+func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage, refusal error) error {
 	if err := w.poller.refresh(ctx); err != nil {
 		return refusal
 	}

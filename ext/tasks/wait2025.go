@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -133,7 +133,7 @@ func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Res
 
 // resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its progressToken.
 func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
-	raw, err := json.Marshal(taskParams{ID: w.task.id})
+	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id})
 	if err != nil {
 		raw = []byte("{}") // a string always encodes
 	}
