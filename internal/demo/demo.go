@@ -128,7 +128,7 @@ func addApp(s *mcp.Server) {
 	const table = "ui://demo/dice"
 	views := apps.New(s)
 	views.Add(&apps.View{URI: table, Name: "dice", Title: "Dice", Description: "Shows the dice, and rolls them again."}, diceHTML)
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "roll_dice", Title: "Roll dice", Description: "Roll some dice."}, &apps.ToolUI{View: table}), rollDice)
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "roll_dice", Title: "Roll dice", Description: "Roll some dice."}, &apps.ToolUI{View: table}), rollDice)
 }
 
 func rollDice(_ context.Context, in diceIn) (diceOut, error) {
