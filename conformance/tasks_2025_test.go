@@ -25,7 +25,7 @@ import (
 // newTaskServer is what clients/tasks_2025.mjs talks to.
 func newTaskServer(t *testing.T) *mcp.Server {
 	s := mcp.NewServer("patchbay-tasks", "1.0.0", &mcp.ServerOptions{Logger: logger(t)})
-	m := tasks.New(s, &tasks.Options{PollInterval: 50 * time.Millisecond, Logger: logger(t)})
+	m := tasks.NewServer(s, &tasks.Options{PollInterval: 50 * time.Millisecond, Logger: logger(t)})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -260,7 +260,7 @@ func TestOurClientTakesOfficialTasks(t *testing.T) {
 				asked = append(asked, p.Message)
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
 			}
-			c := dial(ctx, t, transport(t), tasks.WithTasks(opts, &tasks.ClientOptions{TTL: 30 * time.Second}))
+			c := dial(ctx, t, transport(t), tasks.Declare(opts, &tasks.ClientOptions{TTL: 30 * time.Second}))
 			equal(t, "revision", c.Revision(), "2025-11-25")
 			callPeerTasks(ctx, t, c)
 			handlePeerTasks(ctx, t, c)
@@ -359,7 +359,7 @@ func TestOfficialServerMakesTasksOfItsQuestions(t *testing.T) {
 				}
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
 			}
-			c := dial(ctx, t, transport(t), tasks.WithTasks(opts, nil))
+			c := dial(ctx, t, transport(t), tasks.Declare(opts, nil))
 			checkSurvey(t, must(c.CallTool(ctx, "survey", nil))(t).Text())
 			if err := <-ended; !errors.Is(err, mcp.ErrCancelled) {
 				t.Errorf("the context of a cancelled question ended with %v", err)

@@ -28,8 +28,8 @@ type consent struct {
 }
 
 // addTasks adds the fixtures of long work.
-func addTasks(s *mcp.Server) *tasks.Manager {
-	m := tasks.New(s, nil)
+func addTasks(s *mcp.Server) *tasks.Server {
+	m := tasks.NewServer(s, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greet at once."},
 		func(_ context.Context, in nameIn) (string, error) { return "Hello, " + in.Name + "!", nil })
 	tasks.AddTool(m, &mcp.Tool{Name: "slow_compute", Description: "Compute for some seconds."}, nil, compute)
@@ -45,7 +45,7 @@ func addTasks(s *mcp.Server) *tasks.Manager {
 	tasks.AddTool(m, &mcp.Tool{Name: "confirm_delete", Description: "Delete a file, after asking."}, nil, confirmDelete)
 	tasks.AddTool(m, &mcp.Tool{Name: "multi_input", Description: "Ask two things at once."}, nil, askTwo)
 	tasks.AddTool(m, &mcp.Tool{Name: "test_tool_with_task", Description: "Ask first, then become a task."},
-		&tasks.ToolOptions{Required: true, Manual: true}, askThenBegin)
+		&tasks.ToolOptions{Required: true, ManualStart: true}, askThenBegin)
 	return m
 }
 

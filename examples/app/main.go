@@ -41,9 +41,9 @@ func main() {
 
 	// The model calls time, and the host shows its result in the view. The view calls tick by itself; the model does not
 	// know of it.
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "time", Description: "Tell the time somewhere."},
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time", Description: "Tell the time somewhere."},
 		&apps.ToolUI{View: face}), now)
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "tick", Description: "Tell the time to the view."},
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "tick", Description: "Tell the time to the view."},
 		&apps.ToolUI{View: face, Visibility: []apps.Visibility{apps.VisibilityApp}}), now)
 
 	if err := s.Run(context.Background(), mcp.Stdio()); err != nil {

@@ -42,8 +42,8 @@ func main() {
 		log.Fatal(err)
 	}
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, &tasks.Options{Store: store})
-	tasks.AddTool(m, &mcp.Tool{Name: "print", Description: "Print a book."}, &tasks.ToolOptions{Again: true}, printBook)
+	m := tasks.NewServer(s, &tasks.Options{Store: store})
+	tasks.AddTool(m, &mcp.Tool{Name: "print", Description: "Print a book."}, &tasks.ToolOptions{Restartable: true}, printBook)
 	if err := m.Recover(context.Background()); err != nil { // what an earlier process has left
 		log.Fatal(err)
 	}

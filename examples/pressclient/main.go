@@ -19,7 +19,7 @@ func yes(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 
 func run(ctx context.Context) error {
 	c, err := mcp.Connect(ctx, mcphttp.NewTransport("http://127.0.0.1:8080/mcp", nil),
-		tasks.WithTasks(&mcp.ClientOptions{Elicit: yes}, nil))
+		tasks.Declare(&mcp.ClientOptions{Elicit: yes}, nil))
 	if err != nil {
 		return err
 	}

@@ -2,43 +2,45 @@ package apps
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"maps"
 	"mime"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Names of the extension. Spec: SEP-1865, Extension Identifier, UI Resource Format.
+// Constants of the extension.
+//
+// Spec: SEP-1865 (2026-01-26), Extension Identifier, UI Resource Format.
 const (
-	// ID is the id of the extension.
+	// ID is the identifier of the extension.
 	ID = "io.modelcontextprotocol/ui"
-	// MIMEType is the type of a view.
+	// MIMEType is the MIME type of a view.
 	MIMEType = "text/html;profile=mcp-app"
-	// Revision is the revision of the specification that pages and hosts speak with each other.
+	// Revision is the protocolVersion between pages and hosts.
 	Revision = "2026-01-26"
 )
 
 const (
-	// metaKey is where metadata of the extension stands in `_meta`.
+	// metaKey is the key of the extension's metadata in `_meta`.
 	metaKey = "ui"
-	// flatKey is the older place of a tool's view. The specification still has it, and hosts and servers of its first
-	// months know no other.
+	// flatKey is the deprecated key of a tool's view in `_meta`. The specification still has it, and early hosts and servers
+	// support no other.
 	flatKey = "ui/resourceUri"
 	scheme  = "ui://"
 )
 
-// clientSettings is what a client declares.
+// clientSettings is the value of the extension in a client's capabilities.
 type clientSettings struct {
 	MIMETypes []string `json:"mimeTypes"`
 }
 
-// Supported reports whether the client of the request that ctx belongs to shows views. A tool may then give a shorter text.
-// It is the client's own word. False outside a request.
+// Supported reports whether the client has declared that it shows views. ctx is that of a request; outside a request
+// Supported returns false. A tool may return a shorter text if the client shows its view.
 //
 // Spec: SEP-1865, Client<>Server Capability Negotiation.
 func Supported(ctx context.Context) bool {
@@ -49,10 +51,10 @@ func Supported(ctx context.Context) bool {
 func supports(req *mcp.Request) bool {
 	var s clientSettings
 	raw := req.Capabilities().Extensions[ID]
-	return raw != nil && json.Unmarshal(raw, &s) == nil && slices.ContainsFunc(s.MIMETypes, isViewType)
+	return raw != nil && jsonv2.Unmarshal(raw, &s) == nil && slices.ContainsFunc(s.MIMETypes, isViewType)
 }
 
-// isViewType reports whether a MIME type is that of views, however it is written.
+// isViewType reports whether a MIME type is equivalent to MIMEType.
 func isViewType(text string) bool {
 	if text == MIMEType {
 		return true
@@ -65,7 +67,8 @@ func isViewType(text string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// Declare returns a copy of a client's options that declares the extension: the client shows views. The options may be nil.
+// Declare returns a copy of opts, which may be nil, for a client that shows views: it declares the extension
+// io.modelcontextprotocol/ui.
 //
 // Spec: SEP-1865, Client (Host) Capabilities.
 func Declare(opts *mcp.ClientOptions) *mcp.ClientOptions {
@@ -75,8 +78,8 @@ func Declare(opts *mcp.ClientOptions) *mcp.ClientOptions {
 	}
 	full.Extensions = maps.Clone(full.Extensions)
 	if full.Extensions == nil {
-		full.Extensions = map[string]stdjson.RawMessage{}
+		full.Extensions = map[string]json.RawMessage{}
 	}
-	full.Extensions[ID] = stdjson.RawMessage(`{"mimeTypes":["` + MIMEType + `"]}`)
+	full.Extensions[ID] = json.RawMessage(`{"mimeTypes":["` + MIMEType + `"]}`)
 	return &full
 }

@@ -2,52 +2,52 @@ package apps
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// notified takes a notification of the page. Those that mean nothing here mean nothing.
-func (b *Bridge) notified(ctx context.Context, m message) {
+// handleNotification handles a notification of the page. Unknown ones are ignored.
+func (b *Bridge) handleNotification(ctx context.Context, m message) {
 	var err error
 	switch m.Method {
 	case "ui/notifications/initialized":
-		err = b.ready(ctx)
+		err = b.setReady(ctx)
 	case "ui/notifications/sandbox-proxy-ready":
-		err = b.load(ctx)
+		err = b.sendDocument(ctx)
 	case "ui/notifications/size-changed":
 		b.sizeChanged(m.Params)
 	case "notifications/message":
-		b.logged(ctx, m.Params)
+		b.logMessage(ctx, m.Params)
 	}
 	if err != nil {
-		b.log.WarnContext(ctx, "apps: cannot reach a page", "error", err)
+		b.log.WarnContext(ctx, "apps: a message could not be sent to a page", "error", err)
 	}
 }
 
-// ready sends what has waited for the page. Nothing is sent before.
+// setReady sends the messages that were queued for the page. No notification is sent before.
 //
 // Spec: SEP-1865, Sandbox proxy, 6.
-func (b *Bridge) ready(ctx context.Context) error {
+func (b *Bridge) setReady(ctx context.Context) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	b.mu.Lock()
-	if b.phase != phaseAnswered || b.unloaded {
+	if b.phase != phaseInitialized || b.unloaded {
 		b.mu.Unlock()
 		return nil
 	}
 	b.phase = phaseReady
-	waiting := b.waiting
-	b.waiting = nil
+	queued := b.queued
+	b.queued = nil
 	b.mu.Unlock()
-	for _, m := range waiting {
+	for _, m := range queued {
 		if err := b.opts.Send(ctx, m); err != nil {
 			return err
 		}
@@ -55,10 +55,10 @@ func (b *Bridge) ready(ctx context.Context) error {
 	return nil
 }
 
-// load hands the document to the sandbox proxy of a host that is a web page.
+// sendDocument sends the document to the sandbox proxy of a host that is a web page.
 //
 // Spec: SEP-1865, Sandbox proxy.
-func (b *Bridge) load(ctx context.Context) error {
+func (b *Bridge) sendDocument(ctx context.Context) error {
 	raw, err := notification("ui/notifications/sandbox-resource-ready", &struct {
 		HTML        string      `json:"html"`
 		Sandbox     string      `json:"sandbox"`
@@ -73,29 +73,29 @@ func (b *Bridge) load(ctx context.Context) error {
 	b.loaded = true
 	b.mu.Unlock()
 	if again {
-		return errors.New("the document has been handed out already")
+		return errors.New("the document has been sent already")
 	}
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	return b.opts.Send(ctx, raw)
 }
 
-func (b *Bridge) sizeChanged(raw stdjson.RawMessage) {
+func (b *Bridge) sizeChanged(raw json.RawMessage) {
 	var p struct {
 		Width  float64 `json:"width"`
 		Height float64 `json:"height"`
 	}
-	if b.opts.SizeChanged != nil && params(raw, &p) == nil && b.now() != phaseNew {
+	if b.opts.SizeChanged != nil && params(raw, &p) == nil && b.currentPhase() != phaseNew {
 		b.opts.SizeChanged(min(max(p.Width, 0), maxLength), min(max(p.Height, 0), maxLength))
 	}
 }
 
-func (b *Bridge) logged(ctx context.Context, raw stdjson.RawMessage) {
+func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 	var p struct {
-		Level mcp.LogLevel       `json:"level"`
-		Data  stdjson.RawMessage `json:"data"`
+		Level mcp.LogLevel    `json:"level"`
+		Data  json.RawMessage `json:"data"`
 	}
-	if params(raw, &p) != nil || b.now() == phaseNew {
+	if params(raw, &p) != nil || b.currentPhase() == phaseNew {
 		return
 	}
 	if !slices.Contains(levels, p.Level) {
@@ -107,36 +107,36 @@ func (b *Bridge) logged(ctx context.Context, raw stdjson.RawMessage) {
 	}
 	if b.log.Enabled(ctx, slog.LevelDebug) {
 		const shown = 4 << 10
-		b.log.DebugContext(ctx, "apps: log of a page", "level", p.Level, "data", fmt.Sprintf("%.*q", shown, []byte(p.Data)))
+		b.log.DebugContext(ctx, "apps: log message from a page", "level", p.Level, "data", fmt.Sprintf("%.*q", shown, []byte(p.Data)))
 	}
 }
 
 var levels = []mcp.LogLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.LevelWarning, mcp.LevelError,
 	mcp.LevelCritical, mcp.LevelAlert, mcp.LevelEmergency}
 
-// answered takes the page's answer to a request of the host's.
-func (b *Bridge) answered(m message) {
+// handleResponse handles the page's response to a request of the host.
+func (b *Bridge) handleResponse(m message) {
 	var id string
-	if json.Unmarshal(m.ID, &id) != nil {
+	if jsonv2.Unmarshal(m.ID, &id) != nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if done, ok := b.answers[id]; ok {
-		delete(b.answers, id)
+	if done, ok := b.pending[id]; ok {
+		delete(b.pending, id)
 		close(done)
 	}
 }
 
-// errOrder is a host's mistake: it tells a page things in an order that the specification has not.
-var errOrder = errors.New("apps: a page is told a tool's arguments once, then its result once, or that it was cancelled")
+// errOrder is the error for calls of the host in the wrong order.
+var errOrder = errors.New("apps: want ToolInput once, and then ToolResult or ToolCancelled once")
 
-// ToolInput tells the page the arguments of the call that it shows, once. What a page is told waits until the page is
-// ready. args encodes to a JSON object, or is nil for none.
+// ToolInput sends the page the arguments of the tool call that it shows. The host calls it once. Like all notifications it is
+// queued until the page is ready. args is a JSON object, or nil for none.
 //
 // Spec: SEP-1865, ui/notifications/tool-input.
-func (b *Bridge) ToolInput(ctx context.Context, args stdjson.RawMessage) error {
-	return b.tell(ctx, "ui/notifications/tool-input", arguments(args), func() error {
+func (b *Bridge) ToolInput(ctx context.Context, args json.RawMessage) error {
+	return b.notify(ctx, "ui/notifications/tool-input", arguments(args), func() error {
 		if b.input || b.result {
 			return errOrder
 		}
@@ -145,15 +145,15 @@ func (b *Bridge) ToolInput(ctx context.Context, args stdjson.RawMessage) error {
 	})
 }
 
-// ToolInputPartial tells the page the arguments as far as the model has written them, closed to be JSON. It may be called
-// often, before ToolInput; what a page is not ready for is left out.
+// ToolInputPartial sends the page the arguments as far as the model has written them, completed to valid JSON. It may be called
+// several times, before ToolInput. Partial arguments are not queued: they are dropped if the page is not ready.
 //
 // Spec: SEP-1865, ui/notifications/tool-input-partial.
-func (b *Bridge) ToolInputPartial(ctx context.Context, args stdjson.RawMessage) error {
-	if b.now() != phaseReady {
+func (b *Bridge) ToolInputPartial(ctx context.Context, args json.RawMessage) error {
+	if b.currentPhase() != phaseReady {
 		return nil
 	}
-	return b.tell(ctx, "ui/notifications/tool-input-partial", arguments(args), func() error {
+	return b.notify(ctx, "ui/notifications/tool-input-partial", arguments(args), func() error {
 		if b.input || b.result {
 			return errOrder
 		}
@@ -162,17 +162,17 @@ func (b *Bridge) ToolInputPartial(ctx context.Context, args stdjson.RawMessage) 
 }
 
 type toolArguments struct {
-	Arguments stdjson.RawMessage `json:"arguments"`
+	Arguments json.RawMessage `json:"arguments"`
 }
 
-func arguments(args stdjson.RawMessage) *toolArguments {
+func arguments(args json.RawMessage) *toolArguments {
 	if args == nil {
 		args = empty
 	}
 	return &toolArguments{args}
 }
 
-// ToolResult tells the page the result of the call that it shows, once, after [Bridge.ToolInput].
+// ToolResult sends the page the result of the tool call that it shows. The host calls it once, after [Bridge.ToolInput].
 //
 // Spec: SEP-1865, ui/notifications/tool-result.
 func (b *Bridge) ToolResult(ctx context.Context, r *mcp.ToolResult) error {
@@ -180,7 +180,7 @@ func (b *Bridge) ToolResult(ctx context.Context, r *mcp.ToolResult) error {
 	if err != nil {
 		return err
 	}
-	return b.tell(ctx, "ui/notifications/tool-result", raw, func() error {
+	return b.notify(ctx, "ui/notifications/tool-result", raw, func() error {
 		if !b.input || b.result {
 			return errOrder
 		}
@@ -189,11 +189,11 @@ func (b *Bridge) ToolResult(ctx context.Context, r *mcp.ToolResult) error {
 	})
 }
 
-// ToolCancelled tells the page that the call will have no result. The reason may be empty.
+// ToolCancelled notifies the page that the call will have no result. The reason may be empty.
 //
 // Spec: SEP-1865, ui/notifications/tool-cancelled.
 func (b *Bridge) ToolCancelled(ctx context.Context, reason string) error {
-	return b.tell(ctx, "ui/notifications/tool-cancelled", &because{reason}, func() error {
+	return b.notify(ctx, "ui/notifications/tool-cancelled", &reasonParams{reason}, func() error {
 		if b.result {
 			return errOrder
 		}
@@ -202,29 +202,29 @@ func (b *Bridge) ToolCancelled(ctx context.Context, reason string) error {
 	})
 }
 
-type because struct {
+type reasonParams struct {
 	Reason string `json:"reason"`
 }
 
-// ContextChanged tells the page what has changed around it; what is zero in c stays as it was. It is an error to show the
-// page in a mode that it does not have.
+// ContextChanged sends the page what has changed in its Context; zero fields of c are unchanged. It returns an error for a
+// display mode that the page does not support.
 //
 // Spec: SEP-1865, ui/notifications/host-context-changed, Display Modes.
 func (b *Bridge) ContextChanged(ctx context.Context, c *Context) error {
-	return b.tell(ctx, "ui/notifications/host-context-changed", c, func() error {
+	return b.notify(ctx, "ui/notifications/host-context-changed", c, func() error {
 		if c.DisplayMode == "" {
 			return nil
 		}
-		if b.phase != phaseNew && !b.has(c.DisplayMode) {
-			return fmt.Errorf("apps: the page cannot be shown as %q, only as %q", c.DisplayMode, b.modes)
+		if b.phase != phaseNew && !b.supportsMode(c.DisplayMode) {
+			return fmt.Errorf("apps: the page does not support the display mode %q, only %q", c.DisplayMode, b.modes)
 		}
 		b.context.DisplayMode = c.DisplayMode
 		return nil
 	})
 }
 
-// tell sends a notification, now or when the page is ready. step is called with mu held, and may refuse.
-func (b *Bridge) tell(ctx context.Context, method string, v any, step func() error) error {
+// notify sends a notification, now or when the page is ready. check is called with mu held; its error is returned.
+func (b *Bridge) notify(ctx context.Context, method string, v any, check func() error) error {
 	raw, err := notification(method, v)
 	if err != nil {
 		return err
@@ -235,11 +235,11 @@ func (b *Bridge) tell(ctx context.Context, method string, v any, step func() err
 	if b.unloaded {
 		err = errUnloaded
 	} else {
-		err = step()
+		err = check()
 	}
 	ready := b.phase == phaseReady
 	if err == nil && !ready {
-		b.waiting = append(b.waiting, raw)
+		b.queued = append(b.queued, raw)
 	}
 	b.mu.Unlock()
 	if err != nil || !ready {
@@ -248,23 +248,23 @@ func (b *Bridge) tell(ctx context.Context, method string, v any, step func() err
 	return b.opts.Send(ctx, raw)
 }
 
-// errUnloaded is why nothing goes through any more. To tell such a page things is a host's mistake.
+// errUnloaded is the error after Teardown.
 var errUnloaded = errors.New("apps: the page has been torn down")
 
-// Teardown has the page put its things away, and waits until it has or ctx ends; the host removes the frame then. From the
-// call on the bridge lets nothing through, and what the page has asked for is ended: consent that comes later has no
-// effect. A page that never was ready is not asked.
+// Teardown asks the page to save its state, and waits until it has answered or ctx ends. Then the host removes the frame. As soon
+// as Teardown is called, the bridge refuses all requests of the page and cancels those that are being handled; if the user
+// consents later, it has no effect. A page that is not ready is not asked.
 //
 // Spec: SEP-1865, ui/resource-teardown.
 func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	b.mu.Lock()
 	ready := b.phase == phaseReady && !b.unloaded
 	b.unloaded = true
-	b.waiting = nil
+	b.queued = nil
 	b.lastID++
 	id := "host-" + strconv.Itoa(b.lastID)
 	done := make(chan struct{})
-	b.answers[id] = done
+	b.pending[id] = done
 	for _, end := range b.calls {
 		end(errUnloaded)
 	}
@@ -272,17 +272,17 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.answers, id)
+		delete(b.pending, id)
 	}()
 	if !ready {
 		return nil
 	}
-	raw, err := json.Marshal(&struct {
-		JSONRPC string   `json:"jsonrpc"`
-		ID      string   `json:"id"`
-		Method  string   `json:"method"`
-		Params  *because `json:"params"`
-	}{"2.0", id, "ui/resource-teardown", &because{reason}})
+	raw, err := jsonv2.Marshal(&struct {
+		JSONRPC string        `json:"jsonrpc"`
+		ID      string        `json:"id"`
+		Method  string        `json:"method"`
+		Params  *reasonParams `json:"params"`
+	}{"2.0", id, "ui/resource-teardown", &reasonParams{reason}})
 	if err != nil {
 		return err
 	}
@@ -300,11 +300,11 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	}
 }
 
-// notification encodes a notification.
-func notification(method string, v any) (stdjson.RawMessage, error) {
-	return json.Marshal(&struct {
+// notification returns an encoded notification.
+func notification(method string, v any) (json.RawMessage, error) {
+	return jsonv2.Marshal(&struct {
 		JSONRPC string `json:"jsonrpc"`
 		Method  string `json:"method"`
 		Params  any    `json:"params"`
-	}{"2.0", method, v}, json.Deterministic(true))
+	}{"2.0", method, v}, jsonv2.Deterministic(true))
 }

@@ -1,30 +1,31 @@
 package apps
 
 import (
+	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// empty is the result of what has none.
-var empty = stdjson.RawMessage("{}")
+// empty is the result of requests without one.
+var empty = json.RawMessage("{}")
 
-// request answers one request of the page.
-func (b *Bridge) request(ctx context.Context, m message) (stdjson.RawMessage, error) {
+// request handles one request of the page.
+func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error) {
 	switch m.Method {
 	case "ping":
 		return empty, nil
 	case "ui/initialize":
 		return b.initialize(m.Params)
 	}
-	if b.now() == phaseNew {
-		return nil, mcp.Errorf(mcp.CodeInvalidRequest, "ui/initialize comes first")
+	if b.currentPhase() == phaseNew {
+		return nil, mcp.Errorf(mcp.CodeInvalidRequest, "want ui/initialize first")
 	}
 	switch m.Method {
 	case "tools/call":
@@ -43,41 +44,43 @@ func (b *Bridge) request(ctx context.Context, m message) (stdjson.RawMessage, er
 	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", m.Method)
 }
 
-// notForPages refuses what the host has no function for. To the page it is a method like any that is not there.
-func notForPages(method string) error {
-	return mcp.Errorf(mcp.CodeMethodNotFound, "this host does not let pages use %s", method)
+// errUnsupported is the error for a request for which the host has no function.
+func errUnsupported(method string) error {
+	return mcp.Errorf(mcp.CodeMethodNotFound, "the host does not support %s", method)
 }
 
-func (b *Bridge) now() phase {
+func (b *Bridge) currentPhase() phase {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unloaded {
-		return phaseNew // what comes from a page that is gone begins nothing
+		return phaseNew // requests are refused
 	}
 	return b.phase
 }
 
-// refusal is what the page learns of a host's function that returned an error.
+// refusal returns the error for the page if a function of the host returned err.
 func refusal(err error) error {
 	var e *mcp.Error
 	if err == nil || errors.As(err, &e) {
 		return err
 	}
-	return errors.Join(errRefused, err) // the second is for the log
+	return errors.Join(errRefused, err) // err is logged only
 }
 
-// params reads the params of a request.
-func params(raw stdjson.RawMessage, v any) error {
+// params decodes the params of a message.
+func params(raw json.RawMessage, v any) error {
 	if raw == nil {
 		raw = empty
 	}
-	if json.Unmarshal(raw, v) != nil {
-		return mcp.Errorf(mcp.CodeInvalidParams, "the params have a member of the wrong type")
+	if jsonv2.Unmarshal(raw, v) != nil {
+		return mcp.Errorf(mcp.CodeInvalidParams, "params has a member of the wrong type")
 	}
 	return nil
 }
 
-// hostCapabilities is what the host declares. Spec: SEP-1865, Host Capabilities.
+// hostCapabilities are the capabilities that the host declares.
+//
+// Spec: SEP-1865, Host Capabilities.
 type hostCapabilities struct {
 	OpenLinks       *struct{} `json:"openLinks,omitzero"`
 	ServerTools     *struct{} `json:"serverTools,omitzero"`
@@ -86,21 +89,21 @@ type hostCapabilities struct {
 	Sandbox         sandboxed `json:"sandbox"`
 }
 
-// sandboxed is what a page is granted of what it asked for.
+// sandboxed is what the page is granted of its Frame.
 type sandboxed struct {
 	Permissions Permissions `json:"permissions,omitzero"`
 	CSP         CSP         `json:"csp,omitzero"`
 }
 
-func declared(can bool) *struct{} {
-	if can {
+func capability(supported bool) *struct{} {
+	if supported {
 		return &struct{}{}
 	}
 	return nil
 }
 
-// initialize answers the page's first request. Spec: SEP-1865, Lifecycle.
-func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+// Spec: SEP-1865, Lifecycle.
+func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		App struct {
 			Modes []DisplayMode `json:"availableDisplayModes"`
@@ -121,9 +124,9 @@ func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) 
 		})
 	}
 	if b.phase == phaseNew {
-		b.phase = phaseAnswered
+		b.phase = phaseInitialized
 	}
-	return json.Marshal(&struct {
+	return jsonv2.Marshal(&struct {
 		Version      string             `json:"protocolVersion"`
 		Info         mcp.Implementation `json:"hostInfo"`
 		Capabilities hostCapabilities   `json:"hostCapabilities"`
@@ -131,26 +134,26 @@ func (b *Bridge) initialize(raw stdjson.RawMessage) (stdjson.RawMessage, error) 
 	}{
 		Revision, b.opts.Info,
 		hostCapabilities{
-			OpenLinks:       declared(b.opts.OpenLink != nil),
-			ServerTools:     declared(b.opts.AllowTool != nil),
-			ServerResources: declared(b.opts.AllowRead != nil),
-			Logging:         declared(true),
+			OpenLinks:       capability(b.opts.OpenLink != nil),
+			ServerTools:     capability(b.opts.AllowTool != nil),
+			ServerResources: capability(b.opts.AllowRead != nil),
+			Logging:         capability(true),
 			Sandbox:         sandboxed{b.page.Frame.Permissions, b.page.Frame.CSP},
 		}, b.context,
 	})
 }
 
-// callTool calls a tool of the page's own server, if the tool is for views and the host allows it. Nothing but its name and
-// arguments comes from the page.
+// callTool calls a tool of the page's server, if views may call the tool and the host allows it. Only the name and the arguments
+// come from the page.
 //
 // Spec: SEP-1865, Visibility.
-func (b *Bridge) callTool(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if b.opts.AllowTool == nil {
-		return nil, notForPages("tools/call")
+		return nil, errUnsupported("tools/call")
 	}
 	var p struct {
-		Name      string             `json:"name"`
-		Arguments stdjson.RawMessage `json:"arguments"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := params(raw, &p); err != nil {
 		return nil, err
@@ -159,19 +162,19 @@ func (b *Bridge) callTool(ctx context.Context, raw stdjson.RawMessage) (stdjson.
 		p.Arguments = empty
 	}
 	if p.Name == "" || p.Arguments[0] != '{' {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want the name of a tool, and arguments that are an object")
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want name, and arguments that are an object")
 	}
 	t, err := b.host.tool(ctx, p.Name)
 	if err != nil {
 		return nil, err
 	}
 	if !forApp(t) {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "there is no tool %.128q for views", p.Name)
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool, or not for views: %.128q", p.Name)
 	}
 	if err := b.opts.AllowTool(ctx, t, p.Arguments); err != nil {
 		return nil, refusal(err)
 	}
-	if err := stillThere(ctx); err != nil {
+	if err := checkUnloaded(ctx); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.CallTool(ctx, p.Name, p.Arguments)
@@ -189,10 +192,10 @@ func forApp(t *mcp.Tool) bool {
 	return err == nil && u.ForApp()
 }
 
-// readResource reads a resource of the page's own server.
-func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+// readResource reads a resource of the page's server.
+func (b *Bridge) readResource(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if b.opts.AllowRead == nil {
-		return nil, notForPages("resources/read")
+		return nil, errUnsupported("resources/read")
 	}
 	var p struct {
 		URI string `json:"uri"`
@@ -201,12 +204,12 @@ func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdj
 		return nil, err
 	}
 	if p.URI == "" || len(p.URI) > maxURI {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want the uri of a resource, of 1 to %d characters", maxURI)
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want uri, with 1 to %d bytes", maxURI)
 	}
 	if err := b.opts.AllowRead(ctx, p.URI); err != nil {
 		return nil, refusal(err)
 	}
-	if err := stillThere(ctx); err != nil {
+	if err := checkUnloaded(ctx); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.ReadResource(ctx, p.URI)
@@ -216,26 +219,26 @@ func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdj
 	return encodeResult(res)
 }
 
-// encodeResult returns a server's result as pages know it: what only clients have to know is not in it.
-func encodeResult(res mcp.Result) (stdjson.RawMessage, error) {
+// encodeResult returns a server's result without the members that are for clients only.
+func encodeResult(res mcp.Result) (json.RawMessage, error) {
 	raw, err := (&mcp.Request{}).AppendResult(nil, res)
 	if err != nil {
 		return nil, err
 	}
-	var members map[string]stdjson.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(raw, &members); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"resultType", "ttlMs", "cacheScope"} {
 		delete(members, name)
 	}
-	return json.Marshal(members, json.Deterministic(true))
+	return jsonv2.Marshal(members, jsonv2.Deterministic(true))
 }
 
-// openLink has the host open a page of the web. Spec: SEP-1865, ui/open-link.
-func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
+// Spec: SEP-1865, ui/open-link.
+func (b *Bridge) openLink(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.OpenLink == nil {
-		return notForPages("ui/open-link")
+		return errUnsupported("ui/open-link")
 	}
 	var p struct {
 		URL string `json:"url"`
@@ -245,34 +248,34 @@ func (b *Bridge) openLink(ctx context.Context, raw stdjson.RawMessage) error {
 	}
 	link, err := checkLink(p.URL)
 	if err != nil {
-		return mcp.Errorf(mcp.CodeInvalidParams, "want an absolute URL of the web that shows where it leads: %s", err)
+		return mcp.Errorf(mcp.CodeInvalidParams, "invalid url: %s", err)
 	}
 	return refusal(b.opts.OpenLink(ctx, link))
 }
 
-// message has the host put a text into the conversation. The specification has one block of content, the pages of its
-// authors send an array.
+// message adds a text to the conversation. In the specification content is one block; the pages of the reference implementation
+// send an array.
 //
 // Spec: SEP-1865, ui/message.
-func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
+func (b *Bridge) message(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.Message == nil {
-		return notForPages("ui/message")
+		return errUnsupported("ui/message")
 	}
 	type block struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
 	var p struct {
-		Role    string             `json:"role"`
-		Content stdjson.RawMessage `json:"content"`
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
 	}
 	if err := params(raw, &p); err != nil {
 		return err
 	}
 	blocks := make([]block, 1)
-	err := json.Unmarshal(p.Content, &blocks[0])
+	err := jsonv2.Unmarshal(p.Content, &blocks[0])
 	if len(p.Content) > 0 && p.Content[0] == '[' {
-		err = json.Unmarshal(p.Content, &blocks)
+		err = jsonv2.Unmarshal(p.Content, &blocks)
 	}
 	var texts []string
 	for _, c := range blocks {
@@ -288,23 +291,25 @@ func (b *Bridge) message(ctx context.Context, raw stdjson.RawMessage) error {
 	return refusal(b.opts.Message(ctx, text))
 }
 
-// updateModelContext has the host tell the model about the page. Spec: SEP-1865, ui/update-model-context.
-func (b *Bridge) updateModelContext(ctx context.Context, raw stdjson.RawMessage) error {
+// Spec: SEP-1865, ui/update-model-context.
+func (b *Bridge) updateModelContext(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.UpdateModelContext == nil {
-		return notForPages("ui/update-model-context")
+		return errUnsupported("ui/update-model-context")
 	}
 	var p ModelContext
 	if err := params(raw, &p); err != nil {
 		return err
 	}
 	if p.Content != nil && p.Content[0] != '[' || p.StructuredContent != nil && p.StructuredContent[0] != '{' {
-		return mcp.Errorf(mcp.CodeInvalidParams, "want content that is an array, and structuredContent that is an object")
+		return mcp.Errorf(mcp.CodeInvalidParams, "want an array as content, and an object as structuredContent")
 	}
 	return refusal(b.opts.UpdateModelContext(ctx, p))
 }
 
-// requestDisplayMode shows the page in another way, if both sides have it. Spec: SEP-1865, Display Modes.
-func (b *Bridge) requestDisplayMode(ctx context.Context, raw stdjson.RawMessage) (stdjson.RawMessage, error) {
+// requestDisplayMode changes the display mode, if page and host support the new one.
+//
+// Spec: SEP-1865, Display Modes.
+func (b *Bridge) requestDisplayMode(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	type mode struct {
 		Mode DisplayMode `json:"mode"`
 	}
@@ -313,24 +318,24 @@ func (b *Bridge) requestDisplayMode(ctx context.Context, raw stdjson.RawMessage)
 		return nil, err
 	}
 	b.mu.Lock()
-	is := b.context.DisplayMode
-	can := b.opts.RequestDisplayMode != nil && slices.Contains(b.context.AvailableDisplayModes, p.Mode) && b.has(p.Mode)
+	current := cmp.Or(b.context.DisplayMode, DisplayInline)
+	supported := b.opts.RequestDisplayMode != nil && slices.Contains(b.context.AvailableDisplayModes, p.Mode) &&
+		b.supportsMode(p.Mode)
 	b.mu.Unlock()
-	if is == "" {
-		is = DisplayInline
+	if !supported || p.Mode == current {
+		return jsonv2.Marshal(&mode{current})
 	}
-	if !can || p.Mode == is {
-		return json.Marshal(&mode{is})
-	}
-	is, err := b.opts.RequestDisplayMode(ctx, p.Mode)
+	current, err := b.opts.RequestDisplayMode(ctx, p.Mode)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	b.mu.Lock()
-	b.context.DisplayMode = is
+	b.context.DisplayMode = current
 	b.mu.Unlock()
-	return json.Marshal(&mode{is})
+	return jsonv2.Marshal(&mode{current})
 }
 
-// has reports whether the page can be shown in a mode. It is called with mu held.
-func (b *Bridge) has(m DisplayMode) bool { return b.modes == nil || slices.Contains(b.modes, m) }
+// supportsMode reports whether the page supports a display mode. The caller holds mu.
+func (b *Bridge) supportsMode(m DisplayMode) bool {
+	return b.modes == nil || slices.Contains(b.modes, m)
+}

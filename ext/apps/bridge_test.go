@@ -131,7 +131,7 @@ func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
 		}
 	}
 	wantJSON(t, "what the page learns", f.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"time"}}`),
-		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"this host does not let pages use tools/call"}}`)
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the host does not support tools/call"}}`)
 	if got, code := f.ask("ping", `{}`); string(got) != "{}" || code != 0 {
 		t.Errorf("ping: %s, %d", got, code)
 	}

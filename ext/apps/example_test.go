@@ -16,14 +16,14 @@ const dieHTML = `<!DOCTYPE html>
 <title>die</title>
 <p id="eyes"></p>`
 
-// newDice is a server whose tool has a view.
+// newDice returns a server with a tool that has a view.
 func newDice() *mcp.Server {
 	s := mcp.NewServer("dice", "1.0.0", nil)
 	views := apps.New(s)
 	views.Add(&apps.View{URI: "ui://dice/die", Name: "die"}, dieHTML)
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "roll"}, &apps.ToolUI{View: "ui://dice/die"}),
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "roll"}, &apps.ToolUI{View: "ui://dice/die"}),
 		func(context.Context, struct{}) (string, error) { return "four", nil })
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "reroll"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}),
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "reroll"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}),
 		func(context.Context, struct{}) (string, error) { return "six", nil })
 	return s
 }
@@ -73,7 +73,7 @@ func ExampleHost_Bridge() {
 		},
 		AllowTool: func(_ context.Context, t *mcp.Tool, _ json.RawMessage) error {
 			if t.Name != "reroll" {
-				return errors.New("the user was not there") // a host asks
+				return errors.New("the user did not consent") // a host asks
 			}
 			return nil
 		},
@@ -103,7 +103,7 @@ func ExampleSupported() {
 	s := mcp.NewServer("report", "1.0.0", nil)
 	views := apps.New(s)
 	views.Add(&apps.View{URI: "ui://report/table", Name: "table"}, "<!DOCTYPE html><table></table>")
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "report"}, &apps.ToolUI{View: "ui://report/table"}),
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "report"}, &apps.ToolUI{View: "ui://report/table"}),
 		func(ctx context.Context, _ struct{}) (string, error) {
 			if apps.Supported(ctx) {
 				return "3 rows, which the user sees", nil

@@ -2,7 +2,7 @@ package apps
 
 import "github.com/patchbay-mcp/patchbay/mcp"
 
-// PageFrom is how a host takes what a server gave for a view.
+// PageFrom returns the page that a host makes of a result of resources/read.
 func PageFrom(uri string, r *mcp.ReadResult) (*Page, error) {
 	p, _, err := pageFrom(uri, r, maxView)
 	if err == nil {

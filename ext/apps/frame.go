@@ -6,44 +6,43 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Frame says what a view needs of the frame that it is shown in. The zero value needs nothing: the document is all there
-// is.
+// A Frame describes what a view needs in addition to its document. The zero value needs nothing.
 //
 // Spec: SEP-1865, UIResourceMeta.
 type Frame struct {
-	// CSP names the origins that the view uses. Default: none.
+	// CSP lists the origins that the view uses. Default: none.
 	CSP CSP `json:"csp,omitzero"`
-	// Permissions are what the view wants to use of the user's devices. A host may refuse them, so the view has to look
-	// whether it got them. Default: none.
+	// Permissions are the permissions that the view asks for. A host may refuse them, and the view has to check what it got.
+	// Default: none.
 	Permissions Permissions `json:"permissions,omitzero"`
-	// Domain asks for an origin of the view's own, in a form that each host defines for itself. Default: the host chooses.
+	// Domain asks for a dedicated origin, in a form that the host defines. Default: the host chooses.
 	Domain string `json:"domain,omitzero"`
-	// PrefersBorder asks for a border and background around the view, or for none. Default: the host chooses.
+	// PrefersBorder asks for a border and background around the view, or for no border. Default: the host chooses.
 	PrefersBorder *bool `json:"prefersBorder,omitzero"`
 }
 
-// A CSP names the origins that a view uses, each as scheme and host, such as "https://api.example.com" or
-// "https://cdn.example.com:8443". The scheme is https, also wss in ConnectDomains, and http or ws on this machine alone
-// (localhost, 127.0.0.1). A host may begin with "*.", which stands for all its subdomains. At most 32 origins to a list.
+// A CSP lists the origins that a view uses, such as "https://api.example.com" or "https://cdn.example.com:8443". The scheme is
+// https, or wss in ConnectDomains; http and ws are allowed for localhost and 127.0.0.1 only. A host may begin with "*.", for
+// all its subdomains. A list has at most 32 origins.
 //
 // Spec: SEP-1865, McpUiResourceCsp.
 type CSP struct {
-	// ConnectDomains are where it may send requests, by fetch, XMLHttpRequest and WebSocket.
+	// ConnectDomains are the origins for fetch, XMLHttpRequest and WebSocket.
 	ConnectDomains []string `json:"connectDomains,omitempty"`
-	// ResourceDomains are where its scripts, styles, pictures, fonts and media come from.
+	// ResourceDomains are the origins of scripts, styles, images, fonts and media.
 	ResourceDomains []string `json:"resourceDomains,omitempty"`
-	// FrameDomains are what it may show in frames of its own.
+	// FrameDomains are the origins of nested frames.
 	FrameDomains []string `json:"frameDomains,omitempty"`
-	// BaseURIDomains are what its base element may name.
+	// BaseURIDomains are the origins for the base element.
 	BaseURIDomains []string `json:"baseUriDomains,omitempty"`
 }
 
-// Permissions are what a view wants to use of the user's devices.
+// Permissions are the browser permissions that a view asks for.
 //
 // Spec: SEP-1865, UIResourceMeta.
 type Permissions struct {
@@ -53,10 +52,10 @@ type Permissions struct {
 	ClipboardWrite Permission `json:"clipboardWrite,omitzero"`
 }
 
-// A Permission is wanted or not; {} on the wire if it is.
+// A Permission is true if the view asks for it. It is {} in JSON then.
 type Permission bool
 
-// MarshalJSON encodes the permission.
+// MarshalJSON returns {} or null.
 func (p Permission) MarshalJSON() ([]byte, error) {
 	if p {
 		return []byte("{}"), nil
@@ -64,7 +63,7 @@ func (p Permission) MarshalJSON() ([]byte, error) {
 	return []byte("null"), nil
 }
 
-// UnmarshalJSON decodes the permission.
+// UnmarshalJSON accepts an object or null.
 func (p *Permission) UnmarshalJSON(raw []byte) error {
 	switch {
 	case string(raw) == "null":
@@ -77,41 +76,41 @@ func (p *Permission) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// features returns the permissions that are wanted, by their names in a Permissions Policy; with refused, those that are
-// not.
-func (p Permissions) features() (wanted, refused []string) {
+// features returns the names in a Permissions Policy of the requested permissions and of the others.
+func (p Permissions) features() (requested, others []string) {
 	for _, f := range []struct {
-		name   string
-		wanted Permission
+		name      string
+		requested Permission
 	}{
-		{"camera", p.Camera}, {"microphone", p.Microphone}, {"geolocation", p.Geolocation}, {"clipboard-write", p.ClipboardWrite},
+		{"camera", p.Camera}, {"microphone", p.Microphone}, {"geolocation", p.Geolocation},
+		{"clipboard-write", p.ClipboardWrite},
 	} {
-		if f.wanted {
-			wanted = append(wanted, f.name)
+		if f.requested {
+			requested = append(requested, f.name)
 		} else {
-			refused = append(refused, f.name)
+			others = append(others, f.name)
 		}
 	}
-	return wanted, refused
+	return requested, others
 }
 
-// Bounds of what a server says about a view.
+// Limits of the metadata of a view.
 const (
-	// maxOrigins bounds each list of origins: one list is repeated five times in a header.
+	// maxOrigins limits each list of origins, because one list is repeated five times in a header.
 	maxOrigins = 32
-	// maxDomain bounds Frame.Domain: names have no more characters.
+	// maxDomain limits Frame.Domain to the length of a DNS name.
 	maxDomain = 253
-	// maxMeta bounds the JSON of a server's metadata: four full lists of the longest names.
+	// maxMeta limits the encoded metadata: four full lists of the longest names fit.
 	maxMeta = 64 << 10
-	// maxURI bounds the URI of a view.
+	// maxURI limits the URI of a view.
 	maxURI = 2 << 10
 )
 
-// check finds what keeps the frame from being declared.
+// check returns an error if the frame cannot be declared.
 func (f *Frame) check() error {
 	for _, l := range f.CSP.lists() {
 		if len(*l.origins) > maxOrigins {
-			return fmt.Errorf("%s has %d origins, at most %d can be declared", l.name, len(*l.origins), maxOrigins)
+			return fmt.Errorf("%s has %d origins, the limit is %d", l.name, len(*l.origins), maxOrigins)
 		}
 		for _, text := range *l.origins {
 			if _, err := parseOrigin(text, l.sockets); err != nil {
@@ -122,26 +121,26 @@ func (f *Frame) check() error {
 	return checkDomain(f.Domain)
 }
 
-// checkDomain holds a domain to what can be a name of any form: hosts decide the rest.
+// checkDomain returns an error if text cannot be part of a host name. Hosts define the exact form.
 func checkDomain(text string) error {
 	if len(text) > maxDomain {
-		return fmt.Errorf("domain has %d characters, at most %d can be declared", len(text), maxDomain)
+		return fmt.Errorf("domain has %d characters, the limit is %d", len(text), maxDomain)
 	}
 	if i := strings.IndexFunc(text, func(r rune) bool { return !isNameRune(r) && r != '.' }); i >= 0 {
-		return fmt.Errorf("domain %q holds more than letters, digits, hyphens and dots", text)
+		return fmt.Errorf("invalid domain %q: want letters, digits, hyphens and dots", text)
 	}
 	return nil
 }
 
-// A list is one of the lists of a CSP.
-type list struct {
+// An originList is one of the lists of a CSP.
+type originList struct {
 	name    string
 	origins *[]string
-	sockets bool // WebSockets may be among them
+	sockets bool // allows wss and ws
 }
 
-func (c *CSP) lists() []list {
-	return []list{
+func (c *CSP) lists() []originList {
+	return []originList{
 		{"connectDomains", &c.ConnectDomains, true},
 		{"resourceDomains", &c.ResourceDomains, false},
 		{"frameDomains", &c.FrameDomains, false},
@@ -149,24 +148,24 @@ func (c *CSP) lists() []list {
 	}
 }
 
-// clean drops what a host does not grant, and says what that was. insecureLocal lets origins of the user's own machine and
-// network pass.
+// clean removes what a host does not grant, and returns descriptions of it. insecureLocal keeps origins of the user's machine
+// and local network.
 func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 	drop := func(name, text string, why error) {
-		const shown = 128 // a stranger's text, for a log
+		const shown = 128 // untrusted text in a log
 		dropped = append(dropped, fmt.Sprintf("%s: %.*q: %v", name, shown, text, why))
 	}
 	for _, l := range f.CSP.lists() {
-		given := *l.origins
+		declared := *l.origins
 		*l.origins = nil
-		if len(given) > maxOrigins {
-			drop(l.name, given[maxOrigins], fmt.Errorf("it and what is behind it are more than %d origins", maxOrigins))
-			given = given[:maxOrigins]
+		if len(declared) > maxOrigins {
+			drop(l.name, declared[maxOrigins], fmt.Errorf("this origin and all after it exceed the limit of %d", maxOrigins))
+			declared = declared[:maxOrigins]
 		}
-		for _, text := range given {
+		for _, text := range declared {
 			o, err := parseOrigin(strings.TrimSuffix(text, "/"), l.sockets)
 			if err == nil && o.local && !insecureLocal {
-				err = errors.New("it is on the user's own machine or network")
+				err = errors.New("the origin is on the user's machine or local network")
 			}
 			switch {
 			case err != nil:
@@ -177,36 +176,35 @@ func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 		}
 	}
 	if err := checkDomain(f.Domain); err != nil {
-		drop("domain", f.Domain, errors.New("it is no name"))
+		drop("domain", f.Domain, errors.New("not a host name"))
 		f.Domain = ""
 	}
 	return dropped
 }
 
-// frameFrom reads the frame in a server's `_meta`, strictly. There is none if found is false.
+// frameFrom reads the Frame in a server's `_meta`. found reports whether there is one.
 func frameFrom(meta mcp.Meta) (f Frame, found bool, err error) {
 	found, err = decodeMeta(meta, &f)
 	return f, found, err
 }
 
-// decodeMeta reads a server's metadata of the extension into v, which has the types of the specification. Members that it
-// does not know are left out.
+// decodeMeta decodes a server's metadata of the extension into v. Unknown members are ignored.
 func decodeMeta(meta mcp.Meta, v any) (found bool, err error) {
 	value, ok := meta[metaKey]
 	if !ok || value == nil {
 		return false, nil
 	}
-	raw, err := json.Marshal(value)
+	raw, err := jsonv2.Marshal(value)
 	if err != nil {
 		return true, fmt.Errorf("_meta.ui: %w", err)
 	}
 	if len(raw) > maxMeta {
-		return true, fmt.Errorf("_meta.ui has %d bytes, at most %d are taken", len(raw), maxMeta)
+		return true, fmt.Errorf("_meta.ui has %d bytes, the limit is %d", len(raw), maxMeta)
 	}
 	if raw[0] != '{' {
-		return true, errors.New("_meta.ui is no object")
+		return true, errors.New("_meta.ui is not an object")
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return true, fmt.Errorf("_meta.ui: %w", err)
 	}
 	return true, nil

@@ -13,35 +13,35 @@ import (
 
 // HostOptions configures a [Host]. The zero value is right for most hosts.
 type HostOptions struct {
-	// MaxPage is the number of bytes of a page that are taken. Default: 8 MiB.
+	// MaxPage is the largest size of a page, in bytes. Default: 8 MiB.
 	MaxPage int
-	// InsecureLocal lets pages use origins of the user's own machine and network, such as "http://localhost:3000", when
-	// their server asks for it. It is for the development of apps: what listens there takes the page's requests for the
-	// user's. Default: such origins are dropped, as far as their names tell: a public name may lead to a private address.
+	// InsecureLocal lets pages use origins of the user's machine and local network, such as "http://localhost:3000", if the
+	// server asks for them. It is meant for the development of apps: services there may trust the page's requests as the
+	// user's. Default: such origins are dropped, judging by their names; a public name may resolve to a private address.
 	InsecureLocal bool
-	// Logger takes what is dropped and refused, and every request of a page. Default: slog.Default().
+	// Logger receives what is dropped or refused, and every request of a page. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Host is what a client that shows views needs beside an [mcp.Client]: what the model may see of the server, and its
-// pages. It is safe for concurrent use.
+// A Host adds to an [mcp.Client] what a host that shows views needs: which tools the model may see, and the pages of tools. It
+// is safe for concurrent use.
 type Host struct {
 	client *mcp.Client
 	opts   HostOptions
 
-	turn chan struct{} // holds a token while the tools are listed
+	listing chan struct{} // a semaphore of one for list
 
 	mu     sync.Mutex // guards the fields below
 	tools  map[string]*mcp.Tool
-	listed time.Time // when they were listed last
+	listed time.Time // when tools was set
 }
 
-// listEvery is how often a name that is not known has the tools listed anew: pages choose the names.
-const listEvery = 10 * time.Second
+// minListInterval limits how often an unknown name makes the host list the tools, because pages choose the names.
+const minListInterval = 10 * time.Second
 
-// NewHost returns the host for one client, whose options come from [Declare]. The options may be nil.
+// NewHost returns a Host for a client that was created with the options of [Declare]. opts may be nil.
 func NewHost(c *mcp.Client, opts *HostOptions) *Host {
-	h := &Host{client: c, turn: make(chan struct{}, 1)}
+	h := &Host{client: c, listing: make(chan struct{}, 1)}
 	if opts != nil {
 		h.opts = *opts
 	}
@@ -50,32 +50,31 @@ func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 	return h
 }
 
-// ModelTools lists the server's tools and gives those that the model may see. Tools whose metadata is malformed are left
-// out. It is called again when the tools have changed ([mcp.EventToolsChanged]): what it finds is also what pages may
-// call.
+// ModelTools lists the server's tools and returns those that the model may see, without those whose metadata is malformed.
+// Call it again when the tools have changed ([mcp.EventToolsChanged]). The listed tools are also those that pages may call.
 //
 // Spec: SEP-1865, Visibility.
 func (h *Host) ModelTools(ctx context.Context) ([]*mcp.Tool, error) {
-	if err := h.take(ctx); err != nil {
+	if err := h.startListing(ctx); err != nil {
 		return nil, err
 	}
-	defer h.give()
+	defer h.endListing()
 	return h.list(ctx)
 }
 
-// take waits for the turn.
-func (h *Host) take(ctx context.Context) error {
+// startListing waits until no other goroutine lists the tools.
+func (h *Host) startListing(ctx context.Context) error {
 	select {
-	case h.turn <- struct{}{}:
+	case h.listing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (h *Host) give() { <-h.turn }
+func (h *Host) endListing() { <-h.listing }
 
-// list lists the tools. It is called with the turn.
+// list lists the tools, between startListing and endListing.
 func (h *Host) list(ctx context.Context) (forModel []*mcp.Tool, err error) {
 	tools := map[string]*mcp.Tool{}
 	for t, err := range h.client.Tools(ctx) {
@@ -84,7 +83,7 @@ func (h *Host) list(ctx context.Context) (forModel []*mcp.Tool, err error) {
 		}
 		u, err := ToolUIOf(t)
 		if err != nil {
-			h.opts.Logger.WarnContext(ctx, "apps: tool left out", "reason", err)
+			h.opts.Logger.WarnContext(ctx, "apps: tool ignored", "error", err)
 			continue
 		}
 		tools[t.Name] = t
@@ -98,17 +97,17 @@ func (h *Host) list(ctx context.Context) (forModel []*mcp.Tool, err error) {
 	return forModel, nil
 }
 
-// tool returns a tool of the server by its name. nil means that there is none.
+// tool returns a tool of the server, or nil if there is no tool of that name.
 func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
-	if t, sure := h.known(name); sure {
+	if t, ok := h.known(name); ok {
 		return t, nil
 	}
-	if err := h.take(ctx); err != nil {
+	if err := h.startListing(ctx); err != nil {
 		return nil, err
 	}
-	defer h.give()
-	if t, sure := h.known(name); sure {
-		return t, nil // somebody else has listed them
+	defer h.endListing()
+	if t, ok := h.known(name); ok {
+		return t, nil // listed by another goroutine
 	}
 	if _, err := h.list(ctx); err != nil {
 		return nil, err
@@ -117,18 +116,19 @@ func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	return t, nil
 }
 
-// known returns a tool that was listed. Not to know it is sure if the tools were listed just now.
-func (h *Host) known(name string) (t *mcp.Tool, sure bool) {
+// known returns a listed tool. ok reports whether the answer is valid: if the tool is unknown, that requires a recent list.
+func (h *Host) known(name string) (t *mcp.Tool, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t = h.tools[name]
-	return t, t != nil || h.tools != nil && time.Since(h.listed) < listEvery
+	return t, t != nil || h.tools != nil && time.Since(h.listed) < minListInterval
 }
 
-// Page reads the view of a tool; nil if the tool has none. An error is the server's, or says why its view cannot be shown:
-// another scheme or type than a view's, several contents, too many bytes, malformed metadata.
+// Page reads the view of a tool. It returns nil without an error if the tool has no view. It returns an error if the server
+// does, or if the view is invalid: it has the wrong scheme or MIME type, several contents, too many bytes, or malformed
+// metadata.
 //
-// Hosts may read views before their tools run, and keep them.
+// A host may read views before their tools run, and cache them.
 //
 // Spec: SEP-1865, Resource Discovery, Metadata Location.
 func (h *Host) Page(ctx context.Context, tool string) (*Page, error) {
@@ -170,15 +170,15 @@ func (h *Host) read(ctx context.Context, uri string) (*Page, error) {
 	return p, nil
 }
 
-// declared returns what the list of resources says of a view's frame. A view that is not listed needs nothing.
+// declared returns the frame of a view from the list of resources; the zero Frame if the view is not listed.
 func (h *Host) declared(ctx context.Context, uri string) (f Frame, err error) {
 	for r, err := range h.client.Resources(ctx) {
 		if err != nil {
 			if ctx.Err() != nil {
 				return f, err
 			}
-			h.opts.Logger.WarnContext(ctx, "apps: the server does not list its views", "error", err)
-			return f, nil // less is granted, nothing is broken
+			h.opts.Logger.WarnContext(ctx, "apps: the views cannot be listed", "error", err)
+			return f, nil // the page gets fewer permissions
 		}
 		if r.URI == uri {
 			f, _, err := frameFrom(r.Meta)

@@ -58,7 +58,7 @@ func newClock(t testing.TB) *mcp.Server {
 	for name, who := range map[string][]apps.Visibility{
 		"time": nil, "ask": {apps.VisibilityModel}, "refresh": {apps.VisibilityApp},
 	} {
-		mcp.AddTool(s, views.Link(&mcp.Tool{Name: name}, &apps.ToolUI{View: clockURI, Visibility: who}), tell)
+		mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: name}, &apps.ToolUI{View: clockURI, Visibility: who}), tell)
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "plain"}, tell)
 	return s

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// An origin is a source of a Content-Security-Policy: a scheme and a host, perhaps with a port.
+// An origin is a source expression of a Content-Security-Policy: a scheme, a host, and optionally a port.
 type origin struct {
-	text  string // as it stands in a policy, in lower case
-	local bool   // it leads to the user's own machine or network
+	text  string // for a policy, in lower case
+	local bool   // on the user's machine or local network
 }
 
-// maxName bounds the name of a host, as DNS does.
+// maxName is the largest length of a DNS name.
 const maxName = 253
 
-// parseOrigin reads an origin strictly: what it lets pass holds no character that means something in a policy. sockets
-// lets WebSockets be among the schemes.
+// parseOrigin parses an origin strictly: the result has no character with a meaning in a policy. sockets allows the schemes
+// wss and ws.
 //
 // Spec: SEP-1865, McpUiResourceCsp; CSP Level 3, host-source.
 func parseOrigin(text string, sockets bool) (o origin, err error) {
@@ -50,9 +50,9 @@ func parseOrigin(text string, sockets bool) (o origin, err error) {
 	loopback := isLoopback(name)
 	switch {
 	case wildcard && (!strings.Contains(name, ".") || name == loopbackAddress):
-		return bad("the wildcard takes in more than the subdomains of one name")
+		return bad("the wildcard covers more than the subdomains of one domain")
 	case plain && !loopback:
-		return bad("plain " + kind + " is for localhost only")
+		return bad("the scheme " + kind + " is allowed for localhost only")
 	}
 	o = origin{text: kind + "://" + host, local: loopback || isPrivate(name)}
 	if hasPort {
@@ -66,10 +66,10 @@ func isPort(text string) bool {
 	return err == nil && n > 0 && text[0] != '0'
 }
 
-// loopbackAddress is the only address that browsers match against a policy.
+// loopbackAddress is the only IP address that browsers match against a policy.
 const loopbackAddress = "127.0.0.1"
 
-// checkName says what is wrong with the name of a host, in lower case.
+// checkName returns what is wrong with a lower-case host name, or "".
 func checkName(name string) string {
 	if name == "" || len(name) > maxName {
 		return fmt.Sprintf("the host has %d characters, want 1 to %d", len(name), maxName)
@@ -81,31 +81,31 @@ func checkName(name string) string {
 	for _, label := range labels {
 		const longest = 63
 		if label == "" || len(label) > longest || label[0] == '-' || label[len(label)-1] == '-' {
-			return "a part of the host is empty, too long, or begins or ends with a hyphen"
+			return "a label of the host is empty, too long, or begins or ends with a hyphen"
 		}
 		if strings.ContainsFunc(label, func(r rune) bool { return !isNameRune(r) }) {
-			return "the host holds more than letters, digits, hyphens and dots (other letters are written as xn--…)"
+			return "the host has characters other than letters, digits, hyphens and dots (write them as xn--…)"
 		}
 	}
-	// A host that ends in a number is an address to browsers, however it is written. No domain begins with a digit.
+	// Browsers treat a host whose last label is a number as an IP address. No top-level domain begins with a digit.
 	if last := labels[len(labels)-1]; '0' <= last[0] && last[0] <= '9' {
-		return "the host is an address, want a name"
+		return "the host is an IP address, want a name"
 	}
 	return ""
 }
 
-// isNameRune reports whether a character stands in names of hosts.
+// isNameRune reports whether r is allowed in a label of a host name.
 func isNameRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-'
 }
 
-// isLoopback reports whether a name is that of the machine itself.
+// isLoopback reports whether a name always resolves to the local machine.
 func isLoopback(name string) bool {
 	return name == loopbackAddress || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// isPrivate reports whether a name can only be one of the user's own network: one without a dot, or under a domain that is
-// set apart for it, or that such networks use and the public never will.
+// isPrivate reports whether a name can only be that of a private network: it has no dot, or a domain that is reserved for
+// private networks or commonly used in them.
 //
 // Spec: RFC 6762, section 3 and appendix G; RFC 8375.
 func isPrivate(name string) bool {

@@ -11,35 +11,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Page is a view as a host got it from a server: a stranger's document, and what it may do.
+// A Page is a view that a host has read from a server: an untrusted document, and what its frame may do.
 type Page struct {
-	// URI is the view's, as it was asked for.
+	// URI is the URI of the view.
 	URI string
-	// HTML is the document, UTF-8 and within the size that the host takes. Nothing in it has been made harmless: that is
-	// what the frame is for.
+	// HTML is the document, in valid UTF-8 and at most HostOptions.MaxPage bytes long. It is not sanitized: the frame isolates
+	// it.
 	HTML string
-	// Frame is what the server asks for, without what cannot be granted. A host may take away more before it uses the
+	// Frame is what the server asks for, without what cannot be granted. A host may restrict it further before it uses the
 	// page.
 	Frame Frame
-	// Dropped says what the server asked for and does not get, with the reasons, for a log.
+	// Dropped lists what the server asked for and did not get, with the reasons, for a log.
 	Dropped []string
 }
 
-// Values of the sandbox attribute of the frame that holds a page. The page never reaches its host or the top window; the
-// events of forms happen, what they would send does not leave, by [CSP.Policy].
+// Values of the sandbox attribute of the frame that holds a page. With both the page cannot access its host or the top window.
+// Forms work for scripts, but [CSP.Policy] prevents that they are submitted.
 const (
-	// Sandbox lets scripts run in an origin that is nobody's: without storage, and browsers give it no camera, microphone
-	// or place.
+	// Sandbox runs scripts in an opaque origin: without storage, and without access to camera, microphone or location.
 	Sandbox = "allow-scripts allow-forms"
-	// SandboxOwnOrigin lets scripts run in the origin that the page was served from. It is for hosts that give each view an
-	// origin which it shares with nothing: not with the host, nor with another server's view.
+	// SandboxOwnOrigin runs scripts in the origin that the page was served from. It is for hosts that serve each view from an
+	// origin of its own, which neither the host nor another server's view uses.
 	SandboxOwnOrigin = Sandbox + " allow-same-origin"
 )
 
 // Policy returns the page's Content-Security-Policy, see [CSP.Policy].
 func (p *Page) Policy() string { return p.Frame.CSP.Policy() }
 
-// Allow returns the value of the allow attribute of the frame that holds the page; empty for no permissions.
+// Allow returns the value of the allow attribute of the frame that holds the page. It is empty without permissions.
 //
 // Spec: SEP-1865, Content Security Policy Enforcement.
 func (p *Page) Allow() string {
@@ -47,7 +46,7 @@ func (p *Page) Allow() string {
 	return strings.Join(wanted, "; ")
 }
 
-// Digest names the document by its content, as "sha256:" and hexadecimal digits, for lists of what a host lets pass.
+// Digest returns a digest of the document, "sha256:" with hexadecimal digits, for lists of documents that a host allows.
 //
 // Spec: SEP-1865, Predeclared Resource Review.
 func (p *Page) Digest() string {
@@ -57,17 +56,15 @@ func (p *Page) Digest() string {
 
 // HeaderOptions configures [Page.Header].
 type HeaderOptions struct {
-	// Embedder is the origin of the host's own page, such as "https://host.example": no other shows the page in a frame.
-	// Default: anybody may, as for native hosts, whose pages have no origin.
+	// Embedder is the origin of the host's own page, such as "https://host.example": only that may show the page in a frame.
+	// Default: any page may, as native hosts need it, whose pages have no origin.
 	Embedder string
-	// OwnOrigin says that the page is served from an origin that it shares with nothing, and that its frame has
-	// [SandboxOwnOrigin]. Default: the header holds the page to [Sandbox].
+	// OwnOrigin selects [SandboxOwnOrigin]: the page is served from an origin of its own. Default: the header has [Sandbox].
 	OwnOrigin bool
 }
 
-// Header returns the HTTP header under which a host serves the page. The options may be nil. The page is then as safe opened
-// by itself as it is in its frame. It needs an origin that is not the host's. The only error is an Embedder that is no
-// origin.
+// Header returns the HTTP header with which a host serves the page, from another origin than its own. The options may be nil.
+// The header isolates the page also if it is opened outside its frame. Header returns an error if Embedder is not an origin.
 //
 //	maps.Copy(w.Header(), header)
 //	io.WriteString(w, page.HTML)
@@ -106,22 +103,22 @@ func (p *Page) Header(opts *HeaderOptions) (map[string][]string, error) {
 	return h, nil
 }
 
-// pageFrom takes what a server gave for a view. framed reports whether its contents say what the view needs.
+// pageFrom returns the page of a view that was read. framed reports whether the contents have a Frame in their metadata.
 //
 // Spec: SEP-1865, Content Requirements.
 func pageFrom(uri string, r *mcp.ReadResult, maxSize int) (p *Page, framed bool, err error) {
 	if len(r.Contents) != 1 || r.Contents[0] == nil {
-		return nil, false, fmt.Errorf("it has %d contents, want one", len(r.Contents))
+		return nil, false, fmt.Errorf("the result has %d contents, want 1", len(r.Contents))
 	}
 	c := r.Contents[0]
 	p = &Page{URI: uri, HTML: c.Text}
 	switch {
 	case c.URI != uri:
-		return nil, false, fmt.Errorf("the contents are those of %.128q", c.URI)
+		return nil, false, fmt.Errorf("the contents have the URI %.128q", c.URI)
 	case !isViewType(c.MIMEType):
-		return nil, false, fmt.Errorf("its type is %.128q, want %q", c.MIMEType, MIMEType)
+		return nil, false, fmt.Errorf("the MIME type is %.128q, want %q", c.MIMEType, MIMEType)
 	case c.Text != "" && len(c.Blob) > 0:
-		return nil, false, errors.New("it has a text and a blob, want one of them")
+		return nil, false, errors.New("the contents have text and blob, want one of them")
 	case len(c.Blob) > 0:
 		p.HTML = string(c.Blob)
 	}
@@ -129,7 +126,7 @@ func pageFrom(uri string, r *mcp.ReadResult, maxSize int) (p *Page, framed bool,
 	case p.HTML == "":
 		return nil, false, errors.New("the document is empty")
 	case len(p.HTML) > maxSize:
-		return nil, false, fmt.Errorf("the document has %d bytes, at most %d are taken", len(p.HTML), maxSize)
+		return nil, false, fmt.Errorf("the document has %d bytes, the limit is %d", len(p.HTML), maxSize)
 	case !utf8.ValidString(p.HTML):
 		return nil, false, errors.New("the document is not UTF-8")
 	}

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Policy returns the Content-Security-Policy of a view: nothing is allowed but the document itself and the origins of c. A
-// string in c that is no origin, or one behind the first 32 of its list, is left out, so that nothing can be smuggled into
-// the policy.
+// Policy returns the Content-Security-Policy of a view. It allows the document itself and the origins of c. Invalid origins,
+// and those after the first 32 of a list, are left out, so that c cannot inject directives into the policy.
 //
-// It is the policy of the specification, with two more restrictions that this allows: forms go nowhere, and without
-// ConnectDomains the view connects to nothing.
+// It is the policy of the specification with two further restrictions, which the specification allows: forms cannot be
+// submitted, and without ConnectDomains the view cannot connect.
 //
 // Spec: SEP-1865, Host Behavior, Content Security Policy Enforcement.
 func (c CSP) Policy() string {
@@ -41,7 +40,7 @@ func (c CSP) Policy() string {
 	return b.String()
 }
 
-// sources returns the origins among texts, each once.
+// sources returns the valid origins among texts, without duplicates.
 func sources(texts []string, sockets bool) (found []string) {
 	for _, text := range texts[:min(len(texts), maxOrigins)] {
 		if o, err := parseOrigin(text, sockets); err == nil && !slices.Contains(found, o.text) {

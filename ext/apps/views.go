@@ -22,25 +22,25 @@ import (
 type View struct {
 	// URI identifies the view: "ui://" and a name of the server's choice, such as "ui://weather/dashboard".
 	URI string
-	// Name is the view's name for programs.
+	// Name is the view's name for programs. It is required.
 	Name string
-	// Title is what people see; Name when empty.
+	// Title is the name for display. Default: Name.
 	Title string
-	// Description says what the view shows and does.
+	// Description describes the view to people and models.
 	Description string
-	// Frame says what the view needs beyond its own document. Default: nothing.
+	// Frame is what the view needs in addition to its document. Default: nothing.
 	Frame Frame
-	// Cache says how long and for whom hosts may keep the document. Default: not at all.
+	// Cache says how long and for whom hosts may cache the document. Default: not at all.
 	Cache mcp.Cache
 }
 
-// maxView bounds the bytes of a view that is registered: what hosts of this package take by default.
+// maxView is the largest size of a view, in bytes: the default limit of [Host].
 const maxView = 8 << 20
 
-// doctype is how an HTML document begins; comments may stand before it.
+// doctype matches the beginning of an HTML document, with comments before the doctype.
 var doctype = regexp.MustCompile(`(?is)^\x{feff}?\s*(<!--.*?-->\s*)*<!doctype\s+html`)
 
-// Views are the views of a server. Its methods are safe for concurrent use.
+// Views registers the views of a server. Its methods are safe for concurrent use.
 type Views struct {
 	server *mcp.Server
 
@@ -48,12 +48,12 @@ type Views struct {
 	known map[string]bool
 }
 
-// New returns a server the extension, before it serves. It is called once for a server.
+// New makes a server declare the extension io.modelcontextprotocol/ui, and returns its Views. Call it once for a server, before
+// the server serves.
 //
-// Clients that do not show views do not get those tools listed that are for views alone: they would show them to their
-// model.
+// Tools that only views may call are not listed for clients that do not show views, because these would show them to the model.
 //
-// Spec: SEP-1865.
+// Spec: SEP-1865, Client<>Server Capability Negotiation.
 func New(s *mcp.Server) *Views {
 	v := &Views{server: s, known: map[string]bool{}}
 	s.AddExtension(ID, nil)
@@ -61,11 +61,10 @@ func New(s *mcp.Server) *Views {
 	return v
 }
 
-// Add registers a view and gives its handle. Its HTML is one whole document of up to 8 MiB: its own scripts and styles
-// stand in it, or come from origins in Frame.CSP.
+// Add registers a view with a document of up to 8 MiB. Scripts and styles are inline, or come from origins in Frame.CSP.
 //
-// Add panics if the view cannot work: no name, a URI that is taken or does not begin with "ui://", a Frame with an origin
-// that is none, a document without doctype.
+// Add panics if the view is invalid: it has no name, its URI is taken or does not begin with "ui://", its Frame has an invalid
+// origin, or the document has no doctype.
 //
 // Spec: SEP-1865, Content Requirements.
 func (v *Views) Add(view *View, html string) *mcp.Registration[mcp.Resource] {
@@ -75,9 +74,8 @@ func (v *Views) Add(view *View, html string) *mcp.Registration[mcp.Resource] {
 	return v.AddFunc(view, func(context.Context) (string, error) { return html, nil })
 }
 
-// AddFile registers a file as a view, such as one of an [embed.FS], and gives its handle. It is read whenever a host asks,
-// so a file on disk can be worked on while the server runs. It panics as [Views.Add] does, also if the file is not
-// there.
+// AddFile registers a view whose document is a file, such as one of an [embed.FS]. The file is read for each request, so that
+// it can be edited while the server runs. AddFile panics as [Views.Add] does, and if the file cannot be read.
 func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[mcp.Resource] {
 	if _, err := readHTML(fsys, name); err != nil {
 		panic(fmt.Sprintf("apps: view %q: %v", view.URI, err))
@@ -85,10 +83,10 @@ func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[m
 	return v.AddFunc(view, func(context.Context) (string, error) { return readHTML(fsys, name) })
 }
 
-// AddFunc registers a view whose document is made for each request, and gives its handle. f is called from many
-// goroutines; an error of it is handled as that of a resource is, see [mcp.AddResource]. It panics as [Views.Add] does.
+// AddFunc registers a view whose document f returns for each request. f is called concurrently. Its errors are handled like
+// those of a resource, see [mcp.AddResource]. AddFunc panics as [Views.Add] does.
 //
-// Hosts may fetch a view before any of its tools runs and keep it: what belongs to one call comes in the tool's result.
+// A host may read a view before any of its tools runs, and cache it. The data of a call belongs into the tool's result.
 func (v *Views) AddFunc(view *View, f func(ctx context.Context) (html string, err error)) *mcp.Registration[mcp.Resource] {
 	if view == nil || f == nil {
 		panic("apps: the view or its function is nil")
@@ -117,7 +115,7 @@ func (v *Views) AddFunc(view *View, f func(ctx context.Context) (html string, er
 	return r
 }
 
-// clone returns a copy that shares nothing with what the caller may change later.
+// clone returns a deep copy.
 func (f Frame) clone() Frame {
 	for _, l := range f.CSP.lists() {
 		*l.origins = slices.Clone(*l.origins)
@@ -129,18 +127,18 @@ func (f Frame) clone() Frame {
 	return f
 }
 
-// Link returns a copy of a tool that says what it has to do with views, to be registered with [mcp.AddTool] or another
-// function that takes tools.
+// WithUI returns a copy of a tool with the metadata of u, to be registered with [mcp.AddTool] or a similar function. A tool
+// with a View has its results shown by it.
 //
 //	onlyView := []apps.Visibility{apps.VisibilityApp}
 //	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "refresh"}, &apps.ToolUI{View: uri, Visibility: onlyView}), f)
 //
-// Link panics if the tool's view is not registered, or nobody may use the tool.
+// WithUI panics if the view is not registered, or if Visibility is empty or has an unknown value.
 //
 // Spec: SEP-1865, Resource Discovery.
-func (v *Views) Link(t *mcp.Tool, u *ToolUI) *mcp.Tool {
+func (v *Views) WithUI(t *mcp.Tool, u *ToolUI) *mcp.Tool {
 	if t == nil || u == nil {
-		panic("apps: Link: the tool or what it has to do with views is nil")
+		panic("apps: WithUI: the tool or its ToolUI is nil")
 	}
 	if err := v.check(u); err != nil {
 		panic(fmt.Sprintf("apps: tool %q: %v", t.Name, err))
@@ -162,20 +160,20 @@ func (v *Views) check(u *ToolUI) error {
 	known := v.known[u.View]
 	v.mu.Unlock()
 	if u.View != "" && !known {
-		return fmt.Errorf("no view %q is registered; register the view first", u.View)
+		return fmt.Errorf("the view %q is not registered; register the view first", u.View)
 	}
 	if !u.ForModel() && !u.ForApp() {
-		return fmt.Errorf("its visibility is %q, want %q, %q or both", u.Visibility, VisibilityModel, VisibilityApp)
+		return fmt.Errorf("the visibility is %q, want %q, %q or both", u.Visibility, VisibilityModel, VisibilityApp)
 	}
-	for _, who := range u.Visibility {
-		if who != VisibilityModel && who != VisibilityApp {
-			return fmt.Errorf("its visibility holds %q, want %q or %q", who, VisibilityModel, VisibilityApp)
+	for _, kind := range u.Visibility {
+		if kind != VisibilityModel && kind != VisibilityApp {
+			return fmt.Errorf("unknown visibility %q, want %q or %q", kind, VisibilityModel, VisibilityApp)
 		}
 	}
 	return nil
 }
 
-// hideAppTools leaves the tools that are for views alone out of the lists of clients that show none.
+// hideAppTools removes tools that only views may call from the lists of clients that do not show views.
 func hideAppTools(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
@@ -200,7 +198,7 @@ func forAppOnly(t *mcp.Tool) bool {
 	return err == nil && !u.ForModel()
 }
 
-// readHTML reads a file that is a view.
+// readHTML reads the document of a view from a file.
 func readHTML(fsys fs.FS, name string) (string, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -217,17 +215,17 @@ func readHTML(fsys fs.FS, name string) (string, error) {
 	return string(html), nil
 }
 
-// checkHTML finds what keeps a text from being an HTML document that hosts show.
+// checkHTML returns an error if hosts would not show the document.
 func checkHTML(html []byte) error {
 	switch {
 	case len(html) > maxView:
-		return fmt.Errorf("the document has %d bytes or more, at most %d can be shown", len(html), maxView)
+		return fmt.Errorf("the document has at least %d bytes, the limit is %d", len(html), maxView)
 	case !utf8.Valid(html):
 		return errors.New("the document is not UTF-8")
 	case !doctype.Match(html[:min(len(html), 64<<10)]):
 		return errors.New("the document does not begin with <!DOCTYPE html>")
 	case bytes.IndexByte(html, 0) >= 0:
-		return errors.New("the document holds a NUL")
+		return errors.New("the document has a NUL character")
 	}
 	return nil
 }

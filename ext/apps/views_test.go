@@ -137,11 +137,11 @@ func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
 	views := apps.New(s)
 	views.Add(&apps.View{URI: clockURI, Name: "clock"}, clockHTML)
 	f := func(context.Context, struct{}) (string, error) { return "", nil }
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "both"}, &apps.ToolUI{View: clockURI}), f)
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "both"}, &apps.ToolUI{View: clockURI}), f)
 	if got := scope(); got != "public" {
 		t.Errorf("a list that is the same for all is %s", got)
 	}
-	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
 	if got := scope(); got != "private" {
 		t.Errorf("a list that is not is %s", got)
 	}
@@ -151,7 +151,7 @@ func TestLinkLeavesTheToolAsItWas(t *testing.T) {
 	views := apps.New(newServer(t))
 	views.Add(&apps.View{URI: clockURI, Name: "clock"}, clockHTML)
 	tool := &mcp.Tool{Name: "time", Meta: mcp.Meta{"example.com/x": 1}}
-	linked := views.Link(tool, &apps.ToolUI{View: clockURI})
+	linked := views.WithUI(tool, &apps.ToolUI{View: clockURI})
 	if len(tool.Meta) != 1 || len(linked.Meta) != 3 {
 		t.Errorf("the tool's meta is %v, the linked one's %v", tool.Meta, linked.Meta)
 	}
@@ -228,7 +228,7 @@ func TestLinksThatCannotWorkPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			views := apps.New(newServer(t))
 			views.Add(&apps.View{URI: clockURI, Name: "clock"}, clockHTML)
-			t.Log(panics(t, func() { views.Link(&mcp.Tool{Name: "time"}, u) }))
+			t.Log(panics(t, func() { views.WithUI(&mcp.Tool{Name: "time"}, u) }))
 		})
 	}
 }

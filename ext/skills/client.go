@@ -2,13 +2,13 @@ package skills
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -61,13 +61,13 @@ func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Skill, error] {
 	}
 }
 
-func decodeSkill(raw stdjson.RawMessage) (*Skill, error) {
+func decodeSkill(raw json.RawMessage) (*Skill, error) {
 	s, err := parseSkill(raw)
 	if err != nil {
 		var told struct {
 			URI string `json:"uri"`
 		}
-		_ = json.Unmarshal(raw, &told) // for the message alone
+		_ = jsonv2.Unmarshal(raw, &told) // for the message alone
 		return nil, fmt.Errorf("skills: %.256q: %w: %w", told.URI, ErrInvalidEntry, err)
 	}
 	return s, nil
@@ -86,9 +86,9 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 		return nil, fmt.Errorf("skills: get %.256q: %w", uri, err)
 	}
 	var res struct {
-		Skill stdjson.RawMessage `json:"skill"`
+		Skill json.RawMessage `json:"skill"`
 	}
-	if err := json.Unmarshal(raw, &res); err != nil {
+	if err := jsonv2.Unmarshal(raw, &res); err != nil {
 		return nil, invalid(methodGet, err)
 	}
 	s, err := decodeSkill(res.Skill)
@@ -116,7 +116,7 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 				return
 			}
 			child := &mcp.Resource{}
-			if err := json.Unmarshal(raw, child); err != nil {
+			if err := jsonv2.Unmarshal(raw, child); err != nil {
 				yield(nil, invalid(methodDir, err))
 				return
 			}
@@ -136,8 +136,8 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 }
 
 // pages returns the raw items of a list, page after page.
-func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq2[stdjson.RawMessage, error] {
-	return func(yield func(stdjson.RawMessage, error) bool) {
+func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
 		if err := offered(c, method); err != nil {
 			yield(nil, err)
 			return
@@ -179,16 +179,16 @@ type listParams struct {
 	Cursor *string `json:"cursor,omitzero"`
 }
 
-func splitPage(raw stdjson.RawMessage, key string) (items []stdjson.RawMessage, next *string, err error) {
-	var page map[string]stdjson.RawMessage
-	if err := json.Unmarshal(raw, &page); err != nil {
+func splitPage(raw json.RawMessage, key string) (items []json.RawMessage, next *string, err error) {
+	var page map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(raw, &page); err != nil {
 		return nil, nil, err
 	}
-	if err := json.Unmarshal(page[key], &items); err != nil || items == nil {
+	if err := jsonv2.Unmarshal(page[key], &items); err != nil || items == nil {
 		return nil, nil, fmt.Errorf("its member %q is no list", key)
 	}
 	if cursor, ok := page["nextCursor"]; ok {
-		if err := json.Unmarshal(cursor, &next); err != nil {
+		if err := jsonv2.Unmarshal(cursor, &next); err != nil {
 			return nil, nil, fmt.Errorf("nextCursor: %w", err)
 		}
 	}

@@ -1,7 +1,7 @@
 package skills
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -40,7 +40,7 @@ type snapshot struct {
 // An entry is a skill with its files.
 type entry struct {
 	skill   *Skill
-	encoded stdjson.RawMessage
+	encoded json.RawMessage
 	files   []*file
 }
 
@@ -215,7 +215,7 @@ func (r *reader) addSkill(root string) error {
 		var named struct {
 			Name string `json:"name"`
 		}
-		if err := json.Unmarshal(front, &named); err != nil {
+		if err := jsonv2.Unmarshal(front, &named); err != nil {
 			return err
 		}
 		if err := checkName(named.Name); err != nil {
@@ -232,12 +232,12 @@ func (r *reader) addSkill(root string) error {
 			files = append(files, wireFile{f.URI, f.Digest, &f.Size})
 		}
 	}
-	resources, err := json.Marshal(files)
+	resources, err := jsonv2.Marshal(files)
 	if err != nil {
 		return err
 	}
 	w := wireSkill{URI: r.uri(path.Join(root, skillFile)), Frontmatter: front, Resources: resources}
-	if e.encoded, err = json.Marshal(w); err != nil {
+	if e.encoded, err = jsonv2.Marshal(w); err != nil {
 		return err
 	}
 	// What a client would refuse is refused here.

@@ -2,7 +2,7 @@ package skills
 
 import (
 	"bytes"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v4"
 )
@@ -57,7 +57,7 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 // mean what they do in the core schema of YAML 1.2: what looks like a date, or says "yes", is a string.
 //
 // Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.
-func parseFrontmatter(file []byte) (stdjson.RawMessage, error) {
+func parseFrontmatter(file []byte) (json.RawMessage, error) {
 	front, _, err := splitFrontmatter(file)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func appendScalar(dst []byte, n *yaml.Node) ([]byte, error) {
 		if math.IsInf(v, 0) {
 			return nil, fmt.Errorf("line %d: the number %.64s is too large", n.Line, s)
 		}
-		text, err := json.Marshal(v)
+		text, err := jsonv2.Marshal(v)
 		return append(dst, text...), err
 	case noNumber.MatchString(s):
 		return nil, fmt.Errorf("line %d: JSON has no %s", n.Line, s)
@@ -213,7 +213,7 @@ func appendWhole(dst []byte, n *yaml.Node) ([]byte, error) {
 }
 
 // sameFrontmatter compares two objects field by field. The order of fields and the spelling of numbers do not count.
-func sameFrontmatter(a, b stdjson.RawMessage) bool {
+func sameFrontmatter(a, b json.RawMessage) bool {
 	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+	return jsonv2.Unmarshal(a, &x) == nil && jsonv2.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }

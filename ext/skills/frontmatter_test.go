@@ -1,12 +1,12 @@
 package skills_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 )
@@ -110,7 +110,7 @@ func FuzzFrontmatter(f *testing.F) {
 			return
 		}
 		var v map[string]any
-		if err := json.Unmarshal(got, &v); err != nil {
+		if err := jsonv2.Unmarshal(got, &v); err != nil {
 			t.Fatalf("%q gives %s: %v", file, got, err)
 		}
 		if strings.ContainsAny(string(got), "\u0085\u2028\u2029") {
@@ -124,7 +124,7 @@ func FuzzFrontmatter(f *testing.F) {
 			t.Fatalf("%q gives %s, which is refused: %v", file, got, err)
 		}
 		var w map[string]any
-		if err := json.Unmarshal(again, &w); err != nil || fmt.Sprint(v) != fmt.Sprint(w) {
+		if err := jsonv2.Unmarshal(again, &w); err != nil || fmt.Sprint(v) != fmt.Sprint(w) {
 			t.Fatalf("%q gives %s and then %s", file, got, again)
 		}
 	})
@@ -136,7 +136,7 @@ func FuzzSkill(f *testing.F) {
 	f.Add([]byte(`{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","description":"x"},"resources":"dynamic"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var s, again skills.Skill
-		if json.Unmarshal(raw, &s) != nil || s.URI == "" {
+		if jsonv2.Unmarshal(raw, &s) != nil || s.URI == "" {
 			return
 		}
 		root := strings.TrimSuffix(s.URI, "SKILL.md")
@@ -151,11 +151,11 @@ func FuzzSkill(f *testing.F) {
 			}
 			seen[file.Path] = true
 		}
-		kept, err := stdjson.Marshal(&s)
+		kept, err := json.Marshal(&s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(kept, &again); err != nil || again.Fingerprint() != s.Fingerprint() {
+		if err := jsonv2.Unmarshal(kept, &again); err != nil || again.Fingerprint() != s.Fingerprint() {
 			t.Fatalf("%s is kept as %s: %v", raw, kept, err)
 		}
 	})

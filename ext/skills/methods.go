@@ -3,11 +3,11 @@ package skills
 import (
 	"context"
 	"encoding/base64"
-	stdjson "encoding/json"
+	"encoding/json"
 	"sort"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -26,14 +26,14 @@ func (complete) ResultMeta() mcp.Meta { return nil }
 
 type listResult struct {
 	complete
-	Skills     []stdjson.RawMessage `json:"skills"`
-	NextCursor string               `json:"nextCursor,omitzero"`
+	Skills     []json.RawMessage `json:"skills"`
+	NextCursor string            `json:"nextCursor,omitzero"`
 	mcp.Cache
 }
 
 type getResult struct {
 	complete
-	Skill stdjson.RawMessage `json:"skill"`
+	Skill json.RawMessage `json:"skill"`
 	mcp.Cache
 }
 
@@ -50,7 +50,7 @@ type params struct {
 }
 
 func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {
-	if json.Unmarshal(req.Params, &p) != nil {
+	if jsonv2.Unmarshal(req.Params, &p) != nil {
 		return p, mcp.Errorf(mcp.CodeInvalidParams, "params.uri or params.cursor is no string")
 	}
 	switch {
@@ -74,7 +74,7 @@ func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	if err != nil {
 		return nil, err
 	}
-	res := &listResult{Skills: []stdjson.RawMessage{}, Cache: c.server.CacheHints(c.opts.Cache)}
+	res := &listResult{Skills: []json.RawMessage{}, Cache: c.server.CacheHints(c.opts.Cache)}
 	all := c.current.Load().skills
 	start := sort.Search(len(all), func(i int) bool { return all[i].skill.URI > after })
 	last, size := "", 0

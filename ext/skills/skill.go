@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -29,7 +29,7 @@ type Skill struct {
 	// skill's folder; other skills may have the same one.
 	Name, Description string
 	// Frontmatter is all that SKILL.md says of itself, as a JSON object.
-	Frontmatter stdjson.RawMessage
+	Frontmatter json.RawMessage
 	// Files are all files of the skill, SKILL.md among them. Empty if the skill is dynamic.
 	Files []File
 	// Dynamic says that the server makes the skill's files as they are read, so that nothing about them can be checked.
@@ -53,9 +53,9 @@ type File struct {
 // The form on the wire.
 type (
 	wireSkill struct {
-		URI         string             `json:"uri"`
-		Frontmatter stdjson.RawMessage `json:"frontmatter"`
-		Resources   stdjson.RawMessage `json:"resources"`
+		URI         string          `json:"uri"`
+		Frontmatter json.RawMessage `json:"frontmatter"`
+		Resources   json.RawMessage `json:"resources"`
 	}
 	wireFile struct {
 		URI    string `json:"uri"`
@@ -69,18 +69,18 @@ const dynamic = `"dynamic"`
 
 // MarshalJSON returns the skill as servers send it.
 func (s *Skill) MarshalJSON() ([]byte, error) {
-	w := wireSkill{URI: s.URI, Frontmatter: s.Frontmatter, Resources: stdjson.RawMessage(dynamic)}
+	w := wireSkill{URI: s.URI, Frontmatter: s.Frontmatter, Resources: json.RawMessage(dynamic)}
 	if !s.Dynamic {
 		files := make([]wireFile, len(s.Files))
 		for i, f := range s.Files {
 			files[i] = wireFile{f.URI, f.Digest, &f.Size}
 		}
 		var err error
-		if w.Resources, err = json.Marshal(files); err != nil {
+		if w.Resources, err = jsonv2.Marshal(files); err != nil {
 			return nil, err
 		}
 	}
-	return json.Marshal(w)
+	return jsonv2.Marshal(w)
 }
 
 // UnmarshalJSON reads a skill as servers send it. The error is an [ErrInvalidEntry] if it breaks the rules: it has to name
@@ -96,7 +96,7 @@ func (s *Skill) UnmarshalJSON(raw []byte) error {
 
 func parseSkill(raw []byte) (*Skill, error) {
 	var w wireSkill
-	if err := json.Unmarshal(raw, &w); err != nil {
+	if err := jsonv2.Unmarshal(raw, &w); err != nil {
 		return nil, err
 	}
 	root, last, err := rootOf(w.URI)
@@ -111,7 +111,7 @@ func parseSkill(raw []byte) (*Skill, error) {
 	if jsontext.Value(w.Frontmatter).Kind() != '{' {
 		return nil, errors.New("frontmatter is no object")
 	}
-	if err := json.Unmarshal(w.Frontmatter, &front); err != nil {
+	if err := jsonv2.Unmarshal(w.Frontmatter, &front); err != nil {
 		return nil, fmt.Errorf("frontmatter: %w", err)
 	}
 	s.Name, s.Description = front.Name, front.Description
@@ -132,12 +132,12 @@ func parseSkill(raw []byte) (*Skill, error) {
 }
 
 // parseFiles reads the list of a skill's files.
-func parseFiles(root, uri string, raw stdjson.RawMessage) ([]File, error) {
+func parseFiles(root, uri string, raw json.RawMessage) ([]File, error) {
 	if jsontext.Value(raw).Kind() != '[' {
 		return nil, errors.New(`resources is neither a list nor "dynamic"`)
 	}
 	var list []wireFile
-	if err := json.Unmarshal(raw, &list); err != nil {
+	if err := jsonv2.Unmarshal(raw, &list); err != nil {
 		return nil, fmt.Errorf("resources: %w", err)
 	}
 	files := make([]File, len(list))
@@ -213,11 +213,11 @@ func (s *Skill) checkOwn() error {
 	const maxDescription, maxCompatibility = 1024, 500
 	const reserved = "io.modelcontextprotocol/"
 	var front struct {
-		License       string                        `json:"license"`
-		Compatibility string                        `json:"compatibility"`
-		Metadata      map[string]stdjson.RawMessage `json:"metadata"`
+		License       string                     `json:"license"`
+		Compatibility string                     `json:"compatibility"`
+		Metadata      map[string]json.RawMessage `json:"metadata"`
 	}
-	if err := json.Unmarshal(s.Frontmatter, &front); err != nil {
+	if err := jsonv2.Unmarshal(s.Frontmatter, &front); err != nil {
 		return fmt.Errorf("the frontmatter: %w", err)
 	}
 	if n := utf8.RuneCountInString(s.Description); n > maxDescription {

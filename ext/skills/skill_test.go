@@ -1,13 +1,13 @@
 package skills_test
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 )
@@ -63,7 +63,7 @@ func TestDescriptionsThatBreakTheRules(t *testing.T) {
 func refuses(t *testing.T, entry string) {
 	t.Helper()
 	var skill skills.Skill
-	if err := json.Unmarshal([]byte(entry), &skill); err == nil || !errors.Is(err, skills.ErrInvalidEntry) && entry != "null" {
+	if err := jsonv2.Unmarshal([]byte(entry), &skill); err == nil || !errors.Is(err, skills.ErrInvalidEntry) && entry != "null" {
 		t.Errorf("kept: %v", err)
 	}
 	s := newStranger()
@@ -81,14 +81,14 @@ func refuses(t *testing.T, entry string) {
 // A skill can be kept, and consent to it is another as soon as anything is.
 func TestSkillsCanBeKept(t *testing.T) {
 	var skill, again skills.Skill
-	if err := json.Unmarshal([]byte(honest()), &skill); err != nil {
+	if err := jsonv2.Unmarshal([]byte(honest()), &skill); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := json.Marshal(&skill)
+	kept, err := jsonv2.Marshal(&skill)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stdjson.Unmarshal(kept, &again); err != nil || again.Fingerprint() != skill.Fingerprint() || string(again.Frontmatter) != string(skill.Frontmatter) {
+	if err := json.Unmarshal(kept, &again); err != nil || again.Fingerprint() != skill.Fingerprint() || string(again.Frontmatter) != string(skill.Frontmatter) {
 		t.Errorf("got %s, %v", kept, err)
 	}
 	seen := map[string]bool{skill.Fingerprint(): true}
@@ -97,7 +97,7 @@ func TestSkillsCanBeKept(t *testing.T) {
 		{"skill://pdf/", "skill://x/pdf/"}, {fmt.Sprintf(`"size":%d`, len(formText)), `"size":6`},
 	} {
 		var other skills.Skill
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(honest(), change[0], change[1])), &other); err != nil {
+		if err := jsonv2.Unmarshal([]byte(strings.ReplaceAll(honest(), change[0], change[1])), &other); err != nil {
 			t.Fatal(change, err)
 		}
 		if seen[other.Fingerprint()] {
@@ -106,7 +106,7 @@ func TestSkillsCanBeKept(t *testing.T) {
 		seen[other.Fingerprint()] = true
 	}
 	var swapped skills.Skill // the order says nothing
-	if err := json.Unmarshal([]byte(strings.Replace(honest(), fileEntry(pdf, mainText)+","+fileEntry(formURI, formText),
+	if err := jsonv2.Unmarshal([]byte(strings.Replace(honest(), fileEntry(pdf, mainText)+","+fileEntry(formURI, formText),
 		fileEntry(formURI, formText)+","+fileEntry(pdf, mainText), 1)), &swapped); err != nil || swapped.Fingerprint() != skill.Fingerprint() {
 		t.Errorf("the order of the files changes the fingerprint: %v", err)
 	}

@@ -9,170 +9,185 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// middleware stands around what the server does.
-func (m *Manager) middleware(next mcp.Handler) mcp.Handler {
+func (s *Server) middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-		switch req.Method {
-		case "tools/call":
-			return m.call(ctx, req, next)
-		case "tools/list":
-			res, err := next.ServeMCP(ctx, req)
-			return m.listed(req, res), err
-		case "server/discover":
-			res, err := next.ServeMCP(ctx, req)
-			return m.discovered(req, res), err
+		if req.Method == methodCall {
+			return s.call(ctx, req, next)
 		}
-		return next.ServeMCP(ctx, req)
+		res, err := next.ServeMCP(ctx, req)
+		switch r := res.(type) {
+		case *mcp.ListToolsResult:
+			res = s.form(req).listTools(r)
+		case *mcp.DiscoverResult:
+			res = s.form(req).discover(req, r)
+		}
+		return res, err
 	})
 }
 
 // call serves a tools/call, which becomes a task if its handler begins one.
-func (m *Manager) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (mcp.Result, error) {
+func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (mcp.Result, error) {
 	if req.Detached() != nil {
 		return next.ServeMCP(ctx, req)
 	}
-	c, err := m.calling(req)
+	form := s.form(req)
+	c, err := form.call(req)
 	if err != nil {
 		return nil, err
 	}
-	var place *reservation
-	if c.wants { // whatever the handler does, a task tells of it: there is no room for that afterwards
-		if place, err = m.reserve(ctx, req); err != nil {
+	c.form = form
+	var quota *reservation
+	if c.mustBeTask { // reserved before the handler has effects, since the result has to be stored in any case
+		if quota, err = s.reserve(ctx, req); err != nil {
 			return nil, err
 		}
-		defer place.release()
+		defer quota.release()
 	}
-	res, err := next.ServeMCP(context.WithValue(ctx, callingKey{}, c), req)
+	res, err := next.ServeMCP(context.WithValue(ctx, pendingCallKey{}, c), req)
 	if err == nil && res.ResultType() == mcp.ResultInputRequired {
-		return res, nil // the call's own questions come first
+		return res, nil // questions that were asked before Begin
 	}
 	switch {
 	case c.begun.Load():
-		if place == nil {
-			if place, err = m.reserve(ctx, req); err != nil {
+		if quota == nil {
+			if quota, err = s.reserve(ctx, req); err != nil {
 				return nil, err
 			}
-			defer place.release()
+			defer quota.release()
 		}
-		return m.create(ctx, c, place)
+		return s.create(ctx, c, quota)
 	case err != nil:
-		return nil, c.unreached(err)
-	case c.wants:
-		return m.createDone(ctx, c, place, res)
+		return nil, c.errNotReached(err)
+	case c.mustBeTask:
+		return s.createDone(ctx, c, quota, res)
 	}
 	return res, nil
 }
 
-// calling says what a client can take for an answer to its call.
-func (m *Manager) calling(req *mcp.Request) (*calling, error) {
-	switch dialectOf(req) {
-	case dialectExtension:
-		return &calling{request: req, takes: declared(req), refusal: mcp.MissingCapability(capability)}, nil
-	case dialect2025:
-		return m.calling2025(req)
-	}
-	return &calling{request: req, refusal: errNoTasks(req)}, nil
-}
-
-// create makes a task of a call, and the result that tells the client of it.
+// create makes a task of a call and starts it. It returns the result for the call.
 //
 // Spec: tasks extension, Task Creation.
-func (m *Manager) create(ctx context.Context, c *calling, place *reservation) (mcp.Result, error) {
+func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation) (mcp.Result, error) {
 	j := newJob(ctx, c)
-	r := m.admit(j.Owner, j.ID)
+	r := s.newRun(j.Owner, j.ID)
 	if r == nil {
 		return nil, errBusy("the server is shutting down")
 	}
-	if r.slot {
+	if r.running {
 		j.Started, r.job = true, j
 	}
-	if err := m.storeNew(ctx, j, place); err != nil {
-		m.dismiss(r)
+	if err := s.storeNew(ctx, j, quota); err != nil {
+		s.endRun(r)
 		if errors.Is(err, errTooLarge) {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "params: too large for a task")
 		}
 		return nil, err
 	}
-	told := *j // as it is now: the run goes on with j
-	m.launch(r)
-	m.log.DebugContext(ctx, "tasks: created", "task", short(j.ID), "tool", j.Tool)
-	return m.created(c.request, &told), nil
+	created := *j // the run changes j
+	s.startRun(r)
+	s.log.DebugContext(ctx, "tasks: created", "task", short(j.ID), "tool", j.Tool)
+	return c.form.created(&created), nil
 }
 
-// storeNew stores a new task, if its client still waits for the answer: else nobody would ever know its id.
-func (m *Manager) storeNew(ctx context.Context, j *job, place *reservation) error {
+// storeNew stores a new task, unless its call has ended: the client would never learn the task's id.
+func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	rec, err := j.seal()
+	rec, err := j.encode()
 	if err != nil {
 		return err
 	}
-	storing, cancel := detached(ctx)
+	storeCtx, cancel := storeContext(ctx)
 	defer cancel()
-	m.storing.RLock()
-	err = m.store.Create(storing, rec)
-	place.release()
-	m.storing.RUnlock()
+	s.creating.RLock()
+	err = s.store.Create(storeCtx, rec)
+	quota.release()
+	s.creating.RUnlock()
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		m.abandon(ctx, j.Owner, j.ID) // it may be there all the same
+		s.discard(ctx, j.Owner, j.ID) // the store may have created it in spite of the error
 		return err
 	}
 	j.Done, j.Expires, j.Version = rec.Done, rec.Expires, 1
-	m.deadlines.set(j)
+	s.deadlines.update(j)
 	return nil
 }
 
-// abandon deletes a task that nobody may know. If the store cannot do that now, the sweep does it.
-func (m *Manager) abandon(ctx context.Context, owner, id string) {
-	ctx, cancel := detached(ctx)
+// discard deletes a task whose id no client knows. If the store fails, sweep tries again.
+func (s *Server) discard(ctx context.Context, owner, id string) {
+	ctx, cancel := storeContext(ctx)
 	defer cancel()
-	if err := m.store.Delete(ctx, owner, id); err != nil {
-		m.log.ErrorContext(ctx, "tasks: a task that was given up could not be deleted, and will be", "task", short(id), "error", err)
-		m.deadlines.abandon(owner, id, time.Now().Add(sweepEvery))
+	if err := s.store.Delete(ctx, owner, id); err != nil {
+		s.log.ErrorContext(ctx, "tasks: a discarded task could not be deleted and is deleted later", "task", short(id), "error", err)
+		s.deadlines.addDiscarded(owner, id, time.Now().Add(sweepInterval))
 	}
 }
 
-// createDone makes a task of a call that is finished already, for a client that asked for a task and expects one.
+// createDone makes a task of a call that has its result already, for a client that asked for a task.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
-func (m *Manager) createDone(ctx context.Context, c *calling, place *reservation, res mcp.Result) (mcp.Result, error) {
-	given := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
-	result, fault := mcp.AppendResult(nil, ctx, given, c.request)
+func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result, error) {
+	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
+	result, fault := mcp.AppendResult(nil, ctx, handler, c.request)
 	if fault != nil {
 		return nil, fault
 	}
 	j := newJob(ctx, c)
-	told := *j // every task begins as one that works
+	created := *j // a task is created with the status working
 	j.finish(j.Created)
 	j.Result, j.IsError = result, isToolError(result)
-	if err := m.storeNew(ctx, j, place); err != nil {
+	if err := s.storeNew(ctx, j, quota); err != nil {
 		return nil, err
 	}
-	return m.created(c.request, &told), nil
+	return c.form.created(&created), nil
 }
 
-// newJob returns the job of a call that was not stored yet.
-func newJob(ctx context.Context, c *calling) *job {
-	o, req := c.tool.Load(), c.request
-	if o == nil {
-		o = c.offer // whose handler was not reached
+// newJob returns the job of a call, which is not stored yet.
+func newJob(ctx context.Context, c *pendingCall) *job {
+	t, req := c.tool.Load(), c.request
+	if t == nil {
+		t = c.requested // the handler was not reached
 	}
-	var so mcp.Detached // what the call was answered so far
-	call := req.Detach(ctx, &so)
-	ttl := o.TTL
+	var before mcp.Detached // the questions of the call that were answered before it became a task
+	call := req.Detach(ctx, &before)
+	ttl := t.TTL
 	if c.ttl > 0 {
 		ttl = min(ttl, c.ttl)
 	}
 	now := time.Now().Truncate(time.Millisecond)
-	j := &job{Record: Record{Owner: req.Principal.Key(), ID: rand.Text(), Created: now}, grown: true}
+	j := &job{Record: Record{Owner: req.Principal.Key(), ID: rand.Text(), Created: now}, needsHeadroom: true}
 	j.state = state{
-		Format: recordFormat, Tool: o.name, Caller: ownerOf(req.Principal), Phase: phaseWorking,
-		Updated: now.UnixMilli(), TTL: max(ttl.Milliseconds(), 1), Poll: max(o.PollInterval.Milliseconds(), 1),
-		Params: call.Params, Memory: so.State, Answers: so.Responses,
+		Format: recordFormat, Tool: t.name, Caller: ownerOf(req.Principal), Phase: phaseWorking,
+		Updated: now.UnixMilli(), TTL: max(ttl.Milliseconds(), 1), Poll: max(t.PollInterval.Milliseconds(), 1),
+		Params: call.Params, Memory: before.State, Answers: before.Responses,
 	}
 	return j
+}
+
+// cancelTask ends a task for good. It returns the task, and whether this call ended it.
+func (s *Server) cancelTask(ctx context.Context, owner, id string) (j *job, ended bool, err error) {
+	if _, err = s.readHead(ctx, owner, id); err != nil {
+		return nil, false, err
+	}
+	j, err = s.change(ctx, owner, id, func(j *job, now time.Time) error {
+		if ended = !j.Done; !ended {
+			return errUnchanged
+		}
+		j.finish(now)
+		j.Cancelled, j.Message = true, "cancelled by the client"
+		return nil
+	})
+	if err != nil {
+		return nil, false, clientError(err)
+	}
+	if j.Cancelled { // also if an earlier attempt was stored although the store returned an error
+		s.stopRun(id, mcp.ErrCancelled)
+	}
+	if ended {
+		s.log.DebugContext(ctx, "tasks: cancelled", "task", short(id), "tool", j.Tool)
+	}
+	return j, ended, nil
 }

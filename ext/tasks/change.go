@@ -13,50 +13,57 @@ import (
 )
 
 const (
-	// storeTime bounds one use of the store.
-	storeTime = 30 * time.Second
-	// maxConflicts is how often a change is tried again because the record has changed meanwhile, which can only be when
-	// several managers use one store.
+	// storeTimeout bounds one use of the store.
+	storeTimeout = 30 * time.Second
+	// maxConflicts is how many times a change is tried if the record has changed since it was read. That happens only if
+	// several servers use one store.
 	maxConflicts = 8
 )
 
 var (
-	// errUnknownTask is the answer for a task that does not exist, is another's or has expired: one text for all, so that
-	// nobody learns which.
+	// errUnknownTask is the error for a task that does not exist, belongs to another owner or has expired. It is the same
+	// for all three, so that it does not reveal which.
 	errUnknownTask = mcp.Errorf(mcp.CodeInvalidParams, "params.taskId: unknown task, or it has expired")
-	// errDoubt says that nobody knows whether a change was made.
-	errDoubt = errors.New("the store does not say whether it has written")
-	// errUnchanged ends a change that turns out to be none.
+	// errUncertain means that it is unknown whether a change was stored.
+	errUncertain = errors.New("it is unknown whether the change was stored")
+	// errUnchanged ends a change that has nothing to change.
 	errUnchanged = errors.New("nothing to change")
 )
 
-// detached returns a context for the store: a client that goes away must not leave half a step behind.
-func detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+// storeContext returns a context for uses of the store that does not end with the client's request: a client that disconnects
+// must not interrupt a change halfway.
+func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
 
-// read returns a job as the store has it, whether or not it has expired.
-func (m *Manager) read(ctx context.Context, owner, id string) (*job, error) {
-	if !validID(id) {
-		return nil, ErrUnknown
-	}
-	ctx, cancel := detached(ctx)
-	defer cancel()
-	r, err := m.store.Get(ctx, owner, id)
+// read returns a job as stored, even if it has expired.
+func (s *Server) read(ctx context.Context, owner, id string) (*job, error) {
+	r, err := s.readRecord(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}
 	return openJob(r)
 }
 
-// change is the one way from one state of a task to the next. It calls step with the job as it is, holds what step has made
-// of it to the rules, writes it, and wakes who waits for it. If step gives an error, nothing is written, and change returns
-// it; with errUnchanged it returns the job as it is, and no error. Step may be called several times.
-func (m *Manager) change(ctx context.Context, owner, id string, step func(j *job, now time.Time) error) (*job, error) {
-	unlock := m.locks.lock(id)
+func (s *Server) readRecord(ctx context.Context, owner, id string) (Record, error) {
+	if !validID(id) {
+		return Record{}, ErrUnknown
+	}
+	ctx, cancel := storeContext(ctx)
+	defer cancel()
+	return s.store.Get(ctx, owner, id)
+}
+
+// change applies step to a task, stores the result and notifies the task's subscribers. All changes of tasks go through it.
+// If step returns an error, nothing is stored and change returns the error; for errUnchanged it returns the job and no
+// error. Step may be called several times.
+func (s *Server) change(
+	ctx context.Context, owner, id string, step func(j *job, now time.Time) error,
+) (*job, error) {
+	unlock := s.locks.lock(id)
 	defer unlock()
 	for range maxConflicts {
-		j, err := m.read(ctx, owner, id)
+		j, err := s.read(ctx, owner, id)
 		if err != nil {
 			return nil, err
 		}
@@ -67,75 +74,76 @@ func (m *Manager) change(ctx context.Context, owner, id string, step func(j *job
 			return j, nil
 		case err != nil:
 			return nil, err
-		case !slices.Contains(follows[before], j.Phase):
-			return nil, fmt.Errorf("a task cannot go from %s to %s", before, j.Phase)
+		case !slices.Contains(nextPhases[before], j.Phase):
+			return nil, fmt.Errorf("a task cannot change from %s to %s", before, j.Phase)
 		}
 		j.Updated = now.UnixMilli()
-		err = m.write(ctx, j)
+		err = s.write(ctx, j)
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		m.deadlines.set(j)
-		m.watchers.wake(id)
+		s.deadlines.update(j)
+		s.changes.notifyChanged(id)
 		return j, nil
 	}
 	return nil, fmt.Errorf("task %s: %w, %d times in a row", short(id), ErrConflict, maxConflicts)
 }
 
-// write stores a job that was read and changed. When the store does not say whether it has, it is looked up.
-func (m *Manager) write(ctx context.Context, j *job) error {
-	r, err := j.seal()
+// write stores a job that was read and changed. After an error that leaves open whether the change was stored, it reads the
+// record to find out.
+func (s *Server) write(ctx context.Context, j *job) error {
+	r, err := j.encode()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := detached(ctx)
+	ctx, cancel := storeContext(ctx)
 	defer cancel()
-	err = m.store.Update(ctx, r)
-	if err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown) {
-		now, again := m.store.Get(ctx, r.Owner, r.ID)
-		if again != nil {
-			return fmt.Errorf("%w: %w", errDoubt, err)
+	switch err = s.store.Update(ctx, r); {
+	case err == nil:
+	case errors.Is(err, ErrConflict), errors.Is(err, ErrUnknown):
+		return err
+	default:
+		stored, readErr := s.store.Get(ctx, r.Owner, r.ID)
+		if readErr != nil {
+			return fmt.Errorf("%w: %w", errUncertain, err)
 		}
-		if now.Version != r.Version+1 || !bytes.Equal(now.Data, r.Data) {
+		if stored.Version != r.Version+1 || !bytes.Equal(stored.Data, r.Data) {
 			return err
 		}
-	}
-	if err != nil && (errors.Is(err, ErrConflict) || errors.Is(err, ErrUnknown)) {
-		return err
 	}
 	j.Done, j.Expires, j.Version = r.Done, r.Expires, r.Version+1
 	return nil
 }
 
-// A keyed is a lock for each task that is in use.
-type keyed struct {
+// A keyedMutex is a mutex for each key that is in use.
+type keyedMutex struct {
 	mu    sync.Mutex // guards the fields below
-	locks map[string]*keyLock
+	locks map[string]*countedMutex
 }
 
-type keyLock struct {
-	mu    sync.Mutex
-	users int // who hold it or wait for it
+type countedMutex struct {
+	sync.Mutex
+	users int // goroutines that hold it or wait for it
 }
 
-func (k *keyed) lock(key string) (unlock func()) {
+func (k *keyedMutex) lock(key string) (unlock func()) {
 	k.mu.Lock()
 	if k.locks == nil {
-		k.locks = map[string]*keyLock{}
+		k.locks = map[string]*countedMutex{}
 	}
 	l := k.locks[key]
 	if l == nil {
-		l = &keyLock{}
+		l = &countedMutex{}
 		k.locks[key] = l
 	}
 	l.users++
 	k.mu.Unlock()
-	l.mu.Lock()
+	l.Lock()
 	return func() {
-		l.mu.Unlock()
+		l.Unlock()
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if l.users--; l.users == 0 {
@@ -144,5 +152,5 @@ func (k *keyed) lock(key string) (unlock func()) {
 	}
 }
 
-// short is as much of an id as a log needs: the rest of it stays hard to guess.
+// short returns a prefix of an id for the log. The rest of the id stays secret.
 func short(id string) string { return id[:min(len(id), 8)] }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,68 +13,66 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ClientOptions configures [WithTasks]. The zero value, or nil, is what most programs want.
+// ClientOptions configures [Declare]. The zero value, or nil, is right for most programs.
 type ClientOptions struct {
-	// PollInterval is how long a call waits before it asks again after a task whose server does not say how long. Whatever
-	// the server says, it is never less than 50 milliseconds nor more than 5 minutes. Default: one second.
+	// PollInterval is how long a call waits before it polls a task whose server does not say how long. In any case the
+	// interval is 50 milliseconds to 5 minutes. Default: 1 second.
 	PollInterval time.Duration
-	// Listen has calls that wait for a task listen to its changes, where the server agrees, and ask only now and then. It
-	// costs one open request for each task, and tells at once when a task ends.
+	// Listen makes calls subscribe to their task where the server supports it, and poll only now and then. It takes one open
+	// request for each task, and the end of a task is noticed at once.
 	Listen bool
-	// TTL is for how long servers of revision 2025-11-25 are asked to keep tasks. In the extension it is the server that
-	// decides. Default: for as long as the server likes.
+	// TTL is how long servers of revision 2025-11-25 are asked to keep tasks. In the extension the server decides. Default:
+	// the server decides.
 	TTL time.Duration
-	// Started is told of each call that has become a task, before the call waits for it. Whoever keeps the handle's ID can
-	// wait for the task in another process, see [Resume]. It is called for several calls at the same time, and each of them
-	// waits until it returns. Default: nobody is told.
+	// Started is called for each call that has become a task, before the call waits for it. A program that stores the
+	// handle's ID can wait for the task in another process, see [Resume]. Started is called concurrently for concurrent
+	// calls, and the call waits until it returns. Default: nothing is called.
 	Started func(ctx context.Context, h *Handle)
-	// Logger takes what goes wrong. Default: slog.Default().
+	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// WithTasks returns a copy of opts, which may be nil, for a client that takes tasks: it declares the extension, and a call
-// whose server makes a task of it waits for the result, as every call does. That is [mcp.Call], [mcp.Client.CallTool] and
-// a Request of tools/call. Questions of a task are answered by the client's own functions, under the limits of
-// [mcp.ClientOptions] for the questions of one request. While the server works, the time limits of the call stand still: a
-// task takes as long as it takes, at most as long as its server says that it keeps it.
+// Declare returns a copy of opts, which may be nil, for a client that supports tasks. The client declares the extension
+// io.modelcontextprotocol/tasks, and a call that becomes a task waits for the result as every call does. That applies to
+// [mcp.Call], [mcp.Client.CallTool] and a Request of tools/call.
 //
-// A call that ends before its task, because its context has ended or a question was not answered, calls the task off at the
-// server before it returns, as far as that can be done within three seconds. [mcp.Client.Close] does not: it is like a
-// connection that is lost, the calls end with [mcp.ErrClosed] at once, and their tasks go on, for whoever was told of them by
-// [ClientOptions.Started]. A program that wants none of that ends the contexts of its calls, and closes the client when they
-// have returned.
+// The client's own functions, such as [mcp.ClientOptions].Elicit, answer the input requests of a task, within the limits that
+// [mcp.ClientOptions] sets for one request. While the server works, the timeouts of the call are suspended: the task may take
+// as long as its server keeps it. Status messages of the task become progress notifications for a call that wants progress,
+// numbered by integers that follow the last number of the server, without a total. While the server cannot be reached, calls
+// wait for two minutes, and then fail.
 //
-// Status messages of the task become notes of progress, for a caller that wants progress. They are numbered by a count that
-// goes on from the last number of the server's own, and has no total.
+// A call that ends before its task, because its context has ended or an input request was not answered, cancels the task before
+// it returns; it waits for that for at most three seconds. [mcp.Client.Close] cancels no task: calls end with [mcp.ErrClosed]
+// at once, as if the connection was lost, and their tasks continue. To cancel them, end the contexts of the calls, wait until
+// they have returned, and then close the client.
 //
-// What the questions of a task need is declared when the task is made: a client that only starts tasks, which another process
-// will answer, has to have the functions for it all the same (such as [mcp.ClientOptions].Elicit), or the server cannot ask.
+// A server may only ask what the client has declared when the task is created. A client that starts tasks for another process
+// to answer needs the same functions as the other one.
 //
-// While the server is away, calls wait on, for two minutes; then they end with an error.
+// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task. The tools are listed first
+// if that has not been done yet. A tool with "optional" is called as an ordinary tool, with the ordinary timeouts, unless it
+// is called by [Start]. Such a server may also send its requests to this client as tasks: the same functions answer them,
+// within the same limits, and these tasks are kept until the session ends at most.
 //
-// With a server of revision 2025-11-25 a tool that must be called as a task is called so; which tools these are is known
-// from their list, which is fetched if nobody has yet. One that may be called so is called as an ordinary tool, under the
-// ordinary time limits; [Start] makes a task of it. Such a server may also make tasks of the questions that it asks this
-// client: they are answered by the same functions, under the same limits, and kept for the session at most.
-//
-// The middleware of WithTasks is put in front of all that opts has, so that these see what travels. It belongs there.
+// Declare puts a middleware in front of those in opts, which then see the requests that are sent. Keep it in front.
 //
 // Spec: tasks extension, Polymorphic Results and Task Polling; basic/utilities/tasks (2025-11-25).
-func WithTasks(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
+func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
 	var full mcp.ClientOptions
 	if opts != nil {
 		full = *opts
 	}
 	full.Extensions = maps.Clone(full.Extensions)
 	if full.Extensions == nil {
-		full.Extensions = map[string]stdjson.RawMessage{}
+		full.Extensions = map[string]json.RawMessage{}
 	}
-	full.Extensions[ID] = stdjson.RawMessage("{}")
+	full.Extensions[ID] = json.RawMessage("{}")
 	var own ClientOptions
 	if o != nil {
 		own = *o
@@ -82,131 +80,133 @@ func WithTasks(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
 	own.PollInterval = cmp.Or(own.PollInterval, defaultPollInterval)
 	own.Logger = cmp.Or(own.Logger, full.Logger, slog.Default())
 	full.Middleware = slices.Concat([]mcp.Middleware{func(next mcp.Handler) mcp.Handler {
-		return &taker{opts: own, next: next, parked: map[string]*wait{}}
+		return &clientTasks{opts: own, next: next, suspended: map[string]*wait{}}
 	}}, full.Middleware)
 	return &full
 }
 
-// Methods of tasks, and the one whose calls may become tasks.
+// Methods of tasks, and those of tools that tasks extend.
 const (
 	methodCall   = "tools/call"
 	methodTools  = "tools/list"
 	methodGet    = "tasks/get"
 	methodUpdate = "tasks/update"
 	methodCancel = "tasks/cancel"
+	methodResult = "tasks/result"
+	methodList   = "tasks/list"
 )
 
-// resultTask is the type of the result that says that a call has become a task.
+// resultTask is the resultType of a call that became a task.
 //
 // Spec: tasks extension, Polymorphic Results.
 const resultTask = "task"
 
-// A taker is what one client has in front of its server.
-type taker struct {
+// clientTasks is the middleware of one client.
+type clientTasks struct {
 	opts  ClientOptions
 	next  mcp.Handler
-	tools supportIndex // of a server of 2025-11-25
+	tools toolSupport // of a server of revision 2025-11-25
 
-	mu     sync.Mutex
-	parked map[string]*wait // calls whose questions are being answered, by the state that comes back with the answers
+	mu        sync.Mutex       // guards the field below
+	suspended map[string]*wait // calls whose input requests the client is answering, by their request state
 }
 
-// ServeMCP sends a request, and waits if what comes back is a task.
-func (k *taker) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+// ServeMCP sends a request. If the result of a call is a task, it waits for the task.
+func (m *clientTasks) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	switch req.Method {
 	case methodCall:
-		return k.call(ctx, req)
+		return m.call(ctx, req)
 	case methodTools:
-		return k.list(ctx, req)
+		res, err := m.next.ServeMCP(ctx, req)
+		if err == nil && res != nil {
+			err = clientFormOf(req.Revision()).noteTools(m, req, res)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return res, nil
 	case methodGet, methodUpdate, methodCancel:
-		intentFrom(ctx, intentProbe)
-		res, err := k.next.ServeMCP(ctx, req)
+		takeIntent(ctx, intentProbe)
+		res, err := m.next.ServeMCP(ctx, req)
 		if err == nil && res != nil && res.ResultType() != mcp.ResultComplete {
-			// What a task asks stands in the task.
-			return nil, invalid(req.Method, fmt.Errorf("it has the result type %.64q", res.ResultType()))
+			return nil, invalid(req.Method, fmt.Errorf("unexpected result type %.64q", res.ResultType()))
 		}
 		return res, err
 	}
-	return k.next.ServeMCP(ctx, req)
+	return m.next.ServeMCP(ctx, req)
 }
 
-// call sends a call, goes on with one that had to ask, or takes up a task that is there already.
-func (k *taker) call(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	w, answers := k.unpark(req)
+// call sends a call, continues a suspended one, or waits for a task that exists already.
+func (m *clientTasks) call(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	w, responses := m.continued(req)
 	if w != nil && w.task != nil {
-		return w.goOn(ctx, req, answers)
+		return w.resume(ctx, req, responses)
 	}
 	if w == nil {
-		in := intentFrom(ctx, intentStart)
+		in := takeIntent(ctx, intentStart)
 		if in != nil && in.resumed != nil {
-			w = k.newWait(ctx, in.resumed, in.first, req)
-			w.kept = true
+			w = m.newWait(ctx, in.resumed, in.first, req)
+			w.keepsTask = true
 			return w.run(ctx, req)
 		}
-		w = &wait{taker: k, intent: in}
+		w = &wait{client: m, intent: in}
 	}
-	return k.send(ctx, w, req)
+	return m.send(ctx, w, req)
 }
 
-// send sends a call to the server.
-func (k *taker) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
+func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
 	if w.intent != nil && w.asked {
 		var err error
 		if req, err = withState(req, w.state); err != nil {
 			return nil, err
 		}
 	}
-	heard := newsOf(req)
-	sent, how := k.augment(ctx, w.intent, req)
-	res, err := k.next.ServeMCP(ctx, heard.through(sent))
-	if how == asCall && isMethodNotFound(err) {
-		// The tool may have to be called as a task since it was listed. This call has not run.
-		if sent, how = k.augmentAnew(ctx, req); how == asTask {
-			res, err = k.next.ServeMCP(ctx, heard.through(sent))
-		}
-	}
+	form, progress := clientFormOf(req.Revision()), newProgressSender(req)
+	res, canBeTask, err := form.send(ctx, m, w.intent, req, func(req *mcp.Request) (mcp.Result, error) {
+		return m.next.ServeMCP(ctx, progress.wrap(req))
+	})
 	if err != nil || res == nil {
 		return res, err
 	}
 	switch res.ResultType() {
 	case resultTask:
-		return k.created(ctx, w.intent, req, res, how, heard)
+		if !canBeTask {
+			return nil, invalid(methodCall, errors.New("the result is a task, which was not asked for"))
+		}
+		return m.waitFor(ctx, w.intent, req, res, progress)
 	case mcp.ResultInputRequired:
-		return k.parkCall(ctx, w, req, res)
+		return m.suspendCall(ctx, w, req, res)
 	}
 	return w.intent.finished(req, res)
 }
 
-// created takes the task that a call has become.
-func (k *taker) created(
-	ctx context.Context, in *intent, req *mcp.Request, res mcp.Result, how manner, heard *news,
+// waitFor waits for the task that a call has become.
+func (m *clientTasks) waitFor(
+	ctx context.Context, in *intent, req *mcp.Request, res mcp.Result, progress *progressSender,
 ) (mcp.Result, error) {
-	if how == asCall {
-		return nil, invalid(methodCall, errors.New("it is a task, and nobody asked for one"))
-	}
 	raw, err := req.AppendResult(nil, res)
 	if err != nil {
 		return nil, err
 	}
-	first, err := formOf(req).created(raw)
+	first, err := clientFormOf(req.Revision()).decodeCreated(raw)
 	if err != nil {
 		return nil, invalid(methodCall, err)
 	}
-	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: &answered{}}
+	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: &answeredKeys{}}
 	if in != nil {
-		return in.became(h)
+		return in.created(h)
 	}
-	if k.opts.Started != nil {
-		k.opts.Started(ctx, h)
+	if m.opts.Started != nil {
+		m.opts.Started(ctx, h)
 	}
-	w := k.newWait(ctx, h, first, req)
-	w.news = heard
+	w := m.newWait(ctx, h, first, req)
+	w.progress = progress
 	return w.run(ctx, req)
 }
 
-// parkCall remembers what a call was made for while its questions are answered. One that nobody has plans for passes as it
-// is.
-func (k *taker) parkCall(ctx context.Context, w *wait, req *mcp.Request, res mcp.Result) (mcp.Result, error) {
+// suspendCall keeps the intent of a call whose input requests are answered before it becomes a task. A call without an intent
+// needs nothing kept.
+func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request, res mcp.Result) (mcp.Result, error) {
 	if w.intent == nil {
 		return res, nil
 	}
@@ -214,81 +214,81 @@ func (k *taker) parkCall(ctx context.Context, w *wait, req *mcp.Request, res mcp
 	if err != nil {
 		return nil, err
 	}
-	var members map[string]stdjson.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(raw, &members); err != nil {
 		return nil, invalid(methodCall, err)
 	}
 	w.asked, w.state = true, members["requestState"]
 	if w.state != nil && w.state[0] != '"' {
-		return nil, invalid(methodCall, errors.New("its requestState is no string"))
+		return nil, invalid(methodCall, errors.New("requestState is not a string"))
 	}
-	if members["requestState"], err = json.Marshal(k.park(ctx, w)); err != nil {
+	if members["requestState"], err = jsonv2.Marshal(m.suspend(ctx, w)); err != nil {
 		return nil, err
 	}
-	if raw, err = json.Marshal(members); err != nil {
+	if raw, err = jsonv2.Marshal(members); err != nil {
 		return nil, err
 	}
 	return mcp.RawResult(raw), nil
 }
 
-// park keeps a call until its answers come, or the call is over. It gives the state that comes back with the answers.
-func (k *taker) park(ctx context.Context, w *wait) string {
+// suspend keeps a wait until the client has answered its input requests, or the request is over. It returns the request state
+// that identifies it.
+func (m *clientTasks) suspend(ctx context.Context, w *wait) string {
 	key := rand.Text()
 	mcp.AfterRequest(ctx, func() {
-		if k.take(key) == w {
-			w.giveUp(ctx)
+		if m.removeSuspended(key) == w {
+			w.abort(ctx)
 		}
 	})
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.parked[key] = w
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.suspended[key] = w
 	return key
 }
 
-func (k *taker) take(key string) *wait {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	w := k.parked[key]
-	delete(k.parked, key)
+func (m *clientTasks) removeSuspended(key string) *wait {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.suspended[key]
+	delete(m.suspended, key)
 	return w
 }
 
-// unpark returns the call that comes back with its answers; nil for a new one.
-func (k *taker) unpark(req *mcp.Request) (*wait, stdjson.RawMessage) {
-	k.mu.Lock()
-	none := len(k.parked) == 0
-	k.mu.Unlock()
+// continued returns the suspended wait that a request continues, with the input responses; nil for a new call.
+func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
+	m.mu.Lock()
+	none := len(m.suspended) == 0
+	m.mu.Unlock()
 	if none {
-		return nil, nil // most calls are not looked into
+		return nil, nil // the usual case; does not decode the params
 	}
 	var p struct {
-		RequestState   string             `json:"requestState"`
-		InputResponses stdjson.RawMessage `json:"inputResponses"`
+		RequestState   string          `json:"requestState"`
+		InputResponses json.RawMessage `json:"inputResponses"`
 	}
-	if json.Unmarshal(req.Params, &p) != nil || p.RequestState == "" {
+	if jsonv2.Unmarshal(req.Params, &p) != nil || p.RequestState == "" {
 		return nil, nil
 	}
-	return k.take(p.RequestState), p.InputResponses
+	return m.removeSuspended(p.RequestState), p.InputResponses
 }
 
-// An intent is what this package wants of a request of its own, whose client has the middleware. It goes along in the
-// context, and is taken by the first request that it was meant for: what the client's functions do with the context is
-// theirs.
+// An intent tells the middleware what [Start] and [Handle.Wait] want of a request. The context carries it to the first request
+// of its kind, and no further: the client's functions may make requests with the same context.
 type intent struct {
 	kind    intentKind
 	mu      sync.Mutex
 	taken   bool
-	resumed *Handle            // the task to wait for, in place of a call
-	first   *sighting          // of that, nil for none
-	handle  *Handle            // of the task that the call has become
-	direct  stdjson.RawMessage // the result of a call that has become none
+	resumed *Handle         // the task to wait for; no call is sent
+	first   *seenTask       // of resumed; may be nil
+	handle  *Handle         // set for a call that became a task
+	direct  json.RawMessage // set to the result of a call that did not
 }
 
 type intentKind uint8
 
 const (
-	intentProbe intentKind = iota + 1 // to see that the middleware is there
-	intentStart                       // to have a handle in place of a result, or a result for a handle
+	intentProbe intentKind = iota + 1 // find out whether the client has the middleware
+	intentStart                       // return a handle instead of a result, or wait for a handle
 )
 
 type intentKey struct{}
@@ -297,7 +297,8 @@ func withIntent(ctx context.Context, in *intent) context.Context {
 	return context.WithValue(ctx, intentKey{}, in)
 }
 
-func intentFrom(ctx context.Context, kind intentKind) *intent {
+// takeIntent returns the intent of that kind if no request has taken it yet.
+func takeIntent(ctx context.Context, kind intentKind) *intent {
 	in, ok := ctx.Value(intentKey{}).(*intent)
 	if !ok || in.kind != kind {
 		return nil
@@ -311,13 +312,13 @@ func intentFrom(ctx context.Context, kind intentKind) *intent {
 	return in
 }
 
-// became notes the task, and gives the call the result that ends it.
-func (in *intent) became(h *Handle) (mcp.Result, error) {
+// created sets the handle, and returns a result that ends the call.
+func (in *intent) created(h *Handle) (mcp.Result, error) {
 	in.handle = h
 	return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
 }
 
-// finished notes the result of a call that became no task, for whoever started it.
+// finished sets the result of a call that became no task. in may be nil.
 func (in *intent) finished(req *mcp.Request, res mcp.Result) (mcp.Result, error) {
 	if in == nil {
 		return res, nil

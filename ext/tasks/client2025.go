@@ -2,167 +2,142 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Tasks of the core, which only one revision has.
-const (
-	clientRevision2025 = "2025-11-25"
-	methodResult       = "tasks/result"
-	methodList         = "tasks/list"
+// maxToolSupports bounds the number of tools of a server whose taskSupport is remembered.
+const maxToolSupports = 10_000
 
-	supportRequired = "required"
-	supportOptional = "optional"
-)
+// client2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks, as far as the tool allows it.
+type client2025 struct{}
 
-// maxSupporting bounds the tools that are known to take tasks: more than any host shows.
-const maxSupporting = 10_000
+// hasNotifications returns false. The server sends the task's progress with tasks/result.
+func (client2025) hasNotifications() bool { return false }
 
-// formOf returns the form of tasks that the revision of a request has.
-func formOf(req *mcp.Request) form { return formIn(req.Revision()) }
-
-func formIn(revision string) form { return form{is2025: revision == clientRevision2025} }
-
-// A manner is how a call is sent.
-type manner uint8
-
-const (
-	asServerLikes manner = iota // the server decides whether it becomes a task
-	asCall                      // it must not become one
-	asTask                      // it has to
-)
-
-// augment returns a call the form that makes it a task, if it is to be one and that is for the client to say.
+// send sends a call as a task if the tool has to be called so, or may be and the caller wants a handle.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
-func (k *taker) augment(ctx context.Context, in *intent, req *mcp.Request) (*mcp.Request, manner) {
-	if req.Revision() > clientRevision2025 {
-		return req, asServerLikes
-	}
-	if !callsTasks(ctx, req) {
-		return req, asCall
+func (f client2025) send(
+	ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc,
+) (mcp.Result, bool, error) {
+	if !acceptsTaskCalls(ctx) {
+		res, err := forward(req)
+		return res, false, err
 	}
 	tool := toolOf(req)
-	if !k.tools.isListed(tool) {
-		k.listTools(ctx, mcp.CallOptions{})
+	if !m.tools.isKnown(tool) {
+		m.fetchTools(ctx, mcp.CallOptions{})
 	}
-	switch support := k.tools.of(tool); {
-	case support == supportRequired, support == supportOptional && in != nil:
-		return k.asTask(req), asTask
+	support := m.tools.of(tool)
+	if support == supportRequired || support == supportOptional && in != nil {
+		res, err := forward(f.withTaskParams(m, req))
+		return res, true, err
 	}
-	return req, asCall
+	res, err := forward(req)
+	if !isMethodNotFound(err) {
+		return res, false, err
+	}
+	// The tool may have to be called as a task since it was listed. This call has not run.
+	m.fetchTools(ctx, mcp.CallOptions{NoCache: true})
+	if m.tools.of(tool) != supportRequired {
+		return res, false, err
+	}
+	res, err = forward(f.withTaskParams(m, req))
+	return res, true, err
 }
 
-// augmentAnew is augment with a list of tools that is not older than the call.
-func (k *taker) augmentAnew(ctx context.Context, req *mcp.Request) (*mcp.Request, manner) {
-	if !callsTasks(ctx, req) {
-		return req, asCall
-	}
-	k.listTools(ctx, mcp.CallOptions{NoCache: true})
-	if k.tools.of(toolOf(req)) != supportRequired {
-		return req, asCall
-	}
-	return k.asTask(req), asTask
+// acceptsTaskCalls reports whether the server declares that calls can be tasks.
+func acceptsTaskCalls(ctx context.Context) bool {
+	tasks := mcp.ClientFrom(ctx).Capabilities().Tasks
+	return tasks != nil && tasks.Requests != nil && tasks.Requests.Tools != nil && tasks.Requests.Tools.Call != nil
 }
 
-// callsTasks reports whether the server takes calls as tasks, in the form of 2025-11-25.
-func callsTasks(ctx context.Context, req *mcp.Request) bool {
-	offered := mcp.ClientFrom(ctx).Capabilities().Tasks
-	if !formOf(req).is2025 || offered == nil || offered.Requests == nil {
-		return false
-	}
-	return offered.Requests.Tools != nil && offered.Requests.Tools.Call != nil
-}
-
-func (k *taker) asTask(req *mcp.Request) *mcp.Request {
+func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request {
 	var task struct {
 		TTL int64 `json:"ttl,omitzero"`
 	}
-	task.TTL = k.opts.TTL.Milliseconds()
-	raw, err := json.Marshal(task)
+	task.TTL = m.opts.TTL.Milliseconds()
+	raw, err := jsonv2.Marshal(task)
 	if err != nil {
 		raw = []byte("{}") // a number always encodes
 	}
 	return withMember(req, "task", raw)
 }
 
-// listTools fetches the list of tools. What it says is noted on its way, by list.
-func (k *taker) listTools(ctx context.Context, o mcp.CallOptions) {
+// fetchTools lists the tools. noteTools reads the results.
+func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 	for _, err := range mcp.ClientFrom(ctx).Tools(mcp.WithCallOptions(ctx, o)) {
 		if err != nil {
-			k.opts.Logger.DebugContext(ctx, "tasks: it is unknown which tools are called as tasks", "error", err)
+			m.opts.Logger.DebugContext(ctx, "tasks: the tools could not be listed; they are not called as tasks", "error", err)
 			return
 		}
 	}
-	k.tools.setComplete()
+	m.tools.setComplete()
 }
 
-// list passes a list of tools on, and notes which of them take tasks.
-func (k *taker) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	res, err := k.next.ServeMCP(ctx, req)
-	if err != nil || res == nil || !formOf(req).is2025 {
-		return res, err
-	}
+func (client2025) noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error {
 	raw, err := req.AppendResult(nil, res)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var page struct {
-		Tools []stdjson.RawMessage `json:"tools"`
+		Tools []json.RawMessage `json:"tools"`
 	}
-	if json.Unmarshal(raw, &page) == nil {
+	if jsonv2.Unmarshal(raw, &page) == nil {
 		for _, tool := range page.Tools {
-			k.tools.note(tool)
+			m.tools.note(tool)
 		}
 	}
-	return res, nil
+	return nil
 }
 
-// A supportIndex is what a server says of its tools and tasks.
-type supportIndex struct {
-	mu         sync.Mutex
-	support    map[string]string // by the name of the tool; only those that take tasks
-	isComplete bool              // all tools have been listed once
+// toolSupport holds the taskSupport of the tools of a server.
+type toolSupport struct {
+	mu         sync.Mutex        // guards the fields below
+	support    map[string]string // by name of the tool; only those that can be called as tasks
+	isComplete bool              // all tools have been listed
 }
 
-// note takes the definition of a tool. A broken one is not called as a task.
-func (x *supportIndex) note(raw []byte) {
+// note reads the definition of a tool. A tool with an invalid definition is not called as a task.
+func (x *toolSupport) note(raw []byte) {
 	var tool struct {
 		Name      string            `json:"name"`
 		Execution mcp.ToolExecution `json:"execution"`
 	}
-	_ = json.Unmarshal(raw, &tool)
+	_ = jsonv2.Unmarshal(raw, &tool)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.support, tool.Name)
 	if s := tool.Execution.TaskSupport; s == supportRequired || s == supportOptional {
-		if x.support == nil || len(x.support) >= maxSupporting {
+		if x.support == nil || len(x.support) >= maxToolSupports {
 			x.support = map[string]string{}
 		}
 		x.support[tool.Name] = s
 	}
 }
 
-func (x *supportIndex) of(tool string) string {
+func (x *toolSupport) of(tool string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.support[tool]
 }
 
-// isListed reports whether it is known if the tool takes tasks.
-func (x *supportIndex) isListed(tool string) bool {
+// isKnown reports whether the taskSupport of a tool is known.
+func (x *toolSupport) isKnown(tool string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.isComplete || x.support[tool] != ""
 }
 
-func (x *supportIndex) setComplete() {
+func (x *toolSupport) setComplete() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.isComplete = true
@@ -171,4 +146,129 @@ func (x *supportIndex) setComplete() {
 func isMethodNotFound(err error) bool {
 	var fault *mcp.Error
 	return errors.As(err, &fault) && fault.Code == mcp.CodeMethodNotFound && fault.Remote()
+}
+
+// Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
+func (f client2025) decodeCreated(raw []byte) (*seenTask, error) {
+	var created struct {
+		Task json.RawMessage `json:"task"`
+	}
+	if err := jsonv2.Unmarshal(raw, &created); err != nil {
+		return nil, err
+	}
+	if created.Task == nil {
+		return nil, errors.New("the task result has no member task")
+	}
+	return f.decode(created.Task)
+}
+
+// Spec: basic/utilities/tasks (2025-11-25), Getting Tasks.
+func (f client2025) decodeTask(raw []byte) (*seenTask, error) {
+	t, err := f.decode(raw)
+	if err == nil {
+		t.isDetailed = true
+	}
+	return t, err
+}
+
+func (client2025) decode(raw []byte) (*seenTask, error) {
+	t, members, err := decodeFields(raw)
+	if err == nil {
+		t.TTL, t.PollInterval = milliseconds(members.TTL2025), milliseconds(members.Poll2025)
+	}
+	return t, err
+}
+
+// fetchOutcome fetches the result or the error of a task that has ended.
+//
+// Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
+func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) error {
+	if t.Status != StatusCompleted && t.Status != StatusFailed {
+		return nil
+	}
+	raw, err := h.client.Request(ctx, methodResult, taskParams{ID: h.id})
+	var fault *mcp.Error
+	switch {
+	case err == nil:
+		t.Result = raw
+	case t.Status == StatusFailed && errors.As(err, &fault) && fault.Remote():
+		t.Error = fault
+	default:
+		return err
+	}
+	return nil
+}
+
+// answer returns an error: the server asks with requests of its own, during tasks/result.
+func (client2025) answer(_ context.Context, h *Handle, _ json.RawMessage) error {
+	return fmt.Errorf("tasks: a server of revision %s asks the client itself while Wait waits for the task", h.client.Revision())
+}
+
+// Limits for the list of a server.
+const (
+	maxListedTasks = 10_000
+	maxListPages   = 1000
+	maxCursor      = 4 << 10 // bytes
+)
+
+// Spec: basic/utilities/tasks (2025-11-25), Listing Tasks.
+func (f client2025) list(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error] {
+	if tasks := c.Capabilities().Tasks; tasks == nil || tasks.List == nil {
+		return noList
+	}
+	return func(yield func(*Task, error) bool) {
+		var cursor *string
+		seen, count := map[string]bool{}, 0
+		for range maxListPages {
+			page, err := listPage(ctx, c, cursor)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, raw := range page.Tasks {
+				t, err := f.decodeTask(raw)
+				if count++; err == nil && count > maxListedTasks {
+					err = fmt.Errorf("the list has more than %d tasks", maxListedTasks)
+				}
+				if err != nil {
+					yield(nil, invalid(methodList, err))
+					return
+				}
+				if !yield(&t.Task, nil) {
+					return
+				}
+			}
+			switch {
+			case page.Next == nil:
+				return
+			case len(*page.Next) > maxCursor || seen[*page.Next]:
+				yield(nil, invalid(methodList, errors.New("a nextCursor is too long or repeated")))
+				return
+			}
+			cursor = page.Next
+			seen[*cursor] = true
+		}
+		yield(nil, invalid(methodList, fmt.Errorf("the list has more than %d pages", maxListPages)))
+	}
+}
+
+// A taskPage is one result of tasks/list.
+type taskPage struct {
+	Tasks []json.RawMessage `json:"tasks"`
+	Next  *string           `json:"nextCursor"`
+}
+
+func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, error) {
+	params := struct {
+		Cursor *string `json:"cursor,omitzero"`
+	}{cursor}
+	raw, err := c.Request(ctx, methodList, params)
+	if err != nil {
+		return nil, err
+	}
+	page := &taskPage{}
+	if err := jsonv2.Unmarshal(raw, page); err != nil {
+		return nil, invalid(methodList, err)
+	}
+	return page, nil
 }

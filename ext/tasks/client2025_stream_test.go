@@ -60,7 +60,7 @@ func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
 // A task without a result is one that nobody asked for, and not a result without content.
 func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
 	unasked := strings.Replace(created2025(), `"resultType":"task",`, ``, 1)
-	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.WithTasks(nil, nil), "without": nil} {
+	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.Declare(nil, nil), "without": nil} {
 		for _, on := range mcptest.Combinations() {
 			if on.Revision != "2025-11-25" {
 				continue

@@ -176,7 +176,7 @@ func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
 				task, getErr := h.Get(t.Context())
 				test.check(t, task, getErr, r, err)
 				var last *tasks.Task
-				for task, err := range h.Watch(t.Context()) {
+				for task, err := range h.Updates(t.Context()) {
 					if err != nil {
 						t.Error(err)
 					}

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// What a client takes of a server is a task that it can go on with.
-func FuzzTaskOfAServer(f *testing.F) {
+// A task that the client accepts from a server is valid.
+func FuzzDecodeTask(f *testing.F) {
 	const times = `"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z"`
 	for _, seed := range []string{
 		`{"taskId":"a","status":"working",` + times + `,"ttlMs":null,"pollIntervalMs":1}`,
@@ -26,15 +26,18 @@ func FuzzTaskOfAServer(f *testing.F) {
 		f.Add([]byte(seed), true)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, is2025 bool) {
-		form := form{is2025: is2025}
-		if s, err := form.created(raw); err == nil {
-			checkSighting(t, s)
+		var form clientForm = clientExtension{}
+		if is2025 {
+			form = client2025{}
 		}
-		s, err := form.seen(raw)
+		if s, err := form.decodeCreated(raw); err == nil {
+			checkSeenTask(t, s)
+		}
+		s, err := form.decodeTask(raw)
 		if err != nil {
 			return
 		}
-		checkSighting(t, s)
+		checkSeenTask(t, s)
 		if is2025 {
 			return
 		}
@@ -48,22 +51,22 @@ func FuzzTaskOfAServer(f *testing.F) {
 				t.Errorf("the error is %#v", s.Error)
 			}
 		case StatusInputRequired:
-			if len(s.questions) != len(s.InputRequests) {
-				t.Errorf("%d questions under %d keys", len(s.questions), len(s.InputRequests))
+			if len(s.requests) != len(s.InputRequests) {
+				t.Errorf("%d input requests under %d keys", len(s.requests), len(s.InputRequests))
 			}
-			for _, q := range s.questions {
+			for _, q := range s.requests {
 				if s.InputRequests[q.key].Method == "" || !bytes.Contains(raw, q.raw) {
-					t.Errorf("the question %q is %s", q.key, q.raw)
+					t.Errorf("the input request %q is %s", q.key, q.raw)
 				}
 			}
 		}
 	})
 }
 
-func checkSighting(t *testing.T, s *sighting) {
+func checkSeenTask(t *testing.T, s *seenTask) {
 	const age = 101 * 365 * 24 * time.Hour
 	known := strings.Contains(" working input_required completed failed cancelled ", " "+string(s.Status)+" ")
 	if s.ID == "" || len(s.ID) > maxTaskID || !known || s.TTL < 0 || s.TTL > age || s.PollInterval < 0 || s.PollInterval > age {
-		t.Errorf("taken: %+v", s)
+		t.Errorf("accepted %+v", s)
 	}
 }

@@ -48,11 +48,11 @@ func TestTASKX06_AnUndeclaredTaskIsInvalid(t *testing.T) {
 		}
 		wantInvalid(t, err)
 		s.on["tasks/get"] = always(seen("working", ``))
-		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "WithTasks") {
+		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
 		s.on["tasks/get"] = failing(mcp.CodeMissingCapability, "no")
-		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "WithTasks") {
+		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -203,7 +203,7 @@ func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
-		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute || err == nil || !strings.Contains(err.Error(), `task "t1" has not been heard of`) {
+		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute || err == nil || !strings.Contains(err.Error(), `task "t1": no response for`) {
 			t.Errorf("after %v: %v", took, err)
 		}
 		if n := len(s.saidAt("tasks/get")); n > 20 {

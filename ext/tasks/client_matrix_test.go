@@ -51,7 +51,7 @@ func addWork(b *bench, opts *tasks.ToolOptions) {
 	})
 	b.tool("fail", opts, func(context.Context) (string, error) { return "", errors.New("out of paper") })
 	b.tool("refuse", opts, func(context.Context) (string, error) { return "", mcp.Errorf(-31000, "closed today") })
-	tasks.AddTool(b.Manager, &mcp.Tool{Name: "count"}, opts, func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
+	tasks.AddTool(b.Server, &mcp.Tool{Name: "count"}, opts, func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
 }
 
 // throughout runs body with a client of a real server over everything that has tasks, or not.
@@ -63,7 +63,7 @@ func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.To
 				b := newBench(t, nil, nil)
 				addWork(b, tool)
 				t.Cleanup(func() { b.shut(t) })
-				body(t, on, mcptest.Dial(t, b.server, on, tasks.WithTasks(opts, o)))
+				body(t, on, mcptest.Dial(t, b.server, on, tasks.Declare(opts, o)))
 			})
 		})
 	}
@@ -214,7 +214,7 @@ func TestAQuestionThatIsAnsweredByHandInAnotherProcess(t *testing.T) {
 		h := tasks.Resume(c, start(t, c, "meet").ID())
 		for _, name := range []string{"Ada", "Bob"} {
 			var open map[string]mcp.InputRequest
-			for task, err := range h.Watch(t.Context()) {
+			for task, err := range h.Updates(t.Context()) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -68,7 +68,7 @@ func TestACallOutlivesARestartOfItsServer(t *testing.T) {
 				},
 			}
 			transport := mcphttp.NewTransport(server.URL, nil)
-			c, err := mcp.Connect(t.Context(), transport, tasks.WithTasks(opts, nil))
+			c, err := mcp.Connect(t.Context(), transport, tasks.Declare(opts, nil))
 			if err != nil {
 				t.Fatal(err)
 			}

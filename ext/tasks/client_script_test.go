@@ -146,7 +146,7 @@ func onScript(t *testing.T, s *script, opts *mcp.ClientOptions, o *tasks.ClientO
 func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, mcptest.Dial(t, s, on, tasks.WithTasks(opts, o)))
+		test(t, mcptest.Dial(t, s, on, tasks.Declare(opts, o)))
 	})
 }
 

@@ -54,7 +54,7 @@ func TestTASKX01_TheExtensionIsDeclaredWithEveryRequest(t *testing.T) {
 		s.wantSaid(t, "tools/call quick")
 	})
 	if len(own.Extensions) != 1 || own.Middleware != nil {
-		t.Errorf("WithTasks changed the options that it was given: %+v", own)
+		t.Errorf("Declare changed the options that it was given: %+v", own)
 	}
 }
 

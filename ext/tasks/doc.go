@@ -1,41 +1,46 @@
-// Package tasks is long work: tool calls that go on after their answer, and are asked for their result later.
+// Package tasks implements tasks: tool calls whose result the client fetches later.
 //
-// A server makes a [Manager] and registers those tools with [AddTool] that may take long:
+// It implements the extension io.modelcontextprotocol/tasks (SEP-2663) for revision 2026-07-28 and later, and the tasks of
+// revision 2025-11-25 (SEP-1686), for servers and clients.
+//
+// # Servers
+//
+// A server creates a [Server] and registers tools that may take long with [AddTool]:
 //
 //	s := mcp.NewServer("press", "1.0.0", nil)
-//	m := tasks.New(s, nil)
-//	tasks.AddTool(m, &mcp.Tool{Name: "print"}, nil, print)
+//	t := tasks.NewServer(s, nil)
+//	tasks.AddTool(t, &mcp.Tool{Name: "print"}, nil, print)
 //
-// The function is written as any tool's: it asks with [mcp.Ask], tells with [mcp.Progress], ends with its result. A client
-// that can take a task gets one at once, and the function runs without it; every other client waits for the result, as ever.
-// While a task waits for an answer nothing runs, however long that takes.
+// The function is an ordinary tool handler: it asks questions with [mcp.Ask], reports progress with [mcp.Progress] and returns
+// a result. For a client that supports tasks the call returns a task at once, and the handler runs in the background. Every
+// other client waits for the result. While a task waits for an answer, no goroutine runs for it.
 //
 // # Clients
 //
-// A client that connects with [WithTasks] waits for tasks where it calls, or takes a handle:
+// A client that connects with the options of [Declare] supports tasks. Its calls wait for them, or return a handle:
 //
-//	c, err := mcp.Connect(ctx, transport, tasks.WithTasks(&mcp.ClientOptions{Elicit: ask}, nil))
-//	text, err := mcp.Call[string](ctx, c, "print", book)  // waits, and asks what the task asks
+//	c, err := mcp.Connect(ctx, transport, tasks.Declare(&mcp.ClientOptions{Elicit: ask}, nil))
+//	text, err := mcp.Call[string](ctx, c, "print", book)  // waits, and answers the task's questions
 //	h, err := tasks.Start(ctx, c, "print", book)          // does not wait
 //	result, err := tasks.Resume(c, h.ID()).Wait(ctx)      // later, in any process
 //
-// # What outlives a restart
+// # Restarts
 //
-// A [Store] keeps the tasks. With [NewMemory] they are gone with the process; package boltstore has one that keeps them in
-// a file. A server with such a store calls [Manager.Recover] after its tools are registered: finished tasks can be read,
-// waiting ones answered, and what was cut off fails with a clear error, or runs again where [ToolOptions.Again] says that
-// it may. No run is begun twice without that.
+// A [Store] keeps the tasks. Those of [NewMemory] end with the process. Package boltstore keeps them in a file. A server with
+// such a store calls [Server.Recover] after its tools are registered. Then finished tasks can be read, and waiting tasks
+// answered. A task whose handler was interrupted fails, or runs again if its tool is [ToolOptions.Restartable]. No handler
+// runs twice without that option.
 //
-// # Whose task it is
+// # Ownership
 //
-// A task belongs to the principal whose call made it (see [mcp.Principal]). To anybody else it does not exist. Where the
-// transport authenticates nobody, whoever knows the id of a task can read, answer and cancel it; ids have 130 random bits.
+// A task belongs to the principal whose call created it (see [mcp.Principal]). For every other principal it does not exist.
+// If the transport does not authenticate its callers, any of them that knows the id of a task can read, answer and cancel it.
+// Ids have 130 random bits.
 //
-// # Two forms
+// # Revisions
 //
-// Clients of revision 2026-07-28 and later speak the extension io.modelcontextprotocol/tasks; the server decides what becomes
-// a task. Clients of 2025-11-25 speak the tasks of that revision's core: they ask for a task with each call, and read the
-// result with tasks/result, which waits for it and brings them the task's questions. Both see the same tasks, each with the
-// statuses of its own form. To clients of older revisions a tool is an ordinary one, and a tool with [ToolOptions.Required] is
-// not listed and cannot be called.
+// In the extension the server decides which calls become tasks, and clients poll with tasks/get or subscribe. In revision
+// 2025-11-25 the client asks for a task with each call, and tasks/result waits for the result and carries the task's
+// questions. A [Server] serves the same tasks to both, each with the statuses of its revision. For clients of older revisions
+// a tool is an ordinary one, and a tool with [ToolOptions.Required] is not listed and cannot be called.
 package tasks

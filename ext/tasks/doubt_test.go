@@ -28,7 +28,7 @@ func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
 		var runs atomic.Int32
 		add := func(b *bench) {
 			b.tool("effect", nil, func(context.Context) (string, error) { runs.Add(1); return "", nil })
-			b.tool("manual", &tasks.ToolOptions{Manual: true}, func(ctx context.Context) (string, error) {
+			b.tool("manual", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) {
 				if tasks.IDFrom(ctx) == "" {
 					<-ctx.Done()
 				}
@@ -50,7 +50,7 @@ func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
 				time.Sleep(time.Second)
 				p.Cancel("the user has gone")
 				time.Sleep(time.Minute)
-				n, _, err := s.Count(t.Context(), "", true)
+				n, _, err := s.CountAll(t.Context())
 				if n != 0 || err != nil || runs.Load() != 0 {
 					t.Errorf("%s: %d tasks, %v, %d runs", tool, n, err, runs.Load())
 				}
@@ -72,7 +72,7 @@ func TestACreationInDoubtIsUndoneLater(t *testing.T) {
 			p := c.Send("tools/call", object{"name": "run"})
 			time.Sleep(2 * time.Minute)
 			wantCode(t, "in doubt", p.Wait().Error, mcp.CodeInternalError)
-			n, _, _ := s.Count(t.Context(), "", true)
+			n, _, _ := s.CountAll(t.Context())
 			if deletes != (n == 0) {
 				t.Errorf("deletes %t: %d tasks", deletes, n)
 			}
@@ -81,7 +81,7 @@ func TestACreationInDoubtIsUndoneLater(t *testing.T) {
 		s.slow.Store(false)
 		s.deaf.Store(false)
 		time.Sleep(2 * time.Minute)
-		if n, _, _ := s.Count(t.Context(), "", true); n != 0 {
+		if n, _, _ := s.CountAll(t.Context()); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
 		if got := finished(t, c, begin(t, c, "run", nil).TaskID); got.Result.text() != "done" {

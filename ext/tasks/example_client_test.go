@@ -9,11 +9,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// newPress is a server whose only tool takes its time.
+// newPress returns a server with one tool that runs as a task.
 func newPress() *mcp.Server {
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, &tasks.Options{PollInterval: 50 * time.Millisecond})
-	tasks.AddTool(m, &mcp.Tool{Name: "print", Description: "Prints a book."}, nil, func(ctx context.Context, in struct {
+	t := tasks.NewServer(s, &tasks.Options{PollInterval: 50 * time.Millisecond})
+	tasks.AddTool(t, &mcp.Tool{Name: "print", Description: "Prints a book."}, nil, func(ctx context.Context, in struct {
 		Title string `json:"title"`
 	}) (string, error) {
 		select {
@@ -26,10 +26,10 @@ func newPress() *mcp.Server {
 	return s
 }
 
-// A call whose server makes a task of it is a call like any other.
-func ExampleWithTasks() {
+// A call that becomes a task returns the result as every call does.
+func ExampleDeclare() {
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.WithTasks(nil, nil))
+	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.Declare(nil, nil))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -44,10 +44,10 @@ func ExampleWithTasks() {
 	// Output: Emma is printed
 }
 
-// A program that does not wait keeps the ID of the task, and any other program goes on with it.
+// A program that does not wait stores the ID of the task. Any program can wait for the task later.
 func ExampleStart() {
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.WithTasks(nil, nil))
+	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.Declare(nil, nil))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -58,7 +58,7 @@ func ExampleStart() {
 		fmt.Println(err)
 		return
 	}
-	id := h.ID() // to be written down
+	id := h.ID() // store it
 
 	r, err := tasks.Resume(c, id).Wait(ctx)
 	if err != nil {
@@ -69,10 +69,10 @@ func ExampleStart() {
 	// Output: Emma is printed
 }
 
-// Watch tells of each change until the last.
-func ExampleHandle_Watch() {
+// Updates yields each state of the task up to the final one.
+func ExampleHandle_Updates() {
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.WithTasks(nil, nil))
+	c, err := mcp.Connect(ctx, mcp.InMemory(newPress()), tasks.Declare(nil, nil))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -83,7 +83,7 @@ func ExampleHandle_Watch() {
 		fmt.Println(err)
 		return
 	}
-	for task, err := range h.Watch(ctx) {
+	for task, err := range h.Updates(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -8,28 +8,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A tool that takes long, and asks on its way. It is a function like any other.
+// A tool that takes long and asks a question. Its handler is an ordinary function.
 func ExampleAddTool() {
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, nil)
-	defer func() { _ = m.Close(context.Background()) }()
+	t := tasks.NewServer(s, nil)
+	defer func() { _ = t.Close(context.Background()) }()
 	type in struct {
 		Pages int `json:"pages"`
 	}
-	tasks.AddTool(m, &mcp.Tool{Name: "print"}, nil, func(ctx context.Context, in in) (string, error) {
+	tasks.AddTool(t, &mcp.Tool{Name: "print"}, nil, func(ctx context.Context, in in) (string, error) {
 		color, err := mcp.Ask[string](ctx, "color", "Which color?", nil)
 		if err != nil {
-			return "", err // the task waits; the function is entered again with the answer
+			return "", err // the task waits; the function runs again with the answer
 		}
 		for page := range in.Pages {
-
 			mcp.Progress(ctx, float64(page+1), float64(in.Pages), "printing")
 		}
 		return fmt.Sprintf("%d pages in %s", in.Pages, color), nil
 	})
 
 	ctx := context.Background()
-	c, err := mcp.Connect(ctx, mcp.InMemory(s), tasks.WithTasks(&mcp.ClientOptions{
+	c, err := mcp.Connect(ctx, mcp.InMemory(s), tasks.Declare(&mcp.ClientOptions{
 		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":"blue"}`)}, nil
 		},
@@ -48,14 +47,14 @@ func ExampleAddTool() {
 	// Output: 3 pages in blue
 }
 
-// A tool that asks first and becomes a task only then, and only if there is much to do.
+// A tool that asks first, and makes a task of the call only if there is much to do.
 func ExampleBegin() {
 	s := mcp.NewServer("press", "1.0.0", nil)
-	m := tasks.New(s, nil)
+	t := tasks.NewServer(s, nil)
 	type in struct {
 		Pages int `json:"pages"`
 	}
-	tasks.AddTool(m, &mcp.Tool{Name: "print"}, &tasks.ToolOptions{Manual: true}, func(ctx context.Context, in in) (string, error) {
+	tasks.AddTool(t, &mcp.Tool{Name: "print"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, in in) (string, error) {
 		sure, err := mcp.Ask[bool](ctx, "sure", fmt.Sprintf("Print %d pages?", in.Pages), nil)
 		if err != nil || !sure {
 			return "", err
@@ -67,6 +66,6 @@ func ExampleBegin() {
 		}
 		return fmt.Sprintf("%d pages", in.Pages), nil
 	})
-	fmt.Println(m.Close(context.Background()))
+	fmt.Println(t.Close(context.Background()))
 	// Output: <nil>
 }

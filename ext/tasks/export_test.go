@@ -6,12 +6,12 @@ func Reseal(r Record) (again Record, extension, of2025 Status, err error) {
 	if err != nil {
 		return again, "", "", err
 	}
-	again, err = j.seal()
+	again, err = j.encode()
 	return again, j.status(), j.status2025(), err
 }
 
-// Glance returns the statuses of both forms from the head of a record.
-func Glance(r Record) (extension, of2025 Status, err error) {
+// Head returns the statuses of both forms from the head of a record.
+func Head(r Record) (extension, of2025 Status, err error) {
 	j, err := openHead(r)
 	if err != nil {
 		return "", "", err
@@ -31,12 +31,12 @@ func TaskParams(raw []byte) (id string, responses int, err error) {
 // Cursor2025 reads the cursor of params.
 func Cursor2025(raw []byte) (Cursor, error) { return parseCursor2025(raw) }
 
-// AnswerFits reports whether an answer has the form of one.
-func AnswerFits(method string, raw []byte) bool { return fits(method, raw) }
+// IsResponse reports whether an answer has the form of one.
+func IsResponse(method string, raw []byte) bool { return isResponse(method, raw) }
 
-// Due returns the number of runs that are due, wait for their turn or are under way.
-func Due(m *Manager) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.runs) + m.turns.next.Len() // nobody waits without one
+// Runs returns the number of runs that are about to start, queued or running.
+func Runs(s *Server) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs) + s.queue.waiting.Len()
 }

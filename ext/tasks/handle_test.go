@@ -64,7 +64,7 @@ func TestTheHandleOfACallThatWasAnsweredAtOnceIsDone(t *testing.T) {
 		if err := h.Answer(t.Context(), nil); err == nil {
 			t.Error("it can be answered")
 		}
-		for task, err := range h.Watch(t.Context()) {
+		for task, err := range h.Updates(t.Context()) {
 			if err != nil || !task.Status.Final() {
 				t.Errorf("got %+v, %v", task, err)
 			}
@@ -205,7 +205,7 @@ func TestTASKX18_AnUnknownTaskIsTheServersError(t *testing.T) {
 		_, getErr := h.Get(t.Context())
 		_, waitErr := h.Wait(t.Context())
 		var watchErr error
-		for _, watchErr = range h.Watch(t.Context()) {
+		for _, watchErr = range h.Updates(t.Context()) {
 		}
 		for name, err := range map[string]error{"get": getErr, "wait": waitErr, "watch": watchErr, "answer": h.Answer(t.Context(), nil), "cancel": h.Cancel(t.Context())} {
 			var fault *mcp.Error
@@ -220,7 +220,7 @@ func TestTheExtensionHasNoList(t *testing.T) {
 	s := &script{}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for task, err := range tasks.List(t.Context(), c) {
-			if task != nil || err == nil || !strings.Contains(err.Error(), "no list") {
+			if task != nil || err == nil || !strings.Contains(err.Error(), "does not list") {
 				t.Errorf("got %v, %v", task, err)
 			}
 		}

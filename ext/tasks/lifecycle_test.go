@@ -122,7 +122,7 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			time.Sleep(2 * time.Hour)
-			if n, _, err := store.Count(t.Context(), "", true); n != 0 || err != nil {
+			if n, _, err := store.CountAll(t.Context()); n != 0 || err != nil {
 				t.Errorf("%d tasks are left, %v", n, err)
 			}
 		})
@@ -301,7 +301,7 @@ func TestAnswersAtTheSameTime(t *testing.T) {
 func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *bench) {
-		b.tool("manual", &tasks.ToolOptions{Manual: true, Required: true}, func(ctx context.Context) (string, error) {
+		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true}, func(ctx context.Context) (string, error) {
 			if _, err := mcp.Once(ctx, "effect", func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
 				return "", err
 			}
@@ -321,7 +321,7 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 			}
 			return name + " " + color, nil
 		})
-		b.tool("direct", &tasks.ToolOptions{Manual: true}, func(context.Context) (string, error) { return "at once", nil })
+		b.tool("direct", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { return "at once", nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		effects.Store(0)
@@ -364,7 +364,7 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 // gets one: a failed one, which holds the refusal. That a call can not be made at all is an error.
 func TestTASKD06_WrongArguments(t *testing.T) {
 	add := func(b *bench) {
-		tasks.AddTool(b.Manager, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		// As the TypeScript client sends it.

@@ -1,113 +1,64 @@
 package tasks
 
 import (
+	"container/heap"
 	"context"
-	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// NewMemory returns a [Store] that lasts as long as the process, for tests and for tools whose tasks may be forgotten. Each
-// operation takes time that grows with the logarithm of the number of records, and a record takes some 250 bytes beside its
-// Data.
+// NewMemory returns a [Store] that keeps its records in memory and loses them with the process. It is meant for tests and
+// for servers whose tasks need not survive a restart. A record takes a few hundred bytes in addition to its Data.
 func NewMemory() Store {
-	return &memory{
-		records: map[string]*entry{},
-		owners:  map[string]*holding{},
-		expiry:  &index{before: expiresBefore},
-	}
-}
-
-// Check says why no [Store] takes a record: its ID is none, or its Data too long. It is for those who write one.
-func (r Record) Check() error {
-	if !validID(r.ID) {
-		return fmt.Errorf("tasks: %.80q is no id of a task, want up to %d letters, digits, '-' and '_'", r.ID, maxID)
-	}
-	if len(r.Data) > MaxRecord {
-		return fmt.Errorf("tasks: the record of task %s has %d bytes, more than %d", r.ID, len(r.Data), MaxRecord)
-	}
-	return nil
-}
-
-// maxID is the length that a record's ID may have: more than twice what it takes to be hard to guess.
-const maxID = 64
-
-func validID(id string) bool {
-	for i := range len(id) {
-		switch c := id[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
-		default:
-			return false
-		}
-	}
-	return id != "" && len(id) <= maxID
+	return &memory{records: map[string]*entry{}, owners: map[string]*ownerRecords{}}
 }
 
 type memory struct {
-	mu      sync.Mutex          // guards the fields below, and is held for no longer than it takes to find a record
-	records map[string]*entry   // by id
-	owners  map[string]*holding // of those who have records
-	expiry  *index              // those that are done, the first to expire first
-	bytes   int64               // of all data
+	mu      sync.Mutex               // guards the fields below; never held while Data is copied
+	records map[string]*entry        // by ID
+	owners  map[string]*ownerRecords // only owners that have records
+	expiry  deadlineHeap             // one element for each record that is Done
+	bytes   int64                    // of the Data of all records
 }
 
-// A holding is the records of one owner, the oldest first.
-type holding struct {
-	index
-	bytes int64 // of their data
+// ownerRecords holds the records of one owner.
+type ownerRecords struct {
+	sorted []*entry // by Created, then by ID
+	bytes  int64    // of their Data
 }
 
-// An entry is a record in memory. Its data is never written to, only replaced, so that it can be read without the lock.
+// An entry is a record in memory. Its Data is replaced, never written to, so that it can be copied without the lock.
 type entry struct {
-	owner, id        string
-	created, expires int64 // milliseconds since 1970
-	version          uint64
-	done             bool
-	data             []byte
-}
-
-// record returns the entry by value, all but the data.
-func (e *entry) record() Record {
-	return Record{
-		Owner: e.owner, ID: e.id, Created: time.UnixMilli(e.created).UTC(), Expires: time.UnixMilli(e.expires).UTC(),
-		Done: e.done, Version: e.version, Data: e.data,
-	}
-}
-
-func createdBefore(a, b *entry) bool {
-	return a.created < b.created || a.created == b.created && a.id < b.id
-}
-
-func expiresBefore(a, b *entry) bool {
-	return a.expires < b.expires || a.expires == b.expires && a.id < b.id
+	Record
+	expiry deadline // in memory.expiry while the record is Done
 }
 
 // Create adds a record.
 func (m *memory) Create(ctx context.Context, r Record) error {
-	if err := checkUse(ctx, r); err != nil {
+	if err := checkRecord(ctx, r); err != nil {
 		return err
 	}
-	e := &entry{
-		owner: r.Owner, id: r.ID, created: r.Created.UnixMilli(), expires: r.Expires.UnixMilli(),
-		version: 1, done: r.Done, data: copyOf(r.Data),
-	}
+	r.Version, r.Data = 1, cloneData(r.Data)
+	r.Created, r.Expires = toMillisecond(r.Created), toMillisecond(r.Expires)
+	e := &entry{Record: r}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.records[r.ID] != nil {
 		return ErrConflict
 	}
-	list := m.owners[r.Owner]
-	if list == nil {
-		list = &holding{index: index{before: createdBefore}}
-		m.owners[r.Owner] = list
+	own := m.owners[r.Owner]
+	if own == nil {
+		own = &ownerRecords{}
+		m.owners[r.Owner] = own
 	}
 	m.records[r.ID] = e
-	list.insert(e)
-	m.grow(list, len(e.data))
-	if e.done {
-		m.expiry.insert(e)
-	}
+	i, _ := own.search(Cursor{Created: r.Created, ID: r.ID})
+	own.sorted = slices.Insert(own.sorted, i, e) // nearly always at the end
+	m.addBytes(own, len(r.Data))
+	m.scheduleExpiry(e)
 	return nil
 }
 
@@ -120,7 +71,7 @@ func (m *memory) Get(ctx context.Context, owner, id string) (Record, error) {
 	if !ok {
 		return Record{}, ErrUnknown
 	}
-	r.Data = copyOf(r.Data)
+	r.Data = cloneData(r.Data)
 	return r, nil
 }
 
@@ -128,36 +79,32 @@ func (m *memory) get(owner, id string) (Record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.records[id]
-	if e == nil || e.owner != owner {
+	if e == nil || e.Owner != owner {
 		return Record{}, false
 	}
-	return e.record(), true
+	return e.Record, true
 }
 
 // Update replaces a record.
 func (m *memory) Update(ctx context.Context, r Record) error {
-	if err := checkUse(ctx, r); err != nil {
+	if err := checkRecord(ctx, r); err != nil {
 		return err
 	}
-	data := copyOf(r.Data)
+	data := cloneData(r.Data)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.records[r.ID]
-	if e == nil || e.owner != r.Owner {
+	if e == nil || e.Owner != r.Owner {
 		return ErrUnknown
 	}
-	if e.version != r.Version {
+	if e.Version != r.Version {
 		return ErrConflict
 	}
-	if e.done {
-		m.expiry.remove(e)
-	}
-	m.grow(m.owners[e.owner], len(data)-len(e.data))
-	e.expires, e.done, e.data = r.Expires.UnixMilli(), r.Done, data
-	e.version++
-	if e.done {
-		m.expiry.insert(e)
-	}
+	m.cancelExpiry(e)
+	m.addBytes(m.owners[e.Owner], len(data)-len(e.Data))
+	e.Expires, e.Done, e.Data = toMillisecond(r.Expires), r.Done, data
+	e.Version++
+	m.scheduleExpiry(e)
 	return nil
 }
 
@@ -168,28 +115,40 @@ func (m *memory) Delete(ctx context.Context, owner, id string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.records[id]; e != nil && e.owner == owner {
+	if e := m.records[id]; e != nil && e.Owner == owner {
+		m.cancelExpiry(e)
 		m.remove(e)
 	}
 	return nil
 }
 
+// remove removes an entry that is not in the expiry heap. The caller holds the lock.
 func (m *memory) remove(e *entry) {
-	delete(m.records, e.id)
-	if e.done {
-		m.expiry.remove(e)
-	}
-	list := m.owners[e.owner]
-	list.remove(e)
-	m.grow(list, -len(e.data))
-	if list.size == 0 {
-		delete(m.owners, e.owner)
+	delete(m.records, e.ID)
+	own := m.owners[e.Owner]
+	m.addBytes(own, -len(e.Data))
+	i, _ := own.search(Cursor{Created: e.Created, ID: e.ID})
+	if own.sorted = slices.Delete(own.sorted, i, i+1); len(own.sorted) == 0 {
+		delete(m.owners, e.Owner)
 	}
 }
 
-func (m *memory) grow(list *holding, by int) {
-	list.bytes += int64(by)
-	m.bytes += int64(by)
+func (m *memory) addBytes(own *ownerRecords, n int) {
+	own.bytes += int64(n)
+	m.bytes += int64(n)
+}
+
+func (m *memory) scheduleExpiry(e *entry) {
+	if e.Done {
+		e.expiry = deadline{owner: e.Owner, id: e.ID, at: e.Expires}
+		heap.Push(&m.expiry, &e.expiry)
+	}
+}
+
+func (m *memory) cancelExpiry(e *entry) {
+	if e.Done {
+		heap.Remove(&m.expiry, e.expiry.index)
+	}
 }
 
 // List returns records of an owner, the oldest first.
@@ -199,7 +158,7 @@ func (m *memory) List(ctx context.Context, owner string, after Cursor, limit int
 	}
 	found := m.list(owner, after, limit)
 	for i := range found {
-		found[i].Data = copyOf(found[i].Data)
+		found[i].Data = cloneData(found[i].Data)
 	}
 	return found, nil
 }
@@ -207,49 +166,70 @@ func (m *memory) List(ctx context.Context, owner string, after Cursor, limit int
 func (m *memory) list(owner string, after Cursor, limit int) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []Record
-	size := 0
 	own := m.owners[owner]
 	if own == nil {
 		return nil
 	}
-	for e := range own.after(&entry{created: after.Created.UnixMilli(), id: after.ID}) {
-		if size += len(e.data); len(found) >= limit || len(found) > 0 && size > MaxRecord {
+	i, found := own.search(after)
+	if found {
+		i++
+	}
+	var page []Record
+	size := 0
+	for _, e := range own.sorted[i:] {
+		if size += len(e.Data); len(page) >= limit || len(page) > 0 && size > MaxRecord {
 			break
 		}
-		found = append(found, e.record())
+		page = append(page, e.Record)
 	}
-	return found
+	return page
 }
 
-// Count returns the number of records, and of their bytes.
-func (m *memory) Count(ctx context.Context, owner string, all bool) (n int, bytes int64, err error) {
+// search returns the index of the first record at or after the cursor, and whether it is at the cursor.
+func (o *ownerRecords) search(c Cursor) (int, bool) {
+	c.Created = toMillisecond(c.Created)
+	return slices.BinarySearchFunc(o.sorted, c, func(e *entry, c Cursor) int {
+		if n := e.Created.Compare(c.Created); n != 0 {
+			return n
+		}
+		return strings.Compare(e.ID, c.ID)
+	})
+}
+
+// Count returns the number of an owner's records, and the size of their Data.
+func (m *memory) Count(ctx context.Context, owner string) (n int, bytes int64, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, 0, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if all {
-		return len(m.records), m.bytes, nil
-	}
-	if list := m.owners[owner]; list != nil {
-		return list.size, list.bytes, nil
+	if own := m.owners[owner]; own != nil {
+		return len(own.sorted), own.bytes, nil
 	}
 	return 0, 0, nil
+}
+
+// CountAll returns the number of all records, and the size of their Data.
+func (m *memory) CountAll(ctx context.Context) (n int, bytes int64, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return 0, 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records), m.bytes, nil
 }
 
 // Unfinished returns the records that are not done.
 func (m *memory) Unfinished(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for _, e := range m.unfinished() {
+		for _, r := range m.unfinished() {
 			if err := context.Cause(ctx); err != nil {
 				yield(Record{}, err)
 				return
 			}
-			// The owner and the id of an entry never change: they may be read without the lock.
-			r, err := m.Get(ctx, e.owner, e.id)
+			r, err := m.Get(ctx, r.Owner, r.ID)
 			if err != nil || r.Done {
-				continue // it was deleted or finished meanwhile
+				continue // deleted or finished since
 			}
 			if !yield(r, nil) {
 				return
@@ -258,13 +238,14 @@ func (m *memory) Unfinished(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-func (m *memory) unfinished() []*entry {
+// unfinished returns the records that are not done, with their Owner and ID only.
+func (m *memory) unfinished() []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []*entry
+	var found []Record
 	for _, e := range m.records {
-		if !e.done {
-			found = append(found, e)
+		if !e.Done {
+			found = append(found, Record{Owner: e.Owner, ID: e.ID})
 		}
 	}
 	return found
@@ -275,23 +256,24 @@ func (m *memory) DeleteExpired(ctx context.Context, now time.Time, limit int) (i
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
 	}
+	now = toMillisecond(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
-	for ; n < limit; n++ {
-		e := m.expiry.first()
-		if e == nil || e.expires > now.UnixMilli() {
-			break
-		}
-		m.remove(e)
+	for ; n < limit && len(m.expiry) > 0 && !m.expiry[0].at.After(now); n++ {
+		d, _ := heap.Pop(&m.expiry).(*deadline)
+		m.remove(m.records[d.id])
 	}
 	return n, nil
 }
 
-// copyOf returns nil for no bytes, so that a record is the same however none were given.
-func copyOf(data []byte) []byte { return append([]byte(nil), data...) }
+// toMillisecond rounds down as [time.Time.UnixMilli] does, also before 1970.
+func toMillisecond(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-func checkUse(ctx context.Context, r Record) error {
+// cloneData returns a copy of data; nil if data is empty, so that an empty Data has one form.
+func cloneData(data []byte) []byte { return append([]byte(nil), data...) }
+
+func checkRecord(ctx context.Context, r Record) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

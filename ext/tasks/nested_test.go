@@ -42,7 +42,7 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 			}
 			for _, client := range clients {
 				r, err := client.CallTool(ctx, "plain", nil)
-				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "only a handler") {
+				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "outside a handler") {
 					t.Errorf("Begin within: %+v, %v", r, err)
 				}
 			}
@@ -50,7 +50,7 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 		}
 		outer := newBench(t, nil, nil)
 		outer.tool("task", nil, call)
-		outer.tool("manual", &tasks.ToolOptions{Manual: true}, call)
+		outer.tool("manual", &tasks.ToolOptions{ManualStart: true}, call)
 		c := connected(t, outer)
 		if got := finished(t, c, begin(t, c, "task", nil).TaskID); got.Result.text() != "called" {
 			t.Errorf("got %+v", got)
@@ -98,7 +98,7 @@ func TestACreationInDoubtLeavesNothing(t *testing.T) {
 		_, err := c.Try("tools/call", object{"name": "run"})
 		wantCode(t, "in doubt", err, mcp.CodeInternalError)
 		time.Sleep(time.Minute)
-		if n, _, _ := s.Count(t.Context(), "", true); n != 0 || runs.Load() != 0 {
+		if n, _, _ := s.CountAll(t.Context()); n != 0 || runs.Load() != 0 {
 			t.Errorf("%d tasks, %d runs", n, runs.Load())
 		}
 		b.shut(t)
@@ -180,10 +180,10 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	for what, o := range map[string]*tasks.Options{
 		"ttl": {TTL: -1}, "a long ttl": {TTL: 1 << 62}, "poll": {PollInterval: time.Microsecond}, "tasks": {MaxTasks: -1}, "running": {MaxRunning: -1},
 	} {
-		panics(what, func() { tasks.New(s, o) })
+		panics(what, func() { tasks.NewServer(s, o) })
 	}
-	m := tasks.New(s, nil)
-	panics("a second manager", func() { tasks.New(s, nil) })
+	m := tasks.NewServer(s, nil)
+	panics("a second manager", func() { tasks.NewServer(s, nil) })
 	panics("a tool's ttl", func() {
 		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1}, func(context.Context, struct{}) (string, error) { return "", nil })
 	})

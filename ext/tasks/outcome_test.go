@@ -50,7 +50,7 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
 		var runs atomic.Int32
-		b.tool("exit", &tasks.ToolOptions{Again: true}, func(context.Context) (string, error) {
+		b.tool("exit", &tasks.ToolOptions{Restartable: true}, func(context.Context) (string, error) {
 			runs.Add(1)
 			runtime.Goexit()
 			return "", nil
@@ -87,7 +87,7 @@ func TestAnOutcomeAtTheEnd(t *testing.T) {
 				store := tasks.NewMemory()
 				var runs atomic.Int32
 				add := func(b *bench) {
-					b.tool("pay", &tasks.ToolOptions{Again: again}, func(ctx context.Context) (string, error) {
+					b.tool("pay", &tasks.ToolOptions{Restartable: again}, func(ctx context.Context) (string, error) {
 						if runs.Add(1) > 1 {
 							return "paid", nil
 						}
@@ -125,13 +125,13 @@ func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log strings.Builder
 		s := mcp.NewServer("test", "1", nil)
-		m := tasks.New(s, &tasks.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		m := tasks.NewServer(s, &tasks.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		b := &bench{m, s}
-		b.tool("swallow", &tasks.ToolOptions{Manual: true}, func(ctx context.Context) (string, error) {
+		b.tool("swallow", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) {
 			_ = tasks.Begin(ctx)
 			return "done", nil
 		})
-		b.tool("proper", &tasks.ToolOptions{Manual: true}, func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
+		b.tool("proper", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
 		c := connected(t, b)
 		finished(t, c, begin(t, c, "proper", nil).TaskID)
 		if log.Len() > 0 {

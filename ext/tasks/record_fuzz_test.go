@@ -37,7 +37,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil || !bytes.Equal(once.Data, again.Data) || ext2 != ext {
 			t.Errorf("%s\nbecame %s: %v", once.Data, again.Data, err)
 		}
-		if head, head2025, err := tasks.Glance(once); err != nil || head != ext || head2025 != of2025 {
+		if head, head2025, err := tasks.Head(once); err != nil || head != ext || head2025 != of2025 {
 			t.Errorf("%s\nis %s and %s, by its head %s and %s: %v", once.Data, ext, of2025, head, head2025, err)
 		}
 	})
@@ -76,7 +76,7 @@ func FuzzTaskParams(f *testing.F) {
 			t.Errorf("cursor %+v, %v", c, err)
 		}
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "other"} {
-			if tasks.AnswerFits(method, raw) && (len(raw) == 0 || raw[0] != '{') {
+			if tasks.IsResponse(method, raw) && (len(raw) == 0 || raw[0] != '{') {
 				t.Errorf("%s takes %s", method, raw)
 			}
 		}

@@ -9,127 +9,121 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxRestarts is how often a run is repeated that the end of a process cut off: it may be what ends the process.
+// maxRestarts is how many times a run is restarted after the process has ended, since the run itself may crash the process.
 const maxRestarts = 5
 
-// errCutOff is the error of a task whose run was cut off.
-var errCutOff = mcp.Errorf(mcp.CodeInternalError,
-	"the server was restarted while the task ran, and its tool does not say that it may run again")
+var errInterrupted = mcp.Errorf(mcp.CodeInternalError,
+	"the server was restarted while the task was running, and the tool cannot be restarted")
 
-// errNoTool is the error of a task whose tool is gone.
+// errNoTool is the error of a task whose tool was removed.
 func errNoTool(tool string) *mcp.Error {
-	return mcp.Errorf(mcp.CodeInternalError, "the server does not offer the tool %q as a task any more", tool)
+	return mcp.Errorf(mcp.CodeInternalError, "the server no longer offers the tool %q as a task", tool)
 }
 
-// Recover takes up the tasks that an earlier process left in the store. Those that wait for answers go on waiting. Those
-// that had not begun to run do so now. A run that was cut off begins anew if its tool says that it may
-// ([ToolOptions.Again]); otherwise the task has failed, with an error that says so.
+// Recover continues the tasks that an earlier process left in the store. Tasks that wait for input keep waiting. Tasks whose
+// handler was not called yet run. A task whose handler was interrupted runs again if its tool is
+// [ToolOptions.Restartable], and fails otherwise.
 //
-// Call it once, after the tools are registered and before the server serves. Records that cannot be read are logged and left
-// as they are; the error is one of the store.
-func (m *Manager) Recover(ctx context.Context) error {
-	working, err := m.unfinished(ctx)
+// Call Recover once, after the tools are registered and before the server serves. It returns an error if the store cannot be
+// read. Single records that cannot be read are logged and left unchanged.
+func (s *Server) Recover(ctx context.Context) error {
+	working, err := s.loadUnfinished(ctx)
 	if err != nil {
 		return fmt.Errorf("tasks: recover: %w", err)
 	}
 	for _, r := range working {
-		err := m.adopt(ctx, r.Owner, r.ID)
+		err := s.recoverTask(ctx, r.Owner, r.ID)
 		switch {
 		case err == nil, errors.Is(err, errUnknownTask):
 		case ctx.Err() != nil:
 			return fmt.Errorf("tasks: recover: %w", context.Cause(ctx))
-		default: // who asks for it takes it up
-			m.log.ErrorContext(ctx, "tasks: a task could not be taken up", "task", short(r.ID), "error", err)
+		default: // readHead tries again
+			s.log.ErrorContext(ctx, "tasks: a task could not be recovered", "task", short(r.ID), "error", err)
 		}
 	}
-	m.deadlines.cleanLater(time.Now())
+	s.deadlines.scheduleCleanup(time.Now())
 	return nil
 }
 
-// unfinished takes up the deadlines of all unfinished tasks, and gives those that are working, without their Data. A store
-// may be unable to change a record while it gives the next.
-func (m *Manager) unfinished(ctx context.Context) (working []Record, err error) {
-	for r, err := range m.store.Unfinished(ctx) {
+// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner and ID of those that are working. They are
+// recovered after the iteration, because a store may not allow both at once.
+func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err error) {
+	for r, err := range s.store.Unfinished(ctx) {
 		if err != nil && r.ID == "" {
 			return nil, err
 		}
-		if err != nil {
-			m.unreadable(ctx, r.ID, err)
-			continue
+		var j *job
+		if err == nil {
+			s.deadlines.add(r.Owner, r.ID, r.Expires)
+			j, err = openHead(r)
 		}
-		m.deadlines.add(r.Owner, r.ID, r.Expires)
-		j, err := openHead(r)
-		if err != nil {
-			m.unreadable(ctx, r.ID, err)
-			continue
-		}
-		if j.Phase == phaseWorking {
+		switch {
+		case err != nil:
+			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID), "error", err)
+		case j.Phase == phaseWorking:
 			working = append(working, Record{Owner: r.Owner, ID: r.ID})
 		}
 	}
 	return working, nil
 }
 
-func (m *Manager) unreadable(ctx context.Context, id string, err error) {
-	m.log.ErrorContext(ctx, "tasks: a task cannot be read, and is left as it is", "task", short(id), "error", err)
-}
-
-// adopt takes up a task that is working without a run: one that an earlier process has left.
-func (m *Manager) adopt(ctx context.Context, owner, id string) error {
+// recoverTask starts a run of a task that is working and has none.
+func (s *Server) recoverTask(ctx context.Context, owner, id string) error {
 	var r *run
-	due := false
-	j, err := m.change(ctx, owner, id, func(j *job, now time.Time) error {
-		if due = false; j.Phase != phaseWorking || r == nil && !m.lost(id) {
+	ready := false
+	j, err := s.change(ctx, owner, id, func(j *job, now time.Time) error {
+		if ready = false; j.Phase != phaseWorking || r == nil && !s.isLost(id) {
 			return errUnchanged
 		}
 		if r == nil {
-			if r = m.admit(owner, id); r == nil {
+			if r = s.newRun(owner, id); r == nil {
 				return errUnchanged
 			}
 		}
-		o := m.offered(j.Tool)
+		t := s.tool(j.Tool)
 		switch {
-		case o == nil:
+		case t == nil:
 			j.fail(now, errNoTool(j.Tool))
 			return nil
-		case j.Started && !o.Again:
-			j.fail(now, errCutOff)
+		case j.Started && !t.Restartable:
+			j.fail(now, errInterrupted)
 			return nil
 		case j.Started && j.Restarts >= maxRestarts:
-			j.fail(now, mcp.Errorf(mcp.CodeInternalError, "the task was cut off %d times by the end of the server", j.Restarts+1))
+			j.fail(now, mcp.Errorf(mcp.CodeInternalError,
+				"the task was interrupted %d times by the end of the server", j.Restarts+1))
 			return nil
 		case j.Started:
 			j.Restarts++
 		}
-		due = true
-		j.Started = r.slot
+		ready = true
+		j.Started = r.running
 		return nil
 	})
-	m.proceed(r, j, due, err)
-	return public(err)
+	s.startChanged(r, j, ready, err)
+	return clientError(err)
 }
 
-// proceed launches the run that a change has made due, or gives it up: r is nil if there is none. When nobody knows whether
-// the change was made, the run finds out.
-func (m *Manager) proceed(r *run, j *job, due bool, err error) {
+// startChanged starts the run that a change has made ready, or ends it; r may be nil. If it is uncertain whether the change
+// was stored, the run reads the task again.
+func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 	switch {
 	case r == nil:
 		return
-	case errors.Is(err, errDoubt) && due:
-	case err != nil || !due:
-		m.dismiss(r)
+	case errors.Is(err, errUncertain) && ready:
+	case err != nil || !ready:
+		s.endRun(r)
 		return
-	case r.slot:
+	case r.running:
 		r.job = j
 	}
-	m.launch(r)
+	s.startRun(r)
 }
 
-// cutOff is what becomes of a run that the manager has ended.
-func (m *Manager) cutOff(j *job, now time.Time) {
-	if o := m.offered(j.Tool); o == nil || !o.Again {
-		j.fail(now, errCutOff)
+// interrupt changes the job of a run that Close has interrupted. Such an interruption does not count as a restart.
+func (s *Server) interrupt(j *job, now time.Time) {
+	if t := s.tool(j.Tool); t == nil || !t.Restartable {
+		j.fail(now, errInterrupted)
 		return
 	}
-	j.Started = false // to begin anew is no accident that counts
+	j.Started = false
 }

@@ -200,7 +200,7 @@ func TestRecover(t *testing.T) {
 					return mcp.Ask[string](ctx, "q", "?", nil)
 				})
 				for name, again := range map[string]bool{"once": false, "again": true} {
-					b.tool(name, &tasks.ToolOptions{Again: again}, func(ctx context.Context) (string, error) {
+					b.tool(name, &tasks.ToolOptions{Restartable: again}, func(ctx context.Context) (string, error) {
 						runs[name].Add(1)
 						if firstLife.Load() {
 							<-ctx.Done()
@@ -283,7 +283,7 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 		id := ""
 		for life := range 8 {
 			b := newBench(t, &tasks.Options{Store: store}, nil)
-			b.tool("kills", &tasks.ToolOptions{Again: true}, func(ctx context.Context) (string, error) {
+			b.tool("kills", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
 				runs.Add(1)
 				<-ctx.Done()
 				return "", ctx.Err()
@@ -357,7 +357,7 @@ func TestABrokenRecord(t *testing.T) {
 			wantCode(t, method, err, mcp.CodeInternalError)
 		}
 		time.Sleep(2 * time.Hour)
-		if n, _, _ := store.Count(t.Context(), "", true); n != 0 {
+		if n, _, _ := store.CountAll(t.Context()); n != 0 {
 			t.Errorf("%d broken records are kept for ever", n)
 		}
 		b.shut(t)

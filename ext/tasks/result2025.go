@@ -2,7 +2,7 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,202 +10,196 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// relatedTask is the member of `_meta` that names the task which a message belongs to.
+// relatedTask is the member of `_meta` that names the task that a message belongs to.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Related Task Metadata.
 const relatedTask = "io.modelcontextprotocol/related-task"
 
-// result serves tasks/result. It waits for the end of the task; while the task waits for answers, it asks for them.
+// result serves tasks/result. It waits for the end of the task. If the task requires input meanwhile, the client is asked.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
-func (m *Manager) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if dialectOf(req) != dialect2025 {
-		return nil, errNoMethod(req)
-	}
+func (f server2025) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	s := f.server
 	p, err := parseTaskParams(req.Params)
 	if err != nil {
 		return nil, err
 	}
 	owner := req.Principal.Key()
-	leave, err := m.waits.enter(owner)
+	release, err := s.results.acquire(owner)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer release()
 	if len(p.Responses) > 0 {
-		if err := m.answer(ctx, owner, p.ID, p.Responses); err != nil {
+		if err := s.respond(ctx, owner, p.ID, p.Responses); err != nil {
 			return nil, err
 		}
 	}
-	w := &waiter{manager: m, req: req, owner: owner, id: p.ID, before: askedBefore(req.Params)}
-	news, steps := make(chan struct{}, 1), make(chan struct{}, 1)
-	defer m.watchers.add(p.ID, func() { signal(news) }, func() { signal(steps) })()
+	r := &resultRequest{server: s, req: req, owner: owner, id: p.ID, asked: requestState(req.Params)}
+	changed, progressed := make(chan struct{}, 1), make(chan struct{}, 1)
+	defer s.changes.subscribe(p.ID, func() { notify(changed) }, func() { notify(progressed) })()
 	for {
-		if res, err := w.look(ctx); res != nil || err != nil {
+		if res, err := r.response(ctx); res != nil || err != nil {
 			return res, err
 		}
-		for changed := false; !changed; {
-			w.tell(ctx)
+		for again := false; !again; {
+			r.sendProgress(ctx)
 			select {
-			case <-news:
-				changed = true
-			case <-steps:
+			case <-changed:
+				again = true
+			case <-progressed:
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
-			case <-m.base.Done():
+			case <-s.base.Done():
 				return nil, errBusy("the server is shutting down")
 			}
 		}
 	}
 }
 
-// A waiter is one request for the result of a task.
-type waiter struct {
-	manager   *Manager
+// A resultRequest is one tasks/result.
+type resultRequest struct {
+	server    *Server
 	req       *mcp.Request
 	owner, id string
-	before    string // the questions that its client is being asked already
-
-	told advance // how far the client knows that the run has come
+	asked     string // the keys of the input requests that the client is being asked already
+	sent      progress
 }
 
-// look returns the answer to the request if there is one.
-func (w *waiter) look(ctx context.Context) (mcp.Result, error) {
-	done, err := w.manager.read2025(ctx)
+// response returns the response to the request, or nil if it has to wait.
+func (r *resultRequest) response(ctx context.Context) (mcp.Result, error) {
+	release, err := r.server.acquireRead(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { done() }()
-	j, err := w.manager.glance(ctx, w.owner, w.id)
+	defer func() { release() }()
+	j, err := r.server.readHead(ctx, r.owner, r.id)
 	if err != nil || j.Phase == phaseWorking {
 		return nil, err
 	}
 	size := len(j.Data)
-	if j, err = j.whole(); err != nil {
+	if j, err = j.full(); err != nil {
 		return nil, err
 	}
 	switch {
-	case !j.Done && canAnswer(w.req, j) && j.openKeys() != w.before:
-		return j.ask2025()
+	case !j.Done && canAnswer(r.req, j) && j.openKeys() != r.asked:
+		return j.inputRequired2025()
 	case !j.Done:
 		return nil, nil
 	case size >= largeRecord:
-		release := done
-		done = func() {} // until the answer is written, its bytes are there several times over
-		timer := time.AfterFunc(maxHold, release)
+		releaseLater := release
+		release = func() {} // several copies of the result exist until the response is written
+		timer := time.AfterFunc(maxReadTime, releaseLater)
 		context.AfterFunc(ctx, func() {
 			timer.Stop()
-			release()
+			releaseLater()
 		})
 	}
-	return j.outcome2025()
+	return j.result2025()
 }
 
 const (
-	// maxReading is the number of requests that look at their tasks at once. All that wait for one task are woken at once, and
-	// each needs a copy of what may be the largest result that there is.
+	// maxReading is the number of requests that read their task at the same time. All requests that wait for one task wake up
+	// together, and each of them needs a copy of its result.
 	maxReading = 8
-	// largeRecord is the size from which on the place is held until the request is over, in bytes.
+	// largeRecord is the size of a record, in bytes, from which its request counts as reading until it ends.
 	largeRecord = 256 << 10
-	// maxHold is for how long at most: the end of a request may not be told.
-	maxHold = 5 * time.Second
+	// maxReadTime is how long a request counts as reading at most.
+	maxReadTime = 5 * time.Second
 )
 
-// read2025 waits for a place among those who look at their tasks. Done leaves it; a second call does nothing.
-func (m *Manager) read2025(ctx context.Context) (done func(), err error) {
+// acquireRead waits until fewer than maxReading requests read their task. release may be called several times.
+func (s *Server) acquireRead(ctx context.Context) (release func(), err error) {
 	select {
-	case m.reading <- struct{}{}:
-		return sync.OnceFunc(func() { <-m.reading }), nil
+	case s.reading <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.reading }), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// signal leaves word that something has happened.
-func signal(c chan<- struct{}) {
+// notify sends to a channel with a buffer of one, unless the buffer is full.
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // there is word already
+	default:
 	}
 }
 
 const (
-	// maxWaits is the number of requests that wait for results at once: the server counts them no more than it counts
-	// subscriptions, and they may last as long.
-	maxWaits = 10_000
-	// maxWaitsOfOwner is the same for one principal; callers without one share theirs.
-	maxWaitsOfOwner = 1_000
+	// maxResults is the number of tasks/result requests that are served at the same time. They may last as long as
+	// subscriptions.
+	maxResults = 10_000
+	// maxResultsPerOwner is the same for one principal. Callers that are not authenticated count as one principal.
+	maxResultsPerOwner = 1_000
 )
 
-// waits are the requests that wait for results.
-type waits struct {
+// A resultLimiter limits the tasks/result requests that are served at the same time.
+type resultLimiter struct {
 	mu      sync.Mutex // guards the fields below
 	all     int
 	byOwner map[string]int
 }
 
-// enter counts a request, until leave.
-func (w *waits) enter(owner string) (leave func(), err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (l *resultLimiter) acquire(owner string) (release func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case w.byOwner[owner] >= maxWaitsOfOwner:
-		return nil, errBusy("too many requests wait for results: use tasks/get")
-	case w.all >= maxWaits:
-		return nil, errBusy("the server has too many requests that wait for results: use tasks/get")
+	case l.byOwner[owner] >= maxResultsPerOwner:
+		return nil, errBusy("you have too many requests of tasks/result: use tasks/get")
+	case l.all >= maxResults:
+		return nil, errBusy("the server has too many requests of tasks/result: use tasks/get")
 	}
-	if w.byOwner == nil {
-		w.byOwner = map[string]int{}
+	if l.byOwner == nil {
+		l.byOwner = map[string]int{}
 	}
-	w.all++
-	w.byOwner[owner]++
+	l.all++
+	l.byOwner[owner]++
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.all--
-		if w.byOwner[owner]--; w.byOwner[owner] == 0 {
-			delete(w.byOwner, owner)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all--
+		if l.byOwner[owner]--; l.byOwner[owner] == 0 {
+			delete(l.byOwner, owner)
 		}
 	}, nil
 }
 
-// canAnswer reports whether a client has declared what it takes to answer a task's questions. If not, it waits for the one
-// who can.
+// canAnswer reports whether the client has declared the capabilities for all open input requests of a task. If not, its
+// request waits until another client has answered.
 //
 // Spec: client/elicitation, client/sampling (2025-11-25), Capabilities.
 func canAnswer(req *mcp.Request, j *job) bool {
 	has := req.Capabilities()
 	for _, q := range j.Open {
+		ok := true
 		switch q.Request.Method {
 		case "elicitation/create":
-			if !canElicit(has.Elicitation, q.Request.Params) {
-				return false
-			}
+			ok = canElicit(has.Elicitation, q.Request.Params)
 		case "sampling/createMessage":
-			if !canSample(has.Sampling, q.Request.Params) {
-				return false
-			}
+			ok = canSample(has.Sampling, q.Request.Params)
 		case "roots/list":
-			if has.Roots == nil {
-				return false
-			}
+			ok = has.Roots != nil
+		}
+		if !ok {
+			return false
 		}
 	}
 	return true
 }
 
-// canElicit reports whether a client may be asked in the mode of a question. One that names no mode has forms.
-func canElicit(has *mcp.ElicitationCapability, params stdjson.RawMessage) bool {
+// canElicit reports whether the client supports the mode of an elicitation. A capability without modes means forms.
+func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	var p struct {
 		Mode string `json:"mode"`
 	}
 	switch {
-	case has == nil || json.Unmarshal(params, &p) != nil:
+	case has == nil || jsonv2.Unmarshal(params, &p) != nil:
 		return false
 	case p.Mode == "url":
 		return has.URL != nil
@@ -213,10 +207,10 @@ func canElicit(has *mcp.ElicitationCapability, params stdjson.RawMessage) bool {
 	return has.Form != nil || has.URL == nil
 }
 
-// canSample reports whether a client may be asked for what its model is to be given.
-func canSample(has *mcp.SamplingCapability, params stdjson.RawMessage) bool {
+// canSample reports whether the client supports the tools and the context of a sampling request.
+func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	var p mcp.SampleParams
-	if has == nil || json.Unmarshal(params, &p) != nil {
+	if has == nil || jsonv2.Unmarshal(params, &p) != nil {
 		return false
 	}
 	tools := len(p.Tools) > 0 || p.ToolChoice != nil
@@ -232,36 +226,33 @@ func canSample(has *mcp.SamplingCapability, params stdjson.RawMessage) bool {
 	return (!tools || has.Tools != nil) && (!context || has.Context != nil)
 }
 
-// outcome2025 gives what the call itself would have been answered.
-func (j *job) outcome2025() (mcp.Result, error) {
+// result2025 returns the response to the call, as if it had not been a task.
+func (j *job) result2025() (mcp.Result, error) {
 	switch {
 	case j.Cancelled:
 		return nil, mcp.Errorf(mcp.CodeInternalError, "request cancelled")
 	case j.Error != nil:
 		return nil, j.Error
 	}
-	var members map[string]stdjson.RawMessage
-	if err := json.Unmarshal(j.Result, &members); err != nil {
+	var members map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(j.Result, &members); err != nil {
 		return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
 	}
-	var meta mcp.Meta
+	var own map[string]json.RawMessage
 	if raw, ok := members["_meta"]; ok {
-		var own map[string]stdjson.RawMessage
-		if err := json.Unmarshal(raw, &own); err != nil {
+		if err := jsonv2.Unmarshal(raw, &own); err != nil {
 			return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
 		}
-		meta = mcp.Meta{}
-		for key, value := range own {
+	}
+	meta := mcp.Meta{relatedTask: related{j.ID}}
+	for key, value := range own {
+		if key != relatedTask {
 			meta[key] = value
 		}
 	}
-	if meta == nil {
-		meta = mcp.Meta{}
-	}
-	meta[relatedTask] = related{j.ID}
 	delete(members, "_meta")
 	delete(members, "resultType")
-	return result2025{members, meta}, nil
+	return result2025{Members: members, meta: meta}, nil
 }
 
 // related is the value of relatedTask.
@@ -269,43 +260,41 @@ type related struct {
 	ID string `json:"taskId"`
 }
 
-// A result2025 is the result of a task's call, with the task that it is of.
+// A result2025 is the result of tasks/result: that of the call, with the task's id in its `_meta`.
 type result2025 struct {
-	Members map[string]stdjson.RawMessage `json:",embed"`
-	meta    mcp.Meta
+	completeResult `json:"-"`
+	Members        map[string]json.RawMessage `json:",embed"`
+	meta           mcp.Meta
 }
 
-// ResultType is "complete".
-func (result2025) ResultType() string { return mcp.ResultComplete }
-
-// ResultMeta is r.meta.
+// ResultMeta returns the `_meta`.
 func (r result2025) ResultMeta() mcp.Meta { return r.meta }
 
-// ask2025 asks the client what the task waits for. Each question names the task.
-func (j *job) ask2025() (mcp.Result, error) {
-	all := j.questions()
+// inputRequired2025 returns the open input requests. Each of them names the task in its `_meta`.
+func (j *job) inputRequired2025() (mcp.Result, error) {
+	all := j.inputRequests()
 	for key, q := range all {
-		params := map[string]stdjson.RawMessage{}
+		params := map[string]json.RawMessage{}
 		if q.Params != nil {
-			if err := json.Unmarshal(q.Params, &params); err != nil {
-				return nil, fmt.Errorf("a stored question of task %s: %w", short(j.ID), err)
+			if err := jsonv2.Unmarshal(q.Params, &params); err != nil {
+				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
 			}
 		}
-		meta := map[string]stdjson.RawMessage{}
+		meta := map[string]json.RawMessage{}
 		if own, ok := params["_meta"]; ok {
-			if err := json.Unmarshal(own, &meta); err != nil {
-				return nil, fmt.Errorf("a stored question of task %s: %w", short(j.ID), err)
+			if err := jsonv2.Unmarshal(own, &meta); err != nil {
+				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
 			}
 		}
 		var err error
 		meta = maps.Clone(meta)
-		if meta[relatedTask], err = json.Marshal(related{j.ID}); err != nil {
+		if meta[relatedTask], err = jsonv2.Marshal(related{j.ID}); err != nil {
 			return nil, err
 		}
-		if params["_meta"], err = json.Marshal(meta, json.Deterministic(true)); err != nil {
+		if params["_meta"], err = jsonv2.Marshal(meta, jsonv2.Deterministic(true)); err != nil {
 			return nil, err
 		}
-		if q.Params, err = json.Marshal(params, json.Deterministic(true)); err != nil {
+		if q.Params, err = jsonv2.Marshal(params, jsonv2.Deterministic(true)); err != nil {
 			return nil, err
 		}
 		all[key] = q
@@ -313,49 +302,48 @@ func (j *job) ask2025() (mcp.Result, error) {
 	return &mcp.InputRequired{InputRequests: all, RequestState: j.openKeys()}, nil
 }
 
-// openKeys names the questions that wait. As the state of a request it says what the client has been asked: who comes back
-// with it, and with no answers, waits until there is something else.
+// openKeys returns the keys of the open input requests. As the request state it records what the client was asked: a client
+// that repeats its request without answers is not asked the same again.
 func (j *job) openKeys() string { return strings.Join(slices.Sorted(maps.Keys(j.Open)), ",") }
 
-// askedBefore returns the state of a request for a result: what its client is being asked already.
-func askedBefore(params stdjson.RawMessage) string {
+// requestState returns the requestState of params, or "".
+func requestState(params json.RawMessage) string {
 	var p struct {
 		State string `json:"requestState"`
 	}
-	if json.Unmarshal(params, &p) != nil {
-		return "" // then it is asked again
+	if jsonv2.Unmarshal(params, &p) != nil {
+		return ""
 	}
 	return p.State
 }
 
-// tell passes on how far the task's run has come, if the request has a token for that: the one of the task's call, where
-// the client is the one that made it.
+// sendProgress sends the progress of the task's run, if the request has a progressToken and there is something new.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
-func (w *waiter) tell(ctx context.Context) {
-	token, ok := w.req.Meta("progressToken")
-	if !ok || w.req.Notify == nil {
+func (r *resultRequest) sendProgress(ctx context.Context) {
+	token, ok := r.req.Meta("progressToken")
+	if !ok || r.req.Notify == nil {
 		return
 	}
-	w.manager.mu.Lock()
-	r := w.manager.runs[w.id]
-	w.manager.mu.Unlock()
-	if r == nil {
+	r.server.mu.Lock()
+	run := r.server.runs[r.id]
+	r.server.mu.Unlock()
+	if run == nil {
 		return
 	}
-	at := r.soFar()
-	if at.steps == 0 || at == w.told {
+	p := run.lastProgress()
+	if p.count == 0 || p == r.sent {
 		return
 	}
-	w.told = at
-	note := struct {
-		Token   stdjson.RawMessage `json:"progressToken"`
-		Done    float64            `json:"progress"`
-		Total   float64            `json:"total,omitzero"`
-		Message string             `json:"message,omitzero"`
-		Meta    mcp.Meta           `json:"_meta"`
-	}{token, at.done, at.total, bounded(at.message), mcp.Meta{relatedTask: related{w.id}}}
-	if raw, err := json.Marshal(note, json.Deterministic(true)); err == nil {
-		_ = w.req.Notify(ctx, "notifications/progress", raw) // a stream that is gone ends the request through its context
+	r.sent = p
+	params := struct {
+		Token   json.RawMessage `json:"progressToken"`
+		Done    float64         `json:"progress"`
+		Total   float64         `json:"total,omitzero"`
+		Message string          `json:"message,omitzero"`
+		Meta    mcp.Meta        `json:"_meta"`
+	}{token, p.done, p.total, statusMessage(p.message), mcp.Meta{relatedTask: related{r.id}}}
+	if raw, err := jsonv2.Marshal(params, jsonv2.Deterministic(true)); err == nil {
+		_ = r.req.Notify(ctx, notificationProgress, raw) // if the stream has ended, ctx ends the request
 	}
 }

@@ -19,7 +19,7 @@ func TestTASKD22_Bytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
 		type text struct{ Text string }
-		tasks.AddTool(b.Manager, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in text) (string, error) {
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in text) (string, error) {
 			return mcp.Ask[string](ctx, "q", "?", nil)
 		})
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 3<<20), nil })
@@ -79,9 +79,9 @@ func (s *held) Create(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-func (s *held) Count(ctx context.Context, owner string, all bool) (int, int64, error) {
-	n, size, err := s.Store.Count(ctx, owner, all)
-	if all && s.isStored.Load() {
+func (s *held) CountAll(ctx context.Context) (int, int64, error) {
+	n, size, err := s.Store.CountAll(ctx)
+	if s.isStored.Load() {
 		s.count.Do(func() { close(s.counted) })
 	}
 	return n, size, err
@@ -91,7 +91,7 @@ func (s *held) Count(ctx context.Context, owner string, all bool) (int, int64, e
 func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
 	var charged atomic.Int32
 	add := func(b *bench) {
-		b.tool("charge", &tasks.ToolOptions{Manual: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
+		b.tool("charge", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
 	}
 	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		charged.Store(0)
@@ -119,7 +119,7 @@ func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
 		if got := finished(t, ada, begin(t, ada, "note", nil).TaskID); got.Result.text() != "noted" {
 			t.Errorf("ada's: %+v", got)
 		}
-		if got := get(t, eve, last); got.Status != "working" || got.StatusMessage != "waits for its turn" {
+		if got := get(t, eve, last); got.Status != "working" || got.StatusMessage != "queued" {
 			t.Errorf("eve's last: %+v", got)
 		}
 		time.Sleep(10 * time.Minute)
@@ -164,7 +164,7 @@ func TestACancelledTaskLeavesItsLine(t *testing.T) {
 		for range 100 {
 			c.Call("tasks/cancel", object{"taskId": begin(t, c, "sleep", nil).TaskID})
 		}
-		if due := tasks.Due(b.Manager); due != 1 {
+		if due := tasks.Runs(b.Server); due != 1 {
 			t.Errorf("%d runs are due, want that of the one task", due)
 		}
 		b.shut(t)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,195 +12,188 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
-	// maxQuoted is how many questions the status message of a task tells: one line.
-	maxQuoted = 5
-	// firstBackoff and maxBackoff are between two attempts to use a store that fails.
+	// firstBackoff and maxBackoff bound the pause between two attempts to use a store that fails.
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 30 * time.Second
-	// maxPersist is for how long a result is kept for a store that fails. Its place among the running tasks stays taken
-	// meanwhile: no work is begun whose outcome could not be kept either.
-	maxPersist = 10 * time.Minute
+	// maxStoreRetry is how long a result is kept for a store that fails. Meanwhile it still counts as a running task, so that
+	// no handler starts whose result could not be stored either.
+	maxStoreRetry = 10 * time.Minute
 )
 
-// A run is one time through the handler of a task, from the moment that it is due.
+// A run is one execution of a task's handler, from the moment at which it is due.
 type run struct {
-	owner, id string
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	slot      bool          // it has its place among those that run
-	place     *list.Element // among those that wait for one; guarded by the manager's lock
-	job       *job          // as it was stored with Started; nil if that is still to do
-	detached  *mcp.Detached
-	gaveUp    atomic.Bool // the handler ended because its context had
+	owner, id   string
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	running     bool          // it counts as running in the fairQueue
+	queued      *list.Element // in the fairQueue; nil if it is not queued; guarded by the server's mutex
+	job         *job          // as stored with Started; nil if that is still to be done
+	detached    *mcp.Detached
+	interrupted atomic.Bool // the handler returned because its context had ended
 
-	mu      sync.Mutex // guards the fields below
-	advance advance
-	told    time.Time // when who waits was last told of it
+	mu       sync.Mutex // guards the fields below
+	progress progress
+	notified time.Time // of the progress
 }
 
-// An advance is how far a run has come, by its own word.
-type advance struct {
-	steps       int // how often it was told; 0 for never
+// progress is what a handler last reported with [mcp.Progress].
+type progress struct {
+	count       int // of the reports
 	done, total float64
 	message     string
 	at          time.Time
 }
 
-// admit makes room for a run of a task, which is written by the caller, who then calls launch, or dismiss if it could not
-// be written. It is nil if nothing may run any more.
-func (m *Manager) admit(owner, id string) *run {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+// newRun registers a run of a task, and counts it as running if the limits allow it. The caller stores the task, and then
+// calls startRun, or endRun if the task could not be stored. newRun returns nil if the server is closed.
+func (s *Server) newRun(owner, id string) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil
 	}
 	r := &run{owner: owner, id: id}
-	r.ctx, r.cancel = context.WithCancelCause(m.base)
-	m.runs[id] = r
-	m.claim(r)
+	r.ctx, r.cancel = context.WithCancelCause(s.base)
+	s.runs[id] = r
+	if s.queue.tryAcquire(r) {
+		s.active++
+		r.running = true
+	}
 	return r
 }
 
-// claim returns a run its place if there is one. The caller holds the lock.
-func (m *Manager) claim(r *run) {
-	if m.turns.take(r) {
-		m.active++
-		r.slot = true
-	}
-}
-
-// launch starts a run that is written, or lets it wait for its turn.
-func (m *Manager) launch(r *run) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// startRun starts or queues a run.
+func (s *Server) startRun(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case r.slot:
-		go m.run(r)
-	case r.ctx.Err() != nil && !m.closed:
-		m.forget(r) // its outcome is written already
+	case r.running:
+		go s.run(r)
+	case r.ctx.Err() != nil && !s.closed:
+		s.removeRun(r) // stopRun was called; the outcome is stored
 	default:
-		m.turns.wait(r)
-		m.startNext()
+		s.queue.push(r)
+		s.startQueued()
 	}
 }
 
-// dismiss returns up a run that was not launched, or has ended.
-func (m *Manager) dismiss(r *run) {
+// endRun removes a run that was not started, or has ended.
+func (s *Server) endRun(r *run) {
 	r.cancel(nil)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.forget(r)
-	if r.slot {
-		m.turns.release(r)
-		m.startNext()
-		m.left()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeRun(r)
+	if r.running {
+		s.queue.release(r)
+		s.startQueued()
+		s.activeDoneLocked()
 	}
 }
 
-// forget takes a run out of what is due. The caller holds the lock.
-func (m *Manager) forget(r *run) {
-	if m.runs[r.id] == r { // else the next run of the task is due already
-		delete(m.runs, r.id)
+// removeRun removes a run, unless the task's next run is registered already. The caller holds the mutex.
+func (s *Server) removeRun(r *run) {
+	if s.runs[r.id] == r {
+		delete(s.runs, r.id)
 	}
 }
 
-// due reports whether a run is the one that its task waits for.
-func (m *Manager) due(r *run) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.runs[r.id] == r
+// isCurrent reports whether r is the run that is registered for its task.
+func (s *Server) isCurrent(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[r.id] == r
 }
 
-// startNext starts those whose turn it is. The caller holds the lock.
-func (m *Manager) startNext() {
-	for !m.closed {
-		r := m.turns.call()
+// startQueued starts queued runs as far as the limits allow. The caller holds the mutex.
+func (s *Server) startQueued() {
+	for !s.closed {
+		r := s.queue.pop()
 		if r == nil {
 			return
 		}
-		m.active++
-		r.slot = true
-		go m.run(r)
+		s.active++
+		r.running = true
+		go s.run(r)
 	}
 }
 
-// stop ends the run of a task whose outcome is written.
-func (m *Manager) stop(id string, cause error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.runs[id]
+// stopRun cancels the run of a task whose outcome is stored.
+func (s *Server) stopRun(id string, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[id]
 	if r == nil {
 		return
 	}
 	r.cancel(cause)
-	if r.place != nil {
-		m.turns.drop(r)
-		m.forget(r)
+	if r.queued != nil {
+		s.queue.remove(r)
+		s.removeRun(r)
 	}
 }
 
-// lost reports whether nothing will ever happen to a task that is working.
-func (m *Manager) lost(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.runs[id] == nil && !m.closed
+// isLost reports whether a task that is working has no run.
+func (s *Server) isLost(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id] == nil && !s.closed
 }
 
-// run is a goroutine. It ends with the handler, once the outcome is stored.
-func (m *Manager) run(r *run) {
-	defer m.dismiss(r)
+// run runs a handler and stores its outcome, in a goroutine of its own.
+func (s *Server) run(r *run) {
+	defer s.endRun(r)
 	if r.job == nil {
-		m.persist(r, m.begin(r))
+		s.retryStore(r, s.storeStarted(r))
 	}
 	switch {
 	case r.job == nil:
 		return
-	case m.base.Err() != nil:
-		m.persist(r, m.putOff(r))
+	case s.base.Err() != nil:
+		s.retryStore(r, s.storeNotStarted(r))
 		return
 	case r.ctx.Err() != nil:
-		return // it was called off, or its time is over
+		return // cancelled or expired
 	}
-	ran := ending{fault: errGone}
-	defer func() { // also when the handler ends its goroutine
-		r.job = nil // it may be large, and the store has it
-		m.persist(r, m.settle(r, ran))
+	out := outcome{fault: errGoexit}
+	defer func() { // also if the handler calls runtime.Goexit
+		r.job = nil // it is stored and may be large
+		s.retryStore(r, s.storeOutcome(r, out))
 	}()
-	ran = m.enterHandler(r)
+	out = s.callHandler(r)
 }
 
-// errGone is the error of a task whose handler has ended its goroutine, as [runtime.Goexit] does.
-var errGone = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
+// errGoexit is the error of a task whose handler called [runtime.Goexit].
+var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
-// begin returns the step that lets a run begin which has waited for its turn: it must not be taken for one that has not begun.
-func (m *Manager) begin(r *run) func() error {
+// storeStarted returns the step that marks the job of a queued run as started, before its handler has effects.
+func (s *Server) storeStarted(r *run) func() error {
 	return func() error {
-		begins := false
-		j, err := m.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
-			if begins = j.Phase == phaseWorking && m.due(r); !begins {
+		started := false
+		j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
+			if started = j.Phase == phaseWorking && s.isCurrent(r); !started {
 				return errUnchanged
 			}
 			j.Started = true
 			return nil
 		})
-		if err == nil && begins {
+		if err == nil && started {
 			r.job = j
 		}
 		return err
 	}
 }
 
-// putOff returns the step that leaves a run to the next process, since it has not begun.
-func (m *Manager) putOff(r *run) func() error {
+// storeNotStarted returns the step that leaves a run whose handler was not called to the next process.
+func (s *Server) storeNotStarted(r *run) func() error {
 	return func() error {
-		_, err := m.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
+		_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
 			if j.Phase != phaseWorking {
 				return errUnchanged
 			}
@@ -213,55 +204,59 @@ func (m *Manager) putOff(r *run) func() error {
 	}
 }
 
-// An ending is what a run has come to.
-type ending struct {
-	result  []byte // nil for none
-	isError bool
-	fault   *mcp.Error
-	asks    *mcp.InputRequired
-	memory  []byte
-	cut     bool // by the end of the manager
+// An outcome is how a run has ended: with a result, an error, or input requests.
+type outcome struct {
+	result      []byte
+	isError     bool // of the result
+	fault       *mcp.Error
+	required    *mcp.InputRequired
+	memory      []byte
+	interrupted bool // by Close
 }
 
-// enterHandler has the server carry out the call.
-func (m *Manager) enterHandler(r *run) ending {
+// callHandler executes the call as if it came from the client.
+func (s *Server) callHandler(r *run) outcome {
 	j := r.job
-	if m.offered(j.Tool) == nil {
-		return ending{fault: errNoTool(j.Tool)}
+	if s.tool(j.Tool) == nil {
+		return outcome{fault: errNoTool(j.Tool)}
 	}
-	call := jsonrpc.NewRequest(jsonrpc.StringID("task "+short(r.id)), "tools/call", j.Params)
+	call := jsonrpc.NewRequest(jsonrpc.StringID("task "+short(r.id)), methodCall, j.Params)
 	req, err := mcp.NewRequest(call)
 	if err != nil {
-		return ending{fault: mcp.Errorf(mcp.CodeInternalError, "the stored call cannot be read")}
+		return outcome{fault: mcp.Errorf(mcp.CodeInternalError, "the stored call cannot be read")}
 	}
 	req.Principal = j.Caller.principal()
-	r.detached = &mcp.Detached{State: j.Memory, Responses: j.Answers, Progress: func(done, total float64, message string) {
-		m.progressed(r, j, advance{done: done, total: total, message: message})
-	}}
+	r.detached = &mcp.Detached{
+		State: j.Memory, Responses: j.Answers,
+		Progress: func(done, total float64, message string) {
+			s.reportProgress(r, j.Poll, progress{done: done, total: total, message: message})
+		},
+	}
 	ctx := context.WithValue(mcp.WithPrincipal(r.ctx, req.Principal), runKey{}, r)
-	var out ending
-	failed := false
+	var out outcome
+	decode := false
 	serve := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-		res, err := m.server.ServeMCP(ctx, req)
+		res, err := s.server.ServeMCP(ctx, req)
 		switch res := res.(type) {
 		case *mcp.InputRequired:
-			out.asks = res
+			out.required = res
 		case *mcp.ToolResult:
 			out.isError = res.IsError
 		default:
-			failed = true // it may say so within
+			decode = true // the encoded result may have isError
 		}
 		return res, err
 	}
 	out.result, out.fault = mcp.AppendResult(nil, ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
 	if out.fault != nil {
-		out.asks = nil
+		out.required = nil
 	}
-	if failed && out.fault == nil {
+	if decode && out.fault == nil {
 		out.isError = isToolError(out.result)
 	}
 	out.memory = r.detached.State
-	out.cut = r.gaveUp.Load() && errors.Is(context.Cause(r.ctx), mcp.ErrShutdown) && (out.fault != nil || out.isError)
+	out.interrupted = r.interrupted.Load() && errors.Is(context.Cause(r.ctx), mcp.ErrShutdown) &&
+		(out.fault != nil || out.isError)
 	return out
 }
 
@@ -269,26 +264,27 @@ func isToolError(result []byte) bool {
 	var r struct {
 		IsError bool `json:"isError"`
 	}
-	return json.Unmarshal(result, &r) == nil && r.IsError
+	return jsonv2.Unmarshal(result, &r) == nil && r.IsError
 }
 
-// settle returns the step that stores what a run has come to.
-func (m *Manager) settle(r *run, out ending) func() error {
-	began := time.Now()
+// storeOutcome returns the step that stores the outcome of a run. If the outcome cannot be stored, the next call of the step
+// fails the task.
+func (s *Server) storeOutcome(r *run, out outcome) func() error {
+	ended := time.Now()
 	return func() error {
-		if time.Since(began) > maxPersist && out.fault == nil {
-			m.log.Error("tasks: a result could not be stored, and is given up", "task", short(r.id))
-			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result could not be stored")}
+		if time.Since(ended) > maxStoreRetry && out.fault == nil {
+			s.log.Error("tasks: a result could not be stored and is dropped", "task", short(r.id))
+			out = outcome{fault: mcp.Errorf(mcp.CodeInternalError, "the result could not be stored")}
 		}
-		j, err := m.change(context.Background(), r.owner, r.id, func(j *job, now time.Time) error {
+		j, err := s.change(context.Background(), r.owner, r.id, func(j *job, now time.Time) error {
 			if j.Phase != phaseWorking {
-				return errUnchanged // it was called off, or its time is over
+				return errUnchanged // cancelled or expired
 			}
 			switch {
-			case out.cut:
-				m.cutOff(j, now)
-			case out.asks != nil:
-				if fault := j.ask(out.asks, out.memory); fault != nil {
+			case out.interrupted:
+				s.interrupt(j, now)
+			case out.required != nil:
+				if fault := j.requireInput(out.required, out.memory); fault != nil {
 					j.fail(now, fault)
 				}
 			case out.fault != nil:
@@ -299,120 +295,86 @@ func (m *Manager) settle(r *run, out ending) func() error {
 			}
 			return nil
 		})
-		if err == nil {
-			m.log.Debug("tasks: a run has ended", "task", short(r.id), "tool", j.Tool, "phase", j.Phase, "failed", j.Error != nil)
-		}
 		switch {
+		case err == nil:
+			s.log.Debug("tasks: a run has ended",
+				"task", short(r.id), "tool", j.Tool, "phase", j.Phase, "failed", j.Error != nil)
 		case errors.Is(err, errTooLarge):
-			m.log.Error("tasks: an outcome is too large to be stored", "task", short(r.id), "bytes", len(out.result)+len(out.memory))
-			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result is too large to be kept")}
+			s.log.Error("tasks: a result is too large to be stored",
+				"task", short(r.id), "bytes", len(out.result)+len(out.memory))
+			out = outcome{fault: mcp.Errorf(mcp.CodeInternalError, "the result is too large to be stored")}
 		case errors.Is(err, errEncode):
-			m.log.Error("tasks: an outcome cannot be stored", "task", short(r.id), "error", err)
-			out = ending{fault: mcp.Errorf(mcp.CodeInternalError, "the result cannot be kept")}
+			s.log.Error("tasks: a result cannot be encoded", "task", short(r.id), "error", err)
+			out = outcome{fault: mcp.Errorf(mcp.CodeInternalError, "the result cannot be encoded")}
 		}
 		return err
 	}
 }
 
-// persist repeats a step until the store has taken it. It gives up when the task is gone for good, and when the
-// manager is closed.
-func (m *Manager) persist(r *run, step func() error) {
-	for wait := firstBackoff; ; wait = min(2*wait, maxBackoff) {
-		last := m.base.Err() != nil
+// retryStore calls step until the store has accepted it. It stops if the task does not exist any more, and when the server is
+// closed.
+func (s *Server) retryStore(r *run, step func() error) {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		last := s.base.Err() != nil
 		err := step()
 		if errors.Is(err, errTooLarge) || errors.Is(err, errEncode) {
-			err = step() // with less, if it can do with less
+			err = step() // storeOutcome stores an error instead
 		}
 		switch {
 		case err == nil:
 			return
 		case errors.Is(err, ErrUnknown), errors.Is(err, errRecord), last:
-			m.log.Error("tasks: a step of a task is lost", "task", short(r.id), "error", err)
+			s.log.Error("tasks: a change of a task is lost", "task", short(r.id), "error", err)
 			return
 		}
-		m.log.Error("tasks: a step of a task could not be stored, and is tried again", "task", short(r.id), "error", err)
-		timer := time.NewTimer(wait)
+		s.log.Error("tasks: a change of a task could not be stored; trying again", "task", short(r.id), "error", err)
+		timer := time.NewTimer(backoff)
 		select {
 		case <-timer.C:
-		case <-m.base.Done():
+		case <-s.base.Done():
 			timer.Stop()
 		}
 	}
 }
 
-// ask makes the job wait for answers. Each question gets a key that no other question of the task ever has. The error is the
-// one that ends a task which would ask for ever.
-//
-// Spec: tasks extension, Task Update Requests.
-func (j *job) ask(asks *mcp.InputRequired, memory []byte) *mcp.Error {
-	if fault := j.tired(asks.InputRequests); fault != nil {
-		return fault
-	}
-	j.Phase, j.Started, j.Restarts = phaseWaiting, false, 0
-	j.Memory, j.Answers = memory, nil
-	j.Open = make(map[string]asked, len(asks.InputRequests))
-	for _, key := range slices.Sorted(maps.Keys(asks.InputRequests)) {
-		j.Keys++
-		j.Open[key+"."+strconv.FormatUint(j.Keys, 10)] = asked{Key: key, Request: asks.InputRequests[key]}
-	}
-	j.Message, j.grown = j.asks(), true
-	return nil
-}
-
-// asks is the status message of a job that waits: what it wants to know, as far as that is said to people.
-func (j *job) asks() string {
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(j.Open)) {
-		var p struct {
-			Message string `json:"message"`
-		}
-		if json.Unmarshal(j.Open[key].Request.Params, &p) == nil && p.Message != "" {
-			all = append(all, p.Message)
-		}
-		if len(all) == maxQuoted {
-			break
-		}
-	}
-	return bounded(strings.Join(all, "; "))
-}
-
-// progressed takes a step of a run's progress. Who waits for news of the task is told at most as often as it would poll.
-func (m *Manager) progressed(r *run, j *job, p advance) {
+// reportProgress records the progress of a run. It notifies subscribers at most once per poll interval, in milliseconds.
+func (s *Server) reportProgress(r *run, poll int64, p progress) {
 	r.mu.Lock()
 	now := time.Now()
-	p.steps, p.at = r.advance.steps+1, now.Truncate(time.Millisecond)
-	r.advance = p
-	tell := now.Sub(r.told) >= time.Duration(j.Poll)*time.Millisecond
-	if tell {
-		r.told = now
+	p.count, p.at = r.progress.count+1, now.Truncate(time.Millisecond)
+	r.progress = p
+	notify := now.Sub(r.notified) >= time.Duration(poll)*time.Millisecond
+	if notify {
+		r.notified = now
 	}
 	r.mu.Unlock()
-	if tell {
-		m.watchers.step(r.id)
+	if notify {
+		s.changes.notifyProgressed(r.id)
 	}
 }
 
-func (r *run) soFar() advance {
+func (r *run) lastProgress() progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.advance
+	return r.progress
 }
 
-func (p advance) text() string {
+// text returns the progress as a status message.
+func (p progress) text() string {
 	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	switch {
-	case p.steps == 0:
+	case p.count == 0:
 		return ""
 	case p.message != "":
-		return bounded(p.message)
+		return statusMessage(p.message)
 	case p.total > 0:
 		return fmt.Sprintf("%s of %s", number(p.done), number(p.total))
 	}
 	return number(p.done)
 }
 
-// bounded makes a status message of any text: one line.
-func bounded(text string) string {
+// statusMessage returns text as one line of valid UTF-8 with at most maxMessage bytes.
+func statusMessage(text string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return ' '

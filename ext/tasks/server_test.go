@@ -27,7 +27,7 @@ var takesTasks = object{"elicitation": object{}, "sampling": object{}, "extensio
 
 // A bench is a server with tasks.
 type bench struct {
-	*tasks.Manager
+	*tasks.Server
 	server *mcp.Server
 }
 
@@ -44,12 +44,12 @@ func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *ben
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	so.Logger, o.Logger = log, log
 	s := mcp.NewServer("test", "1", &so)
-	return &bench{tasks.New(s, &o), s}
+	return &bench{tasks.NewServer(s, &o), s}
 }
 
 // tool adds a tool that takes no arguments.
 func (b *bench) tool(name string, opts *tasks.ToolOptions, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
-	return tasks.AddTool(b.Manager, &mcp.Tool{Name: name}, opts, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }
 
 // on runs body over all transports with the revisions that have tasks. Make adds the tools.

@@ -1,61 +1,61 @@
 package tasks
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ID is the name of the extension, under which both sides declare it.
+// ID is the identifier of the extension, under which clients and servers declare it (SEP-2663).
 //
 // Spec: tasks extension, Extension Identifier.
 const ID = "io.modelcontextprotocol/tasks"
 
-// A Status says where a task stands.
+// A Status is the status of a task.
 //
 // Spec: tasks extension, Task Status.
 type Status string
 
-// The states of a task. The last three are final.
+// The statuses of a task. The last three are final.
 const (
-	StatusWorking       Status = "working"        // its handler runs, or is about to
-	StatusInputRequired Status = "input_required" // it waits for answers
-	StatusCompleted     Status = "completed"      // its result is there
-	StatusFailed        Status = "failed"         // it ended with an error
-	StatusCancelled     Status = "cancelled"      // the client called it off
+	StatusWorking       Status = "working"        // queued or running
+	StatusInputRequired Status = "input_required" // waiting for input responses
+	StatusCompleted     Status = "completed"      // there is a result
+	StatusFailed        Status = "failed"         // there is an error
+	StatusCancelled     Status = "cancelled"      // cancelled by the client
 )
 
-// Final reports whether a task with this status never gets another one.
+// Final reports whether the status of a task can no longer change.
 func (s Status) Final() bool {
 	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
 }
 
-// A Task is what a server says of a task at one moment.
+// A Task is the state of a task as its server returned it.
 //
-// In revision 2025-11-25 a tool result with IsError makes the task fail, in the extension it completes it. Neither is turned
-// into the other: Status is the server's word.
+// A tool result with IsError gives the task [StatusFailed] in revision 2025-11-25 and [StatusCompleted] in the extension.
+// Status has what the server sent.
 //
 // Spec: tasks extension, Tasks; basic/utilities/tasks (2025-11-25), Task.
 type Task struct {
-	// ID names the task at its server, for its owner alone.
+	// ID identifies the task at its server.
 	ID string
 	// Status is the task's status.
 	Status Status
 	// Message describes the status for people; it may be empty.
 	Message string
-	// Created and Updated are when the task was made and when it was last changed, to the millisecond.
+	// Created and Updated are the times of the task's creation and of its last change.
 	Created, Updated time.Time
-	// TTL is for how long after Created the server keeps the task; 0 when it says nothing or keeps it for good.
+	// TTL is how long after Created the server keeps the task; 0 if it does not say, or sets no limit.
 	TTL time.Duration
-	// PollInterval is how often the server wants to be asked at most; 0 when it does not say.
+	// PollInterval is the shortest interval at which the server wants to be polled; 0 if it does not say.
 	PollInterval time.Duration
-	// InputRequests are the open questions of a task with [StatusInputRequired], by their keys. Tasks of 2025-11-25 do not
-	// show them.
+	// InputRequests are the open input requests of a task with [StatusInputRequired], by their keys. Servers of revision
+	// 2025-11-25 do not return them.
 	InputRequests map[string]mcp.InputRequest
-	// Result is the result of a completed task as JSON. Tasks of 2025-11-25 have it with [StatusFailed] too, if a tool result
-	// with IsError is why.
-	Result stdjson.RawMessage
-	// Error is why a task failed, if the server says so.
+	// Result is the result of a completed task as JSON. In revision 2025-11-25 a task with [StatusFailed] has it, too, if the
+	// result has IsError.
+	Result json.RawMessage
+	// Error is the error of a task with [StatusFailed], if the server returned it.
 	Error *mcp.Error
 }

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -11,122 +10,124 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ToolOptions says how the calls of a tool run as tasks. The zero value is a tool whose calls are tasks wherever the client
-// can take one, and ordinary calls elsewhere.
+// ToolOptions configures how the calls of a tool run as tasks. With the zero value a call is a task if the client can take
+// one, and an ordinary call otherwise.
 type ToolOptions struct {
-	// Required makes every call a task. A client that cannot take one is refused, and one whose revision of the protocol has
-	// no tasks does not see the tool.
+	// Required makes every call a task. A client that cannot take tasks gets an error, and the tool is not listed for a
+	// client whose revision of the protocol has no tasks.
 	Required bool
-	// Manual leaves it to the handler whether and when a call becomes a task: it calls [Begin].
-	Manual bool
-	// Again says that a run may be repeated if the end of the process cut it off: that the handler's effects are safe to have
-	// twice, or are within [mcp.Once] ahead of a question. Without it such a task fails. Runs that cut off process after
-	// process are not repeated for ever. A handler that [Manager.Close] finds running is cut off if it returns the error of its
-	// context; whatever else it comes to stands.
-	Again bool
-	// TTL is for how long after its creation a task of this tool is kept. A client of revision 2025-11-25 may ask for less.
+	// ManualStart leaves it to the handler whether and when a call becomes a task: the handler calls [Begin].
+	ManualStart bool
+	// Restartable allows [Server.Recover] to run the handler again if the end of the process interrupted it: its effects may
+	// happen twice, or are within [mcp.Once] ahead of a question. Without it an interrupted task fails. A run is restarted a
+	// few times at most. A handler that is running when [Server.Close] is called counts as interrupted if it returns the
+	// error of its context; any other result is stored as usual.
+	Restartable bool
+	// TTL is how long after its creation a task of this tool is kept. A client of revision 2025-11-25 may ask for less.
 	// Default: that of [Options].
 	TTL time.Duration
-	// PollInterval is how often clients are told to ask for a task at most. Default: that of [Options].
+	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: that of [Options].
 	PollInterval time.Duration
 }
 
-// An offer is a tool that runs as tasks.
-type offer struct {
+// A taskTool is a tool whose calls run as tasks.
+type taskTool struct {
 	name         string
 	registration *mcp.Registration[mcp.Tool]
 	ToolOptions
 }
 
-// AddTool registers a function as [mcp.AddTool] does, as a tool whose calls may run as tasks: the client is answered at once
-// and asks for the result later. The function is the same in both cases. In a task,
+// AddTool registers a function as [mcp.AddTool] does, as a tool whose calls may run as tasks: the client gets a response at
+// once and fetches the result later. The same function serves ordinary calls. In a task:
 //
-//   - what it asks with [mcp.Ask] waits for as long as the task is kept. The run ends with the question and a new one begins
-//     with the answer, as ever; nothing runs meanwhile, and a restart of the server does no harm.
-//   - what it tells with [mcp.Progress] is the task's status message, log messages are dropped.
-//   - its context ends when the client calls the task off (with the cause [mcp.ErrCancelled]), when the task's time is over, or
-//     when the manager is closed ([mcp.ErrShutdown]), and never because the client has gone away.
-//   - the caller is the one who made the task. Claims of its token are not there: only the names and the scopes are kept.
+//   - A question asked with [mcp.Ask] waits for as long as the task is kept. The run ends with the question and a new run
+//     begins with the answer, as in an ordinary call. No goroutine waits, and the server may restart meanwhile.
+//   - Progress reported with [mcp.Progress] becomes the task's status message. Log messages are dropped.
+//   - The context ends when the client cancels the task (with the cause [mcp.ErrCancelled]), when the task's time to live is
+//     over, or when the [Server] is closed ([mcp.ErrShutdown]). It does not end when the client disconnects.
+//   - The principal is the one whose call created the task, with its names and scopes but without the claims of its token.
 //
-// The options may be nil. AddTool panics if the tool cannot work.
+// The options may be nil. AddTool panics if the options are invalid, and where [mcp.AddTool] does.
 //
 // Spec: tasks extension, Task Creation; basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
-func AddTool[In, Out any](m *Manager, t *mcp.Tool, opts *ToolOptions, f func(context.Context, In) (Out, error)) *mcp.Registration[mcp.Tool] {
+func AddTool[In, Out any](
+	s *Server, t *mcp.Tool, opts *ToolOptions, f func(context.Context, In) (Out, error),
+) *mcp.Registration[mcp.Tool] {
 	if t == nil || f == nil {
 		panic("tasks: AddTool: the tool or its function is nil")
 	}
-	o := &offer{name: t.Name}
+	tool := &taskTool{name: t.Name}
 	if opts != nil {
-		o.ToolOptions = *opts
+		tool.ToolOptions = *opts
 	}
-	if err := checkTimes(o.TTL, o.PollInterval); err != nil {
+	if err := checkTimes(tool.TTL, tool.PollInterval); err != nil {
 		panic(fmt.Sprintf("tasks: AddTool %q: %v", t.Name, err))
 	}
-	if o.TTL == 0 {
-		o.TTL = m.opts.TTL
+	if tool.TTL == 0 {
+		tool.TTL = s.opts.TTL
 	}
-	if o.PollInterval == 0 {
-		o.PollInterval = m.opts.PollInterval
+	if tool.PollInterval == 0 {
+		tool.PollInterval = s.opts.PollInterval
 	}
-	r := mcp.AddTool(m.server, t, func(ctx context.Context, in In) (Out, error) {
-		if err := arrive(ctx, o); err != nil {
-			var none Out
-			return none, err
+	r := mcp.AddTool(s.server, t, func(ctx context.Context, in In) (Out, error) {
+		if err := startHandler(ctx, tool); err != nil {
+			var zero Out
+			return zero, err
 		}
 		out, err := f(ctx, in)
-		m.depart(ctx, err)
+		s.endHandler(ctx, err)
 		return out, err
 	})
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o.registration = r
-	m.tools[t.Name] = o
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tool.registration = r
+	s.tools[t.Name] = tool
 	return r
 }
 
-// offered returns the tool of a name that runs as tasks, nil if there is none any more.
-func (m *Manager) offered(tool string) *offer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o := m.tools[tool]
-	if o != nil && o.registration.Removed() {
-		delete(m.tools, tool)
+// tool returns the tool of that name if it runs as tasks, and nil otherwise.
+func (s *Server) tool(name string) *taskTool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tools[name]
+	if t != nil && t.registration.Removed() {
+		delete(s.tools, name)
 		return nil
 	}
-	return o
+	return t
 }
 
-// offers reports whether any tool runs as tasks.
-func (m *Manager) offers() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, o := range m.tools {
-		if !o.registration.Removed() {
+// hasTools reports whether any tool runs as tasks.
+func (s *Server) hasTools() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tools {
+		if !t.registration.Removed() {
 			return true
 		}
 	}
 	return false
 }
 
-// errBegun ends the run of a handler that goes on within a task.
-var errBegun = errors.New("tasks: the call becomes a task; the handler returns this error and is entered again in the task")
+// errBegun ends the run of a handler whose call becomes a task.
+var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error and runs again within the task")
 
-// Begin makes a task of the call of ctx, in a handler of a tool with [ToolOptions.Manual]. It returns an error that the
-// handler returns in turn; then the client is told of the task, and the handler is entered again, within it, where Begin
-// returns nil. So what comes before Begin runs more than once, as with [mcp.Ask]: keep it free of effects, or put it into
-// [mcp.Once]. Questions before it belong to the call, and their answers are there in the task. A call that was given up
-// becomes no task: Begin returns the cause of ctx.
+// Begin makes a task of the call that ctx belongs to, in a handler of a tool with [ToolOptions.ManualStart]. It returns an
+// error, which the handler has to return. The client is then told of the task, and the handler runs again within the task,
+// where Begin returns nil. The code before Begin therefore runs more than once, as with [mcp.Ask]: keep it free of effects, or
+// use [mcp.Once]. Questions asked before Begin belong to the call, and their answers are available in the task.
 //
-// If the client cannot take a task, Begin returns nil and the call goes on as it is.
+// If the client cannot take a task, Begin returns nil and the call goes on as an ordinary one. If the call has been
+// cancelled, Begin returns the cause of ctx.
 func Begin(ctx context.Context) error {
 	if runFrom(ctx) != nil {
 		return nil
 	}
-	c := callingFrom(ctx)
+	c := callFrom(ctx)
 	switch {
 	case c == nil || c.tool.Load() == nil:
-		return errors.New("tasks: only a handler of a tool of this package begins a task")
-	case !c.takes:
+		return errors.New("tasks: Begin was called outside a handler registered with tasks.AddTool")
+	case !c.canBeTask:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -135,8 +136,8 @@ func Begin(ctx context.Context) error {
 	return errBegun
 }
 
-// IDFrom returns the id of the task whose handler ctx belongs to, empty if it is none. Whoever knows it, and is the same
-// principal, can read the task: treat it like the principal's data.
+// IDFrom returns the id of the task whose handler ctx belongs to, or "" outside a task. Anyone with the same principal who
+// knows the id can read the task: protect it like the principal's data.
 func IDFrom(ctx context.Context) string {
 	if r := runFrom(ctx); r != nil {
 		return r.id
@@ -144,24 +145,25 @@ func IDFrom(ctx context.Context) string {
 	return ""
 }
 
-// A calling is a client's tools/call that may become a task.
-type calling struct {
-	request *mcp.Request
-	takes   bool                  // the client can take a task
-	wants   bool                  // the client asked for one
-	refusal *mcp.Error            // of a tool that runs as a task only, if not
-	ttl     time.Duration         // that the client wishes; 0 for none
-	offer   *offer                // that the client asked for as a task, nil if it did not
-	tool    atomic.Pointer[offer] // whose handler was reached
-	begun   atomic.Bool
+// A pendingCall is a tools/call that may become a task.
+type pendingCall struct {
+	request    *mcp.Request
+	form       serverForm
+	canBeTask  bool                     // the client can take a task
+	mustBeTask bool                     // the client asked for a task, which only revision 2025-11-25 allows
+	refusal    *mcp.Error               // for a tool that is Required, if not canBeTask
+	ttl        time.Duration            // that the client asked for; 0 for none
+	requested  *taskTool                // the tool, if mustBeTask
+	tool       atomic.Pointer[taskTool] // the tool, once its handler was reached
+	begun      atomic.Bool
 }
 
-type callingKey struct{}
+type pendingCallKey struct{}
 
-// callingFrom returns the calling that ctx belongs to, and not one further out: a handler may call another server within
-// the process, with its own context.
-func callingFrom(ctx context.Context) *calling {
-	c, _ := ctx.Value(callingKey{}).(*calling)
+// callFrom returns the call that ctx belongs to directly. A handler may call another server in the same process with its own
+// context.
+func callFrom(ctx context.Context) *pendingCall {
+	c, _ := ctx.Value(pendingCallKey{}).(*pendingCall)
 	if c == nil || mcp.RequestFrom(ctx) != c.request {
 		return nil
 	}
@@ -170,7 +172,7 @@ func callingFrom(ctx context.Context) *calling {
 
 type runKey struct{}
 
-// runFrom returns the run that ctx belongs to, and not one further out.
+// runFrom returns the run that ctx belongs to directly, as callFrom does.
 func runFrom(ctx context.Context) *run {
 	r, _ := ctx.Value(runKey{}).(*run)
 	if r == nil {
@@ -182,41 +184,38 @@ func runFrom(ctx context.Context) *run {
 	return r
 }
 
-// arrive is the first thing that happens in the handler of a tool that runs as tasks: by then the caller may see the tool,
-// and the arguments fit.
-func arrive(ctx context.Context, o *offer) error {
+// startHandler is called before the function of a tool. By then the caller is known to be allowed to call the tool, and the
+// arguments are valid. An error replaces the function's.
+func startHandler(ctx context.Context, t *taskTool) error {
 	if runFrom(ctx) != nil {
 		return nil
 	}
-	c := callingFrom(ctx)
-	if c == nil { // middleware has put another request in its place
-		if o.Required {
-			return fmt.Errorf("tool %q runs as a task only, and cannot be called in this way", o.name)
+	c := callFrom(ctx)
+	if c == nil { // other middleware has replaced the request
+		if t.Required {
+			return fmt.Errorf("tool %q runs as a task only, and cannot be called in this way", t.name)
 		}
 		return nil
 	}
-	c.tool.Store(o)
+	c.tool.Store(t)
 	switch {
-	case o.Required && !c.takes:
+	case t.Required && !c.canBeTask:
 		return c.refusal
-	case o.Manual:
+	case t.ManualStart:
 		return nil
 	}
 	return Begin(ctx)
 }
 
-// depart is the last thing that happens in the handler of a tool that runs as tasks.
-func (m *Manager) depart(ctx context.Context, err error) {
+// endHandler is called after the function of a tool, with its error.
+func (s *Server) endHandler(ctx context.Context, err error) {
 	if r := runFrom(ctx); r != nil {
 		cause := context.Cause(ctx)
-		r.gaveUp.Store(err != nil && cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)))
+		r.interrupted.Store(err != nil && cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)))
 		return
 	}
-	if c := callingFrom(ctx); c != nil && c.begun.Load() && err == nil {
-		m.log.WarnContext(ctx, "tasks: a handler did not return the error of Begin: what it did is done again, in the task",
+	if c := callFrom(ctx); c != nil && c.begun.Load() && err == nil {
+		s.log.WarnContext(ctx, "tasks: a handler did not return the error of Begin; it runs a second time, in the task",
 			"tool", c.tool.Load().name)
 	}
 }
-
-// capability is the extension as clients declare it, for those that did not.
-var capability = stdjson.RawMessage(`{"extensions":{"` + ID + `":{}}}`)

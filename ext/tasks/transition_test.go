@@ -260,7 +260,7 @@ func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
 		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
 		sleeper(b, "sleep", nil)
 		type text struct{ Text string }
-		tasks.AddTool(b.Manager, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{Manual: true}, func(ctx context.Context, _ text) (string, error) {
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, _ text) (string, error) {
 			_, err := mcp.Once(ctx, "much", func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
 			if err != nil {
 				return "", err

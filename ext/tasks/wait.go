@@ -3,79 +3,79 @@ package tasks
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
-	// cancelPatience is how long a call that has ended waits for its server to take the cancellation of its task.
-	cancelPatience = 3 * time.Second
-	// answerPatience is how long a server may take to act on answers that it has acknowledged. Two minutes are long for
-	// stores that agree in the end.
-	answerPatience = 2 * time.Minute
-	// maxRound is the number of questions that are asked in one round: a client takes no more at once.
+	// cancelTimeout is how long a call that has ended waits for the server to cancel its task.
+	cancelTimeout = 3 * time.Second
+	// responseTimeout is how long a server may still show input requests whose responses it has acknowledged. It is long
+	// enough for stores that are eventually consistent.
+	responseTimeout = 2 * time.Minute
+	// maxRound is the number of input requests that the client is asked in one round: its own limit.
 	maxRound = 64
 )
 
-// A wait is one call on its way to a result.
+// A wait is the state of one call until it has a result.
 type wait struct {
-	taker  *taker
-	intent *intent            // whom the call is made for; nil for a plain one
-	asked  bool               // it had questions before there was a task
-	state  stdjson.RawMessage // that the server wants back with the answers to them; nil for none
+	client *clientTasks
+	intent *intent         // of [Start]; nil for an ordinary call
+	asked  bool            // there were input requests before there was a task
+	state  json.RawMessage // the server's requestState for their responses; nil for none
 
-	task    *Handle // nil as long as the call is no task
-	kept    bool    // the task goes on when the call ends
-	poll    *poller
-	news    *news
-	asking  []question // that are being answered by the client
-	stuck   outage     // of the task, which waits for input of which nothing is open
-	failing outage     // of the request for the result
-	held    bool       // that was open for a while before it failed last
-	patient bool       // the server does not let anybody wait for the result of a task that works
+	task           *Handle // nil as long as the call is no task
+	keepsTask      bool    // do not cancel the task when the call ends
+	poller         *poller
+	progress       *progressSender
+	claimed        []inputRequest // that the client is answering
+	nothingOpen    failures       // to show an open request although the task requires input
+	resultFailures failures       // of tasks/result
+
+	wasOpen              bool // the last tasks/result was open for a while before it failed
+	noResultWhileWorking bool // the server refuses tasks/result for a task that works
 }
 
-// newWait begins to wait for a task that was last seen as first, nil for never. A first sighting in full is looked at, else it
-// only says when to ask.
-func (k *taker) newWait(ctx context.Context, h *Handle, first *sighting, req *mcp.Request) *wait {
+// newWait returns a wait for a task that was last seen as first, which may be nil.
+func (m *clientTasks) newWait(ctx context.Context, h *Handle, first *seenTask, req *mcp.Request) *wait {
 	p := &poller{
-		client: mcp.ClientFrom(ctx), form: formOf(req), id: h.id, last: first, every: k.opts.PollInterval,
-		options: followUp(req), began: time.Now(),
-		isDue: first == nil || first.Status != StatusWorking,
+		client: mcp.ClientFrom(ctx), form: clientFormOf(req.Revision()), id: h.id, last: first,
+		defaultInterval: m.opts.PollInterval, options: followUpOptions(req), began: time.Now(),
+		immediate: first == nil || first.Status != StatusWorking,
 	}
-	return &wait{taker: k, task: h, poll: p, news: newsOf(req)}
+	return &wait{client: m, task: h, poller: p, progress: newProgressSender(req)}
 }
 
-// followUp returns the options of requests that belong to a call: they are parts of its trace.
-func followUp(req *mcp.Request) mcp.CallOptions {
+// followUpOptions returns the options of requests that belong to a call, with its trace context.
+func followUpOptions(req *mcp.Request) mcp.CallOptions {
 	o := mcp.CallOptions{NoCache: true}
 	for _, key := range []string{"traceparent", "tracestate", "baggage"} {
 		if value, ok := req.Meta(key); ok {
 			if o.Meta == nil {
 				o.Meta = mcp.Meta{}
 			}
-			o.Meta[key] = stdjson.RawMessage(bytes.Clone(value))
+			o.Meta[key] = json.RawMessage(bytes.Clone(value))
 		}
 	}
 	return o
 }
 
-// run waits until there is a result, or questions to be answered by the client.
+// run waits until there is a result, or input requests for the client to answer.
 func (w *wait) run(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	proceed := mcp.AwaitUser(ctx)
-	defer proceed()
-	if w.taker.opts.Listen && w.poll.feed == nil {
-		w.poll.listen(ctx)
+	resume := mcp.AwaitUser(ctx)
+	defer resume()
+	if w.client.opts.Listen && w.poller.subscription == nil {
+		w.poller.subscribe(ctx)
 	}
-	res, err := w.follow(ctx, req)
+	res, err := w.poller.form.follow(ctx, w, req)
 	if err == nil && res.ResultType() == mcp.ResultInputRequired {
 		return res, nil
 	}
@@ -83,40 +83,40 @@ func (w *wait) run(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return res, err
 }
 
-// end is the end of the call. A task that may still be at work is called off: nobody waits for it any more.
+// end ends the call. After an error it cancels the task if it may still be working.
 func (w *wait) end(ctx context.Context, err error) {
-	w.poll.stop()
-	if err != nil && !w.poll.isOver() {
+	w.poller.unsubscribe()
+	if err != nil && !w.poller.hasEnded() {
 		w.cancel(ctx)
 	}
 }
 
-// goOn hands in the answers, and waits on.
-func (w *wait) goOn(ctx context.Context, req *mcp.Request, answers stdjson.RawMessage) (mcp.Result, error) {
-	proceed := mcp.AwaitUser(ctx)
-	defer proceed()
-	w.news.renew(req)
-	err := w.answer(ctx, answers)
-	w.release()
+// resume sends the client's responses, and continues to wait.
+func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawMessage) (mcp.Result, error) {
+	resume := mcp.AwaitUser(ctx)
+	defer resume()
+	w.progress.setRequest(req)
+	err := w.sendResponses(ctx, responses)
+	w.releaseClaimed()
 	if err != nil {
 		w.end(ctx, err)
 		return nil, err
 	}
-	w.stuck = outage{}
+	w.nothingOpen = failures{}
 	return w.run(ctx, req)
 }
 
-// answer hands in answers. It may be done again: a key is answered once, whatever comes later.
+// sendResponses sends input responses. It may repeat the request: a server ignores responses that it has already.
 //
 // Spec: tasks extension, Task Update Requests.
-func (w *wait) answer(ctx context.Context, answers stdjson.RawMessage) error {
-	var keys map[string]stdjson.RawMessage
-	if err := json.Unmarshal(answers, &keys); err != nil {
-		return fmt.Errorf("tasks: the answers for task %q cannot be read: %w", w.task.id, err)
+func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
+	var keys map[string]json.RawMessage
+	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
+		return fmt.Errorf("tasks: decode the responses for task %q: %w", w.task.id, err)
 	}
-	err := w.poll.persist(ctx, func() error { return w.poll.update(ctx, answers) })
+	err := w.poller.retry(ctx, func() error { return w.poller.update(ctx, responses) })
 	if isRefusal(err) {
-		err = w.refused(ctx, keys, err)
+		err = w.checkRefusal(ctx, keys, err)
 	}
 	if err != nil {
 		return err
@@ -127,113 +127,80 @@ func (w *wait) answer(ctx context.Context, answers stdjson.RawMessage) error {
 	return nil
 }
 
-// refused looks what has become of a task that takes no answers, by the word of the server. It may have them already, if
-// only the acknowledgement was lost, or the task may have ended meanwhile: neither is a reason to end the call.
-func (w *wait) refused(ctx context.Context, keys map[string]stdjson.RawMessage, refusal error) error {
-	if err := w.poll.look(ctx); err != nil {
+// checkRefusal returns nil if the server refused responses that it needs no longer: it has them, and only the acknowledgement
+// was lost, or the task has ended. Otherwise it returns the refusal.
+func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage, refusal error) error {
+	if err := w.poller.refresh(ctx); err != nil {
 		return refusal
 	}
-	for _, q := range w.poll.last.questions {
+	for _, q := range w.poller.last.requests {
 		if _, open := keys[q.key]; open {
 			return refusal
 		}
 	}
-	w.poll.isDue = true
+	w.poller.immediate = true
 	return nil
 }
 
-// follow looks after the task until there is something to return.
-func (w *wait) follow(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if w.poll.form.is2025 {
-		return w.follow2025(ctx, req)
-	}
-	for {
-		s, err := w.poll.next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		w.news.message(ctx, s.Message)
-		switch s.Status {
-		case StatusCompleted:
-			return mcp.RawResult(s.Result), nil
-		case StatusFailed:
-			return nil, s.Error
-		case StatusCancelled:
-			return nil, cancelledError(&s.Task)
-		case StatusInputRequired:
-			open, elsewhere := w.task.answered.claim(s.questions, maxRound)
-			if len(open) > 0 {
-				w.asking = open
-				return w.ask(ctx, open)
-			}
-			if elsewhere {
-				w.stuck = outage{}
-			} else if w.stuck.lasts(answerPatience) {
-				return nil, invalid(methodGet, fmt.Errorf("task %q has required input for %v, and nothing that was not answered", w.task.id, answerPatience))
-			}
-		default:
-			w.stuck = outage{}
-		}
-	}
-}
-
-// ask has the client answer questions: for it they are those of a call like any other, and so are its limits.
+// inputRequired returns the input requests of a task as those of a call, so that the client answers them within its limits.
 //
 // Spec: tasks extension, Task Update Requests and Security Considerations (Input-request trust model).
-func (w *wait) ask(ctx context.Context, open []question) (mcp.Result, error) {
+func (w *wait) inputRequired(ctx context.Context, open []inputRequest) (mcp.Result, error) {
+	w.claimed = open
 	var b bytes.Buffer
 	e := jsontext.NewEncoder(&b)
-	var failed error
+	var err error
 	write := func(tokens ...jsontext.Token) {
 		for _, t := range tokens {
-			failed = errors.Join(failed, e.WriteToken(t))
+			err = errors.Join(err, e.WriteToken(t))
 		}
 	}
 	write(jsontext.BeginObject, jsontext.String("resultType"), jsontext.String(mcp.ResultInputRequired))
 	write(jsontext.String("inputRequests"), jsontext.BeginObject)
 	for _, q := range open {
 		write(jsontext.String(q.key))
-		failed = errors.Join(failed, e.WriteValue(jsontext.Value(q.raw)))
+		err = errors.Join(err, e.WriteValue(jsontext.Value(q.raw)))
 	}
-	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.taker.park(ctx, w)), jsontext.EndObject)
-	if failed != nil {
-		w.release()
-		return nil, invalid(methodGet, failed)
+	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.client.suspend(ctx, w)), jsontext.EndObject)
+	if err != nil {
+		w.releaseClaimed()
+		return nil, invalid(methodGet, err)
 	}
 	return mcp.RawResult(b.Bytes()), nil
 }
 
-// giveUp ends a call that was never gone on with, because its questions were not answered.
-func (w *wait) giveUp(ctx context.Context) {
+// abort ends a suspended call whose input requests were not answered.
+func (w *wait) abort(ctx context.Context) {
 	if w.task == nil {
 		return
 	}
-	w.release()
-	w.poll.stop()
+	w.releaseClaimed()
+	w.poller.unsubscribe()
 	w.cancel(ctx)
 }
 
-// release leaves the questions that were not answered to others who wait for the task.
-func (w *wait) release() {
-	w.task.answered.release(w.asking)
-	w.asking = nil
+// releaseClaimed lets other waits for the task ask what was not answered.
+func (w *wait) releaseClaimed() {
+	w.task.answered.release(w.claimed)
+	w.claimed = nil
 }
 
-// cancel calls the task off. Nobody else can: nobody has its handle.
+// cancel cancels the task, which nothing waits for any more.
 //
 // Spec: tasks extension, Task Cancellation.
 func (w *wait) cancel(ctx context.Context) {
-	if w.kept || isClosed(context.Cause(ctx)) {
+	if w.keepsTask || isClosed(context.Cause(ctx)) {
 		return
 	}
-	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelPatience, mcp.ErrTimeout)
+	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelTimeout, mcp.ErrTimeout)
 	defer stop()
-	if err := w.poll.cancel(ctx); err != nil {
-		w.taker.opts.Logger.DebugContext(ctx, "tasks: the task of a call that was given up is not cancelled", "task", w.task.id, "error", err)
+	if err := w.poller.cancel(ctx); err != nil {
+		w.client.opts.Logger.DebugContext(ctx, "tasks: the task of a call that has ended could not be cancelled",
+			"task", w.task.id, "error", err)
 	}
 }
 
-// cancelledError says that a task was called off.
+// cancelledError returns the error of a call whose task was cancelled.
 func cancelledError(t *Task) error {
 	if t.Message != "" {
 		return fmt.Errorf("tasks: task %q: %w: %.512q", t.ID, mcp.ErrCancelled, t.Message)
@@ -241,57 +208,57 @@ func cancelledError(t *Task) error {
 	return fmt.Errorf("tasks: task %q: %w", t.ID, mcp.ErrCancelled)
 }
 
-// isClosed reports whether err says that the client is closed, which is for good, rather than that the server has gone.
+// isClosed reports whether err says that the client was closed, which is final, and not that the connection was lost.
 func isClosed(err error) bool {
 	return errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrDisconnected)
 }
 
-// answered are the questions of a task that were answered, or are about to be: a server may show them for a while longer,
-// and nobody is to be asked twice.
+// answeredKeys holds the keys of a task's input requests that are answered or being answered. A server may show a request for
+// a while after it was answered, and users must not be asked twice.
 //
 // Spec: tasks extension, Task Update Requests.
-type answered struct {
-	mu   sync.Mutex
-	keys map[string]bool // false as long as there is no answer yet
+type answeredKeys struct {
+	mu   sync.Mutex      // guards the field below
+	keys map[string]bool // false while the request is being answered
 }
 
-func (a *answered) add(key string) {
+func (a *answeredKeys) add(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.set(key, true)
 }
 
-func (a *answered) set(key string, done bool) {
+func (a *answeredKeys) set(key string, answered bool) {
 	if a.keys == nil {
 		a.keys = map[string]bool{}
 	}
-	a.keys[key] = done
+	a.keys[key] = answered
 }
 
-// claim returns the questions that nobody has answered or is about to, at most so many, for the caller to answer; elsewhere says
-// that others are about to.
-func (a *answered) claim(questions []question, most int) (open []question, elsewhere bool) {
+// claim returns up to limit requests that are neither answered nor being answered, for the caller to answer. pending reports
+// whether others are being answered.
+func (a *answeredKeys) claim(requests []inputRequest, limit int) (open []inputRequest, pending bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, q := range questions {
-		switch done, known := a.keys[q.key]; {
+	for _, q := range requests {
+		switch answered, known := a.keys[q.key]; {
 		case known:
-			elsewhere = elsewhere || !done
-		case len(open) < most:
+			pending = pending || !answered
+		case len(open) < limit:
 			open = append(open, q)
 		}
 	}
 	for _, q := range open {
 		a.set(q.key, false)
 	}
-	return open, elsewhere
+	return open, pending
 }
 
-// release returns back what was claimed, and not answered.
-func (a *answered) release(questions []question) {
+// release undoes the claim of requests that were not answered.
+func (a *answeredKeys) release(requests []inputRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, q := range questions {
+	for _, q := range requests {
 		if !a.keys[q.key] {
 			delete(a.keys, q.key)
 		}

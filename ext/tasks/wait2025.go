@@ -6,50 +6,49 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// resultPatience is how long a result may take that is known to be there, before it is asked for anew.
-const resultPatience = 10 * time.Second
+// resultTimeout is how long tasks/result may take once the task has ended, before it is sent again.
+const resultTimeout = 10 * time.Second
 
-// errNoResult is the end of a request for a result that was too slow.
-var errNoResult = fmt.Errorf("tasks: the result does not come: %w", mcp.ErrTimeout)
+// errNoResult is the cause of a tasks/result that was too slow.
+var errNoResult = fmt.Errorf("tasks: no response to tasks/result: %w", mcp.ErrTimeout)
 
-// follow2025 looks after a task of 2025-11-25. Its result is a request of its own, which waits for the end of the task. On
-// it the server asks its questions, and tells of progress: it is sent when the task requires input or has ended, and at once
-// for a caller that wants progress.
+// follow polls the task, and sends tasks/result when the task has ended or requires input. The server sends its requests and
+// progress with the response to tasks/result. A call that wants progress sends it at once.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving Task Results, Input Required Status.
-func (w *wait) follow2025(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
 	for {
-		if s := w.poll.last; s != nil && s.Status != StatusCancelled && (s.Status != StatusWorking || w.news != nil && !w.patient) {
-			res, err := w.fetch(ctx, req)
+		if t := w.poller.last; t != nil && t.Status != StatusCancelled &&
+			(t.Status != StatusWorking || w.progress != nil && !w.noResultWhileWorking) {
+			res, err := w.fetchResult(ctx, req)
 			if res != nil || err != nil {
 				return res, err
 			}
-			w.poll.isDue = false
+			w.poller.immediate = false
 		}
-		s, err := w.poll.next(ctx)
+		t, err := w.poller.next(ctx)
 		if err != nil {
 			return nil, err
 		}
-		w.news.message(ctx, s.Message)
 		switch {
-		case s.Status == StatusCancelled:
-			return nil, cancelledError(&s.Task)
-		case s.Status == StatusWorking, s.Status == StatusInputRequired && w.held:
-			w.failing = outage{} // there is no result to be had yet; that a stream is cut now and then is no failure
+		case t.Status == StatusCancelled:
+			return nil, cancelledError(&t.Task)
+		case t.Status == StatusWorking, t.Status == StatusInputRequired && w.wasOpen:
+			w.resultFailures = failures{} // the stream was cut before there was a result
 		}
 	}
 }
 
-// fetch asks for the result. Neither a result nor an error is that it has to be asked for again.
-func (w *wait) fetch(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+// fetchResult sends tasks/result. If it returns neither a result nor an error, the request has to be repeated.
+func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	sent := time.Now()
-	res, err := w.result(ctx, req)
-	w.held = time.Since(sent) >= resultPatience
+	res, err := w.sendResultRequest(ctx, req)
+	w.wasOpen = time.Since(sent) >= resultTimeout
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -61,87 +60,84 @@ func (w *wait) fetch(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	}
 	var fault *mcp.Error
 	if errors.As(err, &fault) {
-		// It is the error of the call if the task has ended, and of this request if it has not.
-		s, gone := w.poll.get(mcp.WithCallOptions(ctx, w.poll.options))
+		// It is the error of the call if the task has ended, and of tasks/result otherwise.
+		t, getErr := w.poller.get(mcp.WithCallOptions(ctx, w.poller.options))
 		switch {
-		case gone != nil && !isTransient(gone):
+		case getErr != nil && !isTransient(getErr):
 			return nil, err
-		case gone == nil && s.Status == StatusCancelled:
-			return nil, cancelledError(&s.Task)
-		case gone == nil && s.Status.Final():
+		case getErr == nil && t.Status == StatusCancelled:
+			return nil, cancelledError(&t.Task)
+		case getErr == nil && t.Status.Final():
 			return nil, err
-		case gone == nil && s.Status == StatusWorking:
-			w.patient = true
+		case getErr == nil && t.Status == StatusWorking:
+			w.noResultWhileWorking = true
 			return nil, nil
 		}
 	} else if !isTransient(err) {
 		return nil, err
 	}
-	if w.failing.lasts(maxOutage) {
-		return nil, fmt.Errorf("tasks: the result of task %q cannot be had: %w", w.task.id, err)
+	if w.resultFailures.lastFor(maxOutage) {
+		return nil, fmt.Errorf("tasks: fetch the result of task %q: %w", w.task.id, err)
 	}
 	return nil, nil
 }
 
-// reply is what a request came to.
-type reply struct {
-	res mcp.Result
-	err error
-}
-
-// result sends one request for the result. Meanwhile it goes on to ask how the task stands, now and then: a stream that
-// waits for hours may be dead without anybody noticing.
-func (w *wait) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	asking, cancel := context.WithCancelCause(ctx)
+// sendResultRequest sends one tasks/result and waits for the response. Meanwhile it polls the task now and then, because the
+// stream of a request that waits for hours may be broken without an error.
+func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	type response struct {
+		res mcp.Result
+		err error
+	}
+	sendCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ended := make(chan reply, 1)
-	go func() {
-		var o reply
+	ended := make(chan response, 1)
+	go func() { // ends at the latest when sendCtx is cancelled
+		var r response
 		defer func() {
 			if p := recover(); p != nil {
-				o = reply{err: fmt.Errorf("tasks: middleware panicked: %v", p)}
+				r = response{err: fmt.Errorf("tasks: middleware panicked: %v", p)}
 			}
-			ended <- o
+			ended <- r
 		}()
-		o.res, o.err = w.taker.next.ServeMCP(asking, w.news.through(w.resultRequest(req)))
-		if o.res == nil && o.err == nil {
-			o.err = errors.New("tasks: middleware returned neither result nor error")
+		r.res, r.err = w.client.next.ServeMCP(sendCtx, w.progress.wrap(w.resultRequest(req)))
+		if r.res == nil && r.err == nil {
+			r.err = errors.New("tasks: middleware returned neither result nor error")
 		}
 	}()
-	late := false
+	overdue := false
 	for {
-		pause := max(w.poll.interval(), listeningInterval)
-		if late {
-			pause = resultPatience
+		pause := max(w.poller.interval(), subscribedInterval)
+		if overdue {
+			pause = resultTimeout
 		}
 		timer := time.NewTimer(pause)
 		select {
-		case o := <-ended:
+		case r := <-ended:
 			timer.Stop()
-			return o.res, o.err
+			return r.res, r.err
 		case <-timer.C:
 		}
-		if late {
+		if overdue {
 			cancel(errNoResult)
 			<-ended
 			return nil, &mcp.TransportError{Method: methodResult, MayHaveRun: true, Err: errNoResult}
 		}
-		s, err := w.poll.get(mcp.WithCallOptions(ctx, w.poll.options))
+		t, err := w.poller.get(mcp.WithCallOptions(ctx, w.poller.options))
 		if err == nil {
-			w.poll.last = s
-			w.news.message(ctx, s.Message)
+			w.poller.last = t
 		}
-		late = err == nil && s.Status.Final() || err != nil && !isTransient(err)
+		overdue = err == nil && t.Status.Final() || err != nil && !isTransient(err)
 	}
 }
 
-// resultRequest makes the request for the result of that of the call: progress of the task has the token of the call.
+// resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its progressToken.
 func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
-	raw, err := json.Marshal(taskParams{ID: w.task.id})
+	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id})
 	if err != nil {
 		raw = []byte("{}") // a string always encodes
 	}
-	fetch := *req
-	fetch.Method, fetch.Mirror, fetch.Params = methodResult, nil, raw
-	return withMember(&fetch, "_meta", metaOf(req))
+	out := *req
+	out.Method, out.Mirror, out.Params = methodResult, nil, raw
+	return withMember(&out, "_meta", metaOf(req))
 }

@@ -17,7 +17,7 @@ import (
 
 // watched returns what a loop over a task sees.
 func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) {
-	for task, e := range h.Watch(ctx) {
+	for task, e := range h.Updates(ctx) {
 		if e != nil {
 			return states, e
 		}
@@ -49,7 +49,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		if err != nil || !slices.Equal(states, []string{"working"}) {
 			t.Errorf("got %q, %v", states, err)
 		}
-		for range tasks.Resume(c, "t1").Watch(t.Context()) {
+		for range tasks.Resume(c, "t1").Updates(t.Context()) {
 			break
 		}
 	})

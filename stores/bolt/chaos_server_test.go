@@ -89,11 +89,11 @@ func serveTasks(dir string) error {
 	log := slog.New(slog.DiscardHandler)
 	s, j := mcp.NewServer("chaos", "1", &mcp.ServerOptions{Logger: log}), journal{file}
 	// Few places, so that some tasks have not begun when the end comes.
-	m := tasks.New(s, &tasks.Options{
+	m := tasks.NewServer(s, &tasks.Options{
 		Store: store, MaxRunning: 30, MaxTasks: 1e6, MaxPerPrincipal: 1e6, PollInterval: 50 * time.Millisecond, Logger: log,
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "plain"}, nil, j.plain)
-	tasks.AddTool(m, &mcp.Tool{Name: "again"}, &tasks.ToolOptions{Again: true}, j.plain)
+	tasks.AddTool(m, &mcp.Tool{Name: "again"}, &tasks.ToolOptions{Restartable: true}, j.plain)
 	tasks.AddTool(m, &mcp.Tool{Name: "ask"}, nil, j.ask)
 	if err := m.Recover(context.Background()); err != nil {
 		return err

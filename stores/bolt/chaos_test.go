@@ -148,7 +148,7 @@ func (c *chaos) connect(t *testing.T, revision string) *mcp.Client {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"yes"}`)}, nil
 		},
 	}
-	client, err := mcp.Connect(t.Context(), mcphttp.NewTransport(c.url, &mcphttp.TransportOptions{Logger: log}), tasks.WithTasks(opts, nil))
+	client, err := mcp.Connect(t.Context(), mcphttp.NewTransport(c.url, &mcphttp.TransportOptions{Logger: log}), tasks.Declare(opts, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

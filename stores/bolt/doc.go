@@ -5,7 +5,7 @@
 //		return err
 //	}
 //	defer store.Close()
-//	manager := tasks.New(server, &tasks.Options{Store: store})
+//	taskServer := tasks.NewServer(server, &tasks.Options{Store: store})
 //
 // Each store has a bbolt database of its own. Only one process can have a file open at a time. A new file gets mode 0600,
 // and Open refuses a file that other users can read: it holds what clients sent and what tools returned, unencrypted.

@@ -57,7 +57,7 @@ func TestTenThousandTasksWait(t *testing.T) {
 func testManyTasks(t *testing.T, n int, store tasks.Store) {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	s := mcp.NewServer("many", "1", &mcp.ServerOptions{Logger: log})
-	m := tasks.New(s, &tasks.Options{Store: store, MaxPerPrincipal: 2 * n, PollInterval: 50 * time.Millisecond, Logger: log})
+	m := tasks.NewServer(s, &tasks.Options{Store: store, MaxPerPrincipal: 2 * n, PollInterval: 50 * time.Millisecond, Logger: log})
 	var entered atomic.Int64
 	tasks.AddTool(m, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in question) (string, error) {
 		entered.Add(1)
@@ -67,7 +67,7 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 	opts := &mcp.ClientOptions{Logger: log, Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		return nil, errors.New("the test answers itself")
 	}}
-	client, err := mcp.Connect(t.Context(), mcp.InMemory(s), tasks.WithTasks(opts, nil))
+	client, err := mcp.Connect(t.Context(), mcp.InMemory(s), tasks.Declare(opts, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,13 +110,18 @@ func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor, 
 	return found, nil
 }
 
-// Count returns the number of records, and the size of their data in bytes.
-func (s *TaskStore) Count(ctx context.Context, owner string, all bool) (n int, size int64, err error) {
+// Count returns the number of an owner's records, and the size of their data in bytes.
+func (s *TaskStore) Count(ctx context.Context, owner string) (n int, size int64, err error) {
+	return s.count(ctx, ownerHash(owner))
+}
+
+// CountAll returns the number of all records, and the size of their data in bytes.
+func (s *TaskStore) CountAll(ctx context.Context) (n int, size int64, err error) {
+	return s.count(ctx, keyAll)
+}
+
+func (s *TaskStore) count(ctx context.Context, key []byte) (n int, size int64, err error) {
 	err = s.file.read(ctx, func(tx *bbolt.Tx) error {
-		key := keyAll
-		if !all {
-			key = ownerHash(owner)
-		}
 		n, size = taskCount(tx, key)
 		return nil
 	})

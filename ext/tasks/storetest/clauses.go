@@ -15,7 +15,7 @@ import (
 
 func checkCreate(ctx context.Context, s tasks.Store) error {
 	running, done, empty := task("alice", "running"), task("alice", "done"), task("", "empty")
-	running.Version = 7 // Create does not ask for it
+	running.Version = 7 // ignored by Create
 	done.Done = true
 	empty.Data = nil
 	if err := create(ctx, s, running, done, empty); err != nil {
@@ -38,7 +38,7 @@ func checkUpdate(ctx context.Context, s tasks.Store) error {
 	r := first
 	for version := range uint64(5) {
 		r.Version = version + 1
-		r.Created = noon.Add(time.Minute) // it stays what it was
+		r.Created = noon.Add(time.Minute) // ignored by Update
 		r.Expires = noon.Add(time.Duration(version) * time.Hour)
 		r.Done = version%2 == 0
 		r.Data = bytes.Repeat([]byte{byte(version)}, int(version)*1000)
@@ -54,7 +54,7 @@ func checkUpdate(ctx context.Context, s tasks.Store) error {
 	other := task("alice", "two")
 	other.Version = 1
 	if err := wantRecord(ctx, s, other); err != nil {
-		return fmt.Errorf("the other one: %w", err)
+		return fmt.Errorf("the other record: %w", err)
 	}
 	return wantIDs(ctx, s, "alice", "one", "two")
 }
@@ -68,11 +68,11 @@ func checkIDs(ctx context.Context, s tasks.Store) error {
 		}
 		again := task("alice", id)
 		again.Data = []byte("another")
-		if err := wantError("a second task of one id", s.Create(ctx, again), tasks.ErrConflict); err != nil {
+		if err := wantError("creating an id a second time", s.Create(ctx, again), tasks.ErrConflict); err != nil {
 			return err
 		}
 		again.Owner = "bob"
-		if err := wantError("a task with the id of another's", s.Create(ctx, again), tasks.ErrConflict); err != nil {
+		if err := wantError("creating an id of another owner", s.Create(ctx, again), tasks.ErrConflict); err != nil {
 			return err
 		}
 		r.Version = 1
@@ -118,7 +118,7 @@ func checkUnknown(ctx context.Context, s tasks.Store) error {
 			return err
 		}
 		if got.ID != "" || got.Data != nil {
-			return fmt.Errorf("get %s gave a record with its error", what)
+			return fmt.Errorf("get %s returned a record with its error", what)
 		}
 		if err := wantError("update "+what, s.Update(ctx, r), tasks.ErrUnknown); err != nil {
 			return err
@@ -139,7 +139,7 @@ func checkOneUpdate(ctx context.Context, s tasks.Store) error {
 	}
 	for version := uint64(1); version <= 5; version++ {
 		var won atomic.Int32
-		err := at(16, func(i int) error {
+		err := concurrently(16, func(i int) error {
 			r := r
 			r.Version, r.Data = version, fmt.Append(nil, i)
 			err := s.Update(ctx, r)
@@ -147,13 +147,13 @@ func checkOneUpdate(ctx context.Context, s tasks.Store) error {
 				won.Add(1)
 				return nil
 			}
-			return wantError("an update that came too late", err, tasks.ErrConflict)
+			return wantError("an update of an old version", err, tasks.ErrConflict)
 		})
 		if err != nil {
 			return err
 		}
 		if n := won.Load(); n != 1 {
-			return fmt.Errorf("%d of 16 updates of version %d were made, want 1", n, version)
+			return fmt.Errorf("%d of 16 updates of version %d succeeded, want 1", n, version)
 		}
 	}
 	got, err := s.Get(ctx, "alice", "one")
@@ -167,19 +167,19 @@ func checkOneCreate(ctx context.Context, s tasks.Store) error {
 	for round := range 5 {
 		var won atomic.Int32
 		id := fmt.Sprint("task", round)
-		err := at(16, func(i int) error {
+		err := concurrently(16, func(i int) error {
 			err := s.Create(ctx, task(fmt.Sprint("owner", i), id))
 			if err == nil {
 				won.Add(1)
 				return nil
 			}
-			return wantError("a creation that came too late", err, tasks.ErrConflict)
+			return wantError("a creation of an existing id", err, tasks.ErrConflict)
 		})
 		if err != nil {
 			return err
 		}
 		if n := won.Load(); n != 1 {
-			return fmt.Errorf("%d of 16 tasks of one id were made, want 1", n)
+			return fmt.Errorf("%d of 16 creations of one id succeeded, want 1", n)
 		}
 	}
 	return wantCount(ctx, s, "nobody", 0, 5)
@@ -201,7 +201,7 @@ func checkOwners(ctx context.Context, s tasks.Store) error {
 		for k, other := range owners {
 			_, err := s.Get(ctx, other, ids[0])
 			if k == i && err != nil || k != i && !errors.Is(err, tasks.ErrUnknown) {
-				return fmt.Errorf("owner %.20q gets the task of %.20q: %s", other, owner, fmt.Sprint(err))
+				return fmt.Errorf("owner %.20q can read the task of %.20q: %s", other, owner, fmt.Sprint(err))
 			}
 			if k == i {
 				continue
@@ -213,14 +213,14 @@ func checkOwners(ctx context.Context, s tasks.Store) error {
 		want := task(owner, ids[0])
 		want.Version = 1
 		if err := wantRecord(ctx, s, want); err != nil {
-			return fmt.Errorf("after others tried to delete it: %w", err)
+			return fmt.Errorf("after other owners tried to delete it: %w", err)
 		}
 	}
 	return nil
 }
 
 func checkSizes(ctx context.Context, s tasks.Store) error {
-	const small = 9 // beside large ones, to see that they do not mix
+	const small = 9 // next to large ones
 	sizes := []int{0, 1, 4095, 4096, 16 << 10, 16<<10 + 1, 64 << 10, 64<<10 + 1, 128 << 10, 1 << 20, tasks.MaxRecord}
 	var records []tasks.Record
 	for i, size := range sizes {
@@ -231,7 +231,7 @@ func checkSizes(ctx context.Context, s tasks.Store) error {
 	if err := create(ctx, s, records...); err != nil {
 		return err
 	}
-	// Each takes the size of another one: some grow, some shrink, and what they were must be gone.
+	// Each record gets the size of another one, larger or smaller. No old data must remain.
 	for round := range 2 {
 		for i := range records {
 			records[i].Version = uint64(round + 1)
@@ -261,13 +261,13 @@ func checkSizes(ctx context.Context, s tasks.Store) error {
 		}
 		r.Version = 1
 		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("a new task in the place of a large one: %w", err)
+			return fmt.Errorf("a new task after a large one was deleted: %w", err)
 		}
 	}
 	return nil
 }
 
-// pattern returns data in which no two places look alike.
+// pattern returns data without repetition.
 func pattern(size int, seed byte) []byte {
 	data := make([]byte, size)
 	for i := range data {
@@ -285,15 +285,15 @@ func checkRefused(ctx context.Context, s tasks.Store) error {
 	large := kept
 	large.Data = make([]byte, tasks.MaxRecord+1)
 	if err := s.Update(ctx, large); err == nil {
-		return fmt.Errorf("an update to %d bytes was made, the most is %d", len(large.Data), tasks.MaxRecord)
+		return fmt.Errorf("an update to %d bytes succeeded, the limit is %d", len(large.Data), tasks.MaxRecord)
 	}
 	large.ID = "large"
 	if err := s.Create(ctx, large); err == nil {
-		return fmt.Errorf("a record of %d bytes was made, the most is %d", len(large.Data), tasks.MaxRecord)
+		return fmt.Errorf("a record of %d bytes was created, the limit is %d", len(large.Data), tasks.MaxRecord)
 	}
 	for _, id := range []string{"", "a b", "a\x00", "a/b", "ä", strings.Repeat("a", 65)} {
 		if err := s.Create(ctx, task("alice", id)); err == nil {
-			return fmt.Errorf("a record with the id %q was made", id)
+			return fmt.Errorf("a record with the id %q was created", id)
 		}
 	}
 	return errors.Join(wantRecord(ctx, s, kept), wantIDs(ctx, s, "alice", "kept"), wantCount(ctx, s, "alice", 1, 1))
@@ -312,7 +312,7 @@ func checkCopies(ctx context.Context, s tasks.Store) error {
 		spoil(given.Data)
 		r.Version = 1
 		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("what was given to Create was changed: %w", err)
+			return fmt.Errorf("after the Data passed to Create was changed: %w", err)
 		}
 		r.Data = pattern(size, 2)
 		given = r
@@ -323,7 +323,7 @@ func checkCopies(ctx context.Context, s tasks.Store) error {
 		spoil(given.Data)
 		r.Version = 2
 		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("what was given to Update was changed: %w", err)
+			return fmt.Errorf("after the Data passed to Update was changed: %w", err)
 		}
 		got, err := s.Get(ctx, "alice", r.ID)
 		if err != nil {
@@ -344,7 +344,7 @@ func checkCopies(ctx context.Context, s tasks.Store) error {
 			spoil(u.Data)
 		}
 		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("what the store gave was changed: %w", err)
+			return fmt.Errorf("after Data returned by the store was changed: %w", err)
 		}
 		if err := s.Delete(ctx, "alice", r.ID); err != nil {
 			return err
@@ -359,7 +359,7 @@ func checkDelete(ctx context.Context, s tasks.Store) error {
 	if err := create(ctx, s, task("alice", "running"), done, task("alice", "stays")); err != nil {
 		return err
 	}
-	for range 2 { // the second time they are not there, which is no error
+	for range 2 { // deleting twice is not an error
 		for _, id := range []string{"running", "done"} {
 			if err := s.Delete(ctx, "alice", id); err != nil {
 				return fmt.Errorf("delete %s: %w", id, err)
@@ -376,9 +376,9 @@ func checkDelete(ctx context.Context, s tasks.Store) error {
 	}
 	n, err := s.DeleteExpired(ctx, noon.Add(100*time.Hour), 10)
 	if err != nil || n != 0 {
-		return fmt.Errorf("%d, %w expired of what was deleted already, want 0", n, err)
+		return fmt.Errorf("DeleteExpired returned %d, %w for deleted records, want 0", n, err)
 	}
-	// An id that was deleted is as good as new.
+	// The id of a deleted record can be used again.
 	if err := create(ctx, s, task("bob", "done")); err != nil {
 		return err
 	}

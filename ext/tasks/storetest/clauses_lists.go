@@ -12,7 +12,7 @@ import (
 )
 
 func checkOrder(ctx context.Context, s tasks.Store) error {
-	// The times cross what an order by bytes of a number gets wrong: its sign, a change of its length, and time zones.
+	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length, in time zones.
 	times := []time.Time{
 		time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.UnixMilli(-1), time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(255), time.UnixMilli(256),
@@ -44,7 +44,7 @@ func checkOrder(ctx context.Context, s tasks.Store) error {
 	if err := wantIDs(ctx, s, "alice", ids...); err != nil {
 		return err
 	}
-	// An update moves nothing.
+	// An update does not change the order.
 	for _, i := range []int{0, 30, len(all) - 1} {
 		r := all[i]
 		r.Version, r.Created, r.Done = 1, noon, true
@@ -61,7 +61,7 @@ func checkCursor(ctx context.Context, s tasks.Store) error {
 	var ids []string
 	for i := range 25 {
 		r := task("alice", fmt.Sprintf("task%02d", i))
-		r.Created = noon.Add(time.Duration(i/4) * time.Millisecond) // four of each moment
+		r.Created = noon.Add(time.Duration(i/4) * time.Millisecond) // four at each time
 		ids = append(ids, r.ID)
 		if err := create(ctx, s, r, task("bob", fmt.Sprintf("other%02d", i))); err != nil {
 			return err
@@ -76,7 +76,7 @@ func checkCursor(ctx context.Context, s tasks.Store) error {
 			return fmt.Errorf("in pages of %d the list is %q, want %q", limit, got, ids)
 		}
 	}
-	// What the cursor stands at may go, and what comes behind it is listed.
+	// The record at the cursor may be deleted.
 	got, err := pages(ctx, s, "alice", 5, func(last tasks.Record) error { return s.Delete(ctx, "alice", last.ID) })
 	if err != nil {
 		return err
@@ -86,21 +86,21 @@ func checkCursor(ctx context.Context, s tasks.Store) error {
 	}
 	none, err := s.List(ctx, "alice", tasks.Cursor{}, 0)
 	if err != nil || len(none) != 0 {
-		return fmt.Errorf("a list of no more than 0 has %d (%s)", len(none), fmt.Sprint(err))
+		return fmt.Errorf("a list with limit 0 has %d records (%s)", len(none), fmt.Sprint(err))
 	}
 	late, err := s.List(ctx, "alice", tasks.Cursor{Created: noon.Add(time.Hour), ID: "x"}, 10)
 	if err != nil || len(late) != 0 {
-		return fmt.Errorf("behind the last one %q is listed (%s)", idsOf(late), fmt.Sprint(err))
+		return fmt.Errorf("after the last record %q is listed (%s)", idsOf(late), fmt.Sprint(err))
 	}
-	// A cursor may be one that no list gave.
+	// A cursor need not come from a list.
 	odd, err := s.List(ctx, "alice", tasks.Cursor{Created: noon.Add(5 * time.Millisecond), ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}, 10)
 	if err != nil || !slices.Equal(idsOf(odd), []string{"task21", "task22", "task23"}) {
-		return fmt.Errorf("behind an odd cursor %q is listed (%s)", idsOf(odd), fmt.Sprint(err))
+		return fmt.Errorf("after an arbitrary cursor %q is listed (%s)", idsOf(odd), fmt.Sprint(err))
 	}
 	return nil
 }
 
-// pages lists all of an owner in pages.
+// pages lists all records of an owner in pages of limit. It calls between, if set, with the last record of each.
 func pages(ctx context.Context, s tasks.Store, owner string, limit int, between func(last tasks.Record) error) ([]string, error) {
 	var ids []string
 	for after := (tasks.Cursor{}); ; {
@@ -109,7 +109,7 @@ func pages(ctx context.Context, s tasks.Store, owner string, limit int, between 
 			return nil, fmt.Errorf("list: %w", err)
 		}
 		if len(page) > limit {
-			return nil, fmt.Errorf("%d were listed, the limit was %d", len(page), limit)
+			return nil, fmt.Errorf("%d records were listed, the limit was %d", len(page), limit)
 		}
 		if len(page) == 0 {
 			return ids, nil
@@ -140,18 +140,18 @@ func checkLargeList(ctx context.Context, s tasks.Store) error {
 	}
 	page, err := s.List(ctx, "alice", tasks.Cursor{}, 100)
 	if err != nil || len(page) == 0 {
-		return fmt.Errorf("a list that starts with a record of the largest size has %d (%s)", len(page), fmt.Sprint(err))
+		return fmt.Errorf("a list that starts with a record of MaxRecord bytes has %d records (%s)", len(page), fmt.Sprint(err))
 	}
 	size := 0
 	for _, r := range page {
 		size += len(r.Data)
 	}
 	if size > tasks.MaxRecord {
-		return fmt.Errorf("one page has %d bytes of data, want up to %d", size, tasks.MaxRecord)
+		return fmt.Errorf("a page has %d bytes of Data, want at most %d", size, tasks.MaxRecord)
 	}
 	got, err := pages(ctx, s, "alice", 100, nil)
 	if err != nil || !slices.Equal(got, ids) {
-		return fmt.Errorf("in parts the list is %q, %s; want %q", got, fmt.Sprint(err), ids)
+		return fmt.Errorf("the pages list %q, %s; want %q", got, fmt.Sprint(err), ids)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func checkCount(ctx context.Context, s tasks.Store) error {
 		return err
 	}
 	_ = s.Create(ctx, task("alice", "alice0")) // refused
-	_ = s.Delete(ctx, "bob", "alice0")         // not bob's
+	_ = s.Delete(ctx, "bob", "alice0")         // of another owner
 	r := task("alice", "alice1")
 	r.Version, r.Done, r.Data = 1, true, make([]byte, 1000)
 	if err := s.Update(ctx, r); err != nil {
@@ -199,7 +199,7 @@ func checkUnfinished(ctx context.Context, s tasks.Store) error {
 		return err
 	}
 	var ids []string
-	for i := range 300 { // more than a store may want to read at once
+	for i := range 300 { // more than a store reads at once
 		r := task(owners[i%len(owners)], fmt.Sprint("task", i))
 		if r.Done = i%10 == 9; !r.Done {
 			ids = append(ids, r.ID)
@@ -214,7 +214,7 @@ func checkUnfinished(ctx context.Context, s tasks.Store) error {
 	if err := wantUnfinished(ctx, s, ids...); err != nil {
 		return err
 	}
-	// One is finished, and a finished one begun anew.
+	// One record is finished, and a finished one is unfinished again.
 	r := task(owners[0], "task0")
 	r.Version, r.Done = 1, true
 	if err := s.Update(ctx, r); err != nil {
@@ -232,7 +232,7 @@ func checkUnfinished(ctx context.Context, s tasks.Store) error {
 		if err != nil {
 			return err
 		}
-		break // whoever does not want more may leave
+		break // the iteration may end early
 	}
 	return wantCount(ctx, s, "bob", 0, 300)
 }
@@ -250,7 +250,7 @@ func checkUnfinishedChanges(ctx context.Context, s tasks.Store) error {
 			return fmt.Errorf("unfinished: %w", err)
 		}
 		if seen[r.ID] {
-			return fmt.Errorf("unfinished gave %s twice", r.ID)
+			return fmt.Errorf("Unfinished returned %s twice", r.ID)
 		}
 		seen[r.ID] = true
 		if len(seen)%2 == 0 {
@@ -260,11 +260,11 @@ func checkUnfinishedChanges(ctx context.Context, s tasks.Store) error {
 			err = s.Update(ctx, r)
 		}
 		if err != nil {
-			return fmt.Errorf("a change while unfinished records are given: %w", err)
+			return fmt.Errorf("a change during Unfinished: %w", err)
 		}
 	}
 	if len(seen) != n {
-		return fmt.Errorf("unfinished gave %d tasks, want %d", len(seen), n)
+		return fmt.Errorf("Unfinished returned %d tasks, want %d", len(seen), n)
 	}
 	return errors.Join(wantUnfinished(ctx, s), wantCount(ctx, s, "alice", n/2, n/2))
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// done returns a finished record that expires then.
+// done returns a finished record that expires at that time.
 func done(owner, id string, expires time.Time) tasks.Record {
 	r := task(owner, id)
 	r.Done, r.Expires = true, expires
 	return r
 }
 
-// expire deletes what has expired, and wants so many.
+// expire calls DeleteExpired, and returns an error if it does not delete want records.
 func expire(ctx context.Context, s tasks.Store, now time.Time, limit, want int) error {
 	n, err := s.DeleteExpired(ctx, now, limit)
 	if err != nil || n != want {
-		return fmt.Errorf("at %v %d tasks expired, %s; want %d", now, n, fmt.Sprint(err), want)
+		return fmt.Errorf("at %v DeleteExpired returned %d, %s; want %d", now, n, fmt.Sprint(err), want)
 	}
 	return nil
 }
@@ -34,11 +34,11 @@ func checkExpiry(ctx context.Context, s tasks.Store) error {
 	if err != nil {
 		return err
 	}
-	// It is there until it is deleted.
+	// It can be read until it is deleted.
 	want := done("bob", "now", noon)
 	want.Version = 1
 	if err := wantRecord(ctx, s, want); err != nil {
-		return fmt.Errorf("expired, not deleted: %w", err)
+		return fmt.Errorf("expired but not deleted: %w", err)
 	}
 	if err := expire(ctx, s, noon, 100, 3); err != nil {
 		return err
@@ -102,8 +102,8 @@ func checkExpiryLimit(ctx context.Context, s tasks.Store) error {
 		if err := expire(ctx, s, noon.Add(time.Second), 10, min(left, 10)); err != nil {
 			return err
 		}
-		if n, _, err := s.Count(ctx, "", true); err != nil || n != max(left-10, 0) {
-			return fmt.Errorf("%d are left, %s; want %d", n, fmt.Sprint(err), max(left-10, 0))
+		if n, _, err := s.CountAll(ctx); err != nil || n != max(left-10, 0) {
+			return fmt.Errorf("%d records remain, %s; want %d", n, fmt.Sprint(err), max(left-10, 0))
 		}
 	}
 	return wantCount(ctx, s, "", 0, 0)
@@ -141,7 +141,7 @@ func checkContext(ctx context.Context, s tasks.Store) error {
 	}
 	ended, end := context.WithCancel(ctx)
 	end()
-	// Whether it is made is the store's choice; what is half made would show.
+	// The change may be made or not.
 	changed := task("alice", "kept")
 	changed.Version, changed.Data, changed.Done = 1, []byte("changed"), true
 	updated := s.Update(ended, changed)
@@ -154,7 +154,7 @@ func checkContext(ctx context.Context, s tasks.Store) error {
 	created := s.Create(ended, task("alice", "new"))
 	for _, err := range []error{updated, created} {
 		if err != nil && !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("a call whose context has ended gave %w", err)
+			return fmt.Errorf("a call with an ended context returned %w", err)
 		}
 	}
 	ids := []string{"kept"}

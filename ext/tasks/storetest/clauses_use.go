@@ -9,10 +9,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// checkConcurrent runs the lives of many tasks at once, of few owners, with deletion, listing and expiry in between.
+// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners concurrently.
 func checkConcurrent(ctx context.Context, s tasks.Store) error {
 	const workers, lives = 12, 15
-	err := at(workers, func(i int) error {
+	err := concurrently(workers, func(i int) error {
 		for life := range lives {
 			if err := live(ctx, s, fmt.Sprint("owner", i%3), fmt.Sprintf("task-%d-%d", i, life), life); err != nil {
 				return err
@@ -23,7 +23,7 @@ func checkConcurrent(ctx context.Context, s tasks.Store) error {
 	if err != nil {
 		return err
 	}
-	// Of each five lives one was deleted, one expired, one is done, and two go on.
+	// Of five tasks one was deleted, one expired, one is done, and two are unfinished.
 	const kept = workers * lives * 3 / 5
 	n := 0
 	for _, err := range s.Unfinished(ctx) {
@@ -48,10 +48,10 @@ func checkConcurrent(ctx context.Context, s tasks.Store) error {
 	return nil
 }
 
-// live takes a task through its life, in one of five ways.
-func live(ctx context.Context, s tasks.Store, owner, id string, way int) error {
+// live creates, updates and ends a task in one of five ways.
+func live(ctx context.Context, s tasks.Store, owner, id string, variant int) error {
 	r := task(owner, id)
-	if way%5 == 1 {
+	if variant%5 == 1 {
 		r.Expires = noon.Add(-time.Hour)
 	}
 	if err := create(ctx, s, r); err != nil {
@@ -61,20 +61,20 @@ func live(ctx context.Context, s tasks.Store, owner, id string, way int) error {
 		if err := wantRecord(ctx, s, r); err != nil {
 			return err
 		}
-		r.Data = pattern(int(r.Version)*9000, byte(way))
+		r.Data = pattern(int(r.Version)*9000, byte(variant))
 		if r.Version == 3 {
-			r.Done = way%5 < 3
+			r.Done = variant%5 < 3
 		}
 		if err := s.Update(ctx, r); err != nil {
 			return fmt.Errorf("update %s: %w", id, err)
 		}
-		if way%5 == 1 && r.Version == 1 {
-			if err := removeExpired(ctx, s); err != nil { // what still runs stays
+		if variant%5 == 1 && r.Version == 1 {
+			if err := removeExpired(ctx, s); err != nil { // does not delete unfinished records
 				return err
 			}
 		}
 	}
-	switch way % 5 {
+	switch variant % 5 {
 	case 0:
 		if err := s.Delete(ctx, owner, id); err != nil {
 			return err
@@ -93,7 +93,7 @@ func live(ctx context.Context, s tasks.Store, owner, id string, way int) error {
 	return wantError("get of a deleted task", err, tasks.ErrUnknown)
 }
 
-// removeExpired deletes until nothing is left that has expired, whoever else does so at the same time.
+// removeExpired deletes all expired records.
 func removeExpired(ctx context.Context, s tasks.Store) error {
 	for {
 		n, err := s.DeleteExpired(ctx, noon, 2)
@@ -103,7 +103,7 @@ func removeExpired(ctx context.Context, s tasks.Store) error {
 	}
 }
 
-// checkLasting closes and opens a store several times. It gives the store that is open in the end.
+// checkLasting closes and opens a store several times. It returns the store that is open.
 func checkLasting(ctx context.Context, s tasks.Store, reopen func(tasks.Store) tasks.Store) (tasks.Store, error) {
 	large := task("alice", "large")
 	large.Data = pattern(3<<20, 5)
@@ -134,7 +134,7 @@ func checkLasting(ctx context.Context, s tasks.Store, reopen func(tasks.Store) t
 	}
 	err := errors.Join(
 		wantRecord(ctx, s, changed), wantIDs(ctx, s, "alice", "done", "large"), wantUnfinished(ctx, s, running...),
-		wantError("a task of an id that was there before", s.Create(ctx, task("bob", "large")), tasks.ErrConflict),
+		wantError("creating an id that existed before closing", s.Create(ctx, task("bob", "large")), tasks.ErrConflict),
 		expire(ctx, s, noon, 10, 1), expire(ctx, s, noon.Add(time.Minute), 10, 1))
 	if err != nil {
 		return s, err

@@ -14,30 +14,30 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// A faulty store is as plain as a store can be, and has one bug, or none.
+// A faulty store is a simple store with one bug, or with none if bug is empty.
 type faulty struct {
 	bug     string
 	mu      sync.Mutex
 	records map[string]tasks.Record
 	deleted map[string]bool
-	removed int // by expiry, all that were counted once
+	removed int // records that CountAll still counts, or does not count twice
 }
 
 func newFaulty(bug string) *faulty {
 	return &faulty{bug: bug, records: map[string]tasks.Record{}, deleted: map[string]bool{}}
 }
 
-// has reports whether the store has that bug.
+// has reports whether the store has the bug.
 func (f *faulty) has(bug string) bool { return f.bug == bug }
 
-// lock locks, where the store is not to be caught without.
+// lock locks the mutex.
 func (f *faulty) lock() func() {
 	f.mu.Lock()
 	return f.mu.Unlock
 }
 
 func (f *faulty) copy(data []byte) []byte {
-	if f.has("keeps the bytes") {
+	if f.has("Data of the caller is retained") {
 		return data
 	}
 	return bytes.Clone(data)
@@ -45,9 +45,9 @@ func (f *faulty) copy(data []byte) []byte {
 
 func (f *faulty) key(owner, id string) string {
 	switch {
-	case f.has("ids are the owner's"):
+	case f.has("ids are unique for each owner only"):
 		return owner + "/" + id
-	case f.has("ids fold case"):
+	case f.has("ids ignore case"):
 		return strings.ToLower(id)
 	}
 	return id
@@ -56,42 +56,42 @@ func (f *faulty) key(owner, id string) string {
 func (f *faulty) find(owner, id string) (tasks.Record, bool) {
 	r, ok := f.records[f.key(owner, id)]
 	switch {
-	case f.has("owners are ignored"):
+	case f.has("Get ignores the owner"):
 		return r, ok
 	case f.has("owners end at a zero byte"):
 		cut := func(s string) string { s, _, _ = strings.Cut(s, "\x00"); return s }
 		return r, ok && cut(r.Owner) == cut(owner)
-	case f.has("owners are cut short"):
+	case f.has("owners are truncated"):
 		return r, ok && r.Owner[:min(len(r.Owner), 1000)] == owner[:min(len(owner), 1000)]
 	}
 	return r, ok && r.Owner == owner
 }
 
 func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
-	if ctx.Err() != nil && f.has("a late create is half made") {
+	if ctx.Err() != nil && f.has("Create with an ended context is half made") {
 		defer f.lock()()
 		f.deleted[r.ID] = true
-		f.removed-- // it counts, and is not there
+		f.removed-- // counted, but not stored
 		return ctx.Err()
 	}
-	if err := r.Check(); err != nil && !f.has("takes anything") {
-		if f.has("counts what it refused") {
+	if err := r.Check(); err != nil && !f.has("Create accepts invalid records") {
+		if f.has("refused records are counted") {
 			f.removed--
 		}
 		return err
 	}
-	if f.has("two may create") {
+	if f.has("concurrent creations both succeed") {
 		_, ok := f.get(r.Owner, r.ID)
 		time.Sleep(time.Millisecond)
 		if ok {
 			return tasks.ErrConflict
 		}
 	}
-	if f.has("changes at once are lost") {
+	if f.has("concurrent changes are lost") {
 		unlock := f.lock()
 		before := maps.Clone(f.records)
 		unlock()
-		time.Sleep(time.Millisecond) // for the others, also where there is one core
+		time.Sleep(time.Millisecond) // lets other goroutines run, also on one core
 		defer func() {
 			defer f.lock()()
 			before[r.ID] = f.records[r.ID]
@@ -99,20 +99,20 @@ func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
 		}()
 	}
 	defer f.lock()()
-	if _, ok := f.records[f.key(r.Owner, r.ID)]; ok && !f.has("a create replaces") && !f.has("two may create") {
+	if _, ok := f.records[f.key(r.Owner, r.ID)]; ok && !f.has("Create replaces") && !f.has("concurrent creations both succeed") {
 		return tasks.ErrConflict
 	}
-	if f.deleted[r.ID] && f.has("ids are never free again") {
+	if f.deleted[r.ID] && f.has("deleted ids cannot be used again") {
 		return tasks.ErrConflict
 	}
 	r.Data = f.copy(r.Data)
-	if !f.has("versions are the caller's") {
+	if !f.has("Create keeps the caller's version") {
 		r.Version = 1
 	}
-	if f.has("large data is cut") && len(r.Data) > 1<<20 {
+	if f.has("large Data is truncated") && len(r.Data) > 1<<20 {
 		r.Data = r.Data[:1<<20]
 	}
-	if f.has("seconds") {
+	if f.has("times in seconds") {
 		r.Created = r.Created.Truncate(time.Second)
 	}
 	f.records[f.key(r.Owner, r.ID)] = r
@@ -126,16 +126,16 @@ func (f *faulty) get(owner, id string) (tasks.Record, bool) {
 
 func (f *faulty) Get(_ context.Context, owner, id string) (tasks.Record, error) {
 	r, ok := f.get(owner, id)
-	if !ok && f.has("nothing is no error") {
+	if !ok && f.has("Get of an unknown task succeeds") {
 		return r, nil
 	}
 	if !ok {
 		return tasks.Record{}, tasks.ErrUnknown
 	}
-	if f.has("hides what has expired") && !r.Expires.After(noon) && r.Done {
+	if f.has("Get hides expired records") && !r.Expires.After(noon) && r.Done {
 		return tasks.Record{}, tasks.ErrUnknown
 	}
-	if !f.has("gives its own bytes") {
+	if !f.has("Data of the store is returned") {
 		r.Data = f.copy(r.Data)
 	}
 	return r, nil
@@ -145,7 +145,7 @@ func (f *faulty) Update(ctx context.Context, r tasks.Record) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	if f.has("two may update") {
+	if f.has("concurrent updates both succeed") {
 		old, _ := f.get(r.Owner, r.ID)
 		time.Sleep(time.Millisecond)
 		if old.Version == r.Version {
@@ -160,23 +160,23 @@ func (f *faulty) Update(ctx context.Context, r tasks.Record) error {
 	if !ok {
 		return tasks.ErrUnknown
 	}
-	if old.Version != r.Version && !f.has("versions are ignored") && (!f.has("older versions win") || old.Version < r.Version) {
+	if old.Version != r.Version && !f.has("Update ignores the version") && (!f.has("Update accepts older versions") || old.Version < r.Version) {
 		return tasks.ErrConflict
 	}
-	if !f.has("created moves") {
+	if !f.has("Update changes Created") {
 		r.Created = old.Created
 	}
-	if f.has("a task stays unfinished") {
+	if f.has("Update ignores Done") {
 		r.Done = old.Done
 	}
-	if f.has("the expiry stays") {
+	if f.has("Update ignores Expires") {
 		r.Expires = old.Expires
 	}
-	if f.has("data does not shrink") && len(r.Data) < len(old.Data) {
+	if f.has("Data does not shrink") && len(r.Data) < len(old.Data) {
 		r.Data = append(f.copy(r.Data), old.Data[len(r.Data):]...)
 	}
 	r.Version, r.Data = old.Version+1, f.copy(r.Data)
-	if ctx.Err() != nil && f.has("a late update is half made") {
+	if ctx.Err() != nil && f.has("Update with an ended context is half made") {
 		r.Version = old.Version
 		f.records[r.ID] = r
 		return ctx.Err()
@@ -188,20 +188,20 @@ func (f *faulty) Update(ctx context.Context, r tasks.Record) error {
 func (f *faulty) Delete(_ context.Context, owner, id string) error {
 	defer f.lock()()
 	r, ok := f.find(owner, id)
-	if f.has("anybody may delete") {
+	if f.has("Delete ignores the owner") {
 		r, ok = f.records[id]
 	}
 	if !ok {
-		if f.has("nothing cannot be deleted") {
+		if f.has("Delete of an unknown task fails") {
 			return tasks.ErrUnknown
 		}
 		return nil
 	}
-	if f.has("only what is done is deleted") && !r.Done {
+	if f.has("Delete ignores unfinished tasks") && !r.Done {
 		return nil
 	}
 	f.deleted[id] = true
-	if f.has("what was deleted expires") {
+	if f.has("DeleteExpired counts deleted records") {
 		f.removed++
 	}
 	delete(f.records, f.key(r.Owner, r.ID))
@@ -212,12 +212,12 @@ func (f *faulty) List(_ context.Context, owner string, after tasks.Cursor, limit
 	defer f.lock()()
 	var all []tasks.Record
 	for _, r := range f.records {
-		if _, ok := f.find(owner, r.ID); ok || f.has("lists the others'") && r.Owner != "" && owner != "" && r.Owner[0] == owner[0] {
+		if _, ok := f.find(owner, r.ID); ok || f.has("List returns tasks of other owners") && r.Owner != "" && owner != "" && r.Owner[0] == owner[0] {
 			r.Data = f.copy(r.Data)
 			all = append(all, r)
 		}
 	}
-	if f.has("a cursor must be there") && after.ID != "" && f.records[after.ID].ID == "" {
+	if f.has("List needs the record at the cursor") && after.ID != "" && f.records[after.ID].ID == "" {
 		return nil, errors.New("no such place")
 	}
 	slices.SortFunc(all, f.compare)
@@ -225,19 +225,19 @@ func (f *faulty) List(_ context.Context, owner string, after tasks.Cursor, limit
 	size := 0
 	for _, r := range all {
 		at := f.compare(r, tasks.Record{Created: after.Created, ID: after.ID})
-		if at < 0 || at == 0 && !f.has("lists the cursor again") {
+		if at < 0 || at == 0 && !f.has("List includes the cursor") {
 			continue
 		}
-		if f.has("skips the others of a moment") && !r.Created.After(after.Created) {
+		if f.has("List skips records with the cursor's time") && !r.Created.After(after.Created) {
 			continue
 		}
-		if size += len(r.Data); size > tasks.MaxRecord && len(found) > 0 && !f.has("lists much") {
+		if size += len(r.Data); size > tasks.MaxRecord && len(found) > 0 && !f.has("List exceeds MaxRecord") {
 			break
 		}
-		if size >= tasks.MaxRecord && f.has("lists little") {
+		if size >= tasks.MaxRecord && f.has("List returns no record of MaxRecord bytes") {
 			break
 		}
-		if len(found) == limit && !f.has("limits are ignored") {
+		if len(found) == limit && !f.has("List ignores the limit") {
 			break
 		}
 		found = append(found, r)
@@ -248,34 +248,40 @@ func (f *faulty) List(_ context.Context, owner string, after tasks.Cursor, limit
 func (f *faulty) compare(a, b tasks.Record) int {
 	c := a.Created.Compare(b.Created)
 	switch {
-	case f.has("the newest first"):
+	case f.has("List is sorted in reverse"):
 		c = -c
-	case f.has("times have no sign"):
+	case f.has("times before 1970 sort last"):
 		c = slices.Compare([]uint64{uint64(a.Created.UnixMilli())}, []uint64{uint64(b.Created.UnixMilli())})
-	case f.has("by id alone"):
+	case f.has("List is sorted by ID alone"):
 		c = 0
 	}
 	if c != 0 {
 		return c
 	}
-	if f.has("ids are sorted without case") {
+	if f.has("List ignores case") {
 		return strings.Compare(strings.ToLower(a.ID), strings.ToLower(b.ID))
 	}
 	return strings.Compare(a.ID, b.ID)
 }
 
-func (f *faulty) Count(_ context.Context, owner string, all bool) (n int, size int64, err error) {
+func (f *faulty) Count(_ context.Context, owner string) (n int, size int64, err error) {
+	return f.count(owner, false)
+}
+
+func (f *faulty) CountAll(context.Context) (n int, size int64, err error) { return f.count("", true) }
+
+func (f *faulty) count(owner string, all bool) (n int, size int64, err error) {
 	defer f.lock()()
 	for _, r := range f.records {
-		if r.Owner == owner || all || owner == "" && f.has("nobody is everybody") {
+		if r.Owner == owner || all || owner == "" && f.has("Count of the empty owner counts all") {
 			n++
 			size += int64(len(r.Data))
 		}
 	}
-	if f.has("counts no bytes") {
+	if f.has("Count returns no bytes") {
 		size = 0
 	}
-	if f.has("counts what is unfinished") {
+	if f.has("Count ignores finished records") {
 		for _, r := range f.records {
 			if r.Done && (r.Owner == owner || all) {
 				n--
@@ -293,20 +299,20 @@ func (f *faulty) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] 
 		unlock := f.lock()
 		var all []tasks.Record
 		for _, r := range f.records {
-			if !r.Done && !(f.has("what has expired is finished") && r.Expires.Before(noon)) || f.has("all is unfinished") {
+			if !r.Done && !(f.has("Unfinished leaves out expired records") && r.Expires.Before(noon)) || f.has("Unfinished returns finished records") {
 				r.Data = f.copy(r.Data)
 				all = append(all, r)
 			}
 		}
-		if f.has("gives a hundred") {
+		if f.has("Unfinished returns 100 records only") {
 			all = all[:min(len(all), 100)]
 		}
-		if f.has("gives one twice") && len(all) > 100 {
+		if f.has("Unfinished returns a record twice") && len(all) > 100 {
 			all = append(all, all[0])
 		}
 		unlock()
 		for _, r := range all {
-			if !yield(r, nil) && !f.has("goes on when it is left") {
+			if !yield(r, nil) && !f.has("Unfinished ignores break") {
 				return
 			}
 		}
@@ -318,39 +324,39 @@ func (f *faulty) DeleteExpired(_ context.Context, now time.Time, limit int) (int
 	n := 0
 	for key, r := range f.records {
 		switch {
-		case !r.Done && !f.has("what runs expires"):
+		case !r.Done && !f.has("DeleteExpired deletes unfinished records"):
 		case r.Expires.After(now):
-		case r.Expires.Equal(now) && f.has("expires too late"):
-		case n == limit && !f.has("deletes without limit"):
+		case r.Expires.Equal(now) && f.has("DeleteExpired keeps records at the exact time"):
+		case n == limit && !f.has("DeleteExpired ignores the limit"):
 		default:
 			n++
-			if f.has("expiry is not counted") {
+			if f.has("CountAll is wrong after expiry") {
 				f.removed--
 			}
 			delete(f.records, key)
 		}
 	}
-	if f.has("what was deleted expires") {
+	if f.has("DeleteExpired counts deleted records") {
 		n += f.removed
 	}
-	if f.has("expiry says one more") && n > 1 {
+	if f.has("DeleteExpired returns a wrong number") && n > 1 {
 		n++
 	}
 	return n, nil
 }
 
-// reopen returns what a store that was closed has when it is opened.
+// reopen returns the store after closing and opening.
 func (f *faulty) reopen() tasks.Store {
-	if f.has("forgets") {
+	if f.has("reopening loses all records") {
 		return newFaulty(f.bug)
 	}
-	if f.has("forgets large data") {
+	if f.has("reopening truncates large Data") {
 		for key, r := range f.records {
 			r.Data = r.Data[:min(len(r.Data), 1<<20)]
 			f.records[key] = r
 		}
 	}
-	if f.has("what was deleted comes back") {
+	if f.has("reopening restores deleted records") {
 		for id := range f.deleted {
 			f.records[id] = tasks.Record{ID: id, Owner: "alice", Version: 1}
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// noon is when the tests' tasks are made.
+// noon is the creation time of test records.
 var noon = time.Date(2026, 7, 28, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
-// task returns a record for the tests.
+// task returns a test record.
 func task(owner, id string) tasks.Record {
 	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour), Data: []byte("data of " + id)}
 }
@@ -30,7 +30,7 @@ func create(ctx context.Context, s tasks.Store, records ...tasks.Record) error {
 	return nil
 }
 
-// wantRecord says how what the store has is not the record.
+// wantRecord returns an error if the stored record differs.
 func wantRecord(ctx context.Context, s tasks.Store, want tasks.Record) error {
 	got, err := s.Get(ctx, want.Owner, want.ID)
 	if err != nil {
@@ -57,15 +57,15 @@ func same(got, want tasks.Record) error {
 	return nil
 }
 
-// wantError says that an error is not the one it has to be.
+// wantError returns an error if got is not want.
 func wantError(what string, got, want error) error {
 	if errors.Is(got, want) {
 		return nil
 	}
-	return fmt.Errorf("%s gave %s, want %w", what, fmt.Sprint(got), want)
+	return fmt.Errorf("%s returned %s, want %w", what, fmt.Sprint(got), want)
 }
 
-// wantIDs compares the ids of a list.
+// wantIDs returns an error if the list of an owner has other ids.
 func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) error {
 	all, err := s.List(ctx, owner, tasks.Cursor{}, 1000)
 	if err != nil {
@@ -77,13 +77,13 @@ func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) er
 	return nil
 }
 
-// wantCount compares the number of an owner's records and that of all, and the bytes that they say with those that are there.
+// wantCount returns an error if Count or CountAll differ from own and all, or from the listed bytes.
 func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) error {
-	got, ownBytes, err := s.Count(ctx, owner, false)
+	got, ownBytes, err := s.Count(ctx, owner)
 	if err != nil || got != own {
 		return fmt.Errorf("the count of %q is %d, %s; want %d", owner, got, fmt.Sprint(err), own)
 	}
-	got, allBytes, err := s.Count(ctx, owner, true)
+	got, allBytes, err := s.CountAll(ctx)
 	if err != nil || got != all {
 		return fmt.Errorf("the count of all is %d, %s; want %d", got, fmt.Sprint(err), all)
 	}
@@ -97,7 +97,7 @@ func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) e
 	return nil
 }
 
-// bytesOf adds up the data of an owner's records.
+// bytesOf returns the size of the Data of an owner's records.
 func bytesOf(ctx context.Context, s tasks.Store, owner string) (total int64, err error) {
 	for after := (tasks.Cursor{}); ; {
 		page, err := s.List(ctx, owner, after, 1000)
@@ -111,7 +111,7 @@ func bytesOf(ctx context.Context, s tasks.Store, owner string) (total int64, err
 	}
 }
 
-// wantUnfinished compares the ids of what is not done.
+// wantUnfinished returns an error if Unfinished has other ids.
 func wantUnfinished(ctx context.Context, s tasks.Store, ids ...string) error {
 	var got []string
 	for r, err := range s.Unfinished(ctx) {
@@ -139,8 +139,8 @@ func idsOf(records []tasks.Record) []string {
 	return ids
 }
 
-// owners are keys of principals as odd as they may be: that of nobody, prefixes of each other, bytes that separate, end or
-// are no text, and one longer than many a database takes for a key.
+// owners are unusual keys of principals: empty, prefixes of each other, with separators, zero bytes and invalid UTF-8, and
+// longer than the keys of many databases.
 var owners = []string{
 	"", "a", "a\x00", "a\x00b", "ab", "A", "\x00", "\x00\x00", "/", "a/b", "a b", "\xff", "\xff\xff", "é", "e\u0301",
 	"https://issuer.example\nalice", strings.Repeat("long", 20_000), strings.Repeat("long", 20_000) + "er",

@@ -1,5 +1,7 @@
-// Package storetest is the test-suite of [tasks.Store]: who writes a store runs it, and what passes can be given to a
-// [tasks.Manager].
+// Package storetest tests implementations of [tasks.Store], the storage of a [tasks.Server] for the tasks of the extension
+// io.modelcontextprotocol/tasks and of revision 2025-11-25.
+//
+// A test of an implementation calls [Run], or [RunLasting] if its records outlive the process:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store {
@@ -21,11 +23,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// Run tests that a store keeps the contract of [tasks.Store], each clause as a subtest. open gives an empty store each time;
-// one that is an [io.Closer] is closed in the end.
+// Run tests that a store fulfils the contract of [tasks.Store], with a subtest for each clause. open returns a new empty store
+// for each of them. A store that implements [io.Closer] is closed at the end of its subtest.
 func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
 	for _, c := range clauses {
-		t.Run(c.says, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			s := open(t)
 			defer end(t, s)
 			if err := c.check(t.Context(), s); err != nil {
@@ -35,13 +37,12 @@ func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
 	}
 }
 
-// RunLasting is [Run] for a store that outlives its process, and tests that it does as far as closing and opening shows it.
-// Two calls of open with the same dir, the second after the first one's store was closed, are about the same records, and
-// two with different ones are not. dir is an empty folder at first; a store that keeps its records elsewhere takes it for a
-// name.
+// RunLasting calls [Run], and tests that records survive when the store is closed and opened again. Stores that open returns
+// for the same dir have the same records; one is closed before the next is opened. Stores for different dirs share nothing.
+// dir is an empty directory at first; a store that keeps its records elsewhere uses it as a name.
 func RunLasting(t *testing.T, open func(t *testing.T, dir string) tasks.Store) {
 	Run(t, func(t *testing.T) tasks.Store { return open(t, t.TempDir()) })
-	t.Run("what was written is there after it was closed and opened", func(t *testing.T) {
+	t.Run("records survive closing and opening", func(t *testing.T) {
 		dir := t.TempDir()
 		reopen := func(s tasks.Store) tasks.Store {
 			end(t, s)
@@ -66,41 +67,41 @@ func end(t *testing.T, s tasks.Store) {
 	}
 }
 
-// A clause is one sentence of the contract. check gives nil, or how the store breaks it.
+// A clause is one sentence of the contract. check returns an error if the store violates it.
 type clause struct {
-	says  string
+	name  string
 	check func(ctx context.Context, s tasks.Store) error
 }
 
 var clauses = []clause{
-	{"a record comes back as it was created", checkCreate},
-	{"a record comes back as it was updated", checkUpdate},
-	{"an id exists once, whoever owns it", checkIDs},
-	{"an update needs the version that is there", checkVersions},
-	{"an unknown task is unknown", checkUnknown},
-	{"of many updates of one version one is made", checkOneUpdate},
-	{"of many who create one id one does", checkOneCreate},
-	{"owners are apart, whatever their bytes", checkOwners},
-	{"data of all sizes", checkSizes},
-	{"what no store takes changes nothing", checkRefused},
-	{"records are copies", checkCopies},
+	{"Get returns a record as it was created", checkCreate},
+	{"Get returns a record as it was updated", checkUpdate},
+	{"an id is unique among all owners", checkIDs},
+	{"an update needs the current version", checkVersions},
+	{"an unknown task is ErrUnknown", checkUnknown},
+	{"of concurrent updates of one version one succeeds", checkOneUpdate},
+	{"of concurrent creations of one id one succeeds", checkOneCreate},
+	{"owners may contain any byte", checkOwners},
+	{"Data may have any size up to MaxRecord", checkSizes},
+	{"an invalid record changes nothing", checkRefused},
+	{"records are copied", checkCopies},
 	{"a deleted record is gone", checkDelete},
-	{"a list is in its order", checkOrder},
-	{"a list goes on behind its cursor", checkCursor},
-	{"a list of much data comes in parts", checkLargeList},
-	{"a count is that of the records", checkCount},
-	{"what is not done is unfinished", checkUnfinished},
-	{"unfinished records can be changed while they are given", checkUnfinishedChanges},
-	{"what has expired and is done is deleted", checkExpiry},
-	{"an update moves the expiry", checkExpiryMoves},
-	{"deletion keeps its limit", checkExpiryLimit},
-	{"times are kept to the millisecond", checkTimes},
-	{"a context that has ended changes nothing in part", checkContext},
-	{"many may use it at once", checkConcurrent},
+	{"a list is sorted by Created and ID", checkOrder},
+	{"a list continues after its cursor", checkCursor},
+	{"a list has at most MaxRecord bytes", checkLargeList},
+	{"Count and CountAll count records and bytes", checkCount},
+	{"Unfinished returns all records that are not done", checkUnfinished},
+	{"records can be changed during Unfinished", checkUnfinishedChanges},
+	{"DeleteExpired deletes records that are done and expired", checkExpiry},
+	{"an update changes the expiry", checkExpiryMoves},
+	{"DeleteExpired respects its limit", checkExpiryLimit},
+	{"times have a precision of milliseconds", checkTimes},
+	{"a change with an ended context is made in whole or not at all", checkContext},
+	{"concurrent use", checkConcurrent},
 }
 
-// at runs f for 0 to n-1 at the same time, and gives the first error.
-func at(n int, f func(i int) error) error {
+// concurrently calls f for 0 to n-1 in goroutines and returns the first error.
+func concurrently(n int, f func(i int) error) error {
 	begin, errs := make(chan struct{}), make(chan error, n)
 	for i := range n {
 		go func() {

@@ -7,50 +7,50 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// found says which clause has to see which bugs. Others may see them too.
-var found = map[string][]string{
-	"a record comes back as it was created":                    {"versions are the caller's", "seconds"},
-	"a record comes back as it was updated":                    {"created moves", "a task stays unfinished", "the expiry stays", "data does not shrink"},
-	"an id exists once, whoever owns it":                       {"ids are the owner's", "a create replaces", "ids fold case"},
-	"an update needs the version that is there":                {"versions are ignored", "older versions win"},
-	"an unknown task is unknown":                               {"owners are ignored", "nothing is no error", "nothing cannot be deleted", "anybody may delete", "ids fold case"},
-	"of many updates of one version one is made":               {"two may update", "versions are ignored"},
-	"of many who create one id one does":                       {"two may create", "a create replaces"},
-	"owners are apart, whatever their bytes":                   {"owners end at a zero byte", "owners are cut short", "lists the others'", "anybody may delete"},
-	"data of all sizes":                                        {"large data is cut", "data does not shrink"},
-	"what no store takes changes nothing":                      {"takes anything", "counts what it refused"},
-	"records are copies":                                       {"keeps the bytes", "gives its own bytes"},
-	"a deleted record is gone":                                 {"only what is done is deleted", "what was deleted expires", "ids are never free again", "nothing cannot be deleted"},
-	"a list is in its order":                                   {"the newest first", "times have no sign", "by id alone", "ids are sorted without case", "created moves"},
-	"a list goes on behind its cursor":                         {"lists the cursor again", "skips the others of a moment", "a cursor must be there", "limits are ignored"},
-	"a list of much data comes in parts":                       {"lists much", "lists little"},
-	"a count is that of the records":                           {"counts what is unfinished", "nobody is everybody", "expiry is not counted", "counts no bytes"},
-	"what is not done is unfinished":                           {"all is unfinished", "what has expired is finished", "gives a hundred", "a task stays unfinished", "goes on when it is left"},
-	"unfinished records can be changed while they are given":   {"gives one twice", "gives a hundred"},
-	"what has expired and is done is deleted":                  {"what runs expires", "expires too late", "hides what has expired", "expiry says one more"},
-	"an update moves the expiry":                               {"the expiry stays", "what runs expires"},
-	"deletion keeps its limit":                                 {"deletes without limit", "expiry is not counted"},
-	"times are kept to the millisecond":                        {"seconds", "the expiry stays"},
-	"a context that has ended changes nothing in part":         {"a late update is half made", "a late create is half made"},
-	"many may use it at once":                                  {"what runs expires", "changes at once are lost", "expiry is not counted"},
-	"what was written is there after it was closed and opened": {"forgets", "forgets large data", "what was deleted comes back"},
+// bugs maps each clause to bugs that it must detect. Other clauses may detect them, too.
+var bugs = map[string][]string{
+	"Get returns a record as it was created":                        {"Create keeps the caller's version", "times in seconds"},
+	"Get returns a record as it was updated":                        {"Update changes Created", "Update ignores Done", "Update ignores Expires", "Data does not shrink"},
+	"an id is unique among all owners":                              {"ids are unique for each owner only", "Create replaces", "ids ignore case"},
+	"an update needs the current version":                           {"Update ignores the version", "Update accepts older versions"},
+	"an unknown task is ErrUnknown":                                 {"Get ignores the owner", "Get of an unknown task succeeds", "Delete of an unknown task fails", "Delete ignores the owner", "ids ignore case"},
+	"of concurrent updates of one version one succeeds":             {"concurrent updates both succeed", "Update ignores the version"},
+	"of concurrent creations of one id one succeeds":                {"concurrent creations both succeed", "Create replaces"},
+	"owners may contain any byte":                                   {"owners end at a zero byte", "owners are truncated", "List returns tasks of other owners", "Delete ignores the owner"},
+	"Data may have any size up to MaxRecord":                        {"large Data is truncated", "Data does not shrink"},
+	"an invalid record changes nothing":                             {"Create accepts invalid records", "refused records are counted"},
+	"records are copied":                                            {"Data of the caller is retained", "Data of the store is returned"},
+	"a deleted record is gone":                                      {"Delete ignores unfinished tasks", "DeleteExpired counts deleted records", "deleted ids cannot be used again", "Delete of an unknown task fails"},
+	"a list is sorted by Created and ID":                            {"List is sorted in reverse", "times before 1970 sort last", "List is sorted by ID alone", "List ignores case", "Update changes Created"},
+	"a list continues after its cursor":                             {"List includes the cursor", "List skips records with the cursor's time", "List needs the record at the cursor", "List ignores the limit"},
+	"a list has at most MaxRecord bytes":                            {"List exceeds MaxRecord", "List returns no record of MaxRecord bytes"},
+	"Count and CountAll count records and bytes":                    {"Count ignores finished records", "Count of the empty owner counts all", "CountAll is wrong after expiry", "Count returns no bytes"},
+	"Unfinished returns all records that are not done":              {"Unfinished returns finished records", "Unfinished leaves out expired records", "Unfinished returns 100 records only", "Update ignores Done", "Unfinished ignores break"},
+	"records can be changed during Unfinished":                      {"Unfinished returns a record twice", "Unfinished returns 100 records only"},
+	"DeleteExpired deletes records that are done and expired":       {"DeleteExpired deletes unfinished records", "DeleteExpired keeps records at the exact time", "Get hides expired records", "DeleteExpired returns a wrong number"},
+	"an update changes the expiry":                                  {"Update ignores Expires", "DeleteExpired deletes unfinished records"},
+	"DeleteExpired respects its limit":                              {"DeleteExpired ignores the limit", "CountAll is wrong after expiry"},
+	"times have a precision of milliseconds":                        {"times in seconds", "Update ignores Expires"},
+	"a change with an ended context is made in whole or not at all": {"Update with an ended context is half made", "Create with an ended context is half made"},
+	"concurrent use":                                                {"DeleteExpired deletes unfinished records", "concurrent changes are lost", "CountAll is wrong after expiry"},
+	"records survive closing and opening":                           {"reopening loses all records", "reopening truncates large Data", "reopening restores deleted records"},
 }
 
-// all returns the clauses with that of the stores that last.
+// all returns the clauses, with that of RunLasting.
 func all() []clause {
-	return append(clauses[:len(clauses):len(clauses)], clause{"what was written is there after it was closed and opened",
+	return append(clauses[:len(clauses):len(clauses)], clause{"records survive closing and opening",
 		func(ctx context.Context, s tasks.Store) error {
 			_, err := checkLasting(ctx, s, func(s tasks.Store) tasks.Store { return s.(*faulty).reopen() })
 			return err
 		}})
 }
 
-func TestASoundStorePasses(t *testing.T) {
+func TestCorrectStorePasses(t *testing.T) {
 	Run(t, func(*testing.T) tasks.Store { return newFaulty("") })
 	RunLasting(t, lasting())
 }
 
-// lasting returns a store for each folder that is there again when it is opened again.
+// lasting returns a function that opens one store for each directory.
 func lasting() func(t *testing.T, dir string) tasks.Store {
 	stores := map[string]tasks.Store{}
 	return func(_ *testing.T, dir string) tasks.Store {
@@ -61,15 +61,15 @@ func lasting() func(t *testing.T, dir string) tasks.Store {
 	}
 }
 
-func TestEachClauseFindsWhatItIsFor(t *testing.T) {
+func TestEachClauseDetectsItsBugs(t *testing.T) {
 	for _, c := range all() {
-		if len(found[c.says]) == 0 {
-			t.Errorf("no bug shows that the clause %q can fail", c.says)
+		if len(bugs[c.name]) == 0 {
+			t.Errorf("the clause %q has no bug to detect", c.name)
 		}
-		for _, bug := range found[c.says] {
-			t.Run(c.says+"/"+bug, func(t *testing.T) {
+		for _, bug := range bugs[c.name] {
+			t.Run(c.name+"/"+bug, func(t *testing.T) {
 				if err := check(t.Context(), c, newFaulty(bug)); err == nil {
-					t.Error("the clause does not see the bug")
+					t.Error("the clause does not detect the bug")
 				} else {
 					t.Log(err)
 				}
@@ -78,7 +78,7 @@ func TestEachClauseFindsWhatItIsFor(t *testing.T) {
 	}
 }
 
-// check runs a clause on a store that may well panic.
+// check runs a clause and returns a panic as an error.
 func check(ctx context.Context, c clause, s tasks.Store) error {
-	return at(1, func(int) error { return c.check(ctx, s) })
+	return concurrently(1, func(int) error { return c.check(ctx, s) })
 }

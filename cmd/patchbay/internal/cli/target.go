@@ -283,7 +283,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 		opts.LogLevel, opts.Log = mcp.LogLevel(f.logLevel), p.logged
 	}
 	err := p.addRoots(opts)
-	return tasks.WithTasks(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
+	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
 }
 
 // countBytes is a middleware that counts the bytes received. It also notes a successful tasks/cancel.

@@ -35,19 +35,19 @@ func runTaskServer(file string) error {
 }
 
 // newTaskServer has tools that run as tasks. A run that the end of the server cut off begins again.
-func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Manager) {
+func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	s := mcp.NewServer("tasks", "1.0", nil)
-	m := tasks.New(s, &tasks.Options{Store: store, PollInterval: 50 * time.Millisecond})
-	again := &tasks.ToolOptions{Again: true}
+	m := tasks.NewServer(s, &tasks.Options{Store: store, PollInterval: 50 * time.Millisecond})
+	again := &tasks.ToolOptions{Restartable: true}
 	tasks.AddTool(m, &mcp.Tool{Name: "add"}, again, func(ctx context.Context, in struct{ A, B int }) (int, error) {
 		mcp.Progress(ctx, 1, 2, "adding "+hostile)
 		return in.A + in.B, nil
 	})
-	tasks.AddTool(m, &mcp.Tool{Name: "must"}, &tasks.ToolOptions{Again: true, Required: true},
+	tasks.AddTool(m, &mcp.Tool{Name: "must"}, &tasks.ToolOptions{Restartable: true, Required: true},
 		func(context.Context, struct{}) (string, error) { return "done", nil })
 	tasks.AddTool(m, &mcp.Tool{Name: "fail"}, again, func(context.Context, struct{}) (string, error) { return "", errors.New("it broke") })
 	tasks.AddTool(m, &mcp.Tool{Name: "refuse"}, again, func(context.Context, struct{}) (string, error) { return "", mcp.Errorf(-32050, "not today") })
-	sleeping := &tasks.ToolOptions{Again: true, Required: true}
+	sleeping := &tasks.ToolOptions{Restartable: true, Required: true}
 	tasks.AddTool(m, &mcp.Tool{Name: "sleep"}, sleeping, func(ctx context.Context, _ struct{}) (string, error) {
 		mcp.Progress(ctx, 1, 0, "asleep")
 		<-ctx.Done()

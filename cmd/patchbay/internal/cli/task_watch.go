@@ -78,7 +78,7 @@ func withoutProgress(ctx context.Context) context.Context {
 func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task, error) {
 	tool := p.toolOf(h.ID())
 	var before *tasks.Task
-	for t, err := range h.Watch(ctx) {
+	for t, err := range h.Updates(ctx) {
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ func addApp(s *mcp.Server) {
 	views.Add(&apps.View{
 		URI: page, Name: "dice", Title: "Dice", Description: "Shows the dice, and rolls them again.",
 	}, diceHTML)
-	mcp.AddTool(s, views.Link(&mcp.Tool{
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{
 		Name: "roll_dice", Title: "Roll dice", Description: "Roll dice. Hosts with MCP Apps show them.",
 	}, &apps.ToolUI{View: page}), rollDice)
 }

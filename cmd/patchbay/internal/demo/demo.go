@@ -29,7 +29,7 @@ type Demo struct {
 	// Server is the MCP server.
 	Server *mcp.Server
 	// Tasks runs the tasks of the server. The caller of New closes it.
-	Tasks *tasks.Manager
+	Tasks *tasks.Server
 }
 
 // New returns a demo server that reports the given version. opts may be nil.
@@ -46,7 +46,7 @@ func New(version string, opts *Options) *Demo {
 		serverOpts.Middleware = []mcp.Middleware{opts.Scopes}
 	}
 	s := mcp.NewServer("patchbay-demo", version, serverOpts)
-	t := tasks.New(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})
+	t := tasks.NewServer(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})
 	counter := new(atomic.Int64)
 
 	addTools(s)

@@ -12,11 +12,11 @@ import (
 )
 
 // addTasks adds tools that run as tasks for clients that support tasks, else as ordinary calls.
-func addTasks(m *tasks.Manager) {
+func addTasks(m *tasks.Server) {
 	tasks.AddTool(m, &mcp.Tool{
 		Name: "crunch", Title: "Crunch numbers",
 		Description: "Pretend to compute for some seconds, as a task. It starts again after a restart of the server.",
-	}, &tasks.ToolOptions{Again: true}, crunch)
+	}, &tasks.ToolOptions{Restartable: true}, crunch)
 	tasks.AddTool(m, &mcp.Tool{
 		Name: "publish", Title: "Publish",
 		Description: "Pretend to write a draft, as a task, and publish it when the user confirms, now or tomorrow.",

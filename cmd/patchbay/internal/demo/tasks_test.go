@@ -40,7 +40,7 @@ type published struct {
 }
 
 func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
-	for name, opts := range map[string]*mcp.ClientOptions{"as a task": tasks.WithTasks(nil, nil), "as a call": {Timeout: 3 * time.Hour}} {
+	for name, opts := range map[string]*mcp.ClientOptions{"as a task": tasks.Declare(nil, nil), "as a call": {Timeout: 3 * time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			withDemo(t, opts, func(t *testing.T, c *mcp.Client) {
 				began := time.Now()
@@ -55,7 +55,7 @@ func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
 
 func TestDemo_PublishWaitsForTheUser(t *testing.T) {
 	content, asked := "", ""
-	opts := tasks.WithTasks(&mcp.ClientOptions{Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := tasks.Declare(&mcp.ClientOptions{Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		asked = q.Message
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(content)}, nil
 	}}, nil)

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// glance returns the head of a task to whoever asks for it: not of one whose time is over, and not of one that was lost.
-// Clients look at a task far more often than it changes, and its params or its result may be of any size.
-func (m *Manager) glance(ctx context.Context, owner, id string) (*job, error) {
-	j, err := m.readHead(ctx, owner, id)
+// readHead returns the head of a task to a client, after it has ended the task if its time is over and recovered it if its run
+// was lost. Clients read a task far more often than it changes, and its params and result may be large.
+func (s *Server) readHead(ctx context.Context, owner, id string) (*job, error) {
+	j, err := s.loadHead(ctx, owner, id)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrUnknown):
@@ -26,38 +26,33 @@ func (m *Manager) glance(ctx context.Context, owner, id string) (*job, error) {
 	case j.Done && j.expired(now):
 		return nil, errUnknownTask
 	case !j.Done && j.expired(now):
-		_, err = m.expire(ctx, owner, id)
-	case j.Phase == phaseWorking && m.lost(id):
-		err = m.adopt(ctx, owner, id)
+		_, err = s.expire(ctx, owner, id)
+	case j.Phase == phaseWorking && s.isLost(id):
+		err = s.recoverTask(ctx, owner, id)
 	default:
 		return j, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	j, err = m.readHead(ctx, owner, id)
-	return j, public(err)
+	j, err = s.loadHead(ctx, owner, id)
+	return j, clientError(err)
 }
 
-func (m *Manager) readHead(ctx context.Context, owner, id string) (*job, error) {
-	if !validID(id) {
-		return nil, ErrUnknown
-	}
-	ctx, cancel := detached(ctx)
-	defer cancel()
-	r, err := m.store.Get(ctx, owner, id)
+func (s *Server) loadHead(ctx context.Context, owner, id string) (*job, error) {
+	r, err := s.readRecord(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}
 	return openHead(r)
 }
 
-// openHead reads a record up to where its payload begins; see [state]. The job keeps its Data.
+// openHead decodes a record up to its payload; see [state]. The job keeps the record's Data.
 func openHead(r Record) (*job, error) {
 	j := &job{Record: r}
 	head, err := headOf(r.Data)
 	if err == nil {
-		err = json.Unmarshal(head, &j.state)
+		err = jsonv2.Unmarshal(head, &j.state)
 	}
 	if err == nil {
 		err = j.checkHead()
@@ -68,8 +63,8 @@ func openHead(r Record) (*job, error) {
 	return j, nil
 }
 
-// whole returns the task that the job is the head of.
-func (j *job) whole() (*job, error) {
+// full decodes the record of a job that openHead returned.
+func (j *job) full() (*job, error) {
 	all, err := openJob(j.Record)
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", short(j.ID), err)
@@ -77,11 +72,11 @@ func (j *job) whole() (*job, error) {
 	return all, nil
 }
 
-// headOf returns the members of an object that come before its payload, as an object. What comes after is not looked at.
+// headOf returns the members of an object that come before its payload, as an object. The rest is not decoded.
 func headOf(data []byte) ([]byte, error) {
-	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // of which it makes no copy
+	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // does not copy data
 	if d.PeekKind() != '{' {
-		return nil, errors.New("it is no object")
+		return nil, errors.New("not a JSON object")
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err

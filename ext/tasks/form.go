@@ -1,0 +1,168 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A serverForm is one of the two forms that tasks have on the wire, as a server speaks it: the extension, or the tasks of
+// revision 2025-11-25. It is chosen once for each request.
+type serverForm interface {
+	// call reads a tools/call.
+	call(req *mcp.Request) (*pendingCall, error)
+	// discover adds what the form declares to the result of server/discover.
+	discover(req *mcp.Request, res *mcp.DiscoverResult) *mcp.DiscoverResult
+	// listTools adds how each tool runs as a task to the result of tools/list.
+	listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult
+	// created returns the result of a call that became a task.
+	created(j *job) mcp.Result
+
+	// The methods tasks/get, tasks/update, tasks/cancel, tasks/result and tasks/list.
+
+	get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+	update(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+	cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+	result(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+	list(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+}
+
+// form returns the form that the revision of a request has.
+func (s *Server) form(req *mcp.Request) serverForm {
+	switch v := req.Revision(); {
+	case v == revision2025:
+		return server2025{serverNone{s}}
+	case v > revision2025: // revisions are dates
+		return serverExtension{serverNone{s}}
+	}
+	return serverNone{s}
+}
+
+// serverMethods are the methods that a [Server] serves.
+var serverMethods = map[string]func(f serverForm, ctx context.Context, req *mcp.Request) (mcp.Result, error){
+	methodGet:    serverForm.get,
+	methodUpdate: serverForm.update,
+	methodCancel: serverForm.cancel,
+	methodResult: serverForm.result,
+	methodList:   serverForm.list,
+}
+
+// serverNone is the form of revisions before 2025-11-25, which have no tasks. The other two embed it for the methods that
+// they do not have.
+type serverNone struct{ server *Server }
+
+func (serverNone) call(req *mcp.Request) (*pendingCall, error) {
+	return &pendingCall{request: req, refusal: errNoTasks(req)}, nil
+}
+
+func (serverNone) discover(_ *mcp.Request, res *mcp.DiscoverResult) *mcp.DiscoverResult { return res }
+
+// listTools leaves out the tools that run as tasks only.
+func (f serverNone) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult {
+	out := *res
+	out.Tools = make([]*mcp.Tool, 0, len(res.Tools))
+	for _, t := range res.Tools {
+		if tool := f.server.tool(t.Name); tool == nil || !tool.Required {
+			out.Tools = append(out.Tools, t)
+		}
+	}
+	return &out
+}
+
+// created returns nil: no call becomes a task.
+func (serverNone) created(*job) mcp.Result { return nil }
+
+func (serverNone) get(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	return nil, errNoMethod(req)
+}
+
+func (serverNone) update(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	return nil, errNoMethod(req)
+}
+
+func (serverNone) cancel(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	return nil, errNoMethod(req)
+}
+
+func (serverNone) result(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	return nil, errNoMethod(req)
+}
+
+func (serverNone) list(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+	return nil, errNoMethod(req)
+}
+
+// errNoMethod is the error with which package mcp answers an unknown method.
+func errNoMethod(req *mcp.Request) error {
+	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", req.Method)
+}
+
+// completeResult has the methods of a [mcp.Result] that is complete and has no `_meta`.
+type completeResult struct{}
+
+// ResultType returns "complete".
+func (completeResult) ResultType() string { return mcp.ResultComplete }
+
+// ResultMeta returns nil.
+func (completeResult) ResultMeta() mcp.Meta { return nil }
+
+// taskResult has the methods of a [mcp.Result] that says that a call became a task.
+type taskResult struct{}
+
+// ResultType returns "task".
+func (taskResult) ResultType() string { return resultTask }
+
+// ResultMeta returns nil.
+func (taskResult) ResultMeta() mcp.Meta { return nil }
+
+// A clientForm is one of the two forms that tasks have on the wire, as a client speaks it. It is chosen once for each request
+// or handle.
+type clientForm interface {
+	// decodeCreated reads the result of a call that became a task.
+	decodeCreated(raw []byte) (*seenTask, error)
+	// decodeTask reads a task as tasks/get returns it.
+	decodeTask(raw []byte) (*seenTask, error)
+
+	// send sends a call by means of forward. It reports whether the result may be a task.
+	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (mcp.Result, bool, error)
+	// noteTools reads from a result of tools/list which tools run as tasks.
+	noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error
+
+	// follow waits for the task until there is a result, or input requests for the client.
+	follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error)
+	// fetchOutcome completes a final task with its result or error, if tasks/get does not return them.
+	fetchOutcome(ctx context.Context, h *Handle, t *seenTask) error
+	// answer sends input responses.
+	answer(ctx context.Context, h *Handle, responses json.RawMessage) error
+	// list returns the tasks of the client.
+	list(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error]
+
+	// hasNotifications reports whether a client can subscribe to the changes of a task. If not, the server sends the
+	// task's progress with tasks/result.
+	hasNotifications() bool
+}
+
+type forwardFunc func(req *mcp.Request) (mcp.Result, error)
+
+// clientFormOf returns the form that a revision has.
+func clientFormOf(revision string) clientForm {
+	switch {
+	case revision == revision2025:
+		return client2025{}
+	case revision > revision2025:
+		return clientExtension{}
+	}
+	return clientNone{}
+}
+
+// clientNone is the form of revisions before 2025-11-25, whose calls never become tasks.
+type clientNone struct{ clientExtension }
+
+func (clientNone) send(
+	_ context.Context, _ *clientTasks, _ *intent, req *mcp.Request, forward forwardFunc,
+) (mcp.Result, bool, error) {
+	res, err := forward(req)
+	return res, false, err
+}

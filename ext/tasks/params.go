@@ -1,0 +1,66 @@
+package tasks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// withState returns a copy of a request with another requestState, without one if state is nil.
+func withState(req *mcp.Request, state json.RawMessage) (*mcp.Request, error) {
+	var b bytes.Buffer
+	d, e := jsontext.NewDecoder(bytes.NewReader(req.Params)), jsontext.NewEncoder(&b)
+	err := errors.Join(errOf(d.ReadToken()), e.WriteToken(jsontext.BeginObject))
+	for err == nil && d.PeekKind() == '"' {
+		key, keyErr := d.ReadToken()
+		name := key.String()
+		value, valueErr := d.ReadValue()
+		err = errors.Join(keyErr, valueErr)
+		if err == nil && name != "requestState" {
+			err = errors.Join(e.WriteToken(jsontext.String(name)), e.WriteValue(value))
+		}
+	}
+	if state != nil {
+		err = errors.Join(err, e.WriteToken(jsontext.String("requestState")), e.WriteValue(jsontext.Value(state)))
+	}
+	if err = errors.Join(err, e.WriteToken(jsontext.EndObject)); err != nil {
+		return nil, fmt.Errorf("tasks: rewrite the params of a call: %w", err)
+	}
+	changed := *req
+	changed.Params = bytes.TrimSpace(b.Bytes())
+	return &changed, nil
+}
+
+func errOf(_ jsontext.Token, err error) error { return err }
+
+// withMember returns a copy of a request with one more member in its params, which must not be empty.
+func withMember(req *mcp.Request, name string, value json.RawMessage) *mcp.Request {
+	changed := *req
+	object := bytes.TrimRight(req.Params, " \t\r\n")
+	changed.Params = bytes.Join([][]byte{object[:len(object)-1], []byte(`,"` + name + `":`), value, []byte("}")}, nil)
+	return &changed
+}
+
+// toolOf returns the name of the tool that a request calls, or "".
+func toolOf(req *mcp.Request) string {
+	var p struct {
+		Name string `json:"name"`
+	}
+	_ = jsonv2.Unmarshal(req.Params, &p) // the server refuses invalid params
+	return p.Name
+}
+
+// metaOf returns the `_meta` of a request, which the client has encoded.
+func metaOf(req *mcp.Request) json.RawMessage {
+	var p struct {
+		Meta json.RawMessage `json:"_meta"`
+	}
+	_ = jsonv2.Unmarshal(req.Params, &p)
+	return p.Meta
+}

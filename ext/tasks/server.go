@@ -1,0 +1,226 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Options configures a [Server]. The zero value keeps tasks in memory.
+type Options struct {
+	// Store keeps the tasks. Default: [NewMemory].
+	Store Store
+	// TTL is how long after its creation a task is kept. A task that is not finished by then fails; one that finishes late is
+	// kept for another five minutes. Default: 24 hours.
+	TTL time.Duration
+	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: 1 second.
+	PollInterval time.Duration
+	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that would create one more fails
+	// with [mcp.CodeBusy]. Default: 100,000.
+	MaxTasks int
+	// MaxPerPrincipal is the largest number of tasks of one principal. Callers that are not authenticated count as one
+	// principal. Default: 10,000.
+	MaxPerPrincipal int
+	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers, handler state and results. A
+	// call whose params would exceed it fails with [mcp.CodeBusy]. Existing tasks may grow beyond it. Default: 1 GiB, also for
+	// the store in memory.
+	MaxBytes int64
+	// MaxBytesPerPrincipal is the same for the tasks of one principal. Callers that are not authenticated count as one
+	// principal. Default: a quarter of MaxBytes.
+	MaxBytesPerPrincipal int64
+	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are queued. A task that waits for
+	// an answer does not run. Default: 256.
+	MaxRunning int
+	// MaxRunningPerPrincipal is the same for the tasks of one principal. Callers that are not authenticated count as one
+	// principal. Default: three quarters of MaxRunning, rounded up.
+	MaxRunningPerPrincipal int
+	// Logger receives internal errors. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (o *Options) fillDefaults() {
+	if o.Store == nil {
+		o.Store = NewMemory()
+	}
+	if o.TTL == 0 {
+		o.TTL = 24 * time.Hour
+	}
+	if o.PollInterval == 0 {
+		o.PollInterval = time.Second
+	}
+	if o.MaxTasks == 0 {
+		o.MaxTasks = 100_000
+	}
+	if o.MaxPerPrincipal == 0 {
+		o.MaxPerPrincipal = 10_000
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.MaxBytesPerPrincipal == 0 {
+		o.MaxBytesPerPrincipal = (o.MaxBytes + 3) / 4
+	}
+	if o.MaxRunning == 0 {
+		o.MaxRunning = 256
+	}
+	if o.MaxRunningPerPrincipal == 0 {
+		o.MaxRunningPerPrincipal = o.MaxRunning - o.MaxRunning/4
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+func (o *Options) validate() error {
+	for name, n := range map[string]int64{
+		"MaxTasks": int64(o.MaxTasks), "MaxPerPrincipal": int64(o.MaxPerPrincipal),
+		"MaxBytes": o.MaxBytes, "MaxBytesPerPrincipal": o.MaxBytesPerPrincipal,
+		"MaxRunning": int64(o.MaxRunning), "MaxRunningPerPrincipal": int64(o.MaxRunningPerPrincipal),
+	} {
+		if n < 0 {
+			return fmt.Errorf("%s is %d, want a positive number", name, n)
+		}
+	}
+	return checkTimes(o.TTL, o.PollInterval)
+}
+
+// checkTimes checks the times of options. Zero stands for the default.
+func checkTimes(ttl, poll time.Duration) error {
+	switch {
+	case ttl != 0 && (ttl < time.Millisecond || ttl > maxTTL):
+		return fmt.Errorf("TTL is %v, want 1 ms to %v", ttl, maxTTL)
+	case poll != 0 && (poll < time.Millisecond || poll > time.Hour):
+		return fmt.Errorf("PollInterval is %v, want 1 ms to 1 hour", poll)
+	}
+	return nil
+}
+
+// A Server runs tools of an [mcp.Server] as tasks, for clients of the tasks extension and for clients of revision 2025-11-25.
+// Create one with [NewServer], register tools with [AddTool], call [Server.Recover] if its store outlives the process, serve,
+// and finally call [Server.Close]. It is safe for concurrent use.
+type Server struct {
+	server    *mcp.Server
+	opts      Options
+	store     Store
+	log       *slog.Logger
+	locks     keyedMutex // by task
+	changes   broadcaster
+	deadlines deadlines
+	results   resultLimiter
+	reading   chan struct{}   // a semaphore for tasks/result; see acquireRead
+	base      context.Context // parent of the contexts of all runs
+	end       context.CancelCauseFunc
+
+	// creating is locked for reading while a task is stored and its reservation released. With the lock held for writing each
+	// task is either stored or reserved, not both.
+	creating sync.RWMutex
+
+	mu          sync.Mutex // guards the fields below
+	tools       map[string]*taskTool
+	runs        map[string]*run // that are about to start, queued or running; by task
+	queue       fairQueue
+	active      int              // goroutines that Close waits for
+	reserved    map[string]usage // for tasks that are about to be stored; by owner
+	reservedAll usage
+	closed      bool
+	idle        chan struct{} // closed by Close, or later when active is 0; nil before Close
+}
+
+// NewServer returns a Server that is installed on s, which then declares the extension io.modelcontextprotocol/tasks. The
+// options may be nil. NewServer panics if the options are invalid, or if s has a task server already.
+func NewServer(s *mcp.Server, opts *Options) *Server {
+	t := &Server{
+		server: s, tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
+	}
+	if opts != nil {
+		t.opts = *opts
+	}
+	if err := t.opts.validate(); err != nil {
+		panic("tasks: NewServer: " + err.Error())
+	}
+	t.opts.fillDefaults()
+	t.store, t.log = t.opts.Store, t.opts.Logger
+	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal, owners: map[string]*ownerQueue{}}
+	t.reading = make(chan struct{}, maxReading)
+	t.base, t.end = context.WithCancelCause(context.Background())
+	t.deadlines.sweep = t.sweep
+	for method, serve := range serverMethods {
+		s.HandleMethod(method, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			return serve(t.form(req), ctx, req)
+		}))
+	}
+	s.AddTopic(topicTasks, t.topic())
+	s.AddExtension(ID, nil)
+	s.Use(t.middleware)
+	return t
+}
+
+// Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have returned or ctx ends. Stop
+// serving first. Runs that were interrupted are stored as after a crash: those of a [ToolOptions.Restartable] tool run again
+// when the next process calls [Server.Recover], the others have failed. Tasks that wait for an answer are not changed. If the
+// server still serves, tasks can be read and answered after Close, but none runs. Close may be called several times.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+		if s.active == 0 {
+			close(s.idle)
+		}
+	}
+	s.mu.Unlock()
+	s.deadlines.stop()
+	s.end(mcp.ErrShutdown)
+	select {
+	case <-s.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("tasks: some handlers are still running: %w", context.Cause(ctx))
+	}
+}
+
+// addActive counts a goroutine that Close waits for. It returns false if the server is closed.
+func (s *Server) addActive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.active++
+	return true
+}
+
+func (s *Server) activeDone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.activeDoneLocked()
+}
+
+func (s *Server) activeDoneLocked() {
+	if s.active--; s.active == 0 && s.idle != nil {
+		close(s.idle)
+	}
+}
+
+// errBusy asks the client to try again soon; another process may serve it then.
+func errBusy(message string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":5000}`)}
+}
+
+// errFull refuses to create a task that would exceed a limit. Tasks are deleted once per sweepInterval.
+func errFull(message string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":60000}`)}
+}
+
+// clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden by package mcp.
+func clientError(err error) error {
+	if errors.Is(err, ErrUnknown) {
+		return errUnknownTask
+	}
+	return err
+}

@@ -1,0 +1,195 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// serverExtension is the extension io.modelcontextprotocol/tasks, which every revision after 2025-11-25 can carry.
+type serverExtension struct{ serverNone }
+
+// capability is the extension as clients declare it, in the error for clients that did not.
+var capability = json.RawMessage(`{"extensions":{"` + ID + `":{}}}`)
+
+// declared reports whether the client of a request declared the extension.
+//
+// Spec: tasks extension, Capability Negotiation.
+func declared(req *mcp.Request) bool {
+	return isObject(req.Capabilities().Extensions[ID])
+}
+
+func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
+	return &pendingCall{request: req, canBeTask: declared(req), refusal: mcp.MissingCapability(capability)}, nil
+}
+
+func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }
+
+// taskFields are the members that each form of a task has in the extension.
+//
+// Spec: tasks extension, Tasks.
+type taskFields struct {
+	ID      string `json:"taskId"`
+	Status  Status `json:"status"`
+	Message string `json:"statusMessage,omitzero"`
+	Created string `json:"createdAt"`
+	Updated string `json:"lastUpdatedAt"`
+	TTL     int64  `json:"ttlMs"`
+	Poll    int64  `json:"pollIntervalMs"`
+}
+
+// timeFormat is ISO 8601, in UTC and with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// status returns the task's status in the extension, where a tool result with IsError completes the task.
+//
+// Spec: tasks extension, Task Status.
+func (j *job) status() Status {
+	switch {
+	case j.Phase == phaseWorking:
+		return StatusWorking
+	case j.Phase == phaseWaiting:
+		return StatusInputRequired
+	case j.Cancelled:
+		return StatusCancelled
+	case j.Failed:
+		return StatusFailed
+	}
+	return StatusCompleted
+}
+
+func (f serverExtension) fields(j *job) taskFields {
+	message, updated := f.server.latest(j)
+	return taskFields{
+		ID: j.ID, Status: j.status(), Message: message,
+		Created: j.Created.UTC().Format(timeFormat), Updated: updated.UTC().Format(timeFormat),
+		TTL: j.TTL, Poll: j.Poll,
+	}
+}
+
+// latest returns a task's status message and the time of its last change, with the progress of its run, which is not stored.
+func (s *Server) latest(j *job) (message string, updated time.Time) {
+	message, updated = j.Message, time.UnixMilli(j.Updated)
+	if j.Phase != phaseWorking {
+		return message, updated
+	}
+	s.mu.Lock()
+	r := s.runs[j.ID]
+	queued := r != nil && r.queued != nil
+	s.mu.Unlock()
+	if queued {
+		return "queued", updated
+	}
+	if r != nil {
+		if p := r.lastProgress(); p.count > 0 {
+			return p.text(), p.at
+		}
+	}
+	return message, updated
+}
+
+// A createdTask is the result of a call that became a task.
+//
+// Spec: tasks extension, Task Creation.
+type createdTask struct {
+	taskResult `json:"-"`
+	Fields     taskFields `json:",embed"`
+}
+
+func (f serverExtension) created(j *job) mcp.Result { return createdTask{Fields: f.fields(j)} }
+
+// A detailedTask is the result of tasks/get, and the params of notifications/tasks.
+//
+// Spec: tasks extension, Task Polling.
+type detailedTask struct {
+	completeResult `json:"-"`
+	Fields         taskFields                  `json:",embed"`
+	InputRequests  map[string]mcp.InputRequest `json:"inputRequests,omitempty"`
+	Result         json.RawMessage             `json:"result,omitzero"`
+	Error          *mcp.Error                  `json:"error,omitzero"`
+}
+
+func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detailedTask, error) {
+	j, err := f.server.readHead(ctx, owner, id)
+	if err == nil && j.Phase != phaseWorking {
+		j, err = j.full()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &detailedTask{Fields: f.fields(j), InputRequests: j.inputRequests(), Result: j.Result, Error: j.Error}, nil
+}
+
+// params reads the params of a request about one task. Its client has to declare the extension.
+func (serverExtension) params(req *mcp.Request) (*requestParams, error) {
+	if !declared(req) {
+		return nil, mcp.MissingCapability(capability)
+	}
+	return parseTaskParams(req.Params)
+}
+
+func (f serverExtension) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	p, err := f.params(req)
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.detailed(ctx, req.Principal.Key(), p.ID)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Spec: tasks extension, Task Update Requests.
+func (f serverExtension) update(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	p, err := f.params(req)
+	if err != nil {
+		return nil, err
+	}
+	if p.Responses == nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: want an object")
+	}
+	if err := f.server.respond(ctx, req.Principal.Key(), p.ID, p.Responses); err != nil {
+		return nil, err
+	}
+	return mcp.EmptyResult{}, nil
+}
+
+// Spec: tasks extension, Task Cancellation.
+func (f serverExtension) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	p, err := f.params(req)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := f.server.cancelTask(ctx, req.Principal.Key(), p.ID); err != nil {
+		return nil, err
+	}
+	return mcp.EmptyResult{}, nil
+}
+
+// requestParams are the params of all requests about one task.
+type requestParams struct {
+	ID        string
+	Responses inputResponses // nil if the member is missing
+}
+
+func parseTaskParams(raw json.RawMessage) (*requestParams, error) {
+	var p struct {
+		ID        *string         `json:"taskId"`
+		Responses json.RawMessage `json:"inputResponses"`
+	}
+	if err := jsonv2.Unmarshal(raw, &p); err != nil || p.ID == nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.taskId: want a string")
+	}
+	out := &requestParams{ID: *p.ID}
+	if p.Responses != nil {
+		if !isObject(p.Responses) || jsonv2.Unmarshal(p.Responses, &out.Responses) != nil {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: want an object")
+		}
+	}
+	return out, nil
+}
