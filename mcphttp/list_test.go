@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,31 +173,6 @@ func TestListsAreTheirHandlersOwn(t *testing.T) {
 	for range 2 {
 		if got := f.modern("tools/list", "").body; !strings.Contains(got, `"tools":[]`) {
 			t.Errorf("got %s", got)
-		}
-	}
-}
-
-// To write a list takes no memory of its length.
-func TestListsTakeNoRoom(t *testing.T) {
-	const tools, runs = 500, 100
-	h := mcphttp.NewHandler(lister(tools, nil), nil)
-	body, _ := modernCall("tools/list", "")
-	header := modernHeader()
-	header["Mcp-Method"], header["Mcp-Name"] = []string{"tools/list"}, nil
-	for name, x := range map[string]*rerun{
-		"modern":  newRerun(h, body, header),
-		"session": newRerun(h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, sessionHeader(t, h)),
-	} {
-		x.run()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range runs {
-			x.run()
-		}
-		runtime.ReadMemStats(&after)
-		x.check(t, "tool_0499")
-		if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > 4<<10 {
-			t.Errorf("%s: %d bytes for each list of %d tools", name, each, tools)
 		}
 	}
 }

@@ -258,9 +258,6 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
-		if !p.lasts {
-			p.stream.log.holdBack()
-		}
 		p.first = newEventStream(p.w, p.handler)
 		p.stream.start(ctx, p.first)
 		if p.left {

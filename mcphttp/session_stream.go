@@ -43,11 +43,12 @@ func newStreamName(kind byte) string {
 //
 // Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
+	key    StreamKey
+	store  EventStore // nil if the revision has no resumption
 	primes bool
 	logger *slog.Logger
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
-	log  streamLog  // its key does not change
 	last int64      // number of the last event
 	done bool
 
@@ -66,9 +67,9 @@ func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessio
 func (s *session) beginStream(stream *sessionStream, kind byte, rev wire.Revision, opts *Options) {
 	stream.primes = rev.Has(wire.SSEPriming)
 	stream.logger = opts.Logger
-	stream.log.key = StreamKey{Session: s.id, Principal: digest(s.principal), Stream: newStreamName(kind)}
+	stream.key = StreamKey{Session: s.id, Principal: digest(s.principal), Stream: newStreamName(kind)}
 	if rev.Has(wire.SSEResumption) {
-		stream.log.keepIn(opts.Sessions.Events)
+		stream.store = opts.Sessions.Events
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *session) dropStream(stream *sessionStream) {
 	delete(s.streams, stream.name())
 }
 
-func (st *sessionStream) name() string { return st.log.key.Stream }
+func (st *sessionStream) name() string { return st.key.Stream }
 
 // start returns a new stream its first connection, on which the caller then sends something or opens it. Where the revision
 // has it, the first event is empty: it is there for its id, with which the client can come back before there is anything
@@ -96,7 +97,7 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.conn.Store(conn)
-	if st.primes && st.log.store != nil {
+	if st.primes && st.store != nil {
 		_, _ = st.prepare(ctx, conn, []byte{}) // a connection that is gone already is no error: the stream goes on
 	}
 }
@@ -135,10 +136,10 @@ func (st *sessionStream) prepare(ctx context.Context, conn *eventStream, data []
 // keep returns a message a number and keeps it for later. It reports whether it is kept: else its event has no id.
 func (st *sessionStream) keep(ctx context.Context, data []byte) bool {
 	st.last++
-	if st.log.store == nil || st.over.Load() {
+	if st.store == nil || st.over.Load() {
 		return false
 	}
-	if err := st.log.append(ctx, st.last, data); err != nil {
+	if err := st.store.Append(ctx, st.key, st.last, data); err != nil {
 		st.logger.ErrorContext(ctx, "mcphttp: event not kept", "error", err)
 		return false
 	}
@@ -153,7 +154,7 @@ func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	if conn := st.conn.Swap(nil); conn != nil {
 		conn.finishPrepared()
 	}
-	st.end()
+	st.done = true
 }
 
 // close ends the stream without a last message.
@@ -163,17 +164,7 @@ func (st *sessionStream) close() {
 	if conn := st.conn.Swap(nil); conn != nil {
 		conn.close()
 	}
-	st.end()
-}
-
-// end lets nothing more be sent. The caller holds st.mu.
-func (st *sessionStream) end() {
 	st.done = true
-	if st.over.Load() {
-		st.log.drop()
-	} else {
-		st.log.end()
-	}
 }
 
 // hangUp closes the connection and not the stream.
@@ -222,10 +213,10 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	if after > st.last {
 		return ErrEventGap
 	}
-	if st.log.store == nil {
+	if st.store == nil {
 		return ErrEventGap
 	}
-	if err := replay(st.log.after(ctx, after), st.name(), conn, after); err != nil {
+	if err := replay(st.store.After(ctx, st.key, after), st.name(), conn, after); err != nil {
 		return err
 	}
 	if st.done {

@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"hash/maphash"
@@ -16,6 +17,9 @@ import (
 // tableParts is how many locks a table of sessions has: enough that two requests seldom want the same one, and that
 // looking through one part holds up nobody.
 const tableParts = 64
+
+// endSessionTimeout bounds [EventStore.EndSession], which may be called without a request.
+const endSessionTimeout = 10 * time.Second
 
 // sessions is the table of all sessions of a handler.
 type sessions struct {
@@ -144,8 +148,10 @@ func (t *sessions) finish(s *session, cause error) {
 	t.mu.Unlock()
 	t.quota.give(s.principal)
 	s.close(cause)
-	if err := t.opts.Sessions.Events.EndSession(s.id, digest(s.principal)); err != nil {
-		t.opts.Logger.Error("mcphttp: events of a session not forgotten", "error", err)
+	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
+	defer cancel()
+	if err := t.opts.Sessions.Events.EndSession(ctx, s.id, digest(s.principal)); err != nil {
+		t.opts.Logger.ErrorContext(ctx, "mcphttp: events of a session not forgotten", "error", err)
 	}
 }
 
