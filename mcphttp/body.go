@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/gather"
 )
 
-// past is a deadline that is over.
-var past = time.Unix(0, 0)
+// aLongTimeAgo is a deadline that has passed.
+var aLongTimeAgo = time.Unix(0, 0)
 
 // boundBody sets the time in which the body of a request has to arrive that is not read here: net/http reads on for its
 // end, to use the connection again, and would wait for ever.
@@ -21,9 +21,9 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// breakRead makes the read that is going on fail.
-func breakRead(w http.ResponseWriter) (again bool) {
-	_ = http.NewResponseController(w).SetReadDeadline(past)
+// expireRead makes the read in progress fail.
+func expireRead(w http.ResponseWriter) (again bool) {
+	_ = http.NewResponseController(w).SetReadDeadline(aLongTimeAgo)
 	return false
 }
 
@@ -50,10 +50,10 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 
 // readInTime reads a body to its end. What is left of it after an error has no more time than the whole had.
 func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
-	reading := h.bodies.start(w)
-	until := reading.until
+	reading := h.bodyReads.add(w)
+	until := reading.at
 	defer func() {
-		if h.bodies.stop(reading) {
+		if h.bodyReads.remove(reading) {
 			err = os.ErrDeadlineExceeded // also if it came at the last moment: the connection is of no more use
 		}
 		if err != nil {

@@ -51,14 +51,14 @@ func encodeNotification(method string, params stdjson.RawMessage) *buffer {
 	return buf
 }
 
-// A foresight knows whether large answers are to be expected, because there was one among the last few. They are written
+// A sizeHint knows whether large answers are to be expected, because there was one among the last few. They are written
 // into large buffers then, as are the small ones between them; else nobody takes those, and they are collected.
-type foresight struct {
+type sizeHint struct {
 	left atomic.Int32 // answers until none is expected any more
 }
 
 // newBuffer returns a buffer for an answer.
-func (f *foresight) newBuffer() *buffer {
+func (f *sizeHint) newBuffer() *buffer {
 	if f.left.Load() > 0 {
 		if b, ok := largeBuffers.Get().(*buffer); ok {
 			return b
@@ -68,7 +68,7 @@ func (f *foresight) newBuffer() *buffer {
 }
 
 // learn takes note of the size of an answer.
-func (f *foresight) learn(size int) {
+func (f *sizeHint) learn(size int) {
 	switch left := f.left.Load(); {
 	case size > maxPooled:
 		f.left.Store(largeMemory)

@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"iter"
 	"sync"
@@ -63,14 +64,13 @@ func newMemoryEvents() *memoryEvents {
 // Append stores an event. It discards events that are too old, and streams if the store is full.
 func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []byte) error {
 	now := time.Since(m.begin)
-	e := storedEvent{now, append([]byte(nil), data...)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ring := m.ring(key)
-	m.bytes -= ring.size
-	ring.append(n, e)
+	m.bytes -= ring.size()
 	ring.expire(now)
-	m.bytes += ring.size
+	ring.append(n, now, data)
+	m.bytes += ring.size()
 	ring.unlink()
 	ring.linkBefore(&m.lru)
 	m.evict(now)
@@ -87,9 +87,9 @@ func (m *memoryEvents) ring(key StreamKey) *eventRing {
 	}
 	ring := rings[key.Stream]
 	if ring == nil {
-		ring = &eventRing{key: key, size: ringOverhead}
+		ring = &eventRing{key: key}
 		rings[key.Stream] = ring
-		m.bytes += ring.size
+		m.bytes += ring.size()
 		ring.linkBefore(&m.lru)
 	}
 	return ring
@@ -99,9 +99,9 @@ func (m *memoryEvents) ring(key StreamKey) *eventRing {
 // many bytes. The caller holds m.mu.
 func (m *memoryEvents) evict(now time.Duration) {
 	for ring := m.lru.next; ring != &m.lru; ring = m.lru.next {
-		m.bytes -= ring.size
+		m.bytes -= ring.size()
 		ring.expire(now)
-		m.bytes += ring.size
+		m.bytes += ring.size()
 		if ring.count > 0 && m.bytes <= maxEventBytes {
 			return
 		}
@@ -112,7 +112,7 @@ func (m *memoryEvents) evict(now time.Duration) {
 // remove discards a stream. The caller holds m.mu.
 func (m *memoryEvents) remove(ring *eventRing) {
 	ring.unlink()
-	m.bytes -= ring.size
+	m.bytes -= ring.size()
 	of := sessionKey{ring.key.Session, ring.key.Principal}
 	rings := m.sessions[of]
 	delete(rings, ring.key.Stream)
@@ -137,7 +137,7 @@ func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq
 	}
 }
 
-// after returns a snapshot of the events, so that a slow client does not hold the lock.
+// after returns copies of the events, so that a slow client does not hold the lock.
 func (m *memoryEvents) after(key StreamKey, n int64) ([][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,7 +145,9 @@ func (m *memoryEvents) after(key StreamKey, n int64) ([][]byte, error) {
 	if ring == nil {
 		return nil, ErrEventGap
 	}
+	m.bytes -= ring.size()
 	ring.expire(time.Since(m.begin))
+	m.bytes += ring.size()
 	return ring.after(n)
 }
 
@@ -160,28 +162,29 @@ func (m *memoryEvents) EndSession(_ context.Context, session, principal string) 
 }
 
 const (
-	minRingLen      = 4
-	ringOverhead    = 256 // approximate size of a ring without events, in bytes
-	storedEventSize = 32
+	// minRingSize has room for the events of most calls: a progress notification and the response.
+	minRingSize = 512
+	// ringOverhead is the approximate size of a ring without its buffer, in bytes.
+	ringOverhead = 256
+	// eventHeader is the size of what precedes the data of an event: its time and its length.
+	eventHeader = 8 + 4
 )
 
-// An eventRing holds the last events of one stream in a ring buffer.
+// An eventRing holds the last events of one stream in a ring buffer of bytes. The garbage collector
+// does not scan the buffer, which matters when hundreds of thousands of streams are stored.
 type eventRing struct {
 	prev, next *eventRing // in the list of the store
 	key        StreamKey
 
-	first  int64         // number of the first event
-	events []storedEvent // the first one is at index head
-	head   int
-	count  int
-	size   int // bytes, overhead included
+	first int64 // number of the first event
+	count int
+	buf   []byte
+	head  int // index of the first event in buf
+	used  int // bytes of all events
 }
 
-// A storedEvent is an event and the time at which it was stored. Its data does not change.
-type storedEvent struct {
-	at   time.Duration
-	data []byte
-}
+// size returns the memory that the ring takes, in bytes.
+func (r *eventRing) size() int { return ringOverhead + len(r.buf) }
 
 func (r *eventRing) unlink() { r.prev.next, r.next.prev = r.next, r.prev }
 
@@ -191,58 +194,101 @@ func (r *eventRing) linkBefore(next *eventRing) {
 }
 
 // append adds event number n. If events before it are missing, those in the ring are discarded.
-func (r *eventRing) append(n int64, e storedEvent) {
+func (r *eventRing) append(n int64, at time.Duration, data []byte) {
 	if r.first+int64(r.count) != n {
-		for r.count > 0 {
-			r.drop()
-		}
+		r.count, r.head, r.used = 0, 0, 0
 		r.first = n
 	}
-	if r.count == len(r.events) {
-		r.grow()
-	}
-	r.events[(r.head+r.count)%len(r.events)] = e
+	var header [eventHeader]byte
+	binary.LittleEndian.PutUint64(header[:], uint64(at))
+	binary.LittleEndian.PutUint32(header[8:], uint32(len(data)))
+	r.reserve(eventHeader + len(data))
+	r.write(header[:])
+	r.write(data)
 	r.count++
-	r.size += len(e.data)
-	for r.count > maxStreamEvents || r.size > maxStreamBytes && r.count > 0 {
+	for r.count > maxStreamEvents || r.used > maxStreamBytes {
 		r.drop()
 	}
 }
 
-// grow doubles the buffer.
-func (r *eventRing) grow() {
-	larger := make([]storedEvent, max(minRingLen, 2*len(r.events)))
-	n := copy(larger, r.events[r.head:])
-	copy(larger[n:], r.events[:r.head])
-	r.size += (len(larger) - len(r.events)) * storedEventSize
-	r.events, r.head = larger, 0
+// reserve makes room for n bytes. A large buffer grows slowly, since its size counts as used.
+func (r *eventRing) reserve(n int) {
+	if r.used+n <= len(r.buf) {
+		return
+	}
+	size := max(r.used+n, minRingSize, len(r.buf)+len(r.buf)/4)
+	if len(r.buf) < 8*minRingSize {
+		size = max(size, 2*len(r.buf))
+	}
+	buf := make([]byte, size)
+	r.read(0, buf[:r.used])
+	r.buf, r.head = buf, 0
 }
 
-// drop discards the first event.
+// write adds bytes, for which there is room.
+func (r *eventRing) write(b []byte) {
+	tail := r.head + r.used
+	if tail >= len(r.buf) {
+		tail -= len(r.buf)
+	}
+	n := copy(r.buf[tail:], b)
+	copy(r.buf, b[n:])
+	r.used += len(b)
+}
+
+// read fills b with the bytes at an offset from the first event.
+func (r *eventRing) read(offset int, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	at := (r.head + offset) % len(r.buf)
+	n := copy(b, r.buf[at:])
+	copy(b[n:], r.buf)
+}
+
+// event returns the time and the length of the event at an offset.
+func (r *eventRing) event(offset int) (at time.Duration, size int) {
+	var header [eventHeader]byte
+	r.read(offset, header[:])
+	return time.Duration(binary.LittleEndian.Uint64(header[:])), int(binary.LittleEndian.Uint32(header[8:]))
+}
+
+// drop discards the first event. An empty ring has no buffer.
 func (r *eventRing) drop() {
-	r.size -= len(r.events[r.head].data)
-	r.events[r.head] = storedEvent{}
-	r.head = (r.head + 1) % len(r.events)
+	_, size := r.event(0)
+	r.head = (r.head + eventHeader + size) % len(r.buf)
+	r.used -= eventHeader + size
 	r.count--
 	r.first++
+	if r.count == 0 {
+		r.buf, r.head = nil, 0
+	}
 }
 
 // expire discards the events that are too old.
 func (r *eventRing) expire(now time.Duration) {
-	for r.count > 0 && now-r.events[r.head].at >= maxEventAge {
+	for r.count > 0 {
+		if at, _ := r.event(0); now-at < maxEventAge {
+			return
+		}
 		r.drop()
 	}
 }
 
 // after returns the events after number n, or ErrEventGap.
 func (r *eventRing) after(n int64) ([][]byte, error) {
-	skip := n + 1 - r.first
-	if skip < 0 || skip > int64(r.count) {
+	if n+1 < r.first || n+1 > r.first+int64(r.count) {
 		return nil, ErrEventGap
 	}
-	events := make([][]byte, 0, r.count-int(skip))
-	for i := int(skip); i < r.count; i++ {
-		events = append(events, r.events[(r.head+i)%len(r.events)].data)
+	var events [][]byte
+	for i, offset := r.first, 0; i < r.first+int64(r.count); i++ {
+		_, size := r.event(offset)
+		if i > n {
+			data := make([]byte, size)
+			r.read(offset+eventHeader, data)
+			events = append(events, data)
+		}
+		offset += eventHeader + size
 	}
 	return events, nil
 }

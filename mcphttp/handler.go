@@ -24,14 +24,14 @@ type Handler struct {
 	listens  *quota
 	sessions *sessions
 	life     lifecycle
-	calls    tally     // messages being served
-	streams  tally     // GET streams being served
-	sizes    foresight // of answers
+	calls    waitCounter // messages being served
+	streams  waitCounter // GET streams being served
+	sizes    sizeHint    // of responses
 
-	bodies  *watch[http.ResponseWriter] // being read
-	answers *watch[http.ResponseWriter] // large ones, being written
-	events  *watch[*eventStream]        // on which something is being written
-	quiet   *watch[*eventStream]        // that are open
+	bodyReads      *deadlineQueue[http.ResponseWriter]
+	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
+	eventWrites    *deadlineQueue[*eventStream]
+	keepAlives     *deadlineQueue[*eventStream] // of open streams
 }
 
 // NewHandler returns a handler that answers with h. The options may be nil. It panics if they cannot work.
@@ -47,10 +47,10 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions", handler.opts.MaxListens, handler.opts.MaxListensPerPrincipal)
 	handler.sessions = newSessions(h, &handler.opts)
-	handler.bodies = newWatch(handler.opts.BodyTimeout, breakRead)
-	handler.answers = newWatch(handler.opts.WriteTimeout, breakWrite)
-	handler.events = newWatch(handler.opts.WriteTimeout, (*eventStream).breakOff)
-	handler.quiet = newWatch(handler.opts.KeepAlive, (*eventStream).keepAlive)
+	handler.bodyReads = newDeadlineQueue(handler.opts.BodyTimeout, expireRead)
+	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
+	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)
+	handler.keepAlives = newDeadlineQueue(handler.opts.KeepAlive, (*eventStream).startComment)
 	return handler
 }
 

@@ -87,9 +87,6 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		defer h.listens.give(principal)
 		endsAt = draining
 	}
-	if req.TakesProgress(wire.ForTransports{}) && !isListen(req) {
-		growStack(0)
-	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
@@ -212,8 +209,8 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	if err != nil {
 		return err
 	}
-	if err := stream.prepareNotification(method, params); err != nil {
+	if err := stream.appendNotification(method, params); err != nil {
 		return err
 	}
-	return stream.open()
+	return stream.flushSoon()
 }

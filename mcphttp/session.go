@@ -59,9 +59,10 @@ func (o *SessionOptions) validate() error {
 // does it exist. While nothing happens it costs its memory and nothing else.
 type session struct {
 	id        string
-	principal string     // Principal.Key of the owner
-	box       *outbox    // of the one stream that a session of HTTP+SSE has; nil on Streamable HTTP
-	part      *tablePart // that the session is in, or was
+	principal string        // Principal.Key of the owner
+	digest    string        // of principal, for the event store
+	queue     *messageQueue // of the stream of an HTTP+SSE session; nil on Streamable HTTP
+	part      *tablePart    // that the session is in, or was
 
 	// The lock of the part of the table that it is in guards these.
 	users   int32         // HTTP requests that are being served for it
@@ -70,30 +71,30 @@ type session struct {
 
 	conv atomic.Pointer[legacy.Session] // set once, under mu
 
-	mu      sync.Mutex                // guards the fields below
-	streams map[string]*sessionStream // of unfinished calls, by name; nil until there is one
-	alone   *standalone               // the GET stream; nil until there is one
-	ended   bool
+	mu         sync.Mutex                // guards the fields below
+	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
+	standalone *standalone               // the GET stream; nil until there is one
+	ended      bool
 }
 
 // close ends everything that goes on in the session.
 func (s *session) close(cause error) {
 	s.mu.Lock()
 	s.ended = true
-	conv, alone := s.conversation(), s.alone
+	conv, alone := s.conversation(), s.standalone
 	for _, stream := range s.streams {
-		stream.over.Store(true)
+		stream.sessionEnded.Store(true)
 	}
 	s.mu.Unlock()
 	if conv != nil {
 		conv.Close(cause)
 	}
 	if alone != nil {
-		alone.stream.over.Store(true)
-		alone.box.close()
+		alone.stream.sessionEnded.Store(true)
+		alone.queue.close()
 	}
-	if s.box != nil {
-		s.box.close()
+	if s.queue != nil {
+		s.queue.close()
 	}
 }
 
@@ -121,7 +122,7 @@ func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal
 		return nil, errNoSession
 	}
 	no := errNoSession // if it is one of HTTP+SSE
-	if conv := s.conversation(); conv != nil && s.box == nil {
+	if conv := s.conversation(); conv != nil && s.queue == nil {
 		no = checkSessionVersion(head.version)
 	}
 	if no != nil {

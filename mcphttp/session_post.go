@@ -112,9 +112,6 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	case !h.life.isOpen():
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
-	if index.HasMeta() { // nearly always a progress token
-		growStack(0)
-	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
@@ -124,7 +121,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 		return nil
 	}
 	if p.lasts = msg.Method == wire.MethodTasksResult; p.lasts {
-		defer p.leaveWith(r)()
+		defer p.cancelOnAbsence(r)()
 	}
 	p.serve(conv)
 	return nil
@@ -216,11 +213,11 @@ type sessionPost struct {
 	ctx     sessionContext
 	call    legacy.Exchange
 
-	mu       sync.Mutex // guards the fields below
-	stream   *sessionStream
-	first    *eventStream // the stream's first connection, that of the POST
-	left     bool         // that one is gone
-	finished bool
+	mu           sync.Mutex // guards the fields below
+	stream       *sessionStream
+	first        *eventStream // the stream's first connection, that of the POST
+	disconnected bool         // first is gone
+	finished     bool
 }
 
 // An answer is what ends a POST.
@@ -260,8 +257,8 @@ func (p *sessionPost) open(ctx context.Context) *sessionStream {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
 		p.first = newEventStream(p.w, p.handler)
 		p.stream.start(ctx, p.first)
-		if p.left {
-			p.leaveFirst()
+		if p.disconnected {
+			p.closeFirst()
 		}
 	}
 	return p.stream
@@ -289,7 +286,7 @@ func (p *sessionPost) reply(a answer) {
 	if len(a.body) == 0 {
 		// A cancelled request has no answer, and a stream is the one way to say nothing.
 		empty := newEventStream(p.w, p.handler)
-		_ = empty.open()
+		_ = empty.flush()
 		empty.close()
 		return
 	}

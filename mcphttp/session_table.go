@@ -63,12 +63,12 @@ func (t *sessions) part(id string) *tablePart {
 	return &t.parts[maphash.String(t.seed, id)%tableParts]
 }
 
-// open makes a session; box is its stream if it is one of HTTP+SSE. It is in use until it is released.
-func (t *sessions) open(principal string, box *outbox) (*session, *refusal) {
+// open makes a session; queue is that of its stream if it is one of HTTP+SSE. It is in use until it is released.
+func (t *sessions) open(principal string, queue *messageQueue) (*session, *refusal) {
 	if no := t.quota.take(principal); no != nil {
 		return nil, no
 	}
-	s := &session{id: rand.Text(), principal: principal, box: box, users: 1}
+	s := &session{id: rand.Text(), principal: principal, digest: digest(principal), queue: queue, users: 1}
 	s.part = t.part(s.id)
 	if !s.part.add(s) {
 		t.quota.give(principal)
@@ -150,7 +150,7 @@ func (t *sessions) finish(s *session, cause error) {
 	s.close(cause)
 	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
 	defer cancel()
-	if err := t.opts.Sessions.Events.EndSession(ctx, s.id, digest(s.principal)); err != nil {
+	if err := t.opts.Sessions.Events.EndSession(ctx, s.id, s.digest); err != nil {
 		t.opts.Logger.ErrorContext(ctx, "mcphttp: events of a session not forgotten", "error", err)
 	}
 }

@@ -111,7 +111,7 @@ func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 		_, _ = w.Write(body)
 		return
 	}
-	defer h.answers.stop(h.beginLarge(w, len(body)))
+	defer h.responseWrites.remove(h.beginLarge(w, len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_ = http.NewResponseController(w).Flush()
@@ -125,7 +125,7 @@ func (h *Handler) replyPage(w http.ResponseWriter, body []byte, left *wire.Page)
 		return
 	}
 	before, kept, behind := left.Cut(body)
-	defer h.answers.stop(h.beginLarge(w, len(before)+len(kept)+len(behind)))
+	defer h.responseWrites.remove(h.beginLarge(w, len(before)+len(kept)+len(behind)))
 	w.WriteHeader(http.StatusOK)
 	for _, part := range [...][]byte{before, kept, behind} {
 		_, _ = w.Write(part)
@@ -134,21 +134,22 @@ func (h *Handler) replyPage(w http.ResponseWriter, body []byte, left *wire.Page)
 }
 
 // beginLarge begins an answer of that many bytes. The caller ends the wait when all is written.
-func (h *Handler) beginLarge(w http.ResponseWriter, size int) *waiting[http.ResponseWriter] {
+func (h *Handler) beginLarge(w http.ResponseWriter, size int) *deadline[http.ResponseWriter] {
 	head := w.Header()
 	head["Content-Type"] = jsonContent
 	head["Content-Length"] = []string{strconv.Itoa(size)}
-	ownTime(w)
-	return h.answers.start(w)
+	clearWriteDeadline(w)
+	return h.responseWrites.add(w)
 }
 
-// ownTime takes the time off that the http.Server gives a whole request: what is written from here on has a time of its own.
-func ownTime(w http.ResponseWriter) {
+// clearWriteDeadline removes the deadline that the WriteTimeout of the http.Server sets for a whole
+// request. What is written afterwards has deadlines of its own.
+func clearWriteDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
-// breakWrite makes the write that is going on fail.
-func breakWrite(w http.ResponseWriter) (again bool) {
-	_ = http.NewResponseController(w).SetWriteDeadline(past)
+// expireWrite makes the write in progress fail.
+func expireWrite(w http.ResponseWriter) (again bool) {
+	_ = http.NewResponseController(w).SetWriteDeadline(aLongTimeAgo)
 	return false
 }
