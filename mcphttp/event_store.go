@@ -63,10 +63,19 @@ func newMemoryEvents() *memoryEvents {
 
 // Append stores an event. It discards events that are too old, and streams if the store is full.
 func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []byte) error {
+	m.appendTo(nil, key, n, data)
+	return nil
+}
+
+// appendTo is Append for a caller that has the ring that the last call for the stream returned. It
+// saves looking the ring up.
+func (m *memoryEvents) appendTo(ring *eventRing, key StreamKey, n int64, data []byte) *eventRing {
 	now := time.Since(m.begin)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ring := m.ring(key)
+	if ring == nil || ring.removed {
+		ring = m.ring(key)
+	}
 	m.bytes -= ring.size()
 	ring.expire(now)
 	ring.append(n, now, data)
@@ -74,7 +83,7 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	ring.unlink()
 	ring.linkBefore(&m.lru)
 	m.evict(now)
-	return nil
+	return ring
 }
 
 // ring returns the ring of a stream, which is new if the stream is unknown. The caller holds m.mu.
@@ -113,6 +122,7 @@ func (m *memoryEvents) evict(now time.Duration) {
 func (m *memoryEvents) remove(ring *eventRing) {
 	ring.unlink()
 	m.bytes -= ring.size()
+	ring.removed, ring.buf = true, nil
 	of := sessionKey{ring.key.Session, ring.key.Principal}
 	rings := m.sessions[of]
 	delete(rings, ring.key.Stream)
@@ -175,6 +185,7 @@ const (
 type eventRing struct {
 	prev, next *eventRing // in the list of the store
 	key        StreamKey
+	removed    bool // from the store
 
 	first int64 // number of the first event
 	count int
