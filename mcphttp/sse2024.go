@@ -117,7 +117,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	switch {
 	case s.queue == nil:
 		return nil, errNoSession
-	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isCrowded(s):
+	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isOverloaded(s):
 		return nil, refuseBusy(http.StatusTooManyRequests, "too many answers of the session are unread")
 	case isRequest && !h.life.isOpen():
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
