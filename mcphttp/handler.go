@@ -60,13 +60,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.read(r)
 	no := h.guard.check(r, &head)
 	if no != nil || r.Method != http.MethodPost {
-		h.boundBody(w, r)
+		h.limitBodyTime(w, r)
 	}
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}
-	h.guard.shareWithOrigin(w, head.origin)
+	h.guard.allowOrigin(w, head.origin)
 	switch r.Method {
 	case http.MethodPost:
 		h.servePost(w, r, &head)
@@ -143,7 +143,7 @@ func hasModernEnvelope(msg *jsonrpc.Message, index *wire.Index) bool {
 // readMessage reads the body of a POST that is fit to hold a message.
 func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	if no := checkPost(r, head); no != nil {
-		h.boundBody(w, r)
+		h.limitBodyTime(w, r)
 		return nil, no
 	}
 	return h.readBody(w, r)

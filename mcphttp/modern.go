@@ -81,10 +81,10 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	endsAt := over
 	if isListen(req) {
 		principal := req.Principal.Key()
-		if no := h.listens.take(principal); no != nil {
+		if no := h.listens.acquire(principal); no != nil {
 			return no
 		}
-		defer h.listens.give(principal)
+		defer h.listens.release(principal)
 		endsAt = draining
 	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}

@@ -48,14 +48,14 @@ func newSessions(h mcp.Handler, opts *Options) *sessions {
 // open creates a session, which the caller releases. The queue is that of the stream of an HTTP+SSE
 // session, and nil for any other one.
 func (t *sessions) open(principal string, queue *messageQueue) (*session, *refusal) {
-	if no := t.quota.take(principal); no != nil {
+	if no := t.quota.acquire(principal); no != nil {
 		return nil, no
 	}
 	s := &session{id: rand.Text(), principal: principal, digest: digest(principal), queue: queue, users: 1}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		t.quota.give(principal)
+		t.quota.release(principal)
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	}
 	t.byID[s.id] = s
@@ -108,7 +108,7 @@ func (t *sessions) end(s *session, cause error) {
 
 // finish closes a session that was removed from the table.
 func (t *sessions) finish(s *session, cause error) {
-	t.quota.give(s.principal)
+	t.quota.release(s.principal)
 	s.close(cause)
 	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
 	defer cancel()
