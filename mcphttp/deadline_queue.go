@@ -41,7 +41,7 @@ func (q *deadlineQueue[T]) add(item T) *deadline[T] {
 	d.item, d.at = item, time.Now().Add(q.timeout)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.link(d)
+	q.push(d)
 	switch {
 	case q.running:
 	case q.timer == nil:
@@ -75,7 +75,7 @@ func (q *deadlineQueue[T]) expireAll() {
 		q.unlink(d)
 		if q.expire(d.item) {
 			d.at = now.Add(q.timeout)
-			q.link(d)
+			q.push(d)
 		} else {
 			d.expired = true
 		}
@@ -85,8 +85,8 @@ func (q *deadlineQueue[T]) expireAll() {
 	}
 }
 
-// link appends d to the queue. The caller holds q.mu.
-func (q *deadlineQueue[T]) link(d *deadline[T]) {
+// push appends d to the queue. The caller holds q.mu.
+func (q *deadlineQueue[T]) push(d *deadline[T]) {
 	if d.prev = q.last; d.prev != nil {
 		d.prev.next = d
 	} else {

@@ -159,16 +159,16 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		}
 	case stream != nil && stream.finish(sse.Event{Data: body}):
 	case err == nil && x.left.LeavesOut():
-		h.replyPage(x.w, body, x.left)
+		h.writePage(x.w, body, x.left)
 	case err == nil:
-		h.reply(x.w, http.StatusOK, body)
+		h.writeJSON(x.w, http.StatusOK, body)
 	case x.challenged != nil:
 		h.challenge(x.w, x.challenged, body)
 	default:
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
 		}
-		h.reply(x.w, statusOf(err), body)
+		h.writeJSON(x.w, statusOf(err), body)
 	}
 }
 

@@ -64,7 +64,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *j
 	} else {
 		w.Header()[headerSession] = []string{s.id}
 	}
-	h.reply(w, http.StatusOK, body)
+	h.writeJSON(w, http.StatusOK, body)
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	defer buf.free()
 	if reply := conv.Begin(&p.ctx, &p.call, &p.msg, p); reply != nil {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
-		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
+		p.finish(response{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
 	}
 	if wire.IsList(p.msg.Method) {
@@ -147,7 +147,7 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
-	p.finish(answer{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
+	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
 }
 
 // serveBatch answers the requests of a batch together.
@@ -156,7 +156,7 @@ func (p *sessionPost) serveBatch(conv *legacy.Session) {
 	if work != nil {
 		reply = work()
 	}
-	var a answer
+	var a response
 	if reply != nil {
 		// In a batch the one that is refused must not have the others sent again.
 		a.body = jsonrpc.Append(nil, reply)
@@ -221,7 +221,7 @@ type sessionPost struct {
 }
 
 // An answer is what ends a POST.
-type answer struct {
+type response struct {
 	body []byte     // empty for none; without what p.call.Left holds
 	err  *mcp.Error // that it is; nil if it is a result or several answers
 	busy int        // the status if it asks the client to come back
@@ -265,13 +265,13 @@ func (p *sessionPost) open(ctx context.Context) *sessionStream {
 }
 
 // finish answers the client, now that the call is over.
-func (p *sessionPost) finish(a answer) {
+func (p *sessionPost) finish(a response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
 	switch {
 	case p.stream == nil:
-		p.reply(a)
+		p.respond(a)
 		return
 	case len(a.body) > 0:
 		p.stream.finish(&p.ctx, p.call.Left.Whole(a.body))
@@ -282,7 +282,7 @@ func (p *sessionPost) finish(a answer) {
 }
 
 // reply answers a POST that did not become a stream.
-func (p *sessionPost) reply(a answer) {
+func (p *sessionPost) respond(a response) {
 	if len(a.body) == 0 {
 		// A cancelled request has no answer, and a stream is the one way to say nothing.
 		empty := newEventStream(p.w, p.handler)
@@ -292,10 +292,10 @@ func (p *sessionPost) reply(a answer) {
 	}
 	switch {
 	case a.err == nil && p.call.Left.LeavesOut():
-		p.handler.replyPage(p.w, a.body, p.call.Left)
+		p.handler.writePage(p.w, a.body, p.call.Left)
 		return
 	case a.err == nil:
-		p.handler.reply(p.w, http.StatusOK, a.body)
+		p.handler.writeJSON(p.w, http.StatusOK, a.body)
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {
@@ -307,7 +307,7 @@ func (p *sessionPost) reply(a answer) {
 		p.w.Header().Set("Retry-After", after)
 		status = a.busy
 	}
-	p.handler.reply(p.w, status, a.body)
+	p.handler.writeJSON(p.w, status, a.body)
 }
 
 // CloseStream closes the connection on which the client waits for the answer of the call that ctx belongs to. The call

@@ -51,15 +51,15 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 	if conn.send(sse.Event{Type: "endpoint", Data: []byte(endpoint)}) != nil {
 		return nil
 	}
-	patience := time.NewTimer(h.opts.Sessions.InitTimeout)
-	defer patience.Stop()
+	initTimer := time.NewTimer(h.opts.Sessions.InitTimeout)
+	defer initTimer.Stop()
 	for {
 		select {
 		case <-conn.over():
 			return nil
 		case <-r.Context().Done():
 			return nil
-		case <-patience.C:
+		case <-initTimer.C:
 			if s.conversation() == nil {
 				return nil
 			}

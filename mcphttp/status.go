@@ -54,7 +54,7 @@ func challengeOf(err error) *challenge {
 // challenge answers with an error that a challenge goes with.
 func (h *Handler) challenge(w http.ResponseWriter, c *challenge, body []byte) {
 	w.Header()["Www-Authenticate"] = c.fields
-	h.reply(w, c.status, body)
+	h.writeJSON(w, c.status, body)
 }
 
 // statusOf returns the HTTP status of an answer to a modern request. Only the errors that say something about the request
@@ -92,19 +92,19 @@ func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
-	h.reply(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
+	h.writeJSON(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
 }
 
 // jsonContent is the value of Content-Type that all JSON answers share. Whoever adds to it gets a copy.
 var jsonContent = []string{typeJSON}[:1:1]
 
-// heldBack is how much of a response net/http keeps until its handler has returned.
-const heldBack = 2 << 10
+// netHTTPBuffer is how much of a response net/http keeps until its handler has returned.
+const netHTTPBuffer = 2 << 10
 
 // reply writes a whole JSON answer, in one piece. A client that does not read it cannot hold the handler for longer
 // than the write timeout; that it is gone is no news to anyone, so errors end here.
-func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
-	if len(body) <= heldBack {
+func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
+	if len(body) <= netHTTPBuffer {
 		w.Header()["Content-Type"] = jsonContent
 		// It is written when the handler is done, and so can hold nothing but its connection. net/http counts it then.
 		w.WriteHeader(status)
@@ -119,9 +119,9 @@ func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 
 // replyPage writes an answer that leaves out a page, and the page from where it lies: what is larger than its buffers
 // net/http passes on in one piece.
-func (h *Handler) replyPage(w http.ResponseWriter, body []byte, left *wire.Page) {
-	if len(body)+len(left.Items) <= heldBack {
-		h.reply(w, http.StatusOK, left.Whole(body))
+func (h *Handler) writePage(w http.ResponseWriter, body []byte, left *wire.Page) {
+	if len(body)+len(left.Items) <= netHTTPBuffer {
+		h.writeJSON(w, http.StatusOK, left.Whole(body))
 		return
 	}
 	before, kept, behind := left.Cut(body)
