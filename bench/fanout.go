@@ -24,16 +24,20 @@ const (
 func catalogueChangeWorkloads() []workload {
 	var all []workload
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
-		all = append(all, workload{
-			name:     "change-" + string(era),
-			title:    fmt.Sprintf("a change of the list of tools, until %d clients have heard of it, %s era", listenersOfChange, era),
-			call:     load.Call{Era: era},
-			programs: listening,
-			only:     listeners(),
-			measure:  measureChanges,
-			takes:    func(quick bool) time.Duration { return 3*time.Second + time.Duration(changeRounds(quick))*time.Second },
-			quick:    true,
-		})
+		add := func(name, title, tool string, only ...string) {
+			all = append(all, workload{
+				name:     name + string(era),
+				title:    fmt.Sprintf("%s, until %d clients have heard of it, %s era", title, listenersOfChange, era),
+				call:     load.Call{Era: era, Tool: tool},
+				programs: listening,
+				only:     only,
+				measure:  measureChanges,
+				takes:    func(quick bool) time.Duration { return 3*time.Second + time.Duration(changeRounds(quick))*time.Second },
+				quick:    true,
+			})
+		}
+		add("change-", "a change of the list of tools", echo.ChangeTool, listeners()...)
+		add("updated-", "an update of a resource", echo.UpdateTool, floor, ours)
 	}
 	return all
 }
@@ -92,7 +96,7 @@ func (b *bench) listen(ctx context.Context, s server, w workload) (*listened, er
 	if err != nil {
 		return nil, err
 	}
-	streams, err := load.DialStreams(proc.url, w.call.Era)
+	streams, err := load.DialStreams(proc.url, w.call.Era, w.call.Tool)
 	if err != nil {
 		proc.stop()
 		return nil, err

@@ -31,7 +31,7 @@ func catalogueStreamWorkloads() []workload {
 			all = append(all, workload{
 				name:     fmt.Sprintf("stream-%s-%d", era, n),
 				title:    fmt.Sprintf("%d event streams that are open and idle, %s era", n, era),
-				call:     load.Call{Era: era},
+				call:     load.Call{Era: era, Tool: echo.ChangeTool},
 				programs: listening,
 				only:     listeners(),
 				measure:  measureStreams,
@@ -80,7 +80,7 @@ func (b *bench) holdStreams(ctx context.Context, s server, w workload, n int) (h
 		return holding{}, err
 	}
 	defer proc.stop()
-	streams, err := load.DialStreams(proc.url, w.call.Era)
+	streams, err := load.DialStreams(proc.url, w.call.Era, echo.ChangeTool)
 	if err != nil {
 		return holding{}, err
 	}

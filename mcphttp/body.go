@@ -10,33 +10,33 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
 )
 
-// past is a deadline that is over.
-var past = time.Unix(0, 0)
+// aLongTimeAgo is a deadline that has passed.
+var aLongTimeAgo = time.Unix(0, 0)
 
-// boundBody sets the time in which the body of a request has to arrive that is not read here: net/http reads on for its
-// end, to use the connection again, and would wait for ever.
-func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
+// limitBodyTime sets the deadline of a body that the handler does not read: net/http reads to its end
+// to reuse the connection, without a limit of time.
+func (h *Handler) limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
 	}
 }
 
-// breakRead makes the read that is going on fail.
-func breakRead(w http.ResponseWriter) (again bool) {
-	_ = http.NewResponseController(w).SetReadDeadline(past)
+// expireRead makes the read in progress fail.
+func expireRead(w http.ResponseWriter) (again bool) {
+	_ = http.NewResponseController(w).SetReadDeadline(aLongTimeAgo)
 	return false
 }
 
 // readBody reads the body of a POST, within the limits of size and time.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	if r.ContentLength > h.opts.MaxBody {
-		h.boundBody(w, r)
+		h.limitBodyTime(w, r)
 		return nil, tooLarge(w)
 	}
 	body, err := h.readInTime(w, r)
 	switch {
 	case err == nil:
-		_ = r.Body.Close() // it has ended: else net/http looks for more of it before it writes the answer
+		_ = r.Body.Close() // otherwise net/http tries to read more before it writes the response
 		return body, nil
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge(w)
@@ -48,13 +48,14 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ref
 	return nil, refuse(http.StatusBadRequest, "the body could not be read")
 }
 
-// readInTime reads a body to its end. What is left of it after an error has no more time than the whole had.
+// readInTime reads a body to its end. After an error the rest of the body has the same deadline.
 func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
-	reading := h.bodies.start(w)
-	until := reading.until
+	d := h.bodyReads.add(w)
+	until := d.at
 	defer func() {
-		if h.bodies.stop(reading) {
-			err = os.ErrDeadlineExceeded // also if it came at the last moment: the connection is of no more use
+		if h.bodyReads.remove(d) {
+			// Even if the body was complete: the read deadline of the connection has passed.
+			err = os.ErrDeadlineExceeded
 		}
 		if err != nil {
 			_ = http.NewResponseController(w).SetReadDeadline(until)
@@ -66,14 +67,15 @@ func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byt
 var errTooLarge = errors.New("body is too large")
 
 func tooLarge(w http.ResponseWriter) *refusal {
-	w.Header().Set("Connection", "close") // reading on to the end would be the work that the limit is to save
+	w.Header().Set("Connection", "close") // reading to the end would defeat the limit
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
-// readClaimed reads r, which is said to have claim bytes or an unknown number if negative, to its end: at most limit.
+// readClaimed reads at most limit bytes to the end of r. The claim is the announced length, negative
+// if it is unknown.
 func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
-	// It is dropped by Take alone: r may be the user's, and leave a read behind that writes when it has failed. There is room
-	// for one byte that is too many.
+	// The buffer is never reused after an error: r may be the user's and still write to it. It has room
+	// for one byte more than the limit.
 	body := readbuf.Buffer{Limit: limit + 1}
 	for {
 		n, err := r.Read(body.Space(claim))

@@ -115,7 +115,7 @@ func TestBodiesAreClosedAtTheirEnd(t *testing.T) {
 		end    error
 		closed bool
 	}{"whole": {io.EOF, true}, "broken off": {io.ErrUnexpectedEOF, false}} {
-		x := newRerun(mcphttp.NewHandler(freeCore, nil), modernBody, modernHeader())
+		x := newRerun(mcphttp.NewHandler(cannedCore, nil), modernBody, modernHeader())
 		body := &watchedBody{Reader: io.MultiReader(x.body, iotest.ErrReader(c.end))}
 		x.request.Body = body
 		x.run()

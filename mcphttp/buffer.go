@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// firstRoom is the room that a buffer begins with: enough for most of what is written.
-	firstRoom = 4 << 10
-	// maxPooled is the largest buffer that is kept for later requests of every kind: most messages are far smaller, and
-	// a few large ones must not pin their size for good.
+	// initialSize is the capacity of a new buffer: enough for most of what is written.
+	initialSize = 4 << 10
+	// maxPooled is the largest buffer that is pooled for all requests. Most messages are far smaller,
+	// and a few large ones must not hold memory for good.
 	maxPooled = 64 << 10
-	// maxLarge is the largest buffer that is kept at all.
+	// maxLarge is the largest buffer that is pooled at all.
 	maxLarge = 2 << 20
-	// largeMemory is for how many answers after a large one another is expected.
-	largeMemory = 64
+	// largeHint is the number of responses after a large one for which another one is expected.
+	largeHint = 64
 )
 
-// buffers and largeBuffers hold byte slices between requests, for what is written. What was read is never among them: a
-// goroutine that a handler has left behind may look at the params of its request for ever, and must not see another
-// caller's.
+// buffers and largeBuffers are pools of buffers for writing. What was read is never pooled: a goroutine
+// that a handler has left behind may read the params of its request at any time, and must not see
+// those of another caller.
 var (
-	buffers      = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, firstRoom)} }}
-	largeBuffers sync.Pool // of more than maxPooled; what nobody takes for a while is collected
+	buffers      = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, initialSize)} }}
+	largeBuffers sync.Pool // of more than maxPooled bytes
 )
 
-// A buffer is a byte slice that is used again for other requests, and so must not outlive its own.
+// A buffer is a pooled byte slice. It must not be used after free.
 type buffer struct{ bytes []byte }
 
 func newBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// free returns the buffer back. Nothing may alias it any more.
+// free returns the buffer to its pool. Nothing may alias it afterwards.
 func (b *buffer) free() {
 	b.bytes = b.bytes[:0]
 	switch size := cap(b.bytes); {
@@ -44,22 +44,23 @@ func (b *buffer) free() {
 	}
 }
 
-// encodeNotification returns a buffer with a notification. Whoever waits for that to be sent has no message on the stack.
+// encodeNotification returns a buffer with a notification.
 func encodeNotification(method string, params stdjson.RawMessage) *buffer {
 	buf := newBuffer()
 	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
 	return buf
 }
 
-// A foresight knows whether large answers are to be expected, because there was one among the last few. They are written
-// into large buffers then, as are the small ones between them; else nobody takes those, and they are collected.
-type foresight struct {
-	left atomic.Int32 // answers until none is expected any more
+// A sizeHint predicts large responses: it expects one if there was one among the last few. Then all
+// responses are written to large buffers, and otherwise the large buffers are left to the garbage
+// collector.
+type sizeHint struct {
+	left atomic.Int32 // responses until no large one is expected
 }
 
-// newBuffer returns a buffer for an answer.
-func (f *foresight) newBuffer() *buffer {
-	if f.left.Load() > 0 {
+// newBuffer returns a buffer for a response.
+func (h *sizeHint) newBuffer() *buffer {
+	if h.left.Load() > 0 {
 		if b, ok := largeBuffers.Get().(*buffer); ok {
 			return b
 		}
@@ -67,12 +68,12 @@ func (f *foresight) newBuffer() *buffer {
 	return newBuffer()
 }
 
-// learn takes note of the size of an answer.
-func (f *foresight) learn(size int) {
-	switch left := f.left.Load(); {
+// learn records the size of a response.
+func (h *sizeHint) learn(size int) {
+	switch left := h.left.Load(); {
 	case size > maxPooled:
-		f.left.Store(largeMemory)
+		h.left.Store(largeHint)
 	case left > 0:
-		f.left.CompareAndSwap(left, left-1) // one who comes in between has counted for both
+		h.left.CompareAndSwap(left, left-1) // a concurrent response has counted for both
 	}
 }

@@ -2,36 +2,36 @@ package mcphttp
 
 import "net/http"
 
-// corsMaxAge is how long, in seconds, a browser may remember a preflight: long enough to save most of them, short
-// enough for a change of AllowedOrigins to take effect.
+// corsMaxAge is how long a browser may cache a preflight response, in seconds: long enough to save
+// most preflights, short enough for a change of AllowedOrigins to take effect.
 const corsMaxAge = "600"
 
-// shareWithOrigin lets the page that asks read the answer, if its origin is an allowed one. The server's own pages need
-// no permission.
-func (g *guard) shareWithOrigin(w http.ResponseWriter, origin field) {
+// allowOrigin lets the page that sent the request read the response, if its origin is allowed. Pages
+// of the server's own origin need no CORS headers.
+func (g *guard) allowOrigin(w http.ResponseWriter, origin field) {
 	if len(g.origins) == 0 && !g.anyOrigin {
 		return
 	}
-	head := w.Header()
-	head.Add("Vary", "Origin")
+	header := w.Header()
+	header.Add("Vary", "Origin")
 	if !origin.sent || !g.anyOrigin && !g.origins[origin.value] {
 		return
 	}
-	head.Set("Access-Control-Allow-Origin", origin.value)
-	head.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, Retry-After, WWW-Authenticate")
+	header.Set("Access-Control-Allow-Origin", origin.value)
+	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, Retry-After, WWW-Authenticate")
 }
 
-// serveOptions answers OPTIONS: a browser's preflight, or anyone who asks what the endpoint can do.
+// serveOptions serves OPTIONS, which browsers send as a preflight.
 func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
-	head := w.Header()
-	head.Set("Allow", allowedMethods)
-	if head.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
-		head.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
-		head.Set("Access-Control-Max-Age", corsMaxAge)
-		if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
-			// An origin that may use the server may say what it likes: which arguments become headers is for tools to
-			// decide, and how callers prove who they are for middleware.
-			head.Set("Access-Control-Allow-Headers", wanted)
+	header := w.Header()
+	header.Set("Allow", allowedMethods)
+	if header.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+		header.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+		header.Set("Access-Control-Max-Age", corsMaxAge)
+		if requested := r.Header.Get("Access-Control-Request-Headers"); requested != "" {
+			// An allowed origin may send any header: tools choose the Mcp-Param headers, and middleware
+			// chooses the headers of authentication.
+			header.Set("Access-Control-Allow-Headers", requested)
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)

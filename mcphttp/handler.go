@@ -24,14 +24,14 @@ type Handler struct {
 	listens  *quota
 	sessions *sessions
 	life     lifecycle
-	calls    tally     // messages being served
-	streams  tally     // GET streams being served
-	sizes    foresight // of answers
+	calls    waitCounter // messages being served
+	streams  waitCounter // GET streams being served
+	sizes    sizeHint    // of responses
 
-	bodies  *watch[http.ResponseWriter] // being read
-	answers *watch[http.ResponseWriter] // large ones, being written
-	events  *watch[*eventStream]        // on which something is being written
-	quiet   *watch[*eventStream]        // that are open
+	bodyReads      *deadlineQueue[http.ResponseWriter]
+	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
+	eventWrites    *deadlineQueue[*eventStream]
+	keepAlives     *deadlineQueue[*eventStream] // of open streams
 }
 
 // NewHandler returns a handler that answers with h. The options may be nil. It panics if they cannot work.
@@ -47,10 +47,10 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions", handler.opts.MaxListens, handler.opts.MaxListensPerPrincipal)
 	handler.sessions = newSessions(h, &handler.opts)
-	handler.bodies = newWatch(handler.opts.BodyTimeout, breakRead)
-	handler.answers = newWatch(handler.opts.WriteTimeout, breakWrite)
-	handler.events = newWatch(handler.opts.WriteTimeout, (*eventStream).breakOff)
-	handler.quiet = newWatch(handler.opts.KeepAlive, (*eventStream).keepAlive)
+	handler.bodyReads = newDeadlineQueue(handler.opts.BodyTimeout, expireRead)
+	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
+	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)
+	handler.keepAlives = newDeadlineQueue(handler.opts.KeepAlive, (*eventStream).startComment)
 	return handler
 }
 
@@ -60,13 +60,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.read(r)
 	no := h.guard.check(r, &head)
 	if no != nil || r.Method != http.MethodPost {
-		h.boundBody(w, r)
+		h.limitBodyTime(w, r)
 	}
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}
-	h.guard.shareWithOrigin(w, head.origin)
+	h.guard.allowOrigin(w, head.origin)
 	switch r.Method {
 	case http.MethodPost:
 		h.servePost(w, r, &head)
@@ -141,7 +141,7 @@ func hasModernEnvelope(msg *jsonrpc.Message) bool {
 // readMessage reads the body of a POST that is fit to hold a message.
 func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	if no := checkPost(r, head); no != nil {
-		h.boundBody(w, r)
+		h.limitBodyTime(w, r)
 		return nil, no
 	}
 	return h.readBody(w, r)

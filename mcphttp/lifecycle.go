@@ -9,17 +9,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A tally counts what is going on, so that one can wait until nothing is.
-type tally struct {
+// A waitCounter counts what is going on, so that one can wait until nothing is.
+type waitCounter struct {
 	n atomic.Int64
 
 	mu   sync.Mutex    // guards the field below
 	zero chan struct{} // closed when n comes to zero; nil while nobody waits
 }
 
-func (t *tally) add() { t.n.Add(1) }
+func (t *waitCounter) add() { t.n.Add(1) }
 
-func (t *tally) done() {
+func (t *waitCounter) done() {
 	if t.n.Add(-1) > 0 {
 		return
 	}
@@ -32,7 +32,7 @@ func (t *tally) done() {
 }
 
 // wait returns nil once nothing is going on, or the error of ctx.
-func (t *tally) wait(ctx context.Context) error {
+func (t *waitCounter) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.zero == nil {
 		t.zero = make(chan struct{})
@@ -55,8 +55,8 @@ func (t *tally) wait(ctx context.Context) error {
 type lifecycle struct {
 	stage atomic.Int32 // changes under the lock
 
-	mu    sync.Mutex          // guards the field below
-	awake map[*awakened]stage // what can be told to end, and the stage at which it has to
+	mu    sync.Mutex             // guards the field below
+	awake map[*lazyContext]stage // what can be told to end, and the stage at which it has to
 }
 
 type stage int32
@@ -83,7 +83,7 @@ func (l *lifecycle) isOpen() bool { return !l.reached(draining) }
 
 func (l *lifecycle) reached(s stage) bool { return l.stage.Load() >= int32(s) }
 
-func (l *lifecycle) add(a *awakened, endsAt stage) {
+func (l *lifecycle) add(a *lazyContext, endsAt stage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reached(endsAt) {
@@ -91,12 +91,12 @@ func (l *lifecycle) add(a *awakened, endsAt stage) {
 		return
 	}
 	if l.awake == nil {
-		l.awake = make(map[*awakened]stage)
+		l.awake = make(map[*lazyContext]stage)
 	}
 	l.awake[a] = endsAt
 }
 
-func (l *lifecycle) remove(a *awakened) {
+func (l *lifecycle) remove(a *lazyContext) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.awake, a)
@@ -108,22 +108,22 @@ func (l *lifecycle) remove(a *awakened) {
 type callContext struct {
 	context.Context // of the HTTP request
 	handler         *Handler
-	awake           atomic.Pointer[awakened] // nil until someone waits; changes under the lock
-	endsAt          stage                    // the stage of the handler at which the call has to end
+	awake           atomic.Pointer[lazyContext] // nil until someone waits; changes under the lock
+	endsAt          stage                       // the stage of the handler at which the call has to end
 
 	mu    sync.Mutex // guards the field below
 	ended bool
 }
 
-// An awakened is a callContext that can be waited for.
-type awakened struct {
+// An lazyContext is a callContext that can be waited for.
+type lazyContext struct {
 	context.Context
 	cancel  context.CancelCauseFunc
 	release func() bool
 }
 
 // wake returns the context that can be waited for.
-func (c *callContext) wake() *awakened {
+func (c *callContext) wake() *lazyContext {
 	if a := c.awake.Load(); a != nil {
 		return a
 	}
@@ -132,7 +132,7 @@ func (c *callContext) wake() *awakened {
 	if a := c.awake.Load(); a != nil {
 		return a
 	}
-	a := &awakened{}
+	a := &lazyContext{}
 	a.Context, a.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
 	switch {
 	case c.ended:

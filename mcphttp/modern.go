@@ -81,14 +81,11 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	endsAt := over
 	if isListen(req) {
 		principal := req.Principal.Key()
-		if no := h.listens.take(principal); no != nil {
+		if no := h.listens.acquire(principal); no != nil {
 			return no
 		}
-		defer h.listens.give(principal)
+		defer h.listens.release(principal)
 		endsAt = draining
-	}
-	if req.TakesProgress(wire.ForTransports{}) && !isListen(req) {
-		growStack(0)
 	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
@@ -152,14 +149,14 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		}
 	case stream != nil && stream.finish(sse.Event{Data: body}):
 	case err == nil:
-		h.reply(x.w, http.StatusOK, body)
+		h.writeJSON(x.w, http.StatusOK, body)
 	case x.challenged != nil:
 		h.challenge(x.w, x.challenged, body)
 	default:
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
 		}
-		h.reply(x.w, statusOf(err), body)
+		h.writeJSON(x.w, statusOf(err), body)
 	}
 }
 
@@ -200,8 +197,8 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	if err != nil {
 		return err
 	}
-	if err := stream.prepareNotification(method, params); err != nil {
+	if err := stream.appendNotification(method, params); err != nil {
 		return err
 	}
-	return stream.open()
+	return stream.flushSoon()
 }

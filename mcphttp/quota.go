@@ -5,27 +5,27 @@ import (
 	"sync"
 )
 
-// A quota bounds how many of something there are at a time, in all and for each principal. Anonymous callers cannot be
-// told apart, so for them only the bound on all counts.
+// A quota limits the number of sessions or subscriptions, in total and for each principal. Anonymous
+// callers cannot be distinguished, so only the total limits them.
 type quota struct {
-	what  string // in the plural, for the client
-	total int
-	each  int
+	what         string // in the plural, for error messages
+	total        int
+	perPrincipal int
 
 	mu          sync.Mutex // guards the fields below
 	taken       int
 	byPrincipal map[string]int
 }
 
-func newQuota(what string, total, each int) *quota {
-	return &quota{what: what, total: total, each: each, byPrincipal: make(map[string]int)}
+func newQuota(what string, total, perPrincipal int) *quota {
+	return &quota{what: what, total: total, perPrincipal: perPrincipal, byPrincipal: make(map[string]int)}
 }
 
-// take takes one for a principal, by its key, or says why there is none.
-func (q *quota) take(principal string) *refusal {
+// acquire reserves one for a principal, by its key. It returns a refusal if a limit is reached.
+func (q *quota) acquire(principal string) *refusal {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if principal != "" && q.byPrincipal[principal] >= q.each {
+	if principal != "" && q.byPrincipal[principal] >= q.perPrincipal {
 		return refuseBusy(http.StatusTooManyRequests, "too many "+q.what+" of one caller")
 	}
 	if q.taken >= q.total {
@@ -38,8 +38,8 @@ func (q *quota) take(principal string) *refusal {
 	return nil
 }
 
-// give returns back what take took.
-func (q *quota) give(principal string) {
+// release releases one that was acquired.
+func (q *quota) release(principal string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.taken--

@@ -14,23 +14,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// SessionOptions configures the sessions that clients of the older revisions open with initialize. The zero value is
-// right for most servers.
+// SessionOptions configures the sessions that clients of revisions before 2026-07-28 open with
+// initialize. The zero value is right for most servers.
 type SessionOptions struct {
-	// Max and MaxPerPrincipal bound the sessions, in all and for one authenticated caller. Anonymous callers are
-	// bounded in all only. Default: 10,000 and 64.
+	// Max and MaxPerPrincipal limit the sessions in total and for one authenticated principal.
+	// Anonymous callers are limited only in total. Defaults: 10,000 and 64.
 	Max             int
 	MaxPerPrincipal int
-	// IdleTimeout is how long a session lasts without a request or an open stream. A request that waits for an answer
-	// of its client counts for 10 minutes; then it fails. One that waits for the result of a task counts until the task is
-	// over, or its client has been away for 10 minutes. Default: 30 minutes.
+	// IdleTimeout is how long a session lasts without a request or an open stream. A request that
+	// waits for a response of its client keeps the session for 10 minutes and then fails. A request
+	// that waits for the result of a task keeps it until the task is over or the client has been
+	// disconnected for 10 minutes. Default: 30 minutes.
 	IdleTimeout time.Duration
-	// InitTimeout is the same for a session that was opened and never used. Default: 30 seconds.
+	// InitTimeout is the same for a session that was opened and not used since. Default: 30 seconds.
 	InitTimeout time.Duration
-	// MaxInFlight is how many requests of one session are worked on at once. Default: 256.
+	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
-	// Events keeps what was sent on streams, for clients whose connection broke. Default: a store in memory with room
-	// for 256 MiB in all, and for 10 minutes, 1000 events or 4 MiB of each stream.
+	// Events stores the events of streams, for clients whose connection broke. Default: a store in
+	// memory of at most 256 MiB, which keeps 10 minutes, 1000 events and 4 MiB of each stream.
 	Events EventStore
 }
 
@@ -55,52 +56,52 @@ func (o *SessionOptions) validate() error {
 	)
 }
 
-// A session is one client that opened with initialize. It belongs to the principal that opened it, and to nobody else
-// does it exist. While nothing happens it costs its memory and nothing else.
+// A session is one client that has sent initialize. Only the principal that opened it can use it.
 type session struct {
 	id        string
-	principal string     // Principal.Key of the owner
-	box       *outbox    // of the one stream that a session of HTTP+SSE has; nil on Streamable HTTP
-	part      *tablePart // that the session is in, or was
+	principal string        // Principal.Key of the owner
+	digest    string        // of principal, for the event store
+	queue     *messageQueue // of the stream of an HTTP+SSE session; nil on Streamable HTTP
 
-	// The lock of the part of the table that it is in guards these.
+	// The lock of the table guards these.
 	users   int32         // HTTP requests that are being served for it
-	used    bool          // it was spoken to after it was opened
-	touched time.Duration // when it was last let go of, since the table was made
+	used    bool          // a request came after initialize
+	touched time.Duration // time of the last release, since the table was made
 
 	conv atomic.Pointer[legacy.Session] // set once, under mu
 
-	mu      sync.Mutex                // guards the fields below
-	streams map[string]*sessionStream // of unfinished calls, by name; nil until there is one
-	alone   *standalone               // the GET stream; nil until there is one
-	ended   bool
+	mu         sync.Mutex                // guards the fields below
+	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
+	standalone *standalone               // the GET stream; nil until there is one
+	ended      bool
 }
 
-// close ends everything that goes on in the session.
+// close ends the calls and the streams of the session.
 func (s *session) close(cause error) {
 	s.mu.Lock()
 	s.ended = true
-	conv, alone := s.conversation(), s.alone
+	conv, alone := s.conversation(), s.standalone
 	for _, stream := range s.streams {
-		stream.over.Store(true)
+		stream.sessionEnded.Store(true)
 	}
 	s.mu.Unlock()
 	if conv != nil {
 		conv.Close(cause)
 	}
 	if alone != nil {
-		alone.stream.over.Store(true)
-		alone.box.close()
+		alone.stream.sessionEnded.Store(true)
+		alone.queue.close()
 	}
-	if s.box != nil {
-		s.box.close()
+	if s.queue != nil {
+		s.queue.close()
 	}
 }
 
-// conversation returns the translator of the session; nil before HTTP+SSE has initialized it.
+// conversation returns the translator of the session; nil until an HTTP+SSE session is initialized.
 func (s *session) conversation() *legacy.Session { return s.conv.Load() }
 
-// digest stands for a principal where its name is nobody's business. Anonymous callers have none.
+// digest returns a hash that identifies a principal to an event store. That of anonymous callers is
+// empty.
 func digest(principal string) string {
 	if principal == "" {
 		return ""
@@ -109,7 +110,8 @@ func digest(principal string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns the session that a request of Streamable HTTP names, if it is the principal's. The caller releases it.
+// find returns the session of a Streamable HTTP request, which the caller releases. The session must
+// belong to the principal.
 //
 // Spec: basic/transports#session-management
 func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal) {
@@ -120,8 +122,8 @@ func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal
 	if s == nil {
 		return nil, errNoSession
 	}
-	no := errNoSession // if it is one of HTTP+SSE
-	if conv := s.conversation(); conv != nil && s.box == nil {
+	no := errNoSession // for an HTTP+SSE session
+	if conv := s.conversation(); conv != nil && s.queue == nil {
 		no = checkSessionVersion(head.version)
 	}
 	if no != nil {
@@ -131,11 +133,12 @@ func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal
 	return s, nil
 }
 
-// errNoSession is the same for sessions that never were, have ended or belong to someone else.
+// errNoSession does not distinguish sessions that never existed, have ended, or belong to another
+// principal.
 var errNoSession = refuse(http.StatusNotFound, "no such session")
 
-// checkSessionVersion refuses a version header that no session can have. It should be the version that the session has
-// settled on, but clients get away with another one: the session knows better.
+// checkSessionVersion refuses a version header that no session can have. The header should name the
+// negotiated version, but a header with another version of the same era is accepted and ignored.
 //
 // Spec: basic/transports#protocol-version-header
 func checkSessionVersion(version field) *refusal {
@@ -143,7 +146,7 @@ func checkSessionVersion(version field) *refusal {
 		return nil
 	}
 	if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
-		return refuse(http.StatusBadRequest, "header "+headerVersion+" names no version that has sessions")
+		return refuse(http.StatusBadRequest, "header "+headerVersion+" must name a protocol version that has sessions")
 	}
 	return nil
 }

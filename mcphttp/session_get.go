@@ -8,16 +8,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A standalone stream carries what belongs to no request: changed lists and resources. A session has one at most.
+// A standalone stream carries the messages that belong to no request: notifications of changed lists
+// and resources. A session has at most one.
 //
 // Spec: basic/transports#listening-for-messages-from-the-server
 type standalone struct {
 	stream    sessionStream
-	box       outbox
-	connected int // GETs that are being served on it; the session's lock guards it
+	queue     messageQueue
+	connected int // GET requests that are being served on it; guarded by the session's lock
 }
 
-// serveSessionGet serves a GET of a session: its standalone stream, or the rest of a stream whose connection broke.
+// serveSessionGet serves a GET of a session: its standalone stream, or the resumption of a stream
+// whose connection broke.
 func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *head) *refusal {
 	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
 	if no != nil {
@@ -40,16 +42,18 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *
 	return h.resumeCall(r, s, conn, name, n)
 }
 
-// errEventUnknown is the same for ids that never were, that belong to someone else, and after which events were lost.
-var errEventUnknown = refuse(http.StatusNotFound, "the last event is unknown, or events after it are no longer kept")
+// errEventUnknown does not distinguish ids that never existed, ids of other principals, and ids after
+// which events were lost.
+var errEventUnknown = refuse(http.StatusNotFound,
+	"the last event is unknown, or events after it are no longer stored")
 
-// resumeCall sends the rest of a call's stream, and what is still to come on it.
+// resumeCall replays the stream of a call, and stays connected until the call is over.
 func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
 	s.mu.Lock()
 	stream := s.streams[name]
 	s.mu.Unlock()
-	if stream == nil { // its call is over
-		key := StreamKey{Session: s.id, Principal: digest(s.principal), Stream: name}
+	if stream == nil { // the call is over
+		key := StreamKey{Session: s.id, Principal: s.digest, Stream: name}
 		return afterReplay(conn, replay(h.opts.Sessions.Events.After(r.Context(), key, n), name, conn, n))
 	}
 	if no := afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
@@ -63,7 +67,8 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 	return nil
 }
 
-// afterReplay returns the refusal for a replay that failed before it began. One that failed later only breaks off.
+// afterReplay returns the refusal for a replay that failed before its first write. After that the
+// response can only be cut off.
 func afterReplay(conn *eventStream, err error) *refusal {
 	switch {
 	case err == nil:
@@ -77,42 +82,43 @@ func afterReplay(conn *eventStream, err error) *refusal {
 
 // serveStandalone opens the standalone stream.
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
-	conn.bell = make(chan struct{}, 1)
+	conn.notify = make(chan struct{}, 1)
 	conv := s.conversation()
 	a := &standalone{connected: 1}
-	s.beginStream(&a.stream, standaloneStream, conv.Revision(), &h.opts)
-	a.box = outbox{taker: &a.stream, limit: maxUnsent}
+	s.initStream(&a.stream, standaloneStream, conv.Revision(), &h.opts)
+	a.queue = messageQueue{consumer: &a.stream, limit: maxQueued}
 	s.mu.Lock()
 	switch {
 	case s.ended:
 		s.mu.Unlock()
 		return errNoSession
-	case s.alone != nil && s.alone.connected > 0:
+	case s.standalone != nil && s.standalone.connected > 0:
 		s.mu.Unlock()
 		return refuse(http.StatusConflict, "the session has a stream already")
 	}
-	s.alone = a
+	s.standalone = a
 	s.mu.Unlock()
-	conv.Attach(h.sessions.toldTo(&a.box)) // before the client sees the stream: what it subscribes to then is told
+	// Before the client sees the stream, so that it is notified of what it subscribes to after that.
+	conv.Attach(h.sessions.changesTo(&a.queue))
 	a.stream.start(r.Context(), conn)
-	_ = conn.open() // if it fails the stream ends at once
+	_ = conn.flush() // if it fails the stream ends at once
 	h.runStandalone(r, s, a, conv, conn)
 	return nil
 }
 
-// resumeStandalone takes the standalone stream up on a new connection, also when the server has not yet noticed that
-// the one before is gone.
+// resumeStandalone moves the standalone stream to a new connection. The server may not have noticed
+// yet that the connection before is gone.
 func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
 	s.mu.Lock()
-	a := s.alone
-	if a == nil || s.ended || a.stream.name() != name || a.box.isClosed() {
+	a := s.standalone
+	if a == nil || s.ended || a.stream.name() != name || a.queue.isClosed() {
 		s.mu.Unlock()
 		return errEventUnknown
 	}
 	a.connected++
 	s.mu.Unlock()
-	conn.bell = make(chan struct{}, 1)
-	a.box.bound(maxUnsent)
+	conn.notify = make(chan struct{}, 1)
+	a.queue.setLimit(maxQueued)
 	if no := afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
 		h.leaveStandalone(s, a, conn)
 		return no
@@ -121,33 +127,32 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 	return nil
 }
 
-// runStandalone writes what comes, until the connection or the session ends.
+// runStandalone writes messages until the connection or the session ends.
 func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
-	defer context.AfterFunc(r.Context(), conn.ring)()
+	defer context.AfterFunc(r.Context(), conn.wake)()
 	ctx := context.WithoutCancel(r.Context())
-	var queue [][]byte
+	var messages [][]byte
 	for more := true; more; {
 		if conn.isOver() || r.Context().Err() != nil {
 			return
 		}
-		queue, more = a.box.take(queue)
-		for _, data := range queue {
-			_ = a.stream.send(ctx, data) // kept for the client that comes back
+		if messages, more = a.queue.drain(messages); len(messages) > 0 {
+			a.stream.sendAll(ctx, messages)
 		}
 		if more {
-			<-conn.bell
+			<-conn.notify
 		}
 	}
 	conv.Attach(nil)
 }
 
-// leaveStandalone ends the serving of one GET. Without a connection less may wait.
+// leaveStandalone ends the serving of one GET, and reduces the limit of the queue after the last one.
 func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) {
 	a.stream.detach(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.connected--; a.connected == 0 {
-		a.box.bound(maxParked)
+		a.queue.setLimit(maxQueuedOffline)
 	}
 }

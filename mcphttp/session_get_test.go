@@ -222,9 +222,9 @@ func (r *recordingStore) Append(ctx context.Context, key mcphttp.StreamKey, n in
 	return r.EventStore.Append(ctx, key, n, data)
 }
 
-func (r *recordingStore) EndSession(session, principal string) error {
+func (r *recordingStore) EndSession(ctx context.Context, session, principal string) error {
 	r.ended = append(r.ended, session)
-	return r.EventStore.EndSession(session, principal)
+	return r.EventStore.EndSession(ctx, session, principal)
 }
 
 // A handler that can only wait for the end of a subscription is waited for until it has begun.

@@ -64,7 +64,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *j
 	} else {
 		w.Header()[headerSession] = []string{s.id}
 	}
-	h.reply(w, http.StatusOK, body)
+	h.writeJSON(w, http.StatusOK, body)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 		return nil
 	}
 	if p.lasts = msg.Method == wire.MethodTasksResult; p.lasts {
-		defer p.leaveWith(r)()
+		defer p.cancelOnAbsence(r)()
 	}
 	p.serve(conv)
 	return nil
@@ -137,13 +137,13 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	defer buf.free()
 	if reply := conv.Begin(&p.ctx, &p.call, &p.msg, p); reply != nil {
 		buf.bytes = jsonrpc.Append(buf.bytes, reply)
-		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
+		p.finish(response{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
 	}
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
-	p.finish(answer{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
+	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
 }
 
 // serveBatch answers the requests of a batch together.
@@ -152,7 +152,7 @@ func (p *sessionPost) serveBatch(conv *legacy.Session) {
 	if work != nil {
 		reply = work()
 	}
-	var a answer
+	var a response
 	if reply != nil {
 		// In a batch the one that is refused must not have the others sent again.
 		a.body = jsonrpc.Append(nil, reply)
@@ -209,15 +209,15 @@ type sessionPost struct {
 	ctx     sessionContext
 	call    legacy.Exchange
 
-	mu       sync.Mutex // guards the fields below
-	stream   *sessionStream
-	first    *eventStream // the stream's first connection, that of the POST
-	left     bool         // that one is gone
-	finished bool
+	mu           sync.Mutex // guards the fields below
+	stream       *sessionStream
+	first        *eventStream // the stream's first connection, that of the POST
+	disconnected bool         // first is gone
+	finished     bool
 }
 
-// An answer is what ends a POST.
-type answer struct {
+// A response ends a POST.
+type response struct {
 	body []byte     // empty for none
 	err  *mcp.Error // that it is; nil if it is a result or several answers
 	busy int        // the status if it asks the client to come back
@@ -251,26 +251,23 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
-		if !p.lasts {
-			p.stream.log.holdBack()
-		}
 		p.first = newEventStream(p.w, p.handler)
 		p.stream.start(ctx, p.first)
-		if p.left {
-			p.leaveFirst()
+		if p.disconnected {
+			p.closeFirst()
 		}
 	}
 	return p.stream
 }
 
 // finish answers the client, now that the call is over.
-func (p *sessionPost) finish(a answer) {
+func (p *sessionPost) finish(a response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
 	switch {
 	case p.stream == nil:
-		p.reply(a)
+		p.respond(a)
 		return
 	case len(a.body) > 0:
 		p.stream.finish(&p.ctx, a.body)
@@ -281,16 +278,16 @@ func (p *sessionPost) finish(a answer) {
 }
 
 // reply answers a POST that did not become a stream.
-func (p *sessionPost) reply(a answer) {
+func (p *sessionPost) respond(a response) {
 	if len(a.body) == 0 {
 		// A cancelled request has no answer, and a stream is the one way to say nothing.
 		empty := newEventStream(p.w, p.handler)
-		_ = empty.open()
+		_ = empty.flush()
 		empty.close()
 		return
 	}
 	if a.err == nil {
-		p.handler.reply(p.w, http.StatusOK, a.body)
+		p.handler.writeJSON(p.w, http.StatusOK, a.body)
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {
@@ -302,7 +299,7 @@ func (p *sessionPost) reply(a answer) {
 		p.w.Header().Set("Retry-After", after)
 		status = a.busy
 	}
-	p.handler.reply(p.w, status, a.body)
+	p.handler.writeJSON(p.w, status, a.body)
 }
 
 // CloseStream closes the connection on which the client waits for the answer of the call that ctx belongs to. The call

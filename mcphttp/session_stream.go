@@ -17,17 +17,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Kinds of streams: the first letter of their names.
+// Kinds of streams; the first letter of their names.
 const (
-	callStream       = 'c' // of one call; ends with the answer
-	standaloneStream = 's' // of the session's GET; ends with the session
+	callStream       = 'c' // of one call; ends with the response
+	standaloneStream = 's' // of a GET; ends with the session
 )
 
-// streamNameLen is the length of a stream's name: its kind and 130 random bits. Nobody who was not sent an event can
-// name its stream.
+// streamNameLen is the length of a stream's name: its kind and 130 random bits, so that only a client
+// that received an event of the stream can name it.
 const streamNameLen = 1 + 26
 
-// newStreamName returns a name, of the letters that [rand.Text] is made of.
+// newStreamName returns a random name in the alphabet of [rand.Text].
 func newStreamName(kind byte) string {
 	var name [streamNameLen]byte
 	_, _ = rand.Read(name[1:]) // never fails
@@ -38,41 +38,44 @@ func newStreamName(kind byte) string {
 	return string(name[:])
 }
 
-// A sessionStream is a stream of a session. It outlives its connections: what is sent while there is none, the client
-// gets when it comes back with the id of the last event that it saw.
+// A sessionStream is a stream of a session. It continues without a connection: the events that are
+// sent meanwhile are replayed when the client resumes with the id of the last event that it received.
 //
 // Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
-	primes bool
+	key    StreamKey
+	store  EventStore // nil if the revision has no resumption
+	primes bool       // the first event is empty
 	logger *slog.Logger
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
-	log  streamLog  // its key does not change
 	last int64      // number of the last event
+	ring *eventRing // of the events, if the store is in memory; nil until there is one
 	done bool
 
-	over atomic.Bool                 // the session has ended: nobody will come back
-	conn atomic.Pointer[eventStream] // nil while there is none; may be read without the lock
+	sessionEnded atomic.Bool                 // no client can resume the stream
+	conn         atomic.Pointer[eventStream] // nil without a connection; read without the lock
 }
 
-// newStream makes a stream of the session, which remembers streams of calls for as long as they are unfinished.
+// newStream returns a new stream of the session. The stream of a call is in s.streams until it is
+// dropped.
 func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessionStream {
 	stream := new(sessionStream)
-	s.beginStream(stream, kind, rev, opts)
+	s.initStream(stream, kind, rev, opts)
 	return stream
 }
 
-// beginStream is newStream for an empty stream that is part of something.
-func (s *session) beginStream(stream *sessionStream, kind byte, rev wire.Revision, opts *Options) {
+// initStream is newStream for a stream that is a field of another type.
+func (s *session) initStream(stream *sessionStream, kind byte, rev wire.Revision, opts *Options) {
 	stream.primes = rev.Has(wire.SSEPriming)
 	stream.logger = opts.Logger
-	stream.log.key = StreamKey{Session: s.id, Principal: digest(s.principal), Stream: newStreamName(kind)}
+	stream.key = StreamKey{Session: s.id, Principal: s.digest, Stream: newStreamName(kind)}
 	if rev.Has(wire.SSEResumption) {
-		stream.log.keepIn(opts.Sessions.Events)
+		stream.store = opts.Sessions.Events
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stream.over.Store(s.ended)
+	stream.sessionEnded.Store(s.ended)
 	if kind == callStream {
 		if s.streams == nil {
 			s.streams = make(map[string]*sessionStream)
@@ -87,22 +90,22 @@ func (s *session) dropStream(stream *sessionStream) {
 	delete(s.streams, stream.name())
 }
 
-func (st *sessionStream) name() string { return st.log.key.Stream }
+func (st *sessionStream) name() string { return st.key.Stream }
 
-// start returns a new stream its first connection, on which the caller then sends something or opens it. Where the revision
-// has it, the first event is empty: it is there for its id, with which the client can come back before there is anything
-// else.
+// start sets the first connection of a new stream. The caller then sends an event or flushes. If the
+// revision has priming, the first event is empty: with its id the client can resume the stream before
+// any other event.
 func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.conn.Store(conn)
-	if st.primes && st.log.store != nil {
-		_, _ = st.prepare(ctx, conn, []byte{}) // a connection that is gone already is no error: the stream goes on
+	if st.primes && st.store != nil {
+		_, _ = st.append(ctx, conn, []byte{}) // without a connection the stream continues
 	}
 }
 
-// send keeps a message and writes it to the connection, if there is one. It blocks while the client is slow; that the
-// client is gone is no error if it may come back for the message.
+// send stores a message and sends it if there is a connection. It blocks while the client is slow. It
+// returns no error for a lost connection if the client may resume.
 func (st *sessionStream) send(ctx context.Context, data []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -110,36 +113,58 @@ func (st *sessionStream) send(ctx context.Context, data []byte) error {
 		return mcp.ErrClosed
 	}
 	conn := st.conn.Load()
-	isKept, err := st.prepare(ctx, conn, data)
-	if err == nil && conn.open() == nil {
+	stored, err := st.append(ctx, conn, data)
+	if err == nil && conn.flushSoon() == nil {
 		return nil
 	}
 	st.conn.Store(nil)
-	if !isKept {
+	if !stored {
 		return mcp.ErrDisconnected
 	}
 	return nil
 }
 
-// prepare keeps a message and has it leave with what the connection sends next, which may be nil for none. It reports
-// whether the message is kept. The caller holds st.mu.
-func (st *sessionStream) prepare(ctx context.Context, conn *eventStream, data []byte) (isKept bool, err error) {
-	event := sse.Event{Data: data, HasID: st.keep(ctx, data)}
-	event.ID = eventID(st.name(), st.last)
-	if conn == nil {
-		return event.HasID, mcp.ErrDisconnected
+// sendAll stores messages, and writes them to the connection before it returns.
+func (st *sessionStream) sendAll(ctx context.Context, messages [][]byte) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.done {
+		return
 	}
-	return event.HasID, conn.prepare(event)
+	conn := st.conn.Load()
+	for _, data := range messages {
+		if _, err := st.append(ctx, conn, data); err != nil {
+			conn = nil
+		}
+	}
+	if conn == nil || conn.flush() != nil {
+		st.conn.Store(nil)
+	}
 }
 
-// keep returns a message a number and keeps it for later. It reports whether it is kept: else its event has no id.
-func (st *sessionStream) keep(ctx context.Context, data []byte) bool {
+// append stores a message and adds it to the pending events of the connection, which may be nil. It
+// reports whether the message is stored. The caller holds st.mu.
+func (st *sessionStream) append(ctx context.Context, conn *eventStream, data []byte) (stored bool, err error) {
+	stored = st.storeEvent(ctx, data)
+	if conn == nil {
+		return stored, mcp.ErrDisconnected
+	}
+	return stored, conn.append(sse.Event{ID: eventID(st.name(), st.last), HasID: stored, Data: data})
+}
+
+// storeEvent numbers a message and stores it. It reports whether it is stored: otherwise its event
+// has no id.
+func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 	st.last++
-	if st.log.store == nil || st.over.Load() {
+	if st.store == nil || st.sessionEnded.Load() {
 		return false
 	}
-	if err := st.log.append(ctx, st.last, data); err != nil {
-		st.logger.ErrorContext(ctx, "mcphttp: event not kept", "error", err)
+	if m, ok := st.store.(*memoryEvents); ok {
+		st.ring = m.appendTo(st.ring, st.key, st.last, data)
+		return true
+	}
+	if err := st.store.Append(ctx, st.key, st.last, data); err != nil {
+		st.logger.ErrorContext(ctx, "mcphttp: event not stored", "error", err)
 		return false
 	}
 	return true
@@ -149,10 +174,8 @@ func (st *sessionStream) keep(ctx context.Context, data []byte) bool {
 func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	_, _ = st.prepare(ctx, st.conn.Load(), data) // which can be interrupted while the store works
-	if conn := st.conn.Swap(nil); conn != nil {
-		conn.finishPrepared()
-	}
+	// The connection is loaded again: it may be interrupted while the store works.
+	_, _ = st.append(ctx, st.conn.Load(), data)
 	st.end()
 }
 
@@ -160,23 +183,18 @@ func (st *sessionStream) finish(ctx context.Context, data []byte) {
 func (st *sessionStream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if conn := st.conn.Swap(nil); conn != nil {
-		conn.close()
-	}
 	st.end()
 }
 
-// end lets nothing more be sent. The caller holds st.mu.
+// end closes the connection and refuses later messages. The caller holds st.mu.
 func (st *sessionStream) end() {
-	st.done = true
-	if st.over.Load() {
-		st.log.drop()
-	} else {
-		st.log.end()
+	if conn := st.conn.Swap(nil); conn != nil {
+		conn.close()
 	}
+	st.done = true
 }
 
-// hangUp closes the connection and not the stream.
+// hangUp closes the connection. The stream continues.
 func (st *sessionStream) hangUp(retry time.Duration) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -185,33 +203,34 @@ func (st *sessionStream) hangUp(retry time.Duration) error {
 	case conn == nil:
 		return nil
 	case st.last == 0:
-		return errors.ErrUnsupported // without an event's id the client could not come back
+		return errors.ErrUnsupported // without the id of an event the client could not resume
 	}
 	st.conn.Store(nil)
-	if err := conn.send(sse.Event{Retry: retry, HasRetry: true}); err != nil {
+	if conn.append(sse.Event{Retry: retry, HasRetry: true}) != nil || conn.flush() != nil {
 		return nil // it is closed already
 	}
 	return conn.hangUp()
 }
 
-// interrupt breaks the connection, without waiting for what is being written to it.
+// interrupt breaks the connection without waiting for a write in progress.
 func (st *sessionStream) interrupt() {
 	if conn := st.conn.Load(); conn != nil {
 		conn.interrupt()
 	}
 }
 
-// ring wakes whoever writes to the connection, if there is one. A connection that comes later is looked after by who
-// brings it.
-func (st *sessionStream) ring() {
+// wake wakes the goroutine that writes to the connection, if there is one. A goroutine that attaches
+// a connection later looks for messages first.
+func (st *sessionStream) wake() {
 	if conn := st.conn.Load(); conn != nil {
-		conn.ring()
+		conn.wake()
 	}
 }
 
-// attach puts the stream on a new connection and sends what came after the given event. The connection before is
-// closed: whoever knows the name of the stream is the one who read it there, and has noticed earlier than we have that
-// it is gone. The error is [ErrEventGap] if something in between is lost; nothing has been written then.
+// attach moves the stream to a new connection and replays the events after the given one. The
+// connection before is closed: only a client that read from it knows the name of the stream, and that
+// client has found it broken. If an event in between is lost the error is [ErrEventGap] and nothing
+// has been written.
 func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after int64) error {
 	st.interrupt()
 	st.mu.Lock()
@@ -219,13 +238,10 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	if before := st.conn.Swap(nil); before != nil {
 		before.close()
 	}
-	if after > st.last {
+	if after > st.last || st.store == nil {
 		return ErrEventGap
 	}
-	if st.log.store == nil {
-		return ErrEventGap
-	}
-	if err := replay(st.log.after(ctx, after), st.name(), conn, after); err != nil {
+	if err := replay(st.store.After(ctx, st.key, after), st.name(), conn, after); err != nil {
 		return err
 	}
 	if st.done {
@@ -236,30 +252,31 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	return nil
 }
 
-// detach takes the stream off a connection that is gone.
+// detach removes a connection that is gone.
 func (st *sessionStream) detach(conn *eventStream) {
 	st.conn.CompareAndSwap(conn, nil)
 }
 
-// replay writes the events of a stream after the given one, and opens the connection even if there are none.
+// replay writes the events of a stream after the given one, and opens the connection even if there
+// are none.
 func replay(events iter.Seq2[[]byte, error], stream string, conn *eventStream, after int64) error {
 	for data, err := range events {
 		if err != nil {
 			return err
 		}
 		after++
-		if err := conn.send(sse.Event{ID: eventID(stream, after), HasID: true, Data: data}); err != nil {
+		if err := conn.append(sse.Event{ID: eventID(stream, after), HasID: true, Data: data}); err != nil {
 			return err
 		}
 	}
-	return conn.open()
+	return conn.flush()
 }
 
-// eventID is the id of an event: the name of its stream and its number there. It means something only together with
-// the session that the stream belongs to. It is short enough for the stack of who calls it and only has it written.
+// eventID returns the id of an event: the name of its stream and its number there. It identifies an
+// event only within the session of the stream.
 func eventID(stream string, n int64) string { return stream + "-" + strconv.FormatInt(n, 10) }
 
-// parseEventID takes an event id apart. It refuses every text that eventID does not make.
+// parseEventID splits an event id. It accepts exactly the ids that eventID returns.
 func parseEventID(id string) (stream string, n int64, ok bool) {
 	stream, number, _ := strings.Cut(id, "-")
 	if len(stream) != streamNameLen || stream[0] != callStream && stream[0] != standaloneStream {

@@ -566,19 +566,12 @@ func TestR72_UnreadSessionStream(t *testing.T) {
 	})
 }
 
-// Sessions cost their memory and nothing else.
-func TestIdleSessionsAreCheap(t *testing.T) {
+// An idle session has no goroutine, and the default of Max is 10,000 sessions.
+func TestIdleSessionsHaveNoGoroutines(t *testing.T) {
 	const n = 10_000
 	f := start(t, newTestCore(), nil)
 	f.initialize(november2025)
-	measure := func() (heap uint64, goroutines int) {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc, runtime.NumGoroutine()
-	}
-	heap, goroutines := measure()
+	before := runtime.NumGoroutine()
 	for range n - 1 {
 		resp, err := f.client.Do(f.request(t.Context(), http.MethodPost, initializeBody(november2025)))
 		if err != nil {
@@ -587,14 +580,8 @@ func TestIdleSessionsAreCheap(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}
-	heapAfter, goroutinesAfter := measure()
-	perSession := int(heapAfter-heap) / n
-	t.Logf("%d bytes per session, %d more goroutines", perSession, goroutinesAfter-goroutines)
-	if perSession > 2048 {
-		t.Errorf("a session costs %d bytes, want 2048 at most", perSession)
-	}
-	if goroutinesAfter > goroutines+10 {
-		t.Errorf("%d sessions have %d goroutines", n, goroutinesAfter-goroutines)
+	if more := runtime.NumGoroutine() - before; more > 10 {
+		t.Errorf("%d sessions have %d goroutines", n, more)
 	}
 	if got := f.do(http.MethodPost, initializeBody(november2025)); got.status != 503 {
 		t.Errorf("session 10,001: got %d", got.status)

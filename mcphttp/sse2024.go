@@ -40,9 +40,9 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
 	conn := newEventStream(w, h)
 	defer conn.close()
-	conn.bell = make(chan struct{}, 1)
-	box := &outbox{taker: conn, limit: maxUnsent}
-	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), box)
+	conn.notify = make(chan struct{}, 1)
+	queue := &messageQueue{consumer: conn, limit: maxQueued}
+	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), queue)
 	if no != nil {
 		return no
 	}
@@ -51,35 +51,35 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 	if conn.send(sse.Event{Type: "endpoint", Data: []byte(endpoint)}) != nil {
 		return nil
 	}
-	patience := time.NewTimer(h.opts.Sessions.InitTimeout)
-	defer patience.Stop()
+	initTimer := time.NewTimer(h.opts.Sessions.InitTimeout)
+	defer initTimer.Stop()
 	for {
 		select {
 		case <-conn.over():
 			return nil
 		case <-r.Context().Done():
 			return nil
-		case <-patience.C:
+		case <-initTimer.C:
 			if s.conversation() == nil {
 				return nil
 			}
-		case <-conn.bell:
-			if !sendWaiting(conn, box) {
+		case <-conn.notify:
+			if !sendQueued(conn, queue) {
 				return nil
 			}
 		}
 	}
 }
 
-// sendWaiting writes what waits in the box, and reports whether more can come.
-func sendWaiting(conn *eventStream, box *outbox) (more bool) {
-	queue, more := box.take(nil)
-	for _, data := range queue {
-		if conn.send(sse.Event{Type: sse.DefaultType, Data: data}) != nil {
+// sendQueued writes the messages of the queue, and reports whether more can follow.
+func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
+	messages, more := queue.drain(nil)
+	for _, data := range messages {
+		if conn.append(sse.Event{Type: sse.DefaultType, Data: data}) != nil {
 			return false
 		}
 	}
-	return more
+	return more && conn.flush() == nil
 }
 
 // serveEndpointPost accepts a message. Whatever comes of it goes to the event stream.
@@ -115,21 +115,21 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	isRequest := msg.Kind() == jsonrpc.Request
 	conv := s.conversation()
 	switch {
-	case s.box == nil:
+	case s.queue == nil:
 		return nil, errNoSession
-	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isCrowded(s):
+	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isOverloaded(s):
 		return nil, refuseBusy(http.StatusTooManyRequests, "too many answers of the session are unread")
 	case isRequest && !h.life.isOpen():
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	case conv != nil:
 		ctx := newSessionContext(r)
-		reply, work := conv.Accept(ctx, msg, s.box.send)
+		reply, work := conv.Accept(ctx, msg, s.queue.send)
 		return func() {
 			if work != nil {
 				reply = work()
 			}
 			if reply != nil {
-				_ = s.box.send(ctx, reply) // or the stream is over, and the session with it
+				_ = s.queue.send(ctx, reply) // or the stream is over, and the session with it
 			}
 		}, nil
 	case isRequest && msg.Method == wire.MethodInitialize:
@@ -141,7 +141,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.Message) {
 	answer := h.sessions.initialize(newSessionContext(r), s, msg)
 	if answer.Error == nil {
-		s.conversation().Attach(h.sessions.toldTo(s.box)) // before the client sees the answer
+		s.conversation().Attach(h.sessions.changesTo(s.queue)) // before the client sees the answer
 	}
-	_ = s.box.send(newSessionContext(r), answer) // if it fails the stream is over, and the session with it
+	_ = s.queue.send(newSessionContext(r), answer) // if it fails the stream is over, and the session with it
 }

@@ -53,7 +53,7 @@ func challengeOf(err error) *challenge {
 // challenge answers with an error that a challenge goes with.
 func (h *Handler) challenge(w http.ResponseWriter, c *challenge, body []byte) {
 	w.Header()["Www-Authenticate"] = c.fields
-	h.reply(w, c.status, body)
+	h.writeJSON(w, c.status, body)
 }
 
 // statusOf returns the HTTP status of an answer to a modern request. Only the errors that say something about the request
@@ -91,47 +91,48 @@ func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
-	h.reply(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
+	h.writeJSON(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
 }
 
 // jsonContent is the value of Content-Type that all JSON answers share. Whoever adds to it gets a copy.
 var jsonContent = []string{typeJSON}[:1:1]
 
-// heldBack is how much of a response net/http keeps until its handler has returned.
-const heldBack = 2 << 10
+// netHTTPBuffer is how much of a response net/http keeps until its handler has returned.
+const netHTTPBuffer = 2 << 10
 
 // reply writes a whole JSON answer, in one piece. A client that does not read it cannot hold the handler for longer
 // than the write timeout; that it is gone is no news to anyone, so errors end here.
-func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
-	if len(body) <= heldBack {
+func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
+	if len(body) <= netHTTPBuffer {
 		w.Header()["Content-Type"] = jsonContent
 		// It is written when the handler is done, and so can hold nothing but its connection. net/http counts it then.
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
 		return
 	}
-	defer h.answers.stop(h.beginLarge(w, len(body)))
+	defer h.responseWrites.remove(h.beginLarge(w, len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_ = http.NewResponseController(w).Flush()
 }
 
 // beginLarge begins an answer of that many bytes. The caller ends the wait when all is written.
-func (h *Handler) beginLarge(w http.ResponseWriter, size int) *waiting[http.ResponseWriter] {
+func (h *Handler) beginLarge(w http.ResponseWriter, size int) *deadline[http.ResponseWriter] {
 	head := w.Header()
 	head["Content-Type"] = jsonContent
 	head["Content-Length"] = []string{strconv.Itoa(size)}
-	ownTime(w)
-	return h.answers.start(w)
+	clearWriteDeadline(w)
+	return h.responseWrites.add(w)
 }
 
-// ownTime takes the time off that the http.Server gives a whole request: what is written from here on has a time of its own.
-func ownTime(w http.ResponseWriter) {
+// clearWriteDeadline removes the deadline that the WriteTimeout of the http.Server sets for a whole
+// request. What is written afterwards has deadlines of its own.
+func clearWriteDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
-// breakWrite makes the write that is going on fail.
-func breakWrite(w http.ResponseWriter) (again bool) {
-	_ = http.NewResponseController(w).SetWriteDeadline(past)
+// expireWrite makes the write in progress fail.
+func expireWrite(w http.ResponseWriter) (again bool) {
+	_ = http.NewResponseController(w).SetWriteDeadline(aLongTimeAgo)
 	return false
 }

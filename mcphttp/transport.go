@@ -37,8 +37,8 @@ const (
 	maxResponseHeader = 64 << 10
 	// maxRedirects bounds the redirects of one GET, all of them within the origin.
 	maxRedirects = 5
-	// closePatience is how long closing waits for what runs in the background and has been told to end.
-	closePatience = 2 * time.Second
+	// closeTimeout is how long closing waits for what runs in the background and has been told to end.
+	closeTimeout = 2 * time.Second
 )
 
 // TransportOptions configures a [Transport]. The zero value is right for most clients.
@@ -76,15 +76,14 @@ type Transport struct {
 	direct      *http.Transport // of client, nil if that does more than to follow redirects
 	header      http.Header     // of every GET and DELETE; never changed
 	postHeader  http.Header     // of every POST; never changed
-	headers     headerCache     // of modern requests
 	log         *slog.Logger
 	maxResponse int
 	maxEvent    int
 	broken      error // why nothing can be sent
 
-	ids     atomic.Int64
-	lingers atomic.Bool // the server has sent a stream, whose end is to be waited for without the caller
-	life    lifetime
+	ids    atomic.Int64
+	drains atomic.Bool // the server has sent a stream, whose end is to be waited for without the caller
+	life   lifetime
 
 	mu     sync.Mutex // guards the fields below
 	opened map[io.Closer]struct{}
@@ -285,11 +284,11 @@ type lifetime struct {
 	tasks  sync.WaitGroup
 	closed chan struct{} // when it is
 
-	mu      sync.Mutex // guards the fields below
-	closing bool
-	ended   bool  // nothing is begun in the background
-	over    bool  // ctx has ended
-	lent    *trip // the first of those with the contexts of their callers
+	mu        sync.Mutex // guards the fields below
+	closing   bool
+	ended     bool            // nothing is begun in the background
+	over      bool            // ctx has ended
+	borrowers *clientExchange // the first of those with the contexts of their callers
 }
 
 func (l *lifetime) begin(parent context.Context) {
@@ -337,32 +336,32 @@ func (l *lifetime) end(grace time.Duration) {
 	l.cancel(mcp.ErrClosed)
 	l.mu.Lock()
 	l.over = true
-	for x := l.lent; x != nil; x = x.after {
-		x.lender.EndRequest(mcp.ErrClosed)
+	for x := l.borrowers; x != nil; x = x.after {
+		x.borrowed.EndRequest(mcp.ErrClosed)
 	}
 	l.mu.Unlock()
-	waitFor(done, closePatience)
+	waitFor(done, closeTimeout)
 }
 
 // lend notes a trip whose context does not end with the lifetime by itself. It reports false if that is over.
-func (l *lifetime) lend(x *trip) bool {
+func (l *lifetime) borrow(x *clientExchange) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return false
 	}
-	if x.after = l.lent; x.after != nil {
+	if x.after = l.borrowers; x.after != nil {
 		x.after.before = x
 	}
-	l.lent = x
+	l.borrowers = x
 	return true
 }
 
-func (l *lifetime) giveBack(x *trip) {
+func (l *lifetime) endBorrow(x *clientExchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if x.before == nil {
-		l.lent = x.after
+		l.borrowers = x.after
 	} else {
 		x.before.after = x.after
 	}
@@ -372,8 +371,8 @@ func (l *lifetime) giveBack(x *trip) {
 	x.before, x.after = nil, nil
 }
 
-func waitFor(done <-chan struct{}, patience time.Duration) {
-	timer := time.NewTimer(patience)
+func waitFor(done <-chan struct{}, timeout time.Duration) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-done:

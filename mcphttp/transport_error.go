@@ -41,7 +41,7 @@ type StatusError struct {
 	Body string
 
 	reason string     // why a response that promised an answer is none
-	said   *mcp.Error // in the body
+	rpcErr *mcp.Error // in the body
 }
 
 // Error says what the status is and how the body begins.
@@ -54,9 +54,9 @@ func (e *StatusError) Error() string {
 		text += ", " + e.reason
 	}
 	switch {
-	case e.said != nil:
-		said := e.said.Error()
-		text += ": " + strconv.Quote(said[:min(len(said), maxQuoted)])
+	case e.rpcErr != nil:
+		message := e.rpcErr.Error()
+		text += ": " + strconv.Quote(message[:min(len(message), maxQuoted)])
 	case e.Body != "":
 		text += ": " + e.Body
 	}
@@ -65,21 +65,21 @@ func (e *StatusError) Error() string {
 
 // Unwrap returns the error that the server put into the body, an [*mcp.Error], or nil.
 func (e *StatusError) Unwrap() error {
-	if e.said == nil {
+	if e.rpcErr == nil {
 		return nil
 	}
-	return e.said
+	return e.rpcErr
 }
 
 // HTTPStatus returns StatusCode, for callers that look for the method with [errors.As].
 func (e *StatusError) HTTPStatus() int { return e.StatusCode }
 
-// toldHeaders are those of StatusError.Header.
-var toldHeaders = []string{"Www-Authenticate", "Retry-After", "Allow", "Location", "Content-Type"}
+// statusHeaders are those of StatusError.Header.
+var statusHeaders = []string{"Www-Authenticate", "Retry-After", "Allow", "Location", "Content-Type"}
 
 func newStatusError(res *http.Response, body []byte, reason string) *StatusError {
 	e := &StatusError{StatusCode: res.StatusCode, Status: res.Status, Header: http.Header{}, reason: reason}
-	for _, name := range toldHeaders {
+	for _, name := range statusHeaders {
 		if values := res.Header[name]; len(values) > 0 {
 			e.Header[name] = slices.Clone(values)
 		}
@@ -122,7 +122,7 @@ func (e *StatusError) mayHaveRun() bool {
 }
 
 // passes reports whether the same request may well succeed a little later.
-func (e *StatusError) passes() bool {
+func (e *StatusError) isTransient() bool {
 	return e.StatusCode/100 == 5 || e.StatusCode == http.StatusTooManyRequests ||
 		e.StatusCode == http.StatusConflict || e.StatusCode == http.StatusRequestTimeout
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
-	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -25,12 +24,12 @@ import (
 //
 // Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
 func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	x, err := t.depart(ctx, &t.life, req.Method)
+	x, err := t.startExchange(ctx, &t.life, req.Method)
 	if err != nil {
 		return nil, err
 	}
 	defer x.end()
-	header, err := t.mirrored(req)
+	header, err := t.requestHeader(req)
 	if err != nil {
 		return nil, x.notSent(err)
 	}
@@ -42,7 +41,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	if err != nil {
 		return nil, err
 	}
-	x.linger()
+	x.drain()
 	if m.Error != nil {
 		return nil, m.Error
 	}
@@ -53,7 +52,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 }
 
 // notify hands a notification on. Servers send no requests in this form of the protocol, so there is nothing to answer.
-func (x *trip) notify(req *mcp.Request, m *jsonrpc.Message) {
+func (x *clientExchange) notify(req *mcp.Request, m *jsonrpc.Message) {
 	switch {
 	case m.Kind() == jsonrpc.Request:
 		x.drop("servers send no requests", nil)
@@ -73,7 +72,7 @@ func (t *Transport) MirrorsParams() {}
 // mirrored returns the header of a request, with what repeats the body.
 //
 // Spec: basic/transports/streamable-http#standard-headers (2026-07-28)
-func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
+func (t *Transport) requestHeader(req *mcp.Request) (http.Header, error) {
 	version := req.Revision()
 	if version == "" { // the request was put together by hand
 		env, err := wire.Open(req.Params)
@@ -82,22 +81,14 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 		}
 		version = env.VersionText
 	}
-	subject := subject(req)
-	header := t.headers.get(version, req.Method, subject)
-	if header == nil {
-		var err error
-		if header, err = t.standard(version, req.Method, subject); err != nil {
-			return nil, err
-		}
-		if nameParams[req.Method] == "" { // ids come and go, and would drive out the names of tools
-			t.headers.put(version, req.Method, subject, header)
-		}
+	header, err := t.standardHeader(version, req.Method, subject(req))
+	if err != nil {
+		return nil, err
 	}
 	if req.Method == wire.MethodToolsCall && len(req.Mirror) > 0 {
-		header = maps.Clone(header)
 		arguments, _ := req.Param("arguments")
 		for _, p := range req.Mirror {
-			if err := mirror(header, p, arguments); err != nil {
+			if err := setParamHeader(header, p, arguments); err != nil {
 				return nil, err
 			}
 		}
@@ -106,7 +97,7 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 }
 
 // standard makes the header of requests that are about the same, with a subject in JSON.
-func (t *Transport) standard(version, method string, subject []byte) (http.Header, error) {
+func (t *Transport) standardHeader(version, method string, subject []byte) (http.Header, error) {
 	if !isPlainValue(version) || !isPlainValue(method) {
 		return nil, errors.New("version or method cannot stand in a header")
 	}
@@ -117,40 +108,6 @@ func (t *Transport) standard(version, method string, subject []byte) (http.Heade
 		header[headerName] = []string{encodeHeaderValue(name)}
 	}
 	return header, nil
-}
-
-const (
-	// maxHeaders is how many headers are kept for later requests: more than a model has tools before it.
-	maxHeaders = 64
-	// maxKeptSubject bounds what such a request is about, in bytes, so that what is kept is small. Names of tools are.
-	maxKeptSubject = 256
-)
-
-// A headerCache keeps the headers of requests: most are like one before.
-type headerCache struct {
-	mu   sync.RWMutex
-	kept map[headerKey]http.Header
-}
-
-type headerKey struct{ version, method, subject string }
-
-func (c *headerCache) get(version, method string, subject []byte) http.Header {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.kept[headerKey{version, method, string(subject)}]
-}
-
-// put keeps a header, which nobody may change from then on.
-func (c *headerCache) put(version, method string, subject []byte, header http.Header) {
-	if len(subject) > maxKeptSubject || len(version)+len(method) > maxKeptSubject {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.kept == nil || len(c.kept) >= maxHeaders {
-		c.kept = map[headerKey]http.Header{}
-	}
-	c.kept[headerKey{version, method, string(subject)}] = header
 }
 
 var errNoEnvelope = errors.New("the params have no envelope that names a version")
@@ -171,7 +128,7 @@ func subject(req *mcp.Request) []byte {
 // mirror repeats one argument in its header. An argument that is absent or null has none.
 //
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
-func mirror(header http.Header, p mcp.MirroredParam, arguments []byte) error {
+func setParamHeader(header http.Header, p mcp.MirroredParam, arguments []byte) error {
 	if !isToken(p.Header) {
 		return fmt.Errorf("%q is no name for a header", p.Header)
 	}

@@ -19,17 +19,17 @@ const (
 	// maxSessionID bounds an id that goes out again with every request. Servers that put a signed token in it need about
 	// this much.
 	maxSessionID = 4 << 10
-	// noticeTime is how long a cancellation may take to be posted, and noticeGrace how long closing waits for those that
+	// cancelTimeout is how long a cancellation may take to be posted, and cancelGracePeriod how long closing waits for those that
 	// are on their way.
-	noticeTime, noticeGrace = 5 * time.Second, 2 * time.Second
-	// maxNotices bounds the cancellations on their way: a server that takes so few of them acts on none.
-	maxNotices = 256
-	// deleteTime is how long the end of a session may take to be posted. A server that does not hear of it ends the
+	cancelTimeout, cancelGracePeriod = 5 * time.Second, 2 * time.Second
+	// maxCancels bounds the cancellations on their way: a server that takes so few of them acts on none.
+	maxCancels = 256
+	// deleteTimeout is how long the end of a session may take to be posted. A server that does not hear of it ends the
 	// session itself in time.
-	deleteTime = 4 * time.Second
-	// streamPatience is how long the end of the handshake waits for the server to take the stream on which it sends what
+	deleteTimeout = 4 * time.Second
+	// listenTimeout is how long the end of the handshake waits for the server to take the stream on which it sends what
 	// belongs to no request. What is called after that may already send something there.
-	streamPatience = time.Second
+	listenTimeout = time.Second
 )
 
 // OpenSession returns the way to a new session with a server of an older revision. What carries it shows with the answer
@@ -38,9 +38,9 @@ const (
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
 func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
-	l := &sessionLink{t: t, receive: receive, done: make(chan struct{}), notices: make(chan struct{}, maxNotices)}
+	l := &clientSession{t: t, receive: receive, done: make(chan struct{}), cancelSlots: make(chan struct{}, maxCancels)}
 	l.life.begin(t.life.ctx)
-	l.telling.begin(t.life.ctx)
+	l.cancels.begin(t.life.ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -53,14 +53,14 @@ func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Mes
 	return l, nil
 }
 
-// A sessionLink carries the messages of one session.
-type sessionLink struct {
-	t       *Transport
-	receive func(m *jsonrpc.Message)
-	ids     atomic.Int64
-	life    lifetime
-	telling lifetime      // of cancellations, which may be told when all else has ended
-	notices chan struct{} // holds a token for each cancellation on its way
+// A clientSession carries the messages of one session.
+type clientSession struct {
+	t           *Transport
+	receive     func(m *jsonrpc.Message)
+	ids         atomic.Int64
+	life        lifetime
+	cancels     lifetime      // of cancellations, which may be told when all else has ended
+	cancelSlots chan struct{} // holds a token for each cancellation on its way
 
 	hasListened atomic.Bool // the standalone stream was open before
 	done        chan struct{}
@@ -76,9 +76,9 @@ type sessionLink struct {
 }
 
 // RoundTrip sends a request and gives the response.
-func (l *sessionLink) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (l *clientSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	req.ID = jsonrpc.IntID(l.ids.Add(1))
-	x, endpoint, err := l.depart(ctx, &l.life, req.Method)
+	x, endpoint, err := l.startExchange(ctx, &l.life, req.Method)
 	if err != nil {
 		return nil, err
 	}
@@ -95,23 +95,23 @@ func (l *sessionLink) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jso
 		}
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		l.withdraw(ctx, req)
+		l.sendCancelled(ctx, req)
 	}
 	if err == nil {
-		l.revive()
+		l.relisten()
 	}
 	return m, err
 }
 
 // depart begins a trip of the session.
-func (l *sessionLink) depart(ctx context.Context, life *lifetime, method string) (*trip, *endpointStream, error) {
+func (l *clientSession) startExchange(ctx context.Context, life *lifetime, method string) (*clientExchange, *endpointStream, error) {
 	l.mu.Lock()
 	endpoint, ended, rev := l.endpoint, l.ended, l.rev
 	l.mu.Unlock()
 	if ended != nil {
 		return nil, nil, &mcp.TransportError{Method: method, Err: ended}
 	}
-	x, err := l.t.depart(ctx, life, method)
+	x, err := l.t.startExchange(ctx, life, method)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,14 +120,14 @@ func (l *sessionLink) depart(ctx context.Context, life *lifetime, method string)
 }
 
 // posting returns the header of a POST.
-func (l *sessionLink) posting() http.Header {
+func (l *clientSession) posting() http.Header {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.postHeader
 }
 
 // answer returns the response to a request that was posted.
-func (l *sessionLink) answer(x *trip, id jsonrpc.ID) (*jsonrpc.Message, error) {
+func (l *clientSession) answer(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
 	status := x.res.StatusCode
 	switch {
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
@@ -146,11 +146,11 @@ func (l *sessionLink) answer(x *trip, id jsonrpc.ID) (*jsonrpc.Message, error) {
 // initialize sends the first request, and takes from its answer what later ones need.
 //
 // Spec: basic/transports#session-management (2025-11-25)
-func (l *sessionLink) initialize(x *trip, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if err := x.post(l.t.target, l.posting(), req); err != nil {
 		return nil, err
 	}
-	if err := l.adopt(x.res); err != nil {
+	if err := l.setID(x.res); err != nil {
 		return nil, x.unanswered(err)
 	}
 	m, err := l.answer(x, req.ID)
@@ -162,7 +162,7 @@ func (l *sessionLink) initialize(x *trip, req *jsonrpc.Message) (*jsonrpc.Messag
 		}
 	}
 	if err == nil && m.Error == nil {
-		l.settle(m)
+		l.setRevision(m)
 	}
 	return m, err
 }
@@ -190,7 +190,7 @@ func isFirstTransport(status int, m *jsonrpc.Message) bool {
 }
 
 // adopt takes the id of the session, if the server gives one.
-func (l *sessionLink) adopt(res *http.Response) error {
+func (l *clientSession) setID(res *http.Response) error {
 	values := res.Header[headerSession]
 	if len(values) == 0 || res.StatusCode/100 != 2 {
 		return nil
@@ -219,7 +219,7 @@ func isSessionID(id string) bool {
 // settle takes the revision that the server has chosen. Whether that is a good one is for others to say.
 //
 // Spec: basic/transports#protocol-version-header (2025-11-25)
-func (l *sessionLink) settle(m *jsonrpc.Message) {
+func (l *clientSession) setRevision(m *jsonrpc.Message) {
 	raw, _ := jsonscan.Get(m.Result, "protocolVersion")
 	version, _ := jsonscan.Unquote(raw)
 	rev, _ := wire.ParseRevision(version)
@@ -234,7 +234,7 @@ func (l *sessionLink) settle(m *jsonrpc.Message) {
 
 // Send sends a notification or a response. The one that ends the handshake also opens the stream for what belongs to no
 // request, and waits up to a second until the server has taken it.
-func (l *sessionLink) Send(ctx context.Context, m *jsonrpc.Message) error {
+func (l *clientSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	if err := l.send(ctx, &l.life, m); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (l *sessionLink) Send(ctx context.Context, m *jsonrpc.Message) error {
 		return nil
 	}
 	opened := l.listen()
-	timer := time.NewTimer(streamPatience)
+	timer := time.NewTimer(listenTimeout)
 	defer timer.Stop()
 	select {
 	case <-opened:
@@ -253,8 +253,8 @@ func (l *sessionLink) Send(ctx context.Context, m *jsonrpc.Message) error {
 }
 
 // send posts a message that has no answer.
-func (l *sessionLink) send(ctx context.Context, life *lifetime, m *jsonrpc.Message) error {
-	x, endpoint, err := l.depart(ctx, life, m.Method)
+func (l *clientSession) send(ctx context.Context, life *lifetime, m *jsonrpc.Message) error {
+	x, endpoint, err := l.startExchange(ctx, life, m.Method)
 	if err != nil {
 		return err
 	}
@@ -271,10 +271,10 @@ func (l *sessionLink) send(ctx context.Context, life *lifetime, m *jsonrpc.Messa
 // accepted reads the response to a message that has no answer, or not there. An error with the id is one all the same.
 //
 // Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
-func (l *sessionLink) accepted(x *trip, id jsonrpc.ID) error {
+func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 	switch status := x.res.StatusCode; {
 	case status/100 == 2:
-		x.linger() // there is nothing to read, but for servers that know no better
+		x.drain() // there is nothing to read, but for servers that know no better
 		return nil
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
 		l.end(mcp.ErrSessionLost)
@@ -291,36 +291,36 @@ func (l *sessionLink) accepted(x *trip, id jsonrpc.ID) error {
 // not say so.
 //
 // Spec: basic/utilities/cancellation (2025-11-25)
-func (l *sessionLink) withdraw(ctx context.Context, req *jsonrpc.Message) {
+func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message) {
 	reason := `"cancelled"` // the cause itself is not meant for the server
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		reason = `"timeout"`
 	}
 	params := append([]byte(`{"requestId":`+req.ID.String()), `,"reason":`+reason+`}`...)
 	select {
-	case l.notices <- struct{}{}:
+	case l.cancelSlots <- struct{}{}:
 	default:
 		l.t.log.Warn("mcphttp: too many cancellations on their way, one is not sent", "method", req.Method)
 		return
 	}
-	started := l.telling.run(func() {
-		defer func() { <-l.notices }()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noticeTime)
+	started := l.cancels.run(func() {
+		defer func() { <-l.cancelSlots }()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 		defer cancel()
-		if err := l.send(ctx, &l.telling, jsonrpc.NewNotification(wire.NotificationCancelled, params)); err != nil {
+		if err := l.send(ctx, &l.cancels, jsonrpc.NewNotification(wire.NotificationCancelled, params)); err != nil {
 			l.t.log.Info("mcphttp: cancellation not sent", "method", req.Method, "error", err)
 		}
 	})
 	if !started {
-		<-l.notices
+		<-l.cancelSlots
 	}
 }
 
 // Done is closed when the session has ended.
-func (l *sessionLink) Done() <-chan struct{} { return l.done }
+func (l *clientSession) Done() <-chan struct{} { return l.done }
 
 // end says that nothing more can be sent, and why.
-func (l *sessionLink) end(why error) {
+func (l *clientSession) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended == nil {
@@ -329,14 +329,14 @@ func (l *sessionLink) end(why error) {
 	}
 }
 
-func (l *sessionLink) whyEnded() error {
+func (l *clientSession) whyEnded() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
 // isEnded reports whether the session has ended.
-func (l *sessionLink) isEnded() bool {
+func (l *clientSession) isEnded() bool {
 	select {
 	case <-l.done:
 		return true
@@ -346,9 +346,9 @@ func (l *sessionLink) isEnded() bool {
 }
 
 // Close ends what is in progress, and the session at the server.
-func (l *sessionLink) Close() error {
+func (l *clientSession) Close() error {
 	l.life.close(func() {
-		l.telling.end(noticeGrace)
+		l.cancels.end(cancelGracePeriod)
 		l.mu.Lock()
 		ends := l.id != "" && l.ended == nil
 		l.mu.Unlock()
@@ -365,10 +365,10 @@ func (l *sessionLink) Close() error {
 // delete ends the session at the server, which may refuse that.
 //
 // Spec: basic/transports#session-management (2025-11-25)
-func (l *sessionLink) delete() {
-	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
+func (l *clientSession) delete() {
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
-	x, err := l.t.depart(ctx, &l.t.life, http.MethodDelete)
+	x, err := l.t.startExchange(ctx, &l.t.life, http.MethodDelete)
 	if err != nil {
 		return
 	}

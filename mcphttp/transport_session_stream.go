@@ -97,13 +97,13 @@ var (
 // it was read up to.
 //
 // Spec: basic/transports#resumability-and-redelivery (2025-11-25)
-func (l *sessionLink) callStream(x *trip, id jsonrpc.ID) (*jsonrpc.Message, error) {
+func (l *clientSession) callStream(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
 	began := time.Now()
 	events := x.openEvents()
 	defer events.close()
 	m, err := x.events(events, id, l.receive)
 	if err == nil {
-		x.linger()
+		x.drain()
 		return m, nil
 	}
 	var at position
@@ -117,12 +117,12 @@ func (l *sessionLink) callStream(x *trip, id jsonrpc.ID) (*jsonrpc.Message, erro
 		if stopped := at.wait(x.caller, l.life.ctx.Done()); stopped != nil {
 			return nil, x.unanswered(fmt.Errorf("%w: %w", stopped, err))
 		}
-		m, again := l.follow(x.caller, x.method, &at, id, func() {})
+		m, again := l.readStream(x.caller, x.method, &at, id, func() {})
 		if again == nil {
 			return m, nil
 		}
 		if isStatus(again, http.StatusNotFound) {
-			return nil, x.unanswered(l.gone(x.caller))
+			return nil, x.unanswered(l.diagnoseGone(x.caller))
 		}
 		err = again
 	}
@@ -133,7 +133,7 @@ func (l *sessionLink) callStream(x *trip, id jsonrpc.ID) (*jsonrpc.Message, erro
 func isBreak(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {
-		return status.passes()
+		return status.isTransient()
 	}
 	return isBroken(err) || wasNotSent(err) && !isUnauthorized(err)
 }
@@ -152,8 +152,8 @@ func canResume(id string) bool { return id != "" && !hasControl(id) && strings.T
 
 // follow reads a stream on a new connection: the one that an event belongs to, or a new one where the position has no
 // event. It calls opened when the server has taken it. Without an id there is no answer, and an error in the end.
-func (l *sessionLink) follow(ctx context.Context, method string, at *position, id jsonrpc.ID, opened func()) (*jsonrpc.Message, error) {
-	x, _, err := l.depart(ctx, &l.life, method)
+func (l *clientSession) readStream(ctx context.Context, method string, at *position, id jsonrpc.ID, opened func()) (*jsonrpc.Message, error) {
+	x, _, err := l.startExchange(ctx, &l.life, method)
 	if err != nil {
 		return nil, err
 	}
@@ -179,15 +179,15 @@ func (l *sessionLink) follow(ctx context.Context, method string, at *position, i
 	m, err := x.events(events, id, l.receive)
 	at.read(events, x.taken, time.Since(began))
 	if err == nil {
-		x.linger()
+		x.drain()
 	}
 	return m, err
 }
 
 // gone finds out what it means that the server does not know a stream. A session that it still knows has only lost what
 // was on the stream.
-func (l *sessionLink) gone(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, noticeTime)
+func (l *clientSession) diagnoseGone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	_, err := l.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodPing, nil))
 	if errors.Is(err, mcp.ErrSessionLost) {
@@ -210,7 +210,7 @@ const (
 // without it. What it gives is closed when the server has taken or refused the stream.
 //
 // Spec: basic/transports#listening-for-messages-from-the-server (2025-11-25)
-func (l *sessionLink) listen() (opened <-chan struct{}) {
+func (l *clientSession) listen() (opened <-chan struct{}) {
 	tried := make(chan struct{})
 	l.mu.Lock()
 	starts := l.endpoint == nil && l.listening != listenRunning && l.listening != listenRefused && l.ended == nil
@@ -225,7 +225,7 @@ func (l *sessionLink) listen() (opened <-chan struct{}) {
 }
 
 // revive opens the standalone stream again, if that was given up and the server is there again.
-func (l *sessionLink) revive() {
+func (l *clientSession) relisten() {
 	l.mu.Lock()
 	failed := l.listening == listenFailed
 	l.mu.Unlock()
@@ -235,38 +235,38 @@ func (l *sessionLink) revive() {
 }
 
 // keepStream reads the standalone stream until the session ends, or the server refuses it, or it fails too often.
-func (l *sessionLink) keepStream(tried chan struct{}) {
-	settle := sync.OnceFunc(func() { close(tried) })
-	defer settle()
+func (l *clientSession) keepStream(tried chan struct{}) {
+	signal := sync.OnceFunc(func() { close(tried) })
+	defer signal()
 	var at position
 	wasOpen := false
 	for {
 		anew := l.hasListened.Load() && !canResume(at.lastID)
-		_, err := l.follow(l.life.ctx, http.MethodGet, &at, jsonrpc.ID{}, func() {
+		_, err := l.readStream(l.life.ctx, http.MethodGet, &at, jsonrpc.ID{}, func() {
 			wasOpen = true
 			l.hasListened.Store(true)
-			settle()
+			signal()
 			if anew {
 				l.receive(nil) // what was said meanwhile is lost
 			}
 		})
-		settle()
+		signal()
 		switch {
 		case l.isEnded():
 			return
 		case isStatus(err, http.StatusNotFound) && at.lastID != "":
 			at.lastID = "" // what is lost is lost: begin anew
-		case isStatus(err, http.StatusNotFound) && wasOpen && errors.Is(l.gone(l.life.ctx), mcp.ErrSessionLost):
+		case isStatus(err, http.StatusNotFound) && wasOpen && errors.Is(l.diagnoseGone(l.life.ctx), mcp.ErrSessionLost):
 			return
 		case !isBreak(err):
-			l.giveUpStream(listenRefused, err)
+			l.stopListening(listenRefused, err)
 			return
 		}
 		if stopped := at.wait(l.life.ctx, l.done); stopped != nil {
 			if wasOpen && !at.useful {
-				l.giveUpStream(listenRefused, err)
+				l.stopListening(listenRefused, err)
 			} else {
-				l.giveUpStream(listenFailed, err)
+				l.stopListening(listenFailed, err)
 			}
 			return
 		}
@@ -275,7 +275,7 @@ func (l *sessionLink) keepStream(tried chan struct{}) {
 
 // giveUpStream says that there is no standalone stream. That a server has none is nothing special, nor are the other
 // statuses by which servers without one say so.
-func (l *sessionLink) giveUpStream(state listenState, err error) {
+func (l *clientSession) stopListening(state listenState, err error) {
 	l.mu.Lock()
 	l.listening = state
 	l.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// endpointPatience is how long a server may take to say where to post. It has nothing to think about.
-	endpointPatience = 10 * time.Second
+	// endpointTimeout is how long a server may take to say where to post. It has nothing to think about.
+	endpointTimeout = 10 * time.Second
 	// maxEndpoint bounds that address, which every later message is posted to.
 	maxEndpoint = 8 << 10
 )
@@ -24,9 +24,9 @@ const (
 // An endpointStream is the event stream of the oldest transport, which is the session, with the address that it names
 // for what the client sends.
 type endpointStream struct {
-	link   *sessionLink
-	ready  chan error // gets one value when the address is known, or will not be
-	target *url.URL   // set before that
+	session *clientSession
+	ready   chan error // gets one value when the address is known, or will not be
+	target  *url.URL   // set before that
 
 	mu      sync.Mutex // guards the fields below
 	waiting map[jsonrpc.ID]chan<- *jsonrpc.Message
@@ -34,7 +34,7 @@ type endpointStream struct {
 }
 
 var (
-	errEndpointLate   = fmt.Errorf("the server named no endpoint in %v", endpointPatience)
+	errEndpointLate   = fmt.Errorf("the server named no endpoint in %v", endpointTimeout)
 	errEndpointOrigin = errors.New("the server named an endpoint of another origin")
 	errEndpointURL    = errors.New("the server named an endpoint that is no URL")
 )
@@ -42,17 +42,17 @@ var (
 // openEndpoint opens the event stream and waits for the address. The stream then lasts as long as the session.
 //
 // Spec: basic/transports#http-with-sse (2024-11-05)
-func (l *sessionLink) openEndpoint(ctx context.Context) (*endpointStream, error) {
-	x, _, err := l.depart(context.WithoutCancel(ctx), &l.life, http.MethodGet)
+func (l *clientSession) openEndpoint(ctx context.Context) (*endpointStream, error) {
+	x, _, err := l.startExchange(context.WithoutCancel(ctx), &l.life, http.MethodGet)
 	if err != nil {
 		return nil, unwrapped(err)
 	}
-	e := &endpointStream{link: l, ready: make(chan error, 1), waiting: map[jsonrpc.ID]chan<- *jsonrpc.Message{}}
+	e := &endpointStream{session: l, ready: make(chan error, 1), waiting: map[jsonrpc.ID]chan<- *jsonrpc.Message{}}
 	if !l.life.run(func() { e.run(x) }) {
 		x.end()
 		return nil, mcp.ErrClosed
 	}
-	timer := time.NewTimer(endpointPatience)
+	timer := time.NewTimer(endpointTimeout)
 	defer timer.Stop()
 	select {
 	case err = <-e.ready:
@@ -72,13 +72,13 @@ func (l *sessionLink) openEndpoint(ctx context.Context) (*endpointStream, error)
 }
 
 // run reads the stream to its end.
-func (e *endpointStream) run(x *trip) {
+func (e *endpointStream) run(x *clientExchange) {
 	defer x.end()
 	e.hangUp(e.read(x))
 }
 
-func (e *endpointStream) read(x *trip) error {
-	err := x.do(&http.Request{Method: http.MethodGet, URL: e.link.t.target, Header: e.link.t.header})
+func (e *endpointStream) read(x *clientExchange) error {
+	err := x.do(&http.Request{Method: http.MethodGet, URL: e.session.t.target, Header: e.session.t.header})
 	switch {
 	case err != nil:
 		return unwrapped(err)
@@ -92,13 +92,13 @@ func (e *endpointStream) read(x *trip) error {
 	}
 	e.ready <- nil
 	x.others = e.answered
-	_, err = x.events(events, jsonrpc.ID{}, e.link.receive)
+	_, err = x.events(events, jsonrpc.ID{}, e.session.receive)
 	return err
 }
 
 // readEndpoint reads the first event, the address. It is resolved against that of the stream and has to have its origin:
 // else a server could have messages, and the headers with them, sent to anyone.
-func (e *endpointStream) readEndpoint(x *trip, events eventReader) error {
+func (e *endpointStream) readEndpoint(x *clientExchange, events eventReader) error {
 	for {
 		event, err := events.Next()
 		switch {
@@ -109,7 +109,7 @@ func (e *endpointStream) readEndpoint(x *trip, events eventReader) error {
 		case len(event.Data) > maxEndpoint:
 			return errEndpointURL
 		}
-		base := e.link.t.target
+		base := e.session.t.target
 		if x.res.Request != nil && x.res.Request.URL != nil { // it may have been redirected
 			base = x.res.Request.URL
 		}
@@ -117,10 +117,10 @@ func (e *endpointStream) readEndpoint(x *trip, events eventReader) error {
 		switch {
 		case err != nil:
 			return errEndpointURL
-		case !isOneOrigin(e.link.t.target, target):
+		case !isOneOrigin(e.session.t.target, target):
 			return errEndpointOrigin
 		}
-		target.User, target.Fragment, target.RawFragment = e.link.t.target.User, "", ""
+		target.User, target.Fragment, target.RawFragment = e.session.t.target.User, "", ""
 		e.target = target
 		return nil
 	}
@@ -150,9 +150,9 @@ func (e *endpointStream) answered(m *jsonrpc.Message) bool {
 // cancellation, so it is nothing to warn of.
 func (e *endpointStream) isLate(id jsonrpc.ID) bool {
 	n, err := strconv.ParseInt(id.String(), 10, 64)
-	late := err == nil && n > 0 && n <= e.link.ids.Load()
+	late := err == nil && n > 0 && n <= e.session.ids.Load()
 	if late {
-		e.link.t.log.Debug("mcphttp: answer to a request that nobody waits for any more", "id", n)
+		e.session.t.log.Debug("mcphttp: answer to a request that nobody waits for any more", "id", n)
 	}
 	return late
 }
@@ -167,12 +167,12 @@ func (e *endpointStream) hangUp(err error) {
 	default: // somebody was told already
 	}
 	if e.target != nil {
-		e.link.end(fmt.Errorf("%w: the session's stream has ended: %w", mcp.ErrDisconnected, err))
+		e.session.end(fmt.Errorf("%w: the session's stream has ended: %w", mcp.ErrDisconnected, err))
 	}
 }
 
 // ask posts a request and waits for the response, which comes on the stream.
-func (e *endpointStream) ask(x *trip, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (e *endpointStream) ask(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	answer := make(chan *jsonrpc.Message, 1)
 	e.mu.Lock()
 	over := e.over
@@ -204,17 +204,17 @@ func (e *endpointStream) ask(x *trip, req *jsonrpc.Message) (*jsonrpc.Message, e
 		return checked(x, m)
 	case <-x.caller.Done(): // x itself ends with the response to its POST
 		return nil, x.unanswered(context.Cause(x.caller))
-	case <-e.link.done:
+	case <-e.session.done:
 	}
 	select {
 	case m := <-answer: // it was the last thing on the stream
 		return checked(x, m)
 	default:
-		return nil, x.unanswered(e.link.whyEnded())
+		return nil, x.unanswered(e.session.whyEnded())
 	}
 }
 
-func checked(x *trip, m *jsonrpc.Message) (*jsonrpc.Message, error) {
+func checked(x *clientExchange, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if err := checkAnswer(m); err != nil {
 		return nil, x.unanswered(err)
 	}
@@ -222,16 +222,16 @@ func checked(x *trip, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 }
 
 // post posts a message. What comes of it comes on the stream.
-func (e *endpointStream) post(x *trip, m *jsonrpc.Message) error {
-	if err := x.post(e.target, e.link.posting(), m); err != nil {
+func (e *endpointStream) post(x *clientExchange, m *jsonrpc.Message) error {
+	if err := x.post(e.target, e.session.posting(), m); err != nil {
 		return err
 	}
 	if x.res.StatusCode != http.StatusNotFound {
-		return e.link.accepted(x, m.ID)
+		return e.session.accepted(x, m.ID)
 	}
 	if refused, _ := x.refusal(m.ID); refused != nil && refused.Error.Code == mcp.CodeMethodNotFound {
 		return refused.Error // the endpoint is there, the method is not
 	}
-	e.link.end(mcp.ErrSessionLost)
+	e.session.end(mcp.ErrSessionLost)
 	return x.notSent(mcp.ErrSessionLost)
 }

@@ -8,4 +8,11 @@ const (
 	ChangeToolDescription = "Change a description, then return the message"
 	// ChangedTool is the tool whose description ChangeTool changes.
 	ChangedTool = "changed"
+	// UpdateTool is Tool, but each call reports that UpdatedResource has
+	// changed, so that its subscribers are notified.
+	UpdateTool = "update"
+	// UpdateToolDescription describes UpdateTool in every server's tool list.
+	UpdateToolDescription = "Report that a resource was updated, then return the message"
+	// UpdatedResource is the URI of the resource that UpdateTool updates.
+	UpdatedResource = "bench://updated"
 )

@@ -21,6 +21,7 @@ import (
 type Streams struct {
 	endpoint *url.URL
 	era      echo.Era
+	tool     string
 	control  *conn  // opens the sessions and makes the changes
 	change   []byte // the call, once there was one
 	id       []byte // aliases change
@@ -44,8 +45,9 @@ const (
 	changeTimeout = 30 * time.Second
 )
 
-// DialStreams connects to the server at endpoint; no stream is open yet.
-func DialStreams(endpoint string, era echo.Era) (*Streams, error) {
+// DialStreams connects to the server at endpoint; no stream is open yet. The
+// tool is the one that makes the changes: echo.ChangeTool or echo.UpdateTool.
+func DialStreams(endpoint string, era echo.Era, tool string) (*Streams, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func DialStreams(endpoint string, era echo.Era) (*Streams, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Streams{endpoint: u, era: era, control: newConn(nc), heard: make(chan error), closed: make(chan struct{})}, nil
+	return &Streams{endpoint: u, era: era, tool: tool, control: newConn(nc), heard: make(chan error), closed: make(chan struct{})}, nil
 }
 
 // Open opens n more streams, within limit.
@@ -79,6 +81,11 @@ func (s *Streams) open(end time.Time) (*stream, error) {
 		session, err := s.control.openSession(s.endpoint)
 		if err != nil {
 			return nil, err
+		}
+		if s.tool == echo.UpdateTool {
+			if err := s.subscribe(session); err != nil {
+				return nil, err
+			}
 		}
 		request = s.get(session)
 	}
@@ -107,10 +114,33 @@ func (s *Streams) get(session string) []byte {
 		"\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: " + s.era.Revision() + "\r\n" + sessionHeader(session) + "\r\n")
 }
 
+// subscribe subscribes a session to the resource that is updated.
+func (s *Streams) subscribe(session string) error {
+	header := "MCP-Protocol-Version: " + s.era.Revision() + "\r\n" + sessionHeader(session)
+	a, err := s.control.do(post(s.endpoint, header,
+		[]byte(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+echo.UpdatedResource+`"}}`)))
+	if err == nil && (a.status != http.StatusOK || !bytes.Contains(a.body, []byte(`"result":{}`))) {
+		err = fmt.Errorf("status %d: %.300q", a.status, a.body)
+	}
+	return err
+}
+
+// notification is the method of the notification that every change sends.
+func (s *Streams) notification() string {
+	if s.tool == echo.UpdateTool {
+		return "notifications/resources/updated"
+	}
+	return "notifications/tools/list_changed"
+}
+
 // listen asks for a stream of changes.
 func (s *Streams) listen() []byte {
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{"toolsListChanged":true}}}`,
-		firstID+len(s.all), Call{Era: s.era}.meta())
+	filter := `"toolsListChanged":true`
+	if s.tool == echo.UpdateTool {
+		filter = `"resourceSubscriptions":["` + echo.UpdatedResource + `"]`
+	}
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{%s}}}`,
+		firstID+len(s.all), Call{Era: s.era}.meta(), filter)
 	return post(s.endpoint, "MCP-Protocol-Version: "+s.era.Revision()+"\r\nMcp-Method: subscriptions/listen\r\n", body)
 }
 
@@ -171,7 +201,7 @@ func (s *Streams) Change() (time.Duration, error) {
 	}
 	begin := time.Now()
 	if err := s.call(end); err != nil {
-		return 0, fmt.Errorf("call of %s: %w", echo.ChangeTool, err)
+		return 0, fmt.Errorf("call of %s: %w", s.tool, err)
 	}
 	var failed error
 	for range s.all {
@@ -204,13 +234,13 @@ func (s *Streams) call(end time.Time) error {
 	if a.status != http.StatusOK {
 		return fmt.Errorf("status %d: %.300q", a.status, a.body)
 	}
-	return Call{Era: s.era, Tool: echo.ChangeTool}.glance().check(a.body, s.id)
+	return Call{Era: s.era, Tool: s.tool}.glance().check(a.body, s.id)
 }
 
 // begin prepares the call, in a session that has no stream, and lets every
 // stream be read.
 func (s *Streams) begin() error {
-	call := Call{Era: s.era, Tool: echo.ChangeTool}
+	call := Call{Era: s.era, Tool: s.tool}
 	header := "MCP-Protocol-Version: " + s.era.Revision() + "\r\n"
 	if s.era == echo.Session {
 		session, err := s.control.openSession(s.endpoint)
@@ -234,7 +264,7 @@ func (s *Streams) begin() error {
 // hear tells of each notification on one stream, until the first error.
 func (s *Streams) hear(one *stream) {
 	for more := true; more; {
-		err := one.await("notifications/tools/list_changed")
+		err := one.await(s.notification())
 		more = err == nil
 		select {
 		case s.heard <- err:

@@ -47,7 +47,7 @@ func serveListeners(t *testing.T, greeting string, events ...string) *Streams {
 		}
 	}))
 	t.Cleanup(server.Close)
-	s, err := DialStreams(server.URL+"/mcp", echo.Modern)
+	s, err := DialStreams(server.URL+"/mcp", echo.Modern, echo.ChangeTool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestStreamsWantAnEventStream(t *testing.T) {
 		http.Error(w, "too many", http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	s, err := DialStreams(server.URL+"/mcp", echo.Modern)
+	s, err := DialStreams(server.URL+"/mcp", echo.Modern, echo.ChangeTool)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,3 +20,14 @@ func AddChange(s *mcp.Server) {
 			return in.Message, nil
 		})
 }
+
+// AddUpdate adds a resource and the tool that reports updates of it.
+func AddUpdate(s *mcp.Server) {
+	mcp.AddResource(s, &mcp.Resource{URI: echo.UpdatedResource, Name: "updated"},
+		func(context.Context, string) (string, error) { return echo.Message, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: echo.UpdateTool, Description: echo.UpdateToolDescription},
+		func(_ context.Context, in echo.In) (string, error) {
+			s.ResourceUpdated(echo.UpdatedResource)
+			return in.Message, nil
+		})
+}

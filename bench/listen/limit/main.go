@@ -25,14 +25,25 @@ const (
 		`{"_meta":{"io.modelcontextprotocol/subscriptionId":100000000}}}` + "\n\n"
 	sessionChange = "id: sABCDEFGHIJKLMNOPQRSTUVWXYZ-12\n" +
 		`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}` + "\n\n"
+	modernUpdate = `data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":` +
+		`{"uri":"` + echo.UpdatedResource + `","_meta":{"io.modelcontextprotocol/subscriptionId":100000000}}}` + "\n\n"
+	sessionUpdate = "id: sABCDEFGHIJKLMNOPQRSTUVWXYZ-12\n" +
+		`data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + echo.UpdatedResource + `"}}` + "\n\n"
 )
 
 func main() {
 	rig.Main(rig.Program{
 		HTTP: func(opts rig.Options) http.Handler {
 			h := &handler{event: []byte(sessionChange), listeners: make(map[chan struct{}]bool)}
+			updates := opts.Tool == echo.UpdateTool
+			if updates {
+				h.event = []byte(sessionUpdate)
+			}
 			if opts.Era == echo.Modern {
 				h.greeting, h.event = []byte(acknowledged), []byte(modernChange)
+				if updates {
+					h.event = []byte(modernUpdate)
+				}
 			}
 			return h
 		},
@@ -68,6 +79,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "notifications/initialized":
 		w.WriteHeader(http.StatusAccepted)
 		return
+	case "resources/subscribe":
+		result = `,"result":{}}`
 	default:
 		h.change()
 	}

@@ -14,6 +14,7 @@ func main() {
 		HTTP: func(rig.Options) http.Handler {
 			s := patchbay.NewServer()
 			patchbay.AddChange(s)
+			patchbay.AddUpdate(s)
 			return mcphttp.NewHandler(s, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 100_000}})
 		},
 	})

@@ -71,7 +71,7 @@ func TestMemoryEvents_OrderAndGaps(t *testing.T) {
 	if _, err := kept(store, streamKey(1), 3); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("over a gap: got %v", err)
 	}
-	store.EndSession("session", "principal")
+	store.EndSession(t.Context(), "session", "principal")
 	if _, err := kept(store, streamKey(1), 9); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("of a session that has ended: got %v", err)
 	}
@@ -139,6 +139,55 @@ func TestR72_MemoryEventsAge(t *testing.T) {
 			t.Errorf("the later event: got %d, %v", got, err)
 		}
 	})
+}
+
+// Events that are too old are discarded even if nothing is read, and an ended session leaves
+// nothing in the store.
+func TestR72_MemoryEventsAreReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mcphttp.NewMemoryEvents()
+		fill(store, streamKey(0), 1, 5000)
+		time.Sleep(5 * time.Minute)
+		fill(store, streamKey(1), 1, 1)
+		time.Sleep(5 * time.Minute)
+		store.Append(t.Context(), streamKey(0), 2, []byte("late"))
+		if size, _ := store.Stored(); size > 5000 {
+			t.Errorf("%d bytes are stored, want the event of 5000 bytes discarded", size)
+		}
+		if got, err := kept(store, streamKey(0), 1); got != 1 || err != nil {
+			t.Errorf("after the discarded event: got %d, %v; want 1 event", got, err)
+		}
+		time.Sleep(6 * time.Minute) // the second stream is too old, the first is not
+		fill(store, streamKey(2), 1, 1)
+		if _, err := kept(store, streamKey(1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+			t.Errorf("stream without recent events: got %v, want a gap", err)
+		}
+		if err := store.EndSession(t.Context(), "session", "principal"); err != nil {
+			t.Fatal(err)
+		}
+		if size, sessions := store.Stored(); size != 0 || sessions != 0 {
+			t.Errorf("after the session: %d bytes of %d sessions are stored", size, sessions)
+		}
+	})
+}
+
+// A stream can be appended to after it was discarded. The discarded events are a gap.
+func TestR72_DiscardedStreamIsStoredAgain(t *testing.T) {
+	store := mcphttp.NewMemoryEvents()
+	fill(store, streamKey(-1), 2, 1)
+	for n := range 70 {
+		fill(store, streamKey(n), 1000, 4000)
+	}
+	if _, err := kept(store, streamKey(-1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Fatalf("got %v, want the stream discarded", err)
+	}
+	store.Append(t.Context(), streamKey(-1), 3, []byte("late"))
+	if got, err := kept(store, streamKey(-1), 2); got != 1 || err != nil {
+		t.Errorf("after the discarded events: got %d, %v; want 1 event", got, err)
+	}
+	if _, err := kept(store, streamKey(-1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("discarded events: got %v, want a gap", err)
+	}
 }
 
 func FuzzEventID(f *testing.F) {

@@ -23,14 +23,14 @@ import (
 // A trip is one HTTP request of a client, with its response. It is the context of both, with the values of its caller's:
 // it ends when the caller's does, when what it belongs to is closed, and when the trip is over. Where that is enough, the
 // caller's is lent for it.
-type trip struct {
+type clientExchange struct {
 	context.Context
-	caller context.Context
-	lender lender                  // the caller, if its context is lent; nil if the trip has its own
-	cancel context.CancelCauseFunc // of its own context
-	stop   func() bool             // looking at the caller
+	caller   context.Context
+	borrowed requestContext          // the caller, if its context is lent; nil if the trip has its own
+	cancel   context.CancelCauseFunc // of its own context
+	stop     func() bool             // looking at the caller
 
-	before, after *trip // among those of life whose contexts are lent; guarded by its lock
+	before, after *clientExchange // among those of life whose contexts are lent; guarded by its lock
 
 	t       *Transport
 	life    *lifetime                     // of what the trip belongs to
@@ -38,24 +38,24 @@ type trip struct {
 	batches bool                          // the revision has them
 	others  func(m *jsonrpc.Message) bool // takes responses to other requests, if they belong here
 
-	sent     http.Header  // of the request
-	posted   bytes.Reader // its body
-	res      *http.Response
-	atEnd    bool // the body was read to its end
-	taken    int  // messages
-	told     bool // that something was dropped
-	lingered bool // the trip ends by itself
+	sent       http.Header  // of the request
+	posted     bytes.Reader // its body
+	res        *http.Response
+	atEnd      bool // the body was read to its end
+	taken      int  // messages
+	dropLogged bool // that something was dropped
+	draining   bool // the trip ends by itself
 }
 
 // A lender is the context of a request that its transport may end. Those of an mcp.Client are, unless something was made
 // of them on the way.
-type lender interface {
+type requestContext interface {
 	context.Context
 	EndRequest(cause error)
 }
 
 // depart begins a trip. The caller ends it.
-func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (*trip, error) {
+func (t *Transport) startExchange(ctx context.Context, life *lifetime, method string) (*clientExchange, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -65,13 +65,13 @@ func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (
 	if life.ctx.Err() != nil {
 		return nil, &mcp.TransportError{Method: method, Err: context.Cause(life.ctx)}
 	}
-	x := &trip{t: t, life: life, caller: ctx, method: method}
-	if t.direct != nil && !t.lingers.Load() {
-		x.lender, _ = ctx.(lender)
+	x := &clientExchange{t: t, life: life, caller: ctx, method: method}
+	if t.direct != nil && !t.drains.Load() {
+		x.borrowed, _ = ctx.(requestContext)
 	}
-	if x.lender != nil {
+	if x.borrowed != nil {
 		x.Context = ctx
-		if !life.lend(x) {
+		if !life.borrow(x) {
 			return nil, &mcp.TransportError{Method: method, Err: mcp.ErrClosed}
 		}
 		return x, nil
@@ -83,7 +83,7 @@ func (t *Transport) depart(ctx context.Context, life *lifetime, method string) (
 
 // Value returns the values of the trip's own context first: by one of them package context finds its way, without a
 // goroutine.
-func (x *trip) Value(key any) any {
+func (x *clientExchange) Value(key any) any {
 	if v := x.Context.Value(key); v != nil {
 		return v
 	}
@@ -91,30 +91,30 @@ func (x *trip) Value(key any) any {
 }
 
 // end ends the trip, unless it has been left to itself.
-func (x *trip) end() {
-	if !x.lingered {
+func (x *clientExchange) end() {
+	if !x.draining {
 		x.close()
 	}
 }
 
 // close ends the trip. When there was more to read that closes its connection, or resets its stream of HTTP/2.
-func (x *trip) close() {
-	if x.lender != nil {
-		x.life.giveBack(x)
+func (x *clientExchange) close() {
+	if x.borrowed != nil {
+		x.life.endBorrow(x)
 	} else {
 		x.stop()
 	}
 	if x.res != nil {
 		_ = x.res.Body.Close()
 	}
-	if x.lender == nil {
+	if x.borrowed == nil {
 		x.cancel(nil)
 	}
 }
 
 // abort ends the reading of the response.
-func (x *trip) abort() {
-	if x.lender != nil {
+func (x *clientExchange) abort() {
+	if x.borrowed != nil {
 		_ = x.res.Body.Close() // those of net/http may be closed while they are read
 		return
 	}
@@ -122,19 +122,19 @@ func (x *trip) abort() {
 }
 
 // notSent is the error of a request that has certainly not run, unless nobody waits for it any more.
-func (x *trip) notSent(err error) error {
+func (x *clientExchange) notSent(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, Err: err})
 }
 
 // unanswered is the error of a request that may have run.
-func (x *trip) unanswered(err error) error {
+func (x *clientExchange) unanswered(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, MayHaveRun: true, Err: err})
 }
 
-func (x *trip) failed(err *mcp.TransportError) error {
+func (x *clientExchange) failed(err *mcp.TransportError) error {
 	closed := context.Cause(x.life.ctx)
 	ended := context.Cause(x.caller)
-	if ended != nil && (x.lender == nil || closed == nil || !errors.Is(ended, closed)) {
+	if ended != nil && (x.borrowed == nil || closed == nil || !errors.Is(ended, closed)) {
 		return ended
 	}
 	if closed != nil {
@@ -144,7 +144,7 @@ func (x *trip) failed(err *mcp.TransportError) error {
 }
 
 // refusedBy is the error of a request that was answered with an HTTP status alone.
-func (x *trip) refusedBy(err *StatusError) error {
+func (x *clientExchange) refusedBy(err *StatusError) error {
 	if err.mayHaveRun() {
 		return x.unanswered(err)
 	}
@@ -152,7 +152,7 @@ func (x *trip) refusedBy(err *StatusError) error {
 }
 
 // post sends a message.
-func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
+func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
 	const room = 128 // for what is around the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
 	posted := &x.posted
@@ -168,11 +168,11 @@ func (x *trip) post(target *url.URL, header http.Header, m *jsonrpc.Message) err
 }
 
 // do sends an HTTP request and waits for the header of the response.
-func (x *trip) do(req *http.Request) error {
+func (x *clientExchange) do(req *http.Request) error {
 	x.sent = req.Header
 	var ctx context.Context = x
-	if x.lender != nil {
-		ctx = x.lender // all of the trip's context, which would only be a longer way to it
+	if x.borrowed != nil {
+		ctx = x.borrowed // all of the trip's context, which would only be a longer way to it
 	}
 	res, err := x.t.send(req.WithContext(ctx)) //nolint:bodyclose // whoever ends the trip closes it
 	switch {
@@ -186,12 +186,12 @@ func (x *trip) do(req *http.Request) error {
 }
 
 // body is what the trip reads of the response.
-func (x *trip) body() io.Reader { return tripBody{x} }
+func (x *clientExchange) body() io.Reader { return exchangeBody{x} }
 
-// A tripBody takes note of the body's end: a connection is of use again when it was seen.
-type tripBody struct{ *trip }
+// A exchangeBody takes note of the body's end: a connection is of use again when it was seen.
+type exchangeBody struct{ *clientExchange }
 
-func (b tripBody) Read(p []byte) (int, error) {
+func (b exchangeBody) Read(p []byte) (int, error) {
 	n, err := b.res.Body.Read(p)
 	if errors.Is(err, io.EOF) {
 		b.atEnd = true
@@ -201,18 +201,18 @@ func (b tripBody) Read(p []byte) (int, error) {
 
 // linger lets the trip end by itself when its answer has come on an event stream. The end of the stream comes a moment
 // later; waiting for it keeps the connection for others, and is nothing that the caller should have to do.
-func (x *trip) linger() {
-	const patience, most = time.Second, 4 << 10 // a server that still says something has misunderstood
+func (x *clientExchange) drain() {
+	const timeout, most = time.Second, 4 << 10 // a server that still says something has misunderstood
 	if x.atEnd || x.res.ContentLength == 0 {
 		return
 	}
-	x.t.lingers.Store(true)
-	if x.lender != nil {
+	x.t.drains.Store(true)
+	if x.borrowed != nil {
 		return // its context ends now: this connection is lost, no later one is
 	}
 	x.stop()
-	x.lingered = x.life.run(func() {
-		timer := time.AfterFunc(patience, x.abort)
+	x.draining = x.life.run(func() {
+		timer := time.AfterFunc(timeout, x.abort)
 		defer timer.Stop()
 		_, _ = io.CopyN(io.Discard, x.body(), most)
 		x.close()
@@ -220,7 +220,7 @@ func (x *trip) linger() {
 }
 
 // answer reads the response to the request with that id, whatever form it has. Other messages go to take.
-func (x *trip) answer(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) answer(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
 	switch {
 	case x.res.StatusCode/100 != 2:
 		return x.refusal(id)
@@ -238,9 +238,9 @@ func (x *trip) answer(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Me
 	return nil, x.noAnswer("neither JSON nor an event stream")
 }
 
-func (x *trip) isJSON() bool { return isJSON(x.contentType()) }
+func (x *clientExchange) isJSON() bool { return isJSON(x.contentType()) }
 
-func (x *trip) isEvents() bool {
+func (x *clientExchange) isEvents() bool {
 	contentType := x.contentType()
 	switch contentType {
 	case typeEventStream:
@@ -253,7 +253,7 @@ func (x *trip) isEvents() bool {
 }
 
 // contentType is none when the body has an encoding that was not asked for.
-func (x *trip) contentType() string {
+func (x *clientExchange) contentType() string {
 	if encoding := x.res.Header["Content-Encoding"]; len(encoding) > 0 && !strings.EqualFold(encoding[0], "identity") {
 		return ""
 	}
@@ -262,7 +262,7 @@ func (x *trip) contentType() string {
 }
 
 // json reads a body that is one message.
-func (x *trip) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
 	body, err := x.readBody()
 	if err != nil {
 		return nil, x.unanswered(err)
@@ -281,7 +281,7 @@ func (x *trip) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Mess
 }
 
 // readBody reads a whole body.
-func (x *trip) readBody() ([]byte, error) {
+func (x *clientExchange) readBody() ([]byte, error) {
 	if x.res.ContentLength > int64(x.t.maxResponse) {
 		return nil, ErrTooLarge
 	}
@@ -304,7 +304,7 @@ var eventBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, e
 // eventBuffer is the size with which an sse.Reader takes a buffer as its own.
 const eventBuffer = 16 << 10
 
-func (x *trip) openEvents() eventReader {
+func (x *clientExchange) openEvents() eventReader {
 	buf := eventBuffers.Get().(*bufio.Reader)
 	buf.Reset(x.body())
 	return eventReader{sse.NewReader(buf, x.t.maxEvent), buf}
@@ -317,7 +317,7 @@ func (r eventReader) close() {
 }
 
 // events reads events until the answer.
-func (x *trip) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -331,7 +331,7 @@ func (x *trip) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Me
 		}
 		m, err := jsonrpc.Decode(e.Data)
 		if err != nil {
-			if m = standIn(err); m == nil {
+			if m = refusedResponse(err); m == nil {
 				x.drop("it is refused", err)
 				continue
 			}
@@ -344,7 +344,7 @@ func (x *trip) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Me
 
 // standIn returns what stands for a message that is refused, if that may be an answer somebody waits for: no other will
 // come. It is an error that is not the server's.
-func standIn(err error) *jsonrpc.Message {
+func refusedResponse(err error) *jsonrpc.Message {
 	var refused *jsonrpc.DecodeError
 	if !errors.As(err, &refused) || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
 		return nil
@@ -354,7 +354,7 @@ func standIn(err error) *jsonrpc.Message {
 
 // sort returns m back if it is the answer to id, an error that names no request included. It hands requests and
 // notifications to take, and drops the rest.
-func (x *trip) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Message)) (answer *jsonrpc.Message) {
+func (x *clientExchange) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Message)) (answer *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request, jsonrpc.Notification:
 		x.taken++
@@ -378,7 +378,7 @@ func (x *trip) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Mess
 			}
 		}
 	case jsonrpc.Invalid:
-		if stands := standIn(m.Refused); stands != nil {
+		if stands := refusedResponse(m.Refused); stands != nil {
 			return x.sort(stands, id, take)
 		}
 		x.drop("it is refused", m.Refused)
@@ -387,11 +387,11 @@ func (x *trip) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Mess
 }
 
 // drop makes a note of a message that nothing comes of. One note is enough for a trip: a server could fill the log.
-func (x *trip) drop(why string, err error) {
-	if x.told {
+func (x *clientExchange) drop(why string, err error) {
+	if x.dropLogged {
 		return
 	}
-	x.told = true
+	x.dropLogged = true
 	x.t.log.Warn("mcphttp: dropped a message of the server: "+why, "method", x.method, "error", err)
 }
 
@@ -399,7 +399,7 @@ func (x *trip) drop(why string, err error) {
 // that it depends on who asks: that is for whoever sees to authorization, whatever else the server says.
 //
 // Spec: basic/authorization#error-handling
-func (x *trip) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
+func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 	body := x.diagnosis()
 	status := newStatusError(x.res, body, "")
 	if jsonscan.Kind(body) == '{' {
@@ -409,19 +409,19 @@ func (x *trip) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 				m.ID = id
 				return m, nil
 			}
-			status.said = m.Error
+			status.rpcErr = m.Error
 		}
 	}
 	return nil, x.refusedBy(status)
 }
 
 // noAnswer is the error for a response that promised one.
-func (x *trip) noAnswer(reason string) error {
+func (x *clientExchange) noAnswer(reason string) error {
 	return x.unanswered(newStatusError(x.res, x.diagnosis(), reason))
 }
 
 // diagnosis reads the beginning of a body that explains a failure, as far as it comes in time.
-func (x *trip) diagnosis() []byte {
+func (x *clientExchange) diagnosis() []byte {
 	timer := time.AfterFunc(diagnosisTime, x.abort)
 	defer timer.Stop()
 	body, _ := io.ReadAll(io.LimitReader(x.body(), maxDiagnosis)) // what cannot be read is not quoted

@@ -100,7 +100,7 @@ func TestContextEndsWithTheCall(t *testing.T) {
 	var left context.Context
 	core := mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
 		left = ctx
-		return cannedResult, nil
+		return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
 	})
 	newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader()).run()
 	select {

@@ -1,0 +1,108 @@
+package mcphttp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// burstCore sends notifications, and calls sent after each.
+func burstCore(t *testing.T, notes int, sent func(n int)) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		for n := range notes {
+			if err := req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":%d}`, n)); err != nil {
+				t.Errorf("notification %d: %v", n, err)
+			}
+			sent(n)
+		}
+		return mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"done"}]}`), nil
+	})
+}
+
+// The notifications of a burst share writes and keep their order. The first is written and flushed
+// before Notify returns.
+func TestBurstOfNotificationsSharesWrites(t *testing.T) {
+	const notes = 1000
+	w := &writeRecorder{ResponseRecorder: httptest.NewRecorder()}
+	core := burstCore(t, notes, func(n int) {
+		if n == 0 && (len(w.writes) != 1 || w.flushed != 1) {
+			t.Errorf("%d writes and %d flushed after the first notification, want 1 and 1", len(w.writes), w.flushed)
+		}
+	})
+	x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+	x.handler.ServeHTTP(w, x.request)
+	if len(w.writes) > notes/4 {
+		t.Errorf("%d notifications took %d writes", notes, len(w.writes))
+	}
+	events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
+	if len(events) != notes+1 || !strings.Contains(events[len(events)-1], `"text":"done"`) {
+		t.Fatalf("got %d events, the last %.200q; want %d and the response", len(events), events[len(events)-1], notes+1)
+	}
+	for n, event := range events[:notes] {
+		if !strings.Contains(event, fmt.Sprintf(`"data":%d}`, n)) {
+			t.Fatalf("event %d is %q", n, event)
+		}
+	}
+}
+
+// An event that is appended while a burst is written reaches a client that reads, although no other
+// event follows it.
+func TestLastNotificationOfABurstIsFlushed(t *testing.T) {
+	proceed := make(chan struct{})
+	const notes = 10
+	core := burstCore(t, notes, func(n int) {
+		if n == notes-1 {
+			<-proceed
+		}
+	})
+	f := start(t, core, &mcphttp.Options{KeepAlive: time.Hour})
+	events := f.modernStream(t.Context(), "tools/call", `"name":"burst"`)
+	for n := range notes {
+		if e := events.next(); !strings.Contains(string(e.Data), fmt.Sprintf(`"data":%d}`, n)) {
+			t.Fatalf("event %d is %q", n, e.Data)
+		}
+	}
+	close(proceed)
+	if e := events.next(); !strings.Contains(string(e.Data), `"text":"done"`) {
+		t.Errorf("got %q, want the response", e.Data)
+	}
+}
+
+// A failed write ends the call, although it happens after Notify has returned.
+func TestFailedWriteOfABurstEndsTheCall(t *testing.T) {
+	ended := make(chan error, 1)
+	core := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		var err error
+		for err == nil {
+			err = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"x"}`))
+		}
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil, err
+	})
+	x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+	x.handler.ServeHTTP(&brokenWriter{ResponseRecorder: httptest.NewRecorder(), writes: 2}, x.request)
+	if err := <-ended; err == nil {
+		t.Error("the context of the call has no cause")
+	}
+}
+
+// A brokenWriter fails after some writes.
+type brokenWriter struct {
+	*httptest.ResponseRecorder
+	writes int
+}
+
+func (w *brokenWriter) Write(b []byte) (int, error) {
+	if w.writes--; w.writes < 0 {
+		return 0, http.ErrHandlerTimeout
+	}
+	return len(b), nil
+}
