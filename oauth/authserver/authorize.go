@@ -36,8 +36,7 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	in, err := s.readAuthorize(r)
 	if err == nil {
 		in.ID, in.CSRF, in.Expires = randomID(), randomToken(), time.Now().Add(interactionTime)
-		if wait, ok := takeAll(s.limits.sharesOf(r, limitLogins, "")); !ok {
-			setRetryAfter(w, wait)
+		if !s.limits.allowRequest(w, r, limitLogins) {
 			s.refuseBusy(w, r, true)
 			return
 		}

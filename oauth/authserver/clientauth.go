@@ -63,7 +63,7 @@ func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
 	}
 	// Anybody can use the id of a public client, and must not use up what its users have.
 	if !c.isPublic() {
-		if wait, ok := s.limits.allow(limitClients, c.ID); !ok {
+		if wait, ok := s.limits.cost(limitClients, c.ID).take(); !ok {
 			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many requests of this client", wait: wait}
 		}
 	}

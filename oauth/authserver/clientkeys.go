@@ -15,11 +15,11 @@ import (
 const (
 	// clientKeysTime is how long the keys of a client are kept. One that replaces a key publishes the new one before.
 	clientKeysTime = 5 * time.Minute
-	// clientKeysStandIn is for how long they stand in while their host does not answer: shorter than documents do, for a
+	// clientKeysStaleTime is for how long they stand in while their host does not answer: shorter than documents do, for a
 	// key is replaced in a hurry when it was stolen.
-	clientKeysStandIn = time.Hour
-	// clientKeysRetry is how long a failure to fetch them is kept: nobody may make us fetch at will.
-	clientKeysRetry = 30 * time.Second
+	clientKeysStaleTime = time.Hour
+	// clientKeysFailureTime is how long a failure to fetch them is kept: nobody may make us fetch at will.
+	clientKeysFailureTime = 30 * time.Second
 	// maxClientKeys bounds the keys in a set, and maxKeySet its size.
 	maxClientKeys = 20
 	maxKeySet     = 256 << 10
@@ -28,12 +28,13 @@ const (
 // clientJWKS keeps the key sets of clients, which stand at the URLs that their documents name.
 type clientJWKS struct {
 	http *http.Client
-	sets remote[[]jose.JSONWebKey]
+	sets remoteCache[[]jose.JSONWebKey]
 }
 
-func newClientJWKS(f *oauth.Fetcher, g *gate) *clientJWKS {
-	j := &clientJWKS{http: f.HTTPClient()}
-	j.sets = remote[[]jose.JSONWebKey]{gate: g, fetch: j.fetch, retry: clientKeysRetry, standIn: clientKeysStandIn}
+func newClientJWKS(fetcher *oauth.Fetcher, l *fetchLimiter) *clientJWKS {
+	j := &clientJWKS{http: fetcher.HTTPClient()}
+	j.sets = newRemoteCache[[]jose.JSONWebKey](l, clientKeysFailureTime, clientKeysStaleTime)
+	j.sets.fetch = j.fetch
 	return j
 }
 
@@ -48,7 +49,7 @@ func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, 
 		return keys, nil
 	}
 	s.log.InfoContext(ctx, "authorization server: the keys of a client cannot be had", "host", hostOf(c.JWKSURI), "error", err)
-	if isGone(err) || errors.Is(err, oauth.ErrURLRefused) {
+	if isPermanent(err) || errors.Is(err, oauth.ErrURLRefused) {
 		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient, text: "the keys of the client cannot be used"}
 	}
 	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the keys of the client cannot be fetched for now"}

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// documentStandIn is for how long a document stands in while its host does not answer.
-	documentStandIn = 24 * time.Hour
-	// documentRetry is how long a failure is remembered.
-	documentRetry = 15 * time.Second
+	// documentStaleTime is for how long a document stands in while its host does not answer.
+	documentStaleTime = 24 * time.Hour
+	// documentFailureTime is how long a failure is remembered.
+	documentFailureTime = 15 * time.Second
 
 	kindDocument = "document"
 )
@@ -31,7 +31,7 @@ type documents struct {
 	fetcher *oauth.Fetcher
 	store   Store
 	life    time.Duration // of a record
-	copies  remote[*client]
+	copies  remoteCache[*client]
 }
 
 // A documentRecord is what is kept of a document.
@@ -41,14 +41,15 @@ type documentRecord struct {
 	Fresh   time.Time `json:"fresh"`
 }
 
-func newDocuments(o *Options, store Store, g *gate) *documents {
+func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
 	d := &documents{policy: &o.Documents, fetcher: o.Documents.Fetcher, store: store}
 	if d.fetcher == nil {
 		d.fetcher = oauth.NewFetcher(&oauth.FetcherOptions{Logger: o.Logger})
 	}
 	// As long as the client has a token to come back with.
-	d.life = max(o.Lifetimes.RefreshIdle, documentStandIn)
-	d.copies = remote[*client]{gate: g, fetch: d.fetch, load: d.load, retry: documentRetry, standIn: documentStandIn}
+	d.life = max(o.Lifetimes.RefreshIdle, documentStaleTime)
+	d.copies = newRemoteCache[*client](l, documentFailureTime, documentStaleTime)
+	d.copies.fetch, d.copies.load = d.fetch, d.load
 	return d
 }
 
@@ -75,7 +76,7 @@ func documentError(err error) error {
 	switch {
 	case errors.Is(err, errDocumentHost):
 		e.text = "the metadata document of the client is at a host that this server takes none from"
-	case busy, errors.As(err, &unfetched) && unfetched.Status != 0 && !isGone(err):
+	case busy, errors.As(err, &unfetched) && unfetched.Status != 0 && !isPermanent(err):
 		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched for now"}
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
@@ -105,7 +106,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 			err = &oauth.DiscoveryError{URL: id, Err: err}
 		}
 	}
-	if err != nil && !isGone(err) {
+	if err != nil && !isPermanent(err) {
 		return nil, 0, err
 	}
 	kept, storeErr := d.store.Get(ctx, kindDocument, id)
@@ -116,7 +117,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	case err != nil:
 		_, storeErr = d.store.Take(ctx, kindDocument, id)
 	default:
-		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(copyTime(life))})
+		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(limitFresh(life))})
 	}
 	if storeErr != nil {
 		return nil, 0, storeErr
@@ -125,7 +126,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 }
 
 // load returns what the Store has of a document.
-func (d *documents) load(ctx context.Context, id string) (*localCopy[*client], error) {
+func (d *documents) load(ctx context.Context, id string) (*cached[*client], error) {
 	value, err := d.store.Get(ctx, kindDocument, id)
 	if err != nil || value == nil {
 		return nil, err
@@ -135,9 +136,9 @@ func (d *documents) load(ctx context.Context, id string) (*localCopy[*client], e
 		return nil, err
 	}
 	if rec.Client == nil || rec.Fetched.After(time.Now()) { // the clock was set back
-		return &localCopy[*client]{}, nil
+		return &cached[*client]{}, nil
 	}
-	return &localCopy[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
+	return &cached[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
 }
 
 // remember makes sure that the document of a client that gets a token has a record.
@@ -149,7 +150,7 @@ func (d *documents) remember(ctx context.Context, id string) error {
 	if kept, err := d.store.Get(ctx, kindDocument, id); err != nil || kept != nil {
 		return err
 	}
-	return d.put(ctx, &documentRecord{held.value, held.fetched, held.fresh})
+	return d.put(ctx, &documentRecord{held.value, held.fetched, held.freshUntil})
 }
 
 func (d *documents) put(ctx context.Context, rec *documentRecord) error {

@@ -38,7 +38,7 @@ const (
 
 // An endpoint is a path of the server.
 type endpoint struct {
-	limit   limited
+	limit   limitKind
 	methods []string
 	access  access
 	handle  http.HandlerFunc
@@ -147,13 +147,12 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		if wait, ok := takeAll(s.limits.sharesOf(r, e.limit, "")); !ok {
-			setRetryAfter(w, wait)
+		if !s.limits.allowRequest(w, r, e.limit) {
 			s.refuseBusy(w, r, e.access == samePage)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		e.handle(w, r.WithContext(withAsker(r.Context(), s.limits.address(r))))
+		e.handle(w, r.WithContext(withClientKey(r.Context(), s.limits.address(r))))
 	}
 }
 

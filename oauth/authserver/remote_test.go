@@ -168,7 +168,7 @@ func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.Documents.Fetcher = h.slowFetcher(slowPaths) })
 		get := func(address, path string) (time.Duration, error) {
 			began := time.Now()
-			_, err := authserver.DocumentClient(authserver.AskedFrom(t.Context(), address), w.server, h.URL+path)
+			_, err := authserver.DocumentClient(authserver.FromAddress(t.Context(), address), w.server, h.URL+path)
 			return time.Since(began), err
 		}
 		if _, err := get(honest, "/old.json"); err != nil {

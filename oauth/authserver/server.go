@@ -80,9 +80,9 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.limits = newLimits(&s.o.Limits)
-	g := newGate(s.limits)
-	s.documents = newDocuments(&s.o, s.store, g)
-	s.clientJWKS = newClientJWKS(s.documents.fetcher, g)
+	fetches := newFetchLimiter(s.limits)
+	s.documents = newDocuments(&s.o, s.store, fetches)
+	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
 	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: a page cannot be written", "error", err) }); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
