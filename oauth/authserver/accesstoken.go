@@ -123,7 +123,7 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 	}
 	g, err := s.grant(ctx, c.Grant)
 	if err == nil {
-		err = s.checkUpstream(ctx, g)
+		err = s.checkProviderGrant(ctx, g)
 	}
 	if errors.Is(err, errNoGrant) {
 		return nil, nil, fmt.Errorf("%w: its grant has ended", oauth.ErrInvalidToken)

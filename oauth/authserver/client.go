@@ -213,7 +213,7 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		return c, nil
 	}
 	if isDocumentID(id) {
-		if s.o.Documents.Disabled {
+		if s.o.ClientMetadata.Disabled {
 			return nil, errNoClient
 		}
 		return s.documentClient(ctx, id)

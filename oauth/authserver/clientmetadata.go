@@ -27,7 +27,7 @@ const (
 //
 // Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
 type documents struct {
-	policy  *Documents
+	policy  *ClientMetadataOptions
 	fetcher *oauth.Fetcher
 	store   Store
 	life    time.Duration // of a record
@@ -42,7 +42,7 @@ type documentRecord struct {
 }
 
 func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
-	d := &documents{policy: &o.Documents, fetcher: o.Documents.Fetcher, store: store}
+	d := &documents{policy: &o.ClientMetadata, fetcher: o.ClientMetadata.Fetcher, store: store}
 	if d.fetcher == nil {
 		d.fetcher = oauth.NewFetcher(&oauth.FetcherOptions{Logger: o.Logger})
 	}

@@ -87,7 +87,7 @@ func (h *documentHost) slowFetcher(wait func(*http.Request) error) *oauth.Fetche
 
 func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *world {
 	return newQuietWorld(t, func(o *authserver.Options) {
-		o.Documents.Fetcher = h.fetcher()
+		o.ClientMetadata.Fetcher = h.fetcher()
 		if change != nil {
 			change(o)
 		}
@@ -194,7 +194,9 @@ func TestPolicyOfDocumentHosts(t *testing.T) {
 		"denied, below":   {nil, []string{".evil.example"}, "a.b.evil.example", false},
 	} {
 		h := newDocumentHost(t)
-		w := h.world(t, func(o *authserver.Options) { o.Documents.AllowedHosts, o.Documents.DeniedHosts = c.allowed, c.denied })
+		w := h.world(t, func(o *authserver.Options) {
+			o.ClientMetadata.AllowedHosts, o.ClientMetadata.DeniedHosts = c.allowed, c.denied
+		})
 		_, err := authserver.DocumentClient(t.Context(), w.server, strings.Replace(h.URL, "127.0.0.1", c.host, 1)+"/c")
 		if (err == nil) != c.takes {
 			t.Errorf("%s: %v", name, err)

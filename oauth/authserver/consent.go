@@ -188,7 +188,7 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 		err = errNoInteraction
 	}
 	if err != nil {
-		s.dropUpstream(r.Context(), subject.Upstream)
+		s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
 		s.refuseInteraction(w, r, err)
 		return
 	}
@@ -198,7 +198,7 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 		s.answer(w, in, url.Values{"code": {code}})
 		return
 	}
-	s.dropUpstream(r.Context(), subject.Upstream)
+	s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
 	if errors.Is(err, errNotAllowed) {
 		s.log.InfoContext(r.Context(), "authorization server: a user may allow nothing of what a client wants",
 			"client", in.Client, "subject", subject.ID)
@@ -230,7 +230,7 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 	now := time.Now()
 	g := &grant{
 		ID: randomID(), Consent: in.ID, Client: c.ID, Subject: subject.ID, Name: subject.Name, Claims: subject.Claims,
-		Upstream: subject.Upstream, Resource: in.Resource, Scopes: scopes, Issued: now,
+		ProviderGrant: subject.ProviderGrant, Resource: in.Resource, Scopes: scopes, Issued: now,
 		Until: now.Add(s.o.Lifetimes.Refresh), Expires: now.Add(codeTime + exchangeTime),
 	}
 	if err := s.putGrant(r.Context(), g); err != nil {

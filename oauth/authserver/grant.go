@@ -26,18 +26,18 @@ const (
 // A grant is what a user, or the operator for a machine, has given to a client. It lives as long as its record: tokens
 // of a grant that is gone are worth nothing.
 type grant struct {
-	ID       string         `json:"id"`
-	Consent  string         `json:"consent,omitempty"` // the interaction in which the user consented
-	Client   string         `json:"client"`
-	Subject  string         `json:"subject"`
-	Name     string         `json:"name,omitempty"`
-	Claims   map[string]any `json:"claims,omitempty"`
-	Upstream string         `json:"upstream,omitempty"`
-	Resource string         `json:"resource"`
-	Scopes   []string       `json:"scopes,omitempty"`
-	Issued   time.Time      `json:"issued"`
-	Until    time.Time      `json:"until"`   // the end of all refreshing
-	Expires  time.Time      `json:"expires"` // when nothing of it can be valid any more
+	ID            string         `json:"id"`
+	Consent       string         `json:"consent,omitempty"` // the interaction in which the user consented
+	Client        string         `json:"client"`
+	Subject       string         `json:"subject"`
+	Name          string         `json:"name,omitempty"`
+	Claims        map[string]any `json:"claims,omitempty"`
+	ProviderGrant string         `json:"provider_grant,omitempty"`
+	Resource      string         `json:"resource"`
+	Scopes        []string       `json:"scopes,omitempty"`
+	Issued        time.Time      `json:"issued"`
+	Until         time.Time      `json:"until"`   // the end of all refreshing
+	Expires       time.Time      `json:"expires"` // when nothing of it can be valid any more
 }
 
 var errNoGrant = errors.New("the grant has ended")
@@ -99,35 +99,35 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 		return err
 	}
 	s.log.InfoContext(ctx, "authorization server: a grant has ended", "grant", g.ID, "client", g.Client, "subject", g.Subject, "reason", reason)
-	s.dropUpstream(ctx, g.Upstream)
+	s.revokeProviderGrant(ctx, g.ProviderGrant)
 	return nil
 }
 
-// dropUpstream returns back what a third party gave, whether or not whoever asked is still there: nobody else will. A
+// revokeProviderGrant returns back what a third party gave, whether or not whoever asked is still there: nobody else will. A
 // failure leaves there what nobody here uses any more.
-func (s *Server) dropUpstream(ctx context.Context, handle string) {
-	if s.delegate == nil || handle == "" {
+func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
+	if s.providerLogin == nil || handle == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
-	if err := s.delegate.RevokeUpstream(ctx, handle); err != nil {
+	if err := s.providerLogin.RevokeGrant(ctx, handle); err != nil {
 		s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "error", err)
 	}
 }
 
-// checkUpstream asks whether what the grant rests on still stands. If it does not, the grant ends: errNoGrant.
+// checkProviderGrant asks whether what the grant rests on still stands. If it does not, the grant ends: errNoGrant.
 //
 // Spec: basic/authorization (2025-03-26), Session Binding Requirements.
-func (s *Server) checkUpstream(ctx context.Context, g *grant) error {
-	if g.Upstream == "" {
+func (s *Server) checkProviderGrant(ctx context.Context, g *grant) error {
+	if g.ProviderGrant == "" {
 		return nil
 	}
-	if s.delegate == nil {
+	if s.providerLogin == nil {
 		return errNoGrant // of a Login that this server had before
 	}
-	err := s.delegate.CheckUpstream(ctx, g.Upstream)
-	if !errors.Is(err, ErrUpstreamEnded) {
+	err := s.providerLogin.CheckGrant(ctx, g.ProviderGrant)
+	if !errors.Is(err, ErrProviderGrantEnded) {
 		return err
 	}
 	if err := s.endGrant(ctx, g.ID, "the third party has ended its own"); err != nil {

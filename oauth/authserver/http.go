@@ -49,8 +49,8 @@ func (s *Server) route() {
 	get, post := []string{http.MethodGet}, []string{http.MethodPost}
 	both := []string{http.MethodGet, http.MethodPost}
 	endpoints := map[string]endpoint{
-		pathMetadata + base:   {limitDocuments, get, anyPage, s.serveMetadata},
-		base + pathKeys:       {limitDocuments, get, anyPage, s.serveKeys},
+		pathMetadata + base:   {limitMetadata, get, anyPage, s.serveMetadata},
+		base + pathKeys:       {limitMetadata, get, anyPage, s.serveKeys},
 		base + pathToken:      {limitTokens, post, anyPage, s.serveToken},
 		base + pathRevoke:     {limitTokens, post, anyPage, s.serveRevoke},
 		base + pathIntrospect: {limitIntrospections, post, noPage, s.serveIntrospect},
@@ -65,7 +65,7 @@ func (s *Server) route() {
 	}
 	for _, d := range s.described {
 		for _, path := range []string{d.path, pathResource} {
-			endpoints[path] = endpoint{limitDocuments, get, anyPage, s.serveResource}
+			endpoints[path] = endpoint{limitMetadata, get, anyPage, s.serveResource}
 		}
 	}
 	s.routes = map[string]http.HandlerFunc{}

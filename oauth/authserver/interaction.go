@@ -52,22 +52,22 @@ type LoginFunc func(w http.ResponseWriter, r *http.Request, l *LoginRequest)
 // Login calls f.
 func (f LoginFunc) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) { f(w, r, l) }
 
-// A Delegate is a [Login] whose users come from third parties, and whose grants last as long as what the third party
-// gave. The handle is that of [Subject.Upstream]; for subjects without one no method is called.
+// A ProviderLogin is a [Login] whose users come from third parties, and whose grants last as long as what the third party
+// gave. The handle is that of [Subject.ProviderGrant]; for subjects without one no method is called.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
-type Delegate interface {
+type ProviderLogin interface {
 	Login
-	// CheckUpstream returns nil while what the third party gave is valid, renewing it as needed, [ErrUpstreamEnded] when
+	// CheckGrant returns nil while what the third party gave is valid, renewing it as needed, [ErrProviderGrantEnded] when
 	// the third party has ended it, and any other error when that cannot be found out for now. It is called for every
 	// access token that is checked, so it remembers what it found for a short time.
-	CheckUpstream(ctx context.Context, handle string) error
-	// RevokeUpstream returns back what the third party gave, and forgets it.
-	RevokeUpstream(ctx context.Context, handle string) error
+	CheckGrant(ctx context.Context, handle string) error
+	// RevokeGrant returns back what the third party gave, and forgets it.
+	RevokeGrant(ctx context.Context, handle string) error
 }
 
-// ErrUpstreamEnded is the error of [Delegate.CheckUpstream] for what the third party has ended.
-var ErrUpstreamEnded = errors.New("authserver: the third party has ended its grant")
+// ErrProviderGrantEnded is the error of [ProviderLogin.CheckGrant] for what the third party has ended.
+var ErrProviderGrantEnded = errors.New("authserver: the third party has ended its grant")
 
 // A Subject is who sits at the browser.
 type Subject struct {
@@ -81,8 +81,8 @@ type Subject struct {
 	// Scopes are what the user may allow clients at most, whatever these ask for: nil is every scope, an empty slice none.
 	// What is beyond is in no token. What changes here holds from the next login on.
 	Scopes []string
-	// Upstream is the handle of what a third party gave, for a [Delegate]; empty if there is none.
-	Upstream string
+	// ProviderGrant is the handle of what a third party gave, for a [ProviderLogin]; empty if there is none.
+	ProviderGrant string
 }
 
 // A LoginRequest is one request of a browser on its way through a [Login].

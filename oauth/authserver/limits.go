@@ -55,8 +55,8 @@ type LimitOptions struct {
 	// Registrations limits client registrations, by address. Up to a Count of 1,000 it is strict: no span of Per sees
 	// more than Count. Default: 20 per hour.
 	Registrations Rate
-	// Documents limits requests for metadata and keys, by address. Default: 300 per minute.
-	Documents Rate
+	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
+	Metadata Rate
 	// Fetches limits the fetches of Client ID Metadata Documents and of the keys that they refer to, by the host that
 	// serves them. Refreshing a document that was valid before is not limited. There is one more limit: 30 in 10 minutes by
 	// the address of the request, where an IPv6 address counts together with its /48 network. Default: 600 in 10 minutes.
@@ -77,7 +77,7 @@ const (
 	limitClients
 	limitIntrospections
 	limitRegistrations
-	limitDocuments
+	limitMetadata
 	limitFetchHost   // fetches by host
 	limitFetchClient // fetches by address
 	limitKinds
@@ -103,7 +103,7 @@ func newLimits(o *LimitOptions) *limits {
 		limitClients:          o.Clients.orDefault(6000, time.Minute),
 		limitIntrospections:   o.Introspections.orDefault(6000, time.Minute),
 		limitRegistrations:    o.Registrations.orDefault(20, time.Hour),
-		limitDocuments:        o.Documents.orDefault(300, time.Minute),
+		limitMetadata:         o.Metadata.orDefault(300, time.Minute),
 		limitFetchHost:        o.Fetches.orDefault(600, 10*time.Minute),
 		limitFetchClient:      {30, 10 * time.Minute},
 	} {

@@ -54,7 +54,10 @@ type PasswordOptions struct {
 
 // NewPasswordLogin returns a [Login] by user name and password, for small installations. Attempts are limited, see
 // [LimitOptions], and an unknown user takes as long as a wrong password.
-func NewPasswordLogin(opts PasswordOptions) (Login, error) {
+func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
+	if opts == nil {
+		opts = &PasswordOptions{}
+	}
 	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find, turn: make(chan struct{}, passwordsAtOnce)}
 	for _, u := range opts.Users {
 		parsed, err := parsePasswordUser(u)
@@ -124,8 +127,8 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 	if u.Name == "" || len(u.Name) > maxUserName {
 		return nil, fmt.Errorf("a name has 1 to %d bytes", maxUserName)
 	}
-	if u.Subject.Upstream != "" {
-		return nil, errors.New("its Subject has an Upstream, and there is none")
+	if u.Subject.ProviderGrant != "" {
+		return nil, errors.New("its Subject has an ProviderGrant, and there is none")
 	}
 	if u.Scopes != nil && u.Subject.Scopes != nil {
 		return nil, errors.New("it has Scopes, and its Subject has them too")

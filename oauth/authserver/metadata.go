@@ -45,7 +45,7 @@ func (s *Server) describe() *oauth.ServerMetadata {
 	if !s.o.Registration.Disabled {
 		m.RegistrationEndpoint = s.o.Issuer + pathRegister
 	}
-	m.TakesClientMetadata = !s.o.Documents.Disabled
+	m.TakesClientMetadata = !s.o.ClientMetadata.Disabled
 	return m
 }
 

@@ -54,7 +54,7 @@ type Options struct {
 	// Registration says who may register a client. Default: everybody, within limits.
 	Registration Registration
 	// Documents says whose Client ID Metadata Documents are taken. Default: everybody's.
-	Documents Documents
+	ClientMetadata ClientMetadataOptions
 	// Lifetimes are those of what is given out.
 	Lifetimes Lifetimes
 	// Limits are how often one address, client or user may ask.
@@ -122,7 +122,7 @@ type Registration struct {
 // Documents is the policy of Client ID Metadata Documents.
 //
 // Spec: basic/authorization/client-registration (2026-07-28), Client ID Metadata Documents.
-type Documents struct {
+type ClientMetadataOptions struct {
 	// Disabled takes no such clients.
 	Disabled bool
 	// AllowedHosts, if there are any, are the only hosts whose documents are fetched. A name with a leading dot stands for

@@ -170,7 +170,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		Scopes:       scopesOf(res, in.Scopes),
 		Login:        s.o.Login != nil,
 	}
-	if u, ok := s.delegate.(*upstreamLogin); ok && len(u.providers) == 1 {
+	if u, ok := s.providerLogin.(*providerLogin); ok && len(u.providers) == 1 {
 		data.LoginName = u.providers[0].o.Name
 	}
 	data.Resource = res.Name

@@ -34,26 +34,30 @@ const (
 // /.well-known/oauth-authorization-server, with nothing stripped. It serves the metadata of those of its resources that
 // are at its host, too, below /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
 type Server struct {
-	o          Options
-	issuer     *url.URL
-	metadata   *oauth.ServerMetadata
-	known      map[string]*client   // by id; never changed
-	resources  map[string]*Resource // by resourceKey; never changed
-	described  []description        // of the resources
-	store      Store
-	seals      *seal.KeyRing
-	keys       *keyring
-	limits     *limits
-	clientJWKS *clientJWKS
-	pages      *pageSet
-	documents  *documents
-	delegate   Delegate // nil if the login is none
-	log        *slog.Logger
-	routes     map[string]http.HandlerFunc
+	o             Options
+	issuer        *url.URL
+	metadata      *oauth.ServerMetadata
+	known         map[string]*client   // by id; never changed
+	resources     map[string]*Resource // by resourceKey; never changed
+	described     []description        // of the resources
+	store         Store
+	seals         *seal.KeyRing
+	keys          *keyring
+	limits        *limits
+	clientJWKS    *clientJWKS
+	pages         *pageSet
+	documents     *documents
+	providerLogin ProviderLogin // nil if the login is none
+	log           *slog.Logger
+	routes        map[string]http.HandlerFunc
 }
 
 // New returns a Server. Its error says everything that is wrong with the options, or that the store does not work.
-func New(opts Options) (*Server, error) {
+func New(options *Options) (*Server, error) {
+	var opts Options
+	if options != nil {
+		opts = *options
+	}
 	issuer, err := parseIssuer(opts.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("authserver: Options.Issuer: %w", err)
@@ -70,7 +74,7 @@ func New(opts Options) (*Server, error) {
 	for i := range s.o.Resources {
 		s.resources[resourceKey(s.o.Resources[i].URL)] = &s.o.Resources[i]
 	}
-	s.delegate, _ = opts.Login.(Delegate)
+	s.providerLogin, _ = opts.Login.(ProviderLogin)
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	if s.seals, err = s.openKeyRing(ctx); err != nil {
@@ -88,7 +92,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s.metadata, s.described = s.describe(), s.describeResources()
 	s.route()
-	if u, ok := opts.Login.(*upstreamLogin); ok {
+	if u, ok := opts.Login.(*providerLogin); ok {
 		if err := u.attach(s); err != nil {
 			return nil, fmt.Errorf("authserver: %w", err)
 		}

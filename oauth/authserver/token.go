@@ -197,7 +197,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	}
 	// All of this before the token is spent: a third party or a store that is away for a moment must not cost the client
 	// its token.
-	if err := s.checkUpstream(ctx, g); err != nil {
+	if err := s.checkProviderGrant(ctx, g); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
 	answer, err := s.accessToken(ctx, g, scopes)
