@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,16 +15,16 @@ import (
 )
 
 const (
-	// documentStaleTime is for how long a document stands in while its host does not answer.
+	// documentStaleTime is the age up to which a document is used while its host does not answer.
 	documentStaleTime = 24 * time.Hour
-	// documentFailureTime is how long a failure is remembered.
+	// documentFailureTime is the time for which a failed fetch is cached.
 	documentFailureTime = 15 * time.Second
 
 	kindDocument = "document"
 )
 
-// documents fetches and keeps Client ID Metadata Documents. Those of clients that have a token are kept in the Store too,
-// so that neither a restart nor a crowd of other documents takes them away.
+// documents fetches and caches Client ID Metadata Documents. Those of clients that have a token are also in the Store, so that
+// neither a restart nor many other documents displace them.
 //
 // Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
 type documents struct {
@@ -34,7 +35,7 @@ type documents struct {
 	copies  remoteCache[*client]
 }
 
-// A documentRecord is what is kept of a document.
+// A documentRecord is the stored form of a document.
 type documentRecord struct {
 	Client  *client   `json:"client"`
 	Fetched time.Time `json:"fetched"`
@@ -46,41 +47,41 @@ func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
 	if d.fetcher == nil {
 		d.fetcher = oauth.NewFetcher(&oauth.FetcherOptions{Logger: o.Logger})
 	}
-	// As long as the client has a token to come back with.
+	// At least as long as the client has a valid refresh token.
 	d.life = max(o.Lifetimes.RefreshIdle, documentStaleTime)
 	d.copies = newRemoteCache[*client](l, documentFailureTime, documentStaleTime)
 	d.copies.fetch, d.copies.load = d.fetch, d.load
 	return d
 }
 
-// documentClient returns the client of a Client ID Metadata Document, or an *oauthError: invalid_client, or
-// temporarily_unavailable if it cannot be known for now. Any other error is one of the store.
+// documentClient returns the client of a Client ID Metadata Document. The error is an *oauthError: invalid_client, or
+// temporarily_unavailable if the document cannot be fetched now. Any other error is an error of the store.
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
 	if err != nil {
-		s.log.InfoContext(ctx, "authorization server: the document of a client is refused", "host", hostOf(id), "error", err)
+		s.log.InfoContext(ctx, "authorization server: client metadata document refused", "host", hostOf(id), "error", err)
 		return nil, documentError(err)
 	}
 	return c, nil
 }
 
-var errDocumentHost = errors.New("its host is not among those whose documents are taken")
+var errDocumentHost = errors.New("the host is not allowed")
 
-// documentError says what the client may know of a failure, which is as much as it takes to mend its document, and
-// nothing of what else is behind an address.
+// documentError returns the error for the client. It says enough to correct a document, but nothing about what else is at an
+// address.
 func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError
-	var unfetched *oauth.FetchError
-	busy := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	var fetchErr *oauth.FetchError
+	isTemporary := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, errDocumentHost):
-		e.text = "the metadata document of the client is at a host that this server takes none from"
-	case busy, errors.As(err, &unfetched) && unfetched.Status != 0 && !isPermanent(err):
-		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched for now"}
+		e.text = "this server does not accept client metadata documents from that host"
+	case isTemporary, errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
+		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched now"}
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
-	case errors.As(err, &unfetched):
+	case errors.As(err, &fetchErr):
 		e.text = "the metadata document of the client cannot be fetched"
 	default:
 		return err
@@ -96,7 +97,7 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	return d.copies.get(ctx, id)
 }
 
-// fetch fetches a document. A record of it follows what the host says.
+// fetch fetches a document, and updates or removes its record.
 func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duration, error) {
 	now := time.Now()
 	meta, life, err := d.fetcher.FetchClientMetadata(ctx, id)
@@ -125,7 +126,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	return c, life, err
 }
 
-// load returns what the Store has of a document.
+// load returns the stored document, nil if there is none.
 func (d *documents) load(ctx context.Context, id string) (*cached[*client], error) {
 	value, err := d.store.Get(ctx, kindDocument, id)
 	if err != nil || value == nil {
@@ -141,11 +142,11 @@ func (d *documents) load(ctx context.Context, id string) (*cached[*client], erro
 	return &cached[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
 }
 
-// remember makes sure that the document of a client that gets a token has a record.
+// remember stores the document of a client that gets a token.
 func (d *documents) remember(ctx context.Context, id string) error {
 	held := d.copies.peek(id)
 	if held == nil || held.value == nil {
-		return nil // it has just been pushed out; the next token makes up for it
+		return nil // displaced from the cache; it will be stored with the next token
 	}
 	if kept, err := d.store.Get(ctx, kindDocument, id); err != nil || kept != nil {
 		return err
@@ -161,7 +162,7 @@ func (d *documents) put(ctx context.Context, rec *documentRecord) error {
 	return d.store.Put(ctx, kindDocument, rec.Client.ID, value, rec.Fetched.Add(d.life))
 }
 
-// allows applies the policy of hosts.
+// allows reports whether the policy allows a host.
 func (d *documents) allows(host string) bool {
 	matches := func(pattern string) bool {
 		pattern, host := strings.ToLower(pattern), strings.TrimSuffix(strings.ToLower(host), ".")
@@ -176,7 +177,7 @@ func (d *documents) allows(host string) bool {
 	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
 }
 
-// clientOfDocument returns the client that a document describes.
+// clientOfDocument returns the client of a document.
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	c := &client{
 		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI, TermsURI: meta.TermsURI,
@@ -184,17 +185,17 @@ func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	}
 	for _, uri := range c.RedirectURIs {
 		if err := checkRedirectURI(uri); err != nil {
-			return nil, errors.New("one of its redirect_uris is not allowed here")
+			return nil, fmt.Errorf("invalid redirect_uri: %w", err)
 		}
 	}
 	switch meta.TokenEndpointAuthMethod {
 	case "", authNone:
 	case authKey:
 		if c.Auth, c.JWKSURI = authKey, meta.JWKSURI; c.JWKSURI == "" {
-			return nil, errors.New("it has no jwks_uri for private_key_jwt")
+			return nil, errors.New("jwks_uri is missing: required for private_key_jwt")
 		}
 	default:
-		return nil, errors.New("its token_endpoint_auth_method is none that a client without a secret can use here")
+		return nil, errors.New("invalid token_endpoint_auth_method: must be none or private_key_jwt")
 	}
 	if len(meta.GrantTypes) > 0 {
 		c.Grants = slices.DeleteFunc(slices.Clone(meta.GrantTypes), func(g string) bool {

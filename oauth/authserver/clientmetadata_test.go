@@ -101,7 +101,7 @@ func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
 	id := h.URL + "/client.json"
 	q := authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")
 	page, _ := w.browser().consentPage(q)
-	for _, want := range []string{"Described by <strong>127.0.0.1</strong>", "<bdi>Doc</bdi>", "famous.example"} {
+	for _, want := range []string{"Published by <strong>127.0.0.1</strong>", "<bdi>Doc</bdi>", "famous.example"} {
 		if !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: %s", want, page.body)
 		}
@@ -204,7 +204,7 @@ func TestPolicyOfDocumentHosts(t *testing.T) {
 		if !c.takes && h.count() > 0 {
 			t.Errorf("%s: fetched nevertheless", name)
 		}
-		if !c.takes && !strings.Contains(err.Error(), "takes none from") {
+		if !c.takes && !strings.Contains(err.Error(), "does not accept") {
 			t.Errorf("%s: refused for another reason: %v", name, err)
 		}
 	}

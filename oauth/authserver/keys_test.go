@@ -160,7 +160,7 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 		}
 		w := &world{t, newServer(t, o), o.Issuer, nil}
 		w.base = direct{w.server}
-		if !strings.Contains(log.String(), "dropped") || !strings.Contains(log.String(), old.ID) {
+		if !strings.Contains(log.String(), "dropping") || !strings.Contains(log.String(), old.ID) {
 			t.Errorf("the log says %s", log.String())
 		}
 		w.wantAlive(w.login().Access, "with one of two keys")

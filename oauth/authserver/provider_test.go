@@ -116,7 +116,7 @@ func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
 	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
 		t.Errorf("another browser's callback: %s %s", res.Status, res.Header.Get("Location"))
 	}
-	if !strings.Contains(res.body, "opened in another browser") {
+	if !strings.Contains(res.body, "belongs to another browser") {
 		t.Errorf("the page does not say what is wrong: %s", res.body)
 	}
 	// Neither does a cookie of that name that was planted, nor one of the victim's own interaction.
@@ -639,7 +639,7 @@ func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 	for want, change := range map[string]func(*authserver.Options){
 		"Next you log in. You can":                             withPasswords(t),
 		"Next you log in with <bdi>A &amp; B</bdi>. You can":   withProviders(t, odd),
-		"Next you log in. You can still stop there.</p>\n<div": withProviders(t, one.provider("one"), two.provider("two")),
+		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"), two.provider("two")),
 	} {
 		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: %s", want, page.body)

@@ -34,22 +34,22 @@ const (
 // /.well-known/oauth-authorization-server. It also serves the metadata of those of its resources that are at its host,
 // below /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
 type Server struct {
-	o             Options
-	issuer        *url.URL
-	metadata      *oauth.ServerMetadata
-	known         map[string]*client   // by ID; immutable
-	resources     map[string]*Resource // by resourceKey; immutable
-	described     []description        // of the resources
-	store         Store
-	seals         *seal.KeyRing
-	keys          *keyring
-	limits        *limits
-	clientJWKS    *clientJWKS
-	pages         *pageSet
-	documents     *documents
-	providerLogin ProviderLogin // nil if Options.Login is not a ProviderLogin
-	log           *slog.Logger
-	routes        map[string]http.HandlerFunc
+	o                 Options
+	issuer            *url.URL
+	metadata          *oauth.ServerMetadata
+	known             map[string]*client   // by ID; immutable
+	resources         map[string]*Resource // by resourceKey; immutable
+	resourceDocuments []resourceDocument
+	store             Store
+	seals             *seal.KeyRing
+	keys              *signingKeys
+	limits            *limits
+	clientJWKS        *clientJWKS
+	pages             *pageSet
+	documents         *documents
+	providerLogin     ProviderLogin // nil if Options.Login is not a ProviderLogin
+	log               *slog.Logger
+	routes            map[string]http.HandlerFunc
 }
 
 // New returns a Server. The error lists all invalid options, or reports that the store failed.
@@ -80,7 +80,7 @@ func New(options *Options) (*Server, error) {
 	if s.seals, err = s.openKeyRing(ctx); err != nil {
 		return nil, err
 	}
-	if s.keys, err = newKeyring(ctx, s); err != nil {
+	if s.keys, err = newSigningKeys(ctx, s); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.limits = newLimits(&s.o.Limits)
@@ -90,7 +90,7 @@ func New(options *Options) (*Server, error) {
 	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: page template failed", "error", err) }); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
-	s.metadata, s.described = s.describe(), s.describeResources()
+	s.metadata, s.resourceDocuments = s.newMetadata(), s.newResourceDocuments()
 	s.route()
 	if u, ok := opts.Login.(*providerLogin); ok {
 		if err := u.attach(s); err != nil {
