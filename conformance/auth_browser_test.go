@@ -277,7 +277,7 @@ func delegating(t *testing.T, secret string) (*house, *provider) {
 			ID: "house", Secret: secret, RedirectURIs: []string{o.Issuer + "/login/callback/idp"},
 			GrantTypes: []string{"authorization_code", "refresh_token"}, Type: "web", AuthMethod: "client_secret_basic",
 		}}})
-		o.Login = must(authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{{
+		o.Login = must(authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{{
 			ID: "idp", Name: "Example accounts", Issuer: idp.issuer, ClientID: "house", ClientSecret: secret,
 			Scopes:     []string{"openid", "profile", "email", "offline_access"},
 			Parameters: map[string]string{"prompt": "consent"}, // without it OpenID providers grant no offline_access

@@ -41,7 +41,7 @@ func openHouse(t *testing.T, change func(o *authserver.Options)) *house {
 	if opts.Login == nil {
 		opts.Login = passwords(t)
 	}
-	h.authserver = must(authserver.New(opts))(t)
+	h.authserver = must(authserver.New(&opts))(t)
 	serveHTTP(t, atAS, h.authserver)
 	protect := oauth.Require(h.authserver.Verifier(h.endpoint), oauth.ResourceMetadata{
 		Resource: h.endpoint, AuthorizationServers: []string{h.issuer}, ScopesSupported: []string{"mcp:read", "mcp:write"}, Name: "Notes",
@@ -70,7 +70,7 @@ func endpointAt(l net.Listener) string { return "http://" + l.Addr().String() + 
 func passwords(t *testing.T) authserver.Login {
 	t.Helper()
 	hash := must(authserver.HashPassword(demoPassword))(t)
-	return must(authserver.NewPasswordLogin(authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: demoUser, Hash: hash}}}))(t)
+	return must(authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: demoUser, Hash: hash}}}))(t)
 }
 
 // serveHTTP serves on a listener until the test ends.

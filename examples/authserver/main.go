@@ -69,7 +69,7 @@ func newAuth(store authserver.Store, dir, password string) (*authserver.Server, 
 	if err != nil {
 		return nil, fmt.Errorf("MCP_PASSWORD: %w", err)
 	}
-	login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{
+	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{
 		// What ann may allow; others might have notes:read alone.
 		Users: []authserver.PasswordUser{{Name: "ann", Hash: hash, Scopes: []string{"notes:read", "notes:write"}}},
 	})
@@ -80,7 +80,7 @@ func newAuth(store authserver.Store, dir, password string) (*authserver.Server, 
 	if err != nil {
 		return nil, err
 	}
-	return authserver.New(authserver.Options{
+	return authserver.New(&authserver.Options{
 		Issuer: issuer,
 		Resources: []authserver.Resource{{URL: resource, Name: "Notes", Scopes: []authserver.Scope{
 			{Name: "notes:read", Description: "Read your notes"},

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// maxToken bounds the tokens and assertions that are looked at.
+	// maxToken is the maximum length of a token or assertion in bytes.
 	maxToken = 16 << 10
-	// tokenDepth is how deep JSON of tokens and clients may be nested. Real ones stay under 6.
+	// tokenDepth is the maximum nesting depth of JSON from tokens and clients. Real ones have less than 6.
 	tokenDepth = 16
 
 	typeAccess = "at+jwt"
-	// ClaimGrant is the claim that names the grant of a token, which is over when the token works no more.
+	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are revoked together.
 	ClaimGrant = "grant_id"
-	// ClaimName is the claim, in what [Server.Verifier] gives, that holds [Subject.Name].
+	// ClaimName is the claim of verified tokens that has [Subject.Name]. See [Server.Verifier].
 	ClaimName = "name"
 )
 
-// accessClaims are those of our access tokens.
+// accessClaims are the claims of an access token.
 //
 // Spec: RFC 9068, section 2.2.
 type accessClaims struct {
@@ -45,7 +45,7 @@ type accessClaims struct {
 	Expires  int64  `json:"exp"`
 }
 
-// accessExpiry is when an access token of the grant that is made now expires.
+// accessExpiry returns the expiry of an access token that is issued now.
 func (s *Server) accessExpiry(g *grant) time.Time {
 	if end := time.Now().Add(s.o.Lifetimes.Access); end.Before(g.Until) {
 		return end
@@ -53,8 +53,8 @@ func (s *Server) accessExpiry(g *grant) time.Time {
 	return g.Until
 }
 
-// accessToken makes an access token of a grant.
-func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenAnswer, error) {
+// accessToken issues an access token of a grant.
+func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenResponse, error) {
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
 	payload, err := json.Marshal(accessClaims{
@@ -72,13 +72,14 @@ func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*t
 	if err != nil {
 		return nil, err
 	}
-	return &tokenAnswer{
+	return &tokenResponse{
 		AccessToken: token, TokenType: "Bearer", ExpiresIn: int64(expires.Sub(now) / time.Second), Scope: strings.Join(scopes, " "),
 	}, nil
 }
 
-// Verifier checks the tokens of this server for one of its resources, which is named as in [Options.Resources]: what was
-// revoked, or ended by a third party, is refused at once. It panics if there is no such resource.
+// Verifier returns a verifier of this server's tokens for one of its resources, named as in [Options.Resources]. It refuses
+// a token immediately after it was revoked here; a revocation at the identity provider takes up to [Provider.CheckEvery].
+// Verifier panics if there is no such resource.
 func (s *Server) Verifier(resource string) oauth.Verifier {
 	return &verifier{s, s.mustResource(resource)}
 }
@@ -88,7 +89,7 @@ type verifier struct {
 	resource *Resource
 }
 
-// Verify checks an access token.
+// Verify verifies an access token.
 //
 // Spec: RFC 9068, section 4.
 func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, error) {
@@ -97,7 +98,7 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 		return nil, err
 	}
 	if c.Audience != v.resource.URL {
-		return nil, fmt.Errorf("%w: it is for another resource", oauth.ErrInvalidToken)
+		return nil, fmt.Errorf("%w: wrong audience", oauth.ErrInvalidToken)
 	}
 	t := &oauth.Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience}, Scopes: strings.Fields(c.Scope),
@@ -111,8 +112,8 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 	return t, nil
 }
 
-// live returns what an access token of this server says, and its grant, if both are alive. An error of the token is an
-// oauth.ErrInvalidToken.
+// live returns the claims and the grant of a valid access token. The error is oauth.ErrInvalidToken if the token is not
+// valid.
 func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant, error) {
 	c, err := s.readAccess(ctx, token)
 	if err != nil {
@@ -123,21 +124,21 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 	}
 	g, err := s.grant(ctx, c.Grant)
 	if err == nil {
-		err = s.checkUpstream(ctx, g)
+		err = s.checkProviderGrant(ctx, g)
 	}
 	if errors.Is(err, errNoGrant) {
-		return nil, nil, fmt.Errorf("%w: its grant has ended", oauth.ErrInvalidToken)
+		return nil, nil, fmt.Errorf("%w: the grant has ended", oauth.ErrInvalidToken)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if g.Client != c.Client || g.Subject != c.Subject || g.Resource != c.Audience {
-		return nil, nil, fmt.Errorf("%w: it is not what its grant says", oauth.ErrInvalidToken)
+		return nil, nil, fmt.Errorf("%w: the claims do not match the grant", oauth.ErrInvalidToken)
 	}
 	return c, g, nil
 }
 
-// readAccess returns what an access token says that this server has signed, whether it has expired or not.
+// readAccess returns the claims of an access token that this server has signed, expired or not.
 func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, error) {
 	var public []jose.JSONWebKey
 	var algs []jose.SignatureAlgorithm
@@ -150,16 +151,16 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 	}
 	c := new(accessClaims)
 	if err := decodeStrict(payload, c); err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
-		return nil, fmt.Errorf("%w: it is no access token of this server", oauth.ErrInvalidToken)
+		return nil, fmt.Errorf("%w: not an access token of this server", oauth.ErrInvalidToken)
 	}
 	return c, nil
 }
 
-// errSignature is the error for everything that keeps a JWT from being what one of the keys has signed.
+// errSignature reports that a JWT has no valid signature of one of the keys.
 var errSignature = errors.New("the signature is missing, malformed or wrong")
 
-// verifyCompact returns the type and the payload of a JWT that one of the keys has signed. Only that key is tried which the
-// JWT names, if it names one.
+// verifyCompact verifies a JWT with the key that its header names, or with all keys if it names none, and returns its type
+// and payload.
 func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAlgorithm) (typ string, payload []byte, err error) {
 	if len(token) > maxToken {
 		return "", nil, errSignature
@@ -181,7 +182,7 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	return "", nil, errSignature
 }
 
-// decodeStrict reads JSON that somebody else wrote.
+// decodeStrict decodes JSON from a peer: it refuses duplicate members, invalid UTF-8 and deep nesting.
 func decodeStrict(text []byte, into any) error {
 	if err := jsonscan.Valid(text, jsonscan.Limits{Depth: tokenDepth}); err != nil {
 		return err
@@ -189,7 +190,7 @@ func decodeStrict(text []byte, into any) error {
 	return jsonv2.Unmarshal(text, into)
 }
 
-// assertionAlgorithms are what clients may sign with.
+// assertionAlgorithms returns the algorithms of client assertions.
 //
 // Spec: RFC 8725, section 3.1.
 func assertionAlgorithms() []jose.SignatureAlgorithm {

@@ -12,13 +12,13 @@ import (
 
 const (
 	methodS256 = "S256"
-	// challengeLength is that of the SHA-256 of a verifier in base64url.
+	// challengeLength is the length of a SHA-256 hash in base64url.
 	challengeLength = 43
-	// maxState bounds what a client wants to have back. Some keep a signed token in it.
+	// maxState is the maximum length of state in bytes. Some clients put a signed token in it.
 	maxState = 4 << 10
 )
 
-// An authorizeError is an error which the client is told by way of the browser.
+// An authorizeError is an error that is reported to the client in a redirect.
 type authorizeError struct {
 	client   *client
 	redirect string
@@ -29,16 +29,15 @@ type authorizeError struct {
 
 func (e *authorizeError) Error() string { return e.err.Error() }
 
-// serveAuthorize takes the request of a client, sent by way of a browser, and begins an interaction.
+// serveAuthorize serves the authorization endpoint: it starts an interaction and redirects to the consent page.
 //
 // Spec: OAuth 2.1, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	in, err := s.readAuthorize(r)
 	if err == nil {
 		in.ID, in.CSRF, in.Expires = randomID(), randomToken(), time.Now().Add(interactionTime)
-		if wait, ok := takeAll(s.limits.sharesOf(r, limitLogins, "")); !ok {
-			setRetryAfter(w, wait)
-			s.refuseBusy(w, r, true)
+		if !s.limits.allowRequest(w, r, limitLogins) {
+			s.refuseBusy(w, r, pageAccess)
 			return
 		}
 		s.bindBrowser(w, in)
@@ -51,18 +50,19 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	redirectTo(w, s.pageURL(pathConsent, in.ID))
 }
 
-// pageURL returns the address of a page of an interaction.
+// pageURL returns the URL of a page of an interaction.
 func (s *Server) pageURL(path, id string) string {
 	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {id}}.Encode()
 }
 
-// redirectTo sends a browser to an address, which is asked for with GET whatever the request was.
+// redirectTo redirects a browser to a URL, which it requests with GET in any case.
 func redirectTo(w http.ResponseWriter, address string) {
 	w.Header().Set("Location", address)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// refuseAuthorize tells the client, or the user when there is nobody else to be told.
+// refuseAuthorize reports an error of an authorization request: to the client if its redirect URI can be used, otherwise to
+// the user.
 //
 // Spec: OAuth 2.1, section 4.1.2.1; RFC 9700, section 4.11.2.
 func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err error) {
@@ -70,22 +70,22 @@ func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err err
 	var refused *oauthError
 	switch {
 	case errors.As(err, &told):
-		location := s.answerURL(told.redirect, told.state, told.hasState,
+		location := s.responseURL(told.redirect, told.state, told.hasState,
 			url.Values{"error": {told.err.code}, "error_description": {told.err.text}})
 		if told.client.Origin == originOperator || isLoopbackRedirect(told.redirect) {
 			redirectTo(w, location)
 			return
 		}
-		// Nobody has looked at this client yet: a link of ours must not send people wherever it likes.
-		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app asked for something that is not possible",
-			Detail: "The request of the app cannot be answered: " + told.err.text + ".", Back: location})
+		// The user has not consented to this client yet: without that, the server would be an open redirector.
+		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app sent a request that this server cannot accept",
+			Detail: "The reason is: " + told.err.text + ".", Back: location})
 	case errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable:
-		s.showError(w, r, pageError{Status: refused.status, Title: "This does not work for now",
-			Detail: "The reason is this: " + refused.text + ". Wait a moment, then go back to the app and try again."})
+		s.showError(w, r, pageError{Status: refused.status, Title: "Temporarily unavailable",
+			Detail: "The reason is: " + refused.text + ". Wait a moment, then go back to the app and try again."})
 	case errors.As(err, &refused):
-		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app's request is not valid",
-			Detail: "You were sent here by an app, with a request that cannot be trusted: " + refused.text +
-				". Go back to the app and try again; if it does not help, the app has to be mended."})
+		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app sent an invalid request",
+			Detail: "The reason is: " + refused.text +
+				". Go back to the app and try again. If that does not help, report the problem to the developer of the app."})
 	default:
 		s.showFailure(w, r, err)
 	}
@@ -93,34 +93,34 @@ func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err err
 
 func (s *Server) showFailure(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.failure(r, err)
-	s.showError(w, r, pageError{Status: e.status, Title: "Something went wrong here",
-		Detail: "The server cannot answer for now. Wait a moment, then go back to the app and try again."})
+	s.showError(w, r, pageError{Status: e.status, Title: "Something went wrong",
+		Detail: "The server cannot answer at the moment. Wait a moment, then go back to the app and try again."})
 }
 
-// answerURL returns the redirect URI with an answer to an authorization request in it.
+// responseURL returns the redirect URI with an authorization response.
 //
 // Spec: RFC 9207, section 2.
-func (s *Server) answerURL(redirect, state string, hasState bool, answer url.Values) string {
+func (s *Server) responseURL(redirect, state string, hasState bool, response url.Values) string {
 	if hasState {
-		answer.Set("state", state)
+		response.Set("state", state)
 	}
-	answer.Set("iss", s.o.Issuer)
-	return withQuery(redirect, answer)
+	response.Set("iss", s.o.Issuer)
+	return withQuery(redirect, response)
 }
 
-// readAuthorize checks an authorization request. Its error is an *oauthError until the redirect URI is proven, and an
-// *authorizeError after.
+// readAuthorize checks an authorization request. The error is an *oauthError as long as the redirect URI has not been checked,
+// and an *authorizeError afterwards.
 func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 	values, err := authorizeValues(r)
 	if err != nil {
 		return nil, err
 	}
 	if len(values["client_id"]) != 1 || len(values["redirect_uri"]) > 1 {
-		return nil, refuse(codeInvalidRequest, "client_id is missing, or a parameter stands twice")
+		return nil, refuse(codeInvalidRequest, "client_id is missing or a parameter is repeated")
 	}
 	c, err := s.client(r.Context(), values.Get("client_id"))
 	if errors.Is(err, errNoClient) {
-		return nil, refuse(codeInvalidClient, "the app is not known here; it may have to register again")
+		return nil, refuse(codeInvalidClient, "the app is not registered here; it may have to register again")
 	}
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 		in.Redirect = c.RedirectURIs[0]
 	}
 	if !matchRedirect(c.RedirectURIs, in.Redirect) {
-		return nil, refuse(codeInvalidRequest, "the address to return to is not one of those of the app")
+		return nil, refuse(codeInvalidRequest, "redirect_uri is not registered for the app")
 	}
 	if len(values["state"]) == 1 && len(values["state"][0]) <= maxState {
 		in.State, in.HasState = values["state"][0], true
@@ -148,7 +148,7 @@ func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 func authorizeValues(r *http.Request) (url.Values, error) {
 	if r.Method == http.MethodPost {
 		if r.URL.RawQuery != "" {
-			return nil, refuse(codeInvalidRequest, "a form with parameters in the address is ambiguous")
+			return nil, refuse(codeInvalidRequest, "a POST request must not have parameters in the URL")
 		}
 		return bodyValues(r)
 	}
@@ -157,14 +157,14 @@ func authorizeValues(r *http.Request) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, refuse(codeInvalidRequest, "the request cannot be read")
+		return nil, refuse(codeInvalidRequest, "the query is malformed")
 	}
 	return values, nil
 }
 
-// fillInteraction checks everything that can be told to the client.
+// fillInteraction checks the parameters whose errors are reported to the client.
 func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) error {
-	f, err := single(values)
+	f, err := singleValues(values)
 	if err != nil {
 		return err
 	}
@@ -174,22 +174,22 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 	case f.get("response_type") == "":
 		return refuse(codeInvalidRequest, "response_type is missing")
 	case f.get("response_type") != "code":
-		return refuse(codeUnsupportedResponse, "response_type is not code")
+		return refuse(codeUnsupportedResponse, "response_type must be code")
 	case f.get("response_mode") != "" && f.get("response_mode") != "query":
-		return refuse(codeInvalidRequest, "response_mode is not query")
+		return refuse(codeInvalidRequest, "response_mode must be query")
 	case f.get("request") != "":
-		return refuse("request_not_supported", "the parameter request is not supported")
+		return refuse("request_not_supported", "request is not supported")
 	case f.get("request_uri") != "":
-		return refuse("request_uri_not_supported", "the parameter request_uri is not supported")
+		return refuse("request_uri_not_supported", "request_uri is not supported")
 	case !c.mayUse(grantCode):
 		return refuse(codeUnauthorizedClient, "the client is not registered for authorization_code")
 	}
 	if err := checkChallenge(f); err != nil {
 		return err
 	}
-	// The user is asked in any case.
+	// The server always asks the user.
 	if slices.Contains(strings.Fields(f.get("prompt")), "none") {
-		return refuse(codeInteractionRequired, "the user has to be asked")
+		return refuse(codeInteractionRequired, "prompt=none is not supported")
 	}
 	res, err := s.resourceFor(c, f.get("resource"))
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 	return nil
 }
 
-// checkChallenge demands PKCE with S256. A request without a method means plain.
+// checkChallenge requires PKCE with S256. Without code_challenge_method a request means plain.
 //
 // Spec: RFC 7636, sections 4.3 and 4.4.1.
 func checkChallenge(f form) error {
@@ -214,9 +214,9 @@ func checkChallenge(f form) error {
 	case challenge == "":
 		return refuse(codeInvalidRequest, "code_challenge is missing")
 	case f.get("code_challenge_method") != methodS256:
-		return refuse(codeInvalidRequest, "code_challenge_method is not S256")
+		return refuse(codeInvalidRequest, "code_challenge_method must be S256")
 	case err != nil || len(challenge) != challengeLength || len(raw) != tokenBytes:
-		return refuse(codeInvalidRequest, "code_challenge is not the SHA-256 of a verifier")
+		return refuse(codeInvalidRequest, "code_challenge must be a SHA-256 hash in base64url")
 	}
 	return nil
 }

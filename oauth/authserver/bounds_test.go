@@ -17,7 +17,7 @@ func TestLimitsByAddressAtEveryEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := authserver.Rate{Count: 2, Per: time.Minute}
 		w := newQuietWorld(t, func(o *authserver.Options) {
-			o.Limits = authserver.LimitOptions{Pages: two, Tokens: two, Registrations: two, Documents: two, Introspections: two}
+			o.Limits = authserver.LimitOptions{Pages: two, Tokens: two, Registrations: two, Metadata: two, Introspections: two}
 		})
 		for _, paths := range [][2]string{
 			{"GET", "/jwks"}, {"GET", "/authorize"}, {"POST", "/token"}, {"POST", "/register"}, {"POST", "/introspect"},

@@ -13,7 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The grant types, and the ways of a client to prove who it is.
+// The grant types and the client authentication methods.
 const (
 	grantCode    = "authorization_code"
 	grantRefresh = "refresh_token"
@@ -25,30 +25,30 @@ const (
 	authKey   = "private_key_jwt"
 )
 
-// A clientOrigin is where what is known of a client comes from.
+// A clientOrigin is the source of the metadata of a client.
 type clientOrigin string
 
 const (
-	originOperator clientOrigin = "operator" // who vouches for it
-	originItself   clientOrigin = "itself"   // it has registered; nobody vouches for anything
-	originDocument clientOrigin = "document" // the host of its id vouches for it
+	originOperator clientOrigin = "operator" // pre-registered
+	originItself   clientOrigin = "itself"   // dynamic registration: unverified
+	originDocument clientOrigin = "document" // a document at the host of its ID
 )
 
 const (
-	// maxClientID bounds the id of a client. The longest are URLs.
+	// maxClientID is the maximum length of a client ID in bytes. The longest are URLs.
 	maxClientID = 2 << 10
-	// unusedTime is how long a registered client has until its first use.
+	// unusedTime is the time after which a registered client expires if it has not been used.
 	unusedTime = 24 * time.Hour
-	// clientTime is how long a registered client is kept after its last use, so that those of programs that are gone do
-	// not pile up, and clientTouch how much of it passes before a use is noted.
+	// clientTime is the time after which a registered client expires since its last use. Uses are recorded at intervals of
+	// at least clientTouch.
 	clientTime  = 365 * 24 * time.Hour
 	clientTouch = 24 * time.Hour
 
 	kindClient    = "client"
-	kindNewClient = "new-client" // not used yet
+	kindNewClient = "new-client" // registered and not used yet
 )
 
-// A client is what the server knows of a client.
+// A client is a pre-registered, registered or fetched client.
 type client struct {
 	ID           string       `json:"id"`
 	Name         string       `json:"name,omitempty"`
@@ -59,25 +59,25 @@ type client struct {
 	Origin       clientOrigin `json:"origin"`
 	RedirectURIs []string     `json:"redirect_uris,omitempty"`
 	Grants       []string     `json:"grants,omitempty"`
-	// Auth is how the client proves who it is. A secret may come in either form, whichever stands here.
+	// Auth is the authentication method. With client_secret_basic and client_secret_post, both are accepted.
 	Auth       string    `json:"auth"`
 	SecretHash string    `json:"secret,omitempty"`
 	JWKSURI    string    `json:"jwks_uri,omitempty"`
 	Registered time.Time `json:"registered,omitzero"`
 	Used       time.Time `json:"used,omitzero"`
 
-	keys       []jose.JSONWebKey // of the operator's clients
-	resources  []string          // resourceKeys that it may reach; nil for all
+	keys       []jose.JSONWebKey // of pre-registered clients
+	resources  []string          // resourceKeys of the resources that it may access; nil for all
 	scopes     []string          // nil for all
-	introspect []string          // resourceKeys whose tokens it may ask about
+	introspect []string          // resourceKeys of the resources whose tokens it may introspect
 }
 
-// isPublic reports whether the client cannot prove who it is.
+// isPublic reports whether the client cannot authenticate.
 func (c *client) isPublic() bool { return c.Auth == authNone }
 
 func (c *client) mayUse(grant string) bool { return slices.Contains(c.Grants, grant) }
 
-func (c *client) mayReach(res *Resource) bool {
+func (c *client) mayAccess(res *Resource) bool {
 	return c.resources == nil || slices.Contains(c.resources, resourceKey(res.URL))
 }
 
@@ -85,8 +85,8 @@ func (c *client) mayHave(scope string) bool {
 	return c.scopes == nil || slices.Contains(c.scopes, scope)
 }
 
-// actingForItself returns the client as it is where no person is asked: what is kept for those who ask is then the
-// operator's to allow, by naming it.
+// actingForItself returns the client with the scopes that it can get by client_credentials. No user is asked there, so scopes
+// with OnRequest need the operator's permission in Client.Scopes.
 func (c *client) actingForItself(res *Resource) *client {
 	if c.scopes != nil {
 		return c
@@ -101,7 +101,7 @@ func (c *client) actingForItself(res *Resource) *client {
 	return &itself
 }
 
-// knownClients returns the clients of the operator.
+// knownClients returns the pre-registered clients.
 func knownClients(o *Options) (map[string]*client, error) {
 	known := map[string]*client{}
 	var errs []error
@@ -112,7 +112,7 @@ func knownClients(o *Options) (map[string]*client, error) {
 			continue
 		}
 		if known[c.ID] != nil {
-			errs = append(errs, fmt.Errorf("client %q stands twice", oc.ID))
+			errs = append(errs, fmt.Errorf("duplicate client %q", oc.ID))
 		}
 		known[c.ID] = c
 	}
@@ -126,7 +126,7 @@ func knownClient(o Client, all []Resource) (*client, error) {
 	}
 	setDefault(&c.Name, c.ID)
 	if !isClientID(c.ID) {
-		return nil, errors.New("its ID is empty, too long, or not of printable ASCII without spaces")
+		return nil, fmt.Errorf("invalid ID: must be 1 to %d printable ASCII characters without spaces", maxClientID)
 	}
 	for _, uri := range c.RedirectURIs {
 		if err := checkRedirectURI(uri); err != nil {
@@ -135,11 +135,11 @@ func knownClient(o Client, all []Resource) (*client, error) {
 	}
 	switch {
 	case len(o.Keys) > 0 && o.SecretHash != "":
-		return nil, errors.New("it has both a secret and keys")
+		return nil, errors.New("both SecretHash and Keys are set")
 	case len(o.Keys) > 0:
 		c.Auth = authKey
 	case o.SecretHash != "" && !isHash(o.SecretHash):
-		return nil, errors.New("its SecretHash is none of NewClientSecret or HashClientSecret")
+		return nil, errors.New("invalid SecretHash: must come from NewClientSecret or HashClientSecret")
 	case o.SecretHash != "":
 		c.Auth = authBasic
 	}
@@ -158,7 +158,7 @@ func knownClient(o Client, all []Resource) (*client, error) {
 	}
 	c.introspect, err = knownResources(o.Introspects, all)
 	if c.introspect != nil && c.isPublic() {
-		return nil, errors.New("it introspects tokens, and has neither a secret nor keys")
+		return nil, errors.New("Introspects requires SecretHash or Keys")
 	}
 	return c, err
 }
@@ -175,11 +175,11 @@ func (c *client) checkGrants() error {
 	for _, g := range c.Grants {
 		switch {
 		case g != grantCode && g != grantRefresh && g != grantClient:
-			return fmt.Errorf("%q is no grant type of this server", g)
+			return fmt.Errorf("unsupported grant type %q", g)
 		case g == grantClient && c.isPublic():
-			return errors.New("client_credentials needs a secret or keys")
+			return errors.New("client_credentials requires SecretHash or Keys")
 		case g == grantCode && len(c.RedirectURIs) == 0:
-			return errors.New("authorization_code needs a redirect URI")
+			return errors.New("authorization_code requires RedirectURIs")
 		}
 	}
 	return nil
@@ -190,7 +190,7 @@ func knownResources(urls []string, all []Resource) ([]string, error) {
 	for _, u := range urls {
 		key := resourceKey(u)
 		if !slices.ContainsFunc(all, func(r Resource) bool { return resourceKey(r.URL) == key }) {
-			return nil, fmt.Errorf("%q is none of Options.Resources", u)
+			return nil, fmt.Errorf("resource %q is not listed in Options.Resources", u)
 		}
 		keys = append(keys, key)
 	}
@@ -201,10 +201,11 @@ func isClientID(id string) bool {
 	return id != "" && len(id) <= maxClientID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// errNoClient is the error for a client that is not known here.
-var errNoClient = errors.New("the client is not known")
+// errNoClient reports that there is no client with an ID.
+var errNoClient = errors.New("unknown client")
 
-// client returns the client of an id: errNoClient if there is none, an *oauthError if its document is no good.
+// client returns the client with an ID. The error is errNoClient if there is none, and an *oauthError if its metadata document
+// is not valid.
 func (s *Server) client(ctx context.Context, id string) (*client, error) {
 	if !isClientID(id) {
 		return nil, errNoClient
@@ -213,12 +214,12 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		return c, nil
 	}
 	if isDocumentID(id) {
-		if s.o.Documents.Disabled {
+		if s.o.ClientMetadata.Disabled {
 			return nil, errNoClient
 		}
 		return s.documentClient(ctx, id)
 	}
-	for _, kind := range []string{kindClient, kindNewClient, kindClient} { // the last for one that has moved meanwhile
+	for _, kind := range []string{kindClient, kindNewClient, kindClient} { // again, in case it was moved between the lookups
 		value, err := s.store.Get(ctx, kind, id)
 		if err != nil {
 			return nil, err
@@ -231,15 +232,15 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 	return nil, errNoClient
 }
 
-// isDocumentID reports whether an id is the URL of a Client ID Metadata Document, well made or not. An id that this
-// server returns never looks like one.
+// isDocumentID reports whether an ID is meant as the URL of a Client ID Metadata Document, valid or not. The IDs that this
+// server issues contain no "://".
 func isDocumentID(id string) bool {
 	u, err := url.Parse(id)
 	return err == nil && u.Scheme != "" && strings.Contains(id, "://")
 }
 
-// useClient notes that a client has come to its first token, or to one after a long time. Until then a registration is
-// nothing but a claim, and a document is one of many.
+// useClient records that a client gets a token. Until the first one, a registration expires soon and a document is cached in
+// memory only.
 func (s *Server) useClient(ctx context.Context, c *client) error {
 	if c.Origin == originDocument {
 		return s.documents.remember(ctx, c.ID)

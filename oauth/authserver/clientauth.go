@@ -14,17 +14,17 @@ import (
 
 const (
 	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-	// maxAssertionTime is how far ahead an assertion may expire: its id has to be remembered until then.
+	// maxAssertionTime is the maximum time until an assertion expires: its ID is stored until then.
 	maxAssertionTime = 10 * time.Minute
-	// assertionSkew is how much the clock of a client may be ahead.
+	// assertionSkew is the tolerated lead of the clock of a client.
 	assertionSkew = 30 * time.Second
-	// maxJTI bounds the id of an assertion.
+	// maxJTI is the maximum length of the ID of an assertion.
 	maxJTI = 256
 
 	kindAssertion = "assertion"
 )
 
-// errBadClient is the error for every client that does not prove who it is: it does not say whether there is such a one.
+// errBadClient is the error of a failed client authentication. It does not reveal whether the client exists.
 //
 // Spec: RFC 6749, section 5.2.
 var errBadClient = &oauthError{
@@ -32,103 +32,103 @@ var errBadClient = &oauthError{
 	challenge: `Basic realm="token", charset="UTF-8"`,
 }
 
-// credentials are what a client shows of itself.
+// credentials are the client authentication of a request.
 type credentials struct {
 	id        string
-	way       string
+	method    string
 	secret    string
 	assertion string
 }
 
-// authenticate returns the client of a request.
+// authenticate returns the authenticated client of a request.
 //
 // Spec: OAuth 2.1, section 2.4; RFC 7523, sections 2.2 and 3.
 func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
-	shown, err := readCredentials(r, f)
+	creds, err := readCredentials(r, f)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.client(r.Context(), shown.id)
+	c, err := s.client(r.Context(), creds.id)
 	if errors.Is(err, errNoClient) {
-		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil // as much work as for one that is known
-		if shown.way == authNone {
+		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil // so that the response takes as long as for a known client
+		if creds.method == authNone {
 			return nil, errBadClient
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prove(r.Context(), c, shown); err != nil {
+	if err := s.checkCredentials(r.Context(), c, creds); err != nil {
 		return nil, err
 	}
-	// Anybody can use the id of a public client, and must not use up what its users have.
+	// Anyone can use the ID of a public client, and could exhaust its rate.
 	if !c.isPublic() {
-		if wait, ok := s.limits.allow(limitClients, c.ID); !ok {
-			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many requests of this client", wait: wait}
+		if wait, ok := s.limits.cost(limitClients, c.ID).take(); !ok {
+			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many requests from this client", wait: wait}
 		}
 	}
 	return c, nil
 }
 
-// noSecretHash is the hash of no secret that anybody knows.
+// noSecretHash is a hash without a known secret.
 var noSecretHash = hashPrefix + base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))
 
-func (s *Server) prove(ctx context.Context, c *client, shown credentials) error {
-	switch shown.way {
+func (s *Server) checkCredentials(ctx context.Context, c *client, creds credentials) error {
+	switch creds.method {
 	case authNone:
 		if !c.isPublic() {
 			return errBadClient
 		}
 	case authBasic, authPost:
-		right := subtle.ConstantTimeCompare([]byte(HashClientSecret(shown.secret)), []byte(c.SecretHash)) == 1
-		if !right || c.Auth != authBasic && c.Auth != authPost {
+		ok := subtle.ConstantTimeCompare([]byte(HashClientSecret(creds.secret)), []byte(c.SecretHash)) == 1
+		if !ok || c.Auth != authBasic && c.Auth != authPost {
 			return errBadClient
 		}
 	case authKey:
 		if c.Auth != authKey {
 			return errBadClient
 		}
-		return s.checkAssertion(ctx, c, shown.assertion)
+		return s.checkAssertion(ctx, c, creds.assertion)
 	}
 	return nil
 }
 
-// readCredentials finds the one way in which a client proves who it is.
+// readCredentials returns the credentials of a request, which must use a single authentication method.
 func readCredentials(r *http.Request, f form) (credentials, error) {
-	var shown []credentials
+	var found []credentials
 	switch headers := r.Header["Authorization"]; {
 	case len(headers) > 1:
-		return credentials{}, refuse(codeInvalidRequest, "the header Authorization stands twice")
+		return credentials{}, refuse(codeInvalidRequest, "the Authorization header is repeated")
 	case len(headers) == 1:
 		c, err := basicCredentials(r)
 		if err != nil {
 			return credentials{}, err
 		}
-		shown = append(shown, c)
+		found = append(found, c)
 	}
 	if secret := f.get("client_secret"); secret != "" {
-		shown = append(shown, credentials{id: f.get("client_id"), way: authPost, secret: secret})
+		found = append(found, credentials{id: f.get("client_id"), method: authPost, secret: secret})
 	}
 	if assertion := f.get("client_assertion"); assertion != "" {
 		if f.get("client_assertion_type") != assertionType {
-			return credentials{}, refuse(codeInvalidRequest, "client_assertion_type is not the one for JWTs")
+			return credentials{}, refuse(codeInvalidRequest, "unsupported client_assertion_type")
 		}
-		shown = append(shown, credentials{id: assertedClient(assertion), way: authKey, assertion: assertion})
+		found = append(found, credentials{id: assertedClient(assertion), method: authKey, assertion: assertion})
 	}
 	switch {
-	case len(shown) > 1:
-		return credentials{}, refuse(codeInvalidRequest, "the client authenticates in more than one way")
-	case len(shown) == 0 && f.get("client_id") == "":
+	case len(found) > 1:
+		return credentials{}, refuse(codeInvalidRequest, "more than one client authentication method")
+	case len(found) == 0 && f.get("client_id") == "":
 		return credentials{}, errBadClient
-	case len(shown) == 0:
-		return credentials{id: f.get("client_id"), way: authNone}, nil
-	case f.get("client_id") != "" && f.get("client_id") != shown[0].id:
+	case len(found) == 0:
+		return credentials{id: f.get("client_id"), method: authNone}, nil
+	case f.get("client_id") != "" && f.get("client_id") != found[0].id:
 		return credentials{}, errBadClient
 	}
-	return shown[0], nil
+	return found[0], nil
 }
 
-// basicCredentials reads id and secret, each of which is form-encoded.
+// basicCredentials returns the ID and the secret of a Basic authorization, each of which is form-encoded.
 //
 // Spec: RFC 6749, section 2.3.1.
 func basicCredentials(r *http.Request) (credentials, error) {
@@ -142,10 +142,10 @@ func basicCredentials(r *http.Request) (credentials, error) {
 	if err1 != nil || err2 != nil {
 		return credentials{}, errBadClient
 	}
-	return credentials{id: id, way: authBasic, secret: secret}, nil
+	return credentials{id: id, method: authBasic, secret: secret}, nil
 }
 
-// assertionClaims are those of an assertion. The audience may be a string or a list of one.
+// assertionClaims are the claims of a client assertion.
 type assertionClaims struct {
 	Issuer    string  `json:"iss"`
 	Subject   string  `json:"sub"`
@@ -156,10 +156,10 @@ type assertionClaims struct {
 	Issued    float64 `json:"iat"`
 }
 
-// oneText is a string, or a list that holds one.
+// oneText is a string, or a list with a single string.
 type oneText string
 
-// UnmarshalJSON takes either form.
+// UnmarshalJSON decodes either form.
 func (t *oneText) UnmarshalJSON(text []byte) error {
 	var list []string
 	if len(text) > 0 && text[0] != '[' {
@@ -171,13 +171,13 @@ func (t *oneText) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	if len(list) != 1 {
-		return errors.New("an audience that is not one")
+		return errors.New("the list does not have one element")
 	}
 	*t = oneText(list[0])
 	return nil
 }
 
-// assertedClient returns the client that an assertion speaks of. Nothing of it is proven.
+// assertedClient returns the subject of an assertion, which is not verified yet.
 func assertedClient(assertion string) string {
 	parts := strings.Split(assertion, ".")
 	if len(assertion) > maxToken || len(parts) != 3 {
@@ -194,7 +194,7 @@ func assertedClient(assertion string) string {
 	return claims.Subject
 }
 
-// checkAssertion checks an assertion, which is good once.
+// checkAssertion verifies an assertion and records it, because it can be used only once.
 //
 // Spec: RFC 7523, section 3; OpenID Connect Core 1.0, section 9.
 func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string) error {
@@ -213,7 +213,7 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	now, expires := time.Now(), unixTime(claims.Expires)
 	switch {
 	case claims.Issuer != c.ID || claims.Subject != c.ID,
-		// The issuer alone: a server that takes the URLs of endpoints takes assertions which were made for others.
+		// Only the issuer: to accept the URLs of endpoints would allow assertions that were made for other servers.
 		string(claims.Audience) != s.o.Issuer,
 		claims.ID == "" || len(claims.ID) > maxJTI,
 		!now.Before(expires) || expires.After(now.Add(maxAssertionTime)),
@@ -228,8 +228,8 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	})
 }
 
-// unixTime returns the time of a NumericDate. What is beyond all reason becomes a time that no check lets pass.
+// unixTime returns the time of a NumericDate. Values that a time.Time cannot hold are replaced by dates that no check accepts.
 func unixTime(seconds float64) time.Time {
-	const most = 1 << 40 // far beyond every date, and within what a Time can hold
+	const most = 1 << 40 // about the year 36800
 	return time.Unix(int64(min(max(seconds, -most), most)), 0)
 }

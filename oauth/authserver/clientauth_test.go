@@ -182,7 +182,7 @@ func TestMistakesOfTheOperator(t *testing.T) {
 	} {
 		o := options("https://as.example")
 		if change(&o); true {
-			if _, err := authserver.New(o); err == nil {
+			if _, err := authserver.New(&o); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 		}

@@ -3,6 +3,7 @@ package authserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -13,32 +14,33 @@ import (
 )
 
 const (
-	// clientKeysTime is how long the keys of a client are kept. One that replaces a key publishes the new one before.
+	// clientKeysTime is the time for which the keys of a client are cached. A client publishes a new key before it uses it.
 	clientKeysTime = 5 * time.Minute
-	// clientKeysStandIn is for how long they stand in while their host does not answer: shorter than documents do, for a
-	// key is replaced in a hurry when it was stolen.
-	clientKeysStandIn = time.Hour
-	// clientKeysRetry is how long a failure to fetch them is kept: nobody may make us fetch at will.
-	clientKeysRetry = 30 * time.Second
-	// maxClientKeys bounds the keys in a set, and maxKeySet its size.
+	// clientKeysStaleTime is the age up to which keys are used while their host does not answer. It is shorter than that of
+	// documents because a stolen key is replaced at once.
+	clientKeysStaleTime = time.Hour
+	// clientKeysFailureTime is the time for which a failed fetch is cached.
+	clientKeysFailureTime = 30 * time.Second
+	// maxClientKeys is the maximum number of keys in a set, and maxKeySet the maximum size of the set in bytes.
 	maxClientKeys = 20
 	maxKeySet     = 256 << 10
 )
 
-// clientJWKS keeps the key sets of clients, which stand at the URLs that their documents name.
+// clientJWKS caches the key sets that client metadata documents refer to.
 type clientJWKS struct {
 	http *http.Client
-	sets remote[[]jose.JSONWebKey]
+	sets remoteCache[[]jose.JSONWebKey]
 }
 
-func newClientJWKS(f *oauth.Fetcher, g *gate) *clientJWKS {
-	j := &clientJWKS{http: f.HTTPClient()}
-	j.sets = remote[[]jose.JSONWebKey]{gate: g, fetch: j.fetch, retry: clientKeysRetry, standIn: clientKeysStandIn}
+func newClientJWKS(fetcher *oauth.Fetcher, l *fetchLimiter) *clientJWKS {
+	j := &clientJWKS{http: fetcher.HTTPClient()}
+	j.sets = newRemoteCache[[]jose.JSONWebKey](l, clientKeysFailureTime, clientKeysStaleTime)
+	j.sets.fetch = j.fetch
 	return j
 }
 
-// clientKeys returns the public keys of a client, or an *oauthError: invalid_client if there are none, and
-// temporarily_unavailable if they cannot be known for now.
+// clientKeys returns the public keys of a client. The error is an *oauthError: invalid_client if the keys are not valid, and
+// temporarily_unavailable if they cannot be fetched now.
 func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, error) {
 	if c.JWKSURI == "" {
 		return c.keys, nil
@@ -47,17 +49,17 @@ func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, 
 	if err == nil {
 		return keys, nil
 	}
-	s.log.InfoContext(ctx, "authorization server: the keys of a client cannot be had", "host", hostOf(c.JWKSURI), "error", err)
-	if isGone(err) || errors.Is(err, oauth.ErrURLRefused) {
+	s.log.InfoContext(ctx, "authorization server: fetching the keys of a client failed", "host", hostOf(c.JWKSURI), "error", err)
+	if isPermanent(err) || errors.Is(err, oauth.ErrURLRefused) {
 		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient, text: "the keys of the client cannot be used"}
 	}
-	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the keys of the client cannot be fetched for now"}
+	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the keys of the client cannot be fetched now"}
 }
 
 func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebKey, time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, 0, &oauth.DiscoveryError{URL: hostOf(address), Err: errors.New("it is no URL")}
+		return nil, 0, &oauth.DiscoveryError{URL: hostOf(address), Err: errors.New("invalid URL")}
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	res, err := j.http.Do(req)
@@ -74,7 +76,7 @@ func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebK
 	}
 	keys, err := parseKeySet(body)
 	if len(body) > maxKeySet {
-		err = errors.New("it is too large")
+		err = fmt.Errorf("larger than %d bytes", maxKeySet)
 	}
 	if err != nil {
 		return nil, 0, &oauth.DiscoveryError{URL: hostOf(address), Err: err}
@@ -82,16 +84,16 @@ func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebK
 	return keys, clientKeysTime, nil
 }
 
-// keysError returns an error of a fetch without what may be secret in it.
+// keysError returns the error of a fetch without details that may be secret.
 func keysError(address string, err error) error {
-	var unfetched *oauth.FetchError
-	if errors.As(err, &unfetched) {
-		return unfetched
+	var fetchErr *oauth.FetchError
+	if errors.As(err, &fetchErr) {
+		return fetchErr
 	}
-	return &oauth.FetchError{URL: hostOf(address), Err: errors.New("the answer did not come in time, or broke off")}
+	return &oauth.FetchError{URL: hostOf(address), Err: errors.New("no complete response in time")}
 }
 
-// parseKeySet returns the public keys of a set that can sign. Those of other kinds are left out.
+// parseKeySet returns the public signature keys of a set. It ignores all other keys.
 func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []rawKey `json:"keys"`
@@ -100,7 +102,7 @@ func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(set.Keys) > maxClientKeys {
-		return nil, errors.New("too many keys")
+		return nil, fmt.Errorf("more than %d keys", maxClientKeys)
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
@@ -115,10 +117,10 @@ func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// rawKey is a key as text.
+// A rawKey is the JSON text of a key.
 type rawKey []byte
 
-// UnmarshalJSON keeps the text.
+// UnmarshalJSON copies the text.
 func (k *rawKey) UnmarshalJSON(text []byte) error {
 	*k = append(rawKey{}, text...)
 	return nil

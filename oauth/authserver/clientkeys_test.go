@@ -48,7 +48,7 @@ func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := h.URL + "/client.json"
 		w := h.world(t, func(o *authserver.Options) {
-			o.Documents.Fetcher = h.slowFetcher(func(r *http.Request) error {
+			o.ClientMetadata.Fetcher = h.slowFetcher(func(r *http.Request) error {
 				if r.URL.Path != "/jwks" {
 					return nil
 				}

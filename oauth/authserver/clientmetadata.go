@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,72 +15,73 @@ import (
 )
 
 const (
-	// documentStandIn is for how long a document stands in while its host does not answer.
-	documentStandIn = 24 * time.Hour
-	// documentRetry is how long a failure is remembered.
-	documentRetry = 15 * time.Second
+	// documentStaleTime is the age up to which a document is used while its host does not answer.
+	documentStaleTime = 24 * time.Hour
+	// documentFailureTime is the time for which a failed fetch is cached.
+	documentFailureTime = 15 * time.Second
 
 	kindDocument = "document"
 )
 
-// documents fetches and keeps Client ID Metadata Documents. Those of clients that have a token are kept in the Store too,
-// so that neither a restart nor a crowd of other documents takes them away.
+// documents fetches and caches Client ID Metadata Documents. Those of clients that have a token are also in the Store, so that
+// neither a restart nor many other documents displace them.
 //
 // Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
 type documents struct {
-	policy  *Documents
+	policy  *ClientMetadataOptions
 	fetcher *oauth.Fetcher
 	store   Store
 	life    time.Duration // of a record
-	copies  remote[*client]
+	copies  remoteCache[*client]
 }
 
-// A documentRecord is what is kept of a document.
+// A documentRecord is the stored form of a document.
 type documentRecord struct {
 	Client  *client   `json:"client"`
 	Fetched time.Time `json:"fetched"`
 	Fresh   time.Time `json:"fresh"`
 }
 
-func newDocuments(o *Options, store Store, g *gate) *documents {
-	d := &documents{policy: &o.Documents, fetcher: o.Documents.Fetcher, store: store}
+func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
+	d := &documents{policy: &o.ClientMetadata, fetcher: o.ClientMetadata.Fetcher, store: store}
 	if d.fetcher == nil {
 		d.fetcher = oauth.NewFetcher(&oauth.FetcherOptions{Logger: o.Logger})
 	}
-	// As long as the client has a token to come back with.
-	d.life = max(o.Lifetimes.RefreshIdle, documentStandIn)
-	d.copies = remote[*client]{gate: g, fetch: d.fetch, load: d.load, retry: documentRetry, standIn: documentStandIn}
+	// At least as long as the client has a valid refresh token.
+	d.life = max(o.Lifetimes.RefreshIdle, documentStaleTime)
+	d.copies = newRemoteCache[*client](l, documentFailureTime, documentStaleTime)
+	d.copies.fetch, d.copies.load = d.fetch, d.load
 	return d
 }
 
-// documentClient returns the client of a Client ID Metadata Document, or an *oauthError: invalid_client, or
-// temporarily_unavailable if it cannot be known for now. Any other error is one of the store.
+// documentClient returns the client of a Client ID Metadata Document. The error is an *oauthError: invalid_client, or
+// temporarily_unavailable if the document cannot be fetched now. Any other error is an error of the store.
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
 	if err != nil {
-		s.log.InfoContext(ctx, "authorization server: the document of a client is refused", "host", hostOf(id), "error", err)
+		s.log.InfoContext(ctx, "authorization server: client metadata document refused", "host", hostOf(id), "error", err)
 		return nil, documentError(err)
 	}
 	return c, nil
 }
 
-var errDocumentHost = errors.New("its host is not among those whose documents are taken")
+var errDocumentHost = errors.New("the host is not allowed")
 
-// documentError says what the client may know of a failure, which is as much as it takes to mend its document, and
-// nothing of what else is behind an address.
+// documentError returns the error for the client. It says enough to correct a document, but nothing about what else is at an
+// address.
 func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError
-	var unfetched *oauth.FetchError
-	busy := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	var fetchErr *oauth.FetchError
+	isTemporary := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, errDocumentHost):
-		e.text = "the metadata document of the client is at a host that this server takes none from"
-	case busy, errors.As(err, &unfetched) && unfetched.Status != 0 && !isGone(err):
-		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched for now"}
+		e.text = "this server does not accept client metadata documents from that host"
+	case isTemporary, errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
+		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched now"}
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
-	case errors.As(err, &unfetched):
+	case errors.As(err, &fetchErr):
 		e.text = "the metadata document of the client cannot be fetched"
 	default:
 		return err
@@ -95,7 +97,7 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	return d.copies.get(ctx, id)
 }
 
-// fetch fetches a document. A record of it follows what the host says.
+// fetch fetches a document, and updates or removes its record.
 func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duration, error) {
 	now := time.Now()
 	meta, life, err := d.fetcher.FetchClientMetadata(ctx, id)
@@ -105,7 +107,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 			err = &oauth.DiscoveryError{URL: id, Err: err}
 		}
 	}
-	if err != nil && !isGone(err) {
+	if err != nil && !isPermanent(err) {
 		return nil, 0, err
 	}
 	kept, storeErr := d.store.Get(ctx, kindDocument, id)
@@ -116,7 +118,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	case err != nil:
 		_, storeErr = d.store.Take(ctx, kindDocument, id)
 	default:
-		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(copyTime(life))})
+		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(limitFresh(life))})
 	}
 	if storeErr != nil {
 		return nil, 0, storeErr
@@ -124,8 +126,8 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	return c, life, err
 }
 
-// load returns what the Store has of a document.
-func (d *documents) load(ctx context.Context, id string) (*localCopy[*client], error) {
+// load returns the stored document, nil if there is none.
+func (d *documents) load(ctx context.Context, id string) (*cached[*client], error) {
 	value, err := d.store.Get(ctx, kindDocument, id)
 	if err != nil || value == nil {
 		return nil, err
@@ -135,21 +137,21 @@ func (d *documents) load(ctx context.Context, id string) (*localCopy[*client], e
 		return nil, err
 	}
 	if rec.Client == nil || rec.Fetched.After(time.Now()) { // the clock was set back
-		return &localCopy[*client]{}, nil
+		return &cached[*client]{}, nil
 	}
-	return &localCopy[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
+	return &cached[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
 }
 
-// remember makes sure that the document of a client that gets a token has a record.
+// remember stores the document of a client that gets a token.
 func (d *documents) remember(ctx context.Context, id string) error {
 	held := d.copies.peek(id)
 	if held == nil || held.value == nil {
-		return nil // it has just been pushed out; the next token makes up for it
+		return nil // displaced from the cache; it will be stored with the next token
 	}
 	if kept, err := d.store.Get(ctx, kindDocument, id); err != nil || kept != nil {
 		return err
 	}
-	return d.put(ctx, &documentRecord{held.value, held.fetched, held.fresh})
+	return d.put(ctx, &documentRecord{held.value, held.fetched, held.freshUntil})
 }
 
 func (d *documents) put(ctx context.Context, rec *documentRecord) error {
@@ -160,7 +162,7 @@ func (d *documents) put(ctx context.Context, rec *documentRecord) error {
 	return d.store.Put(ctx, kindDocument, rec.Client.ID, value, rec.Fetched.Add(d.life))
 }
 
-// allows applies the policy of hosts.
+// allows reports whether the policy allows a host.
 func (d *documents) allows(host string) bool {
 	matches := func(pattern string) bool {
 		pattern, host := strings.ToLower(pattern), strings.TrimSuffix(strings.ToLower(host), ".")
@@ -175,7 +177,7 @@ func (d *documents) allows(host string) bool {
 	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
 }
 
-// clientOfDocument returns the client that a document describes.
+// clientOfDocument returns the client of a document.
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	c := &client{
 		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI, TermsURI: meta.TermsURI,
@@ -183,17 +185,17 @@ func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	}
 	for _, uri := range c.RedirectURIs {
 		if err := checkRedirectURI(uri); err != nil {
-			return nil, errors.New("one of its redirect_uris is not allowed here")
+			return nil, fmt.Errorf("invalid redirect_uri: %w", err)
 		}
 	}
 	switch meta.TokenEndpointAuthMethod {
 	case "", authNone:
 	case authKey:
 		if c.Auth, c.JWKSURI = authKey, meta.JWKSURI; c.JWKSURI == "" {
-			return nil, errors.New("it has no jwks_uri for private_key_jwt")
+			return nil, errors.New("jwks_uri is missing: required for private_key_jwt")
 		}
 	default:
-		return nil, errors.New("its token_endpoint_auth_method is none that a client without a secret can use here")
+		return nil, errors.New("invalid token_endpoint_auth_method: must be none or private_key_jwt")
 	}
 	if len(meta.GrantTypes) > 0 {
 		c.Grants = slices.DeleteFunc(slices.Clone(meta.GrantTypes), func(g string) bool {

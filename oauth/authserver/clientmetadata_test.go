@@ -87,7 +87,7 @@ func (h *documentHost) slowFetcher(wait func(*http.Request) error) *oauth.Fetche
 
 func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *world {
 	return newQuietWorld(t, func(o *authserver.Options) {
-		o.Documents.Fetcher = h.fetcher()
+		o.ClientMetadata.Fetcher = h.fetcher()
 		if change != nil {
 			change(o)
 		}
@@ -101,7 +101,7 @@ func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
 	id := h.URL + "/client.json"
 	q := authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")
 	page, _ := w.browser().consentPage(q)
-	for _, want := range []string{"Described by <strong>127.0.0.1</strong>", "<bdi>Doc</bdi>", "famous.example"} {
+	for _, want := range []string{"Published by <strong>127.0.0.1</strong>", "<bdi>Doc</bdi>", "famous.example"} {
 		if !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: %s", want, page.body)
 		}
@@ -194,7 +194,9 @@ func TestPolicyOfDocumentHosts(t *testing.T) {
 		"denied, below":   {nil, []string{".evil.example"}, "a.b.evil.example", false},
 	} {
 		h := newDocumentHost(t)
-		w := h.world(t, func(o *authserver.Options) { o.Documents.AllowedHosts, o.Documents.DeniedHosts = c.allowed, c.denied })
+		w := h.world(t, func(o *authserver.Options) {
+			o.ClientMetadata.AllowedHosts, o.ClientMetadata.DeniedHosts = c.allowed, c.denied
+		})
 		_, err := authserver.DocumentClient(t.Context(), w.server, strings.Replace(h.URL, "127.0.0.1", c.host, 1)+"/c")
 		if (err == nil) != c.takes {
 			t.Errorf("%s: %v", name, err)
@@ -202,7 +204,7 @@ func TestPolicyOfDocumentHosts(t *testing.T) {
 		if !c.takes && h.count() > 0 {
 			t.Errorf("%s: fetched nevertheless", name)
 		}
-		if !c.takes && !strings.Contains(err.Error(), "takes none from") {
+		if !c.takes && !strings.Contains(err.Error(), "does not accept") {
 			t.Errorf("%s: refused for another reason: %v", name, err)
 		}
 	}

@@ -3,14 +3,15 @@ package authserver
 import (
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 )
 
-// serveConsent shows the page that asks the user, and takes the answer. Until the answer is yes nothing is sent to a third
-// party, and no Login is called.
+// serveConsent serves the consent page and its form. Before the user has consented, no request is sent to an identity provider,
+// and the Login is not called.
 //
 // Spec: security best practices, Confused Deputy Problem; RFC 9700, section 4.
 func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
@@ -31,18 +32,18 @@ func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
 	s.showConsent(w, r, in, c, s.resource(in.Resource))
 }
 
-// clientOf returns the client of an interaction, if everything that was checked at its beginning still holds.
+// clientOf returns the client of an interaction. It repeats the checks of the authorization request.
 func (s *Server) clientOf(r *http.Request, in *interaction) (*client, error) {
 	c, err := s.client(r.Context(), in.Client)
 	if errors.Is(err, errNoClient) {
-		return nil, refuse(codeInvalidClient, "the app is not known here any more")
+		return nil, refuse(codeInvalidClient, "the app is no longer registered here")
 	}
 	if err != nil {
 		return nil, err
 	}
 	res := s.resource(in.Resource)
-	if !matchRedirect(c.RedirectURIs, in.Redirect) || !c.mayUse(grantCode) || res == nil || !c.mayReach(res) {
-		return nil, refuse(codeInvalidRequest, "what the app may do has changed since it sent you here")
+	if !matchRedirect(c.RedirectURIs, in.Redirect) || !c.mayUse(grantCode) || res == nil || !c.mayAccess(res) {
+		return nil, refuse(codeInvalidRequest, "the registration of the app has changed since it sent you here")
 	}
 	return c, nil
 }
@@ -54,7 +55,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 	}
 	switch formValue(r, paramDecision) {
 	case decisionAllow:
-		// What the page said about the client must be what is so.
+		// What the page showed about the client must still be true.
 		if _, err := s.clientOf(r, in); err != nil {
 			s.refuseAuthorize(w, r, err)
 			return
@@ -69,15 +70,15 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 		}
 		redirectTo(w, s.pageURL(pathLogin, in.ID))
 	case decisionDeny:
-		s.fail(w, r, in.ID, codeAccessDenied, "the user did not consent")
+		s.fail(w, r, in.ID, codeAccessDenied, "the user denied the request")
 	default:
 		s.refuseForm(w, r)
 	}
 }
 
-// isOwnForm reports whether a POST comes from a page of the interaction.
+// isOwnForm reports whether a POST comes from a page of the interaction, by its CSRF token.
 func (s *Server) isOwnForm(r *http.Request, in *interaction) bool {
-	// Old browsers do not send the header; the token is enough.
+	// Old browsers do not send the header. The token is sufficient.
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return false
 	}
@@ -85,25 +86,25 @@ func (s *Server) isOwnForm(r *http.Request, in *interaction) bool {
 }
 
 func (s *Server) refuseForm(w http.ResponseWriter, r *http.Request) {
-	s.showError(w, r, pageError{Status: http.StatusForbidden, Title: "This form cannot be taken",
-		Detail: "It was not sent from the page that it belongs to, or is incomplete. Go back to the app and start again."})
+	s.showError(w, r, pageError{Status: http.StatusForbidden, Title: "This form cannot be accepted",
+		Detail: "It was not sent from its own page, or it is incomplete. Go back to the app and start again."})
 }
 
-// refuseInteraction tells the user why there is nothing to go on with. Whether the interaction has ended or is another
-// browser's makes no difference to whoever asks.
+// refuseInteraction shows why a page has no interaction. The page does not reveal whether the interaction has ended or belongs
+// to another browser.
 func (s *Server) refuseInteraction(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errNoInteraction) && !errors.Is(err, errOtherBrowser) {
 		s.showFailure(w, r, err)
 		return
 	}
-	s.log.InfoContext(r.Context(), "authorization server: a page was asked for without its interaction", "path", r.URL.Path, "reason", err)
+	s.log.InfoContext(r.Context(), "authorization server: page requested without a valid interaction", "path", r.URL.Path, "reason", err)
 	s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "This page is no longer valid",
-		Detail: "It was used already, has waited for more than 10 minutes, or was opened in another browser than the one " +
-			"it was meant for. Go back to the app and start again. If you did not start anything, close this page: " +
-			"somebody may have sent you a link to it."})
+		Detail: "It was already used, it was opened more than 10 minutes ago, or it belongs to another browser. " +
+			"Go back to the app and start again. If you did not start anything, close this page: " +
+			"someone may have sent you a link to it."})
 }
 
-// serveLogin hands a request over to the Login, if the browser's user has consented.
+// serveLogin calls the Login if the user has consented.
 func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	in, err := s.interactionOf(r)
 	if err == nil && !in.Consented {
@@ -141,18 +142,18 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, descript
 	if code != codeServerError && code != codeUnavailable {
 		code = codeAccessDenied
 	}
-	s.answer(w, in, url.Values{"error": {code}, "error_description": {plainText(description)}})
+	s.respond(w, in, url.Values{"error": {code}, "error_description": {plainText(description)}})
 }
 
-// answer sends the browser back to the client.
-func (s *Server) answer(w http.ResponseWriter, in *interaction, answer url.Values) {
-	redirectTo(w, s.answerURL(in.Redirect, in.State, in.HasState, answer))
+// respond redirects the browser to the client with an authorization response.
+func (s *Server) respond(w http.ResponseWriter, in *interaction, response url.Values) {
+	redirectTo(w, s.responseURL(in.Redirect, in.State, in.HasState, response))
 }
 
-// maxDescription bounds the text of an error, in bytes.
+// maxDescription is the maximum length of an error_description in bytes.
 const maxDescription = 300
 
-// plainText leaves of a text what may stand in a description.
+// plainText removes the characters that an error_description must not have.
 //
 // Spec: RFC 6749, section 4.1.2.1.
 func plainText(text string) string {
@@ -165,18 +166,18 @@ func plainText(text string) string {
 	return text[:min(len(text), maxDescription)]
 }
 
-// maxSubject bounds the id of a user.
+// maxSubject is the maximum length of a subject in bytes.
 //
 // Spec: OpenID Connect Core 1.0, section 2, of sub.
 const maxSubject = 255
 
 func (s *Server) checkSubject(u *Subject) error {
 	if u.ID == "" || len(u.ID) > maxSubject || strings.ContainsFunc(u.ID, isControl) {
-		return errors.New("the login gave a subject without an ID, or with one that is too long or not printable")
+		return fmt.Errorf("invalid Subject.ID %.64q: must have 1 to %d printable characters", u.ID, maxSubject)
 	}
 	// Spec: RFC 9068, section 5.
 	if s.known[u.ID] != nil {
-		return errors.New("the login gave a subject with the id of a client, which acts for itself under that name")
+		return fmt.Errorf("invalid Subject.ID %.64q: it is the ID of a client", u.ID)
 	}
 	return nil
 }
@@ -188,21 +189,21 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 		err = errNoInteraction
 	}
 	if err != nil {
-		s.dropUpstream(r.Context(), subject.Upstream)
+		s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
 		s.refuseInteraction(w, r, err)
 		return
 	}
 	s.releaseBrowser(w, id)
 	code, err := s.grantCode(r, in, subject)
 	if err == nil {
-		s.answer(w, in, url.Values{"code": {code}})
+		s.respond(w, in, url.Values{"code": {code}})
 		return
 	}
-	s.dropUpstream(r.Context(), subject.Upstream)
+	s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
 	if errors.Is(err, errNotAllowed) {
-		s.log.InfoContext(r.Context(), "authorization server: a user may allow nothing of what a client wants",
+		s.log.InfoContext(r.Context(), "authorization server: the user may not grant any of the requested scopes",
 			"client", in.Client, "subject", subject.ID)
-		s.answer(w, in, url.Values{"error": {errNotAllowed.code}, "error_description": {errNotAllowed.text}})
+		s.respond(w, in, url.Values{"error": {errNotAllowed.code}, "error_description": {errNotAllowed.text}})
 		return
 	}
 	var refused *oauthError
@@ -211,10 +212,10 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 		return
 	}
 	e := s.failure(r, err)
-	s.answer(w, in, url.Values{"error": {e.code}, "error_description": {e.text}})
+	s.respond(w, in, url.Values{"error": {e.code}, "error_description": {e.text}})
 }
 
-// grantCode makes the grant, and the code that stands for it.
+// grantCode creates a grant and its authorization code.
 func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (string, error) {
 	c, err := s.clientOf(r, in)
 	if err != nil {
@@ -223,14 +224,14 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 	if err := s.checkSubject(&subject); err != nil {
 		return "", err
 	}
-	scopes, err := in.allowedBy(&subject)
+	scopes, err := in.scopesAllowedBy(&subject)
 	if err != nil {
 		return "", err
 	}
 	now := time.Now()
 	g := &grant{
 		ID: randomID(), Consent: in.ID, Client: c.ID, Subject: subject.ID, Name: subject.Name, Claims: subject.Claims,
-		Upstream: subject.Upstream, Resource: in.Resource, Scopes: scopes, Issued: now,
+		ProviderGrant: subject.ProviderGrant, Resource: in.Resource, Scopes: scopes, Issued: now,
 		Until: now.Add(s.o.Lifetimes.Refresh), Expires: now.Add(codeTime + exchangeTime),
 	}
 	if err := s.putGrant(r.Context(), g); err != nil {

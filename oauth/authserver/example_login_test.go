@@ -10,13 +10,13 @@ import (
 )
 
 // A server whose users log in at an OpenID provider, with a store that survives restarts and keys that live elsewhere.
-func ExampleNewUpstreamLogin() {
+func ExampleNewProviderLogin() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	login, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{{
+	login, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{{
 		ID: "company", Name: "Our company", Issuer: "https://id.example.com",
 		ClientID: "mcp", ClientSecret: os.Getenv("OIDC_SECRET"),
 		Scopes: []string{"openid", "profile", "email", "offline_access"},
@@ -28,7 +28,7 @@ func ExampleNewUpstreamLogin() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server, err := authserver.New(authserver.Options{
+	server, err := authserver.New(&authserver.Options{
 		Issuer: "https://mcp.example.com",
 		Resources: []authserver.Resource{{URL: "https://mcp.example.com/mcp", Name: "Calendar", Scopes: []authserver.Scope{
 			{Name: "read", Description: "Read your calendar"},
@@ -48,7 +48,7 @@ func ExampleNewPasswordLogin() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = authserver.NewPasswordLogin(authserver.PasswordOptions{
+	_, err = authserver.NewPasswordLogin(&authserver.PasswordOptions{
 		Users: []authserver.PasswordUser{{Name: "alice", Hash: hash}},
 	})
 	fmt.Println(err)

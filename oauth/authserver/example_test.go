@@ -23,7 +23,7 @@ func ExampleNew() {
 	endpoint := host.URL + "/mcp"
 
 	secret, hash := authserver.NewClientSecret()
-	auth, err := authserver.New(authserver.Options{
+	auth, err := authserver.New(&authserver.Options{
 		Issuer:    host.URL,
 		Resources: []authserver.Resource{{URL: endpoint, Scopes: []authserver.Scope{{Name: "read", Description: "Read notes"}}}},
 		Clients:   []authserver.Client{{ID: "nightly", SecretHash: hash}},

@@ -27,11 +27,11 @@ func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, er
 // LimitedKeys returns how many addresses, clients and users are remembered at most by any of the limits.
 func LimitedKeys(s *Server) int {
 	n := 0
-	for i := range s.limits.tables {
-		t := &s.limits.tables[i]
-		t.mu.Lock()
-		n = max(n, len(t.buckets), t.recent.Len())
-		t.mu.Unlock()
+	for i := range s.limits.limiters {
+		l := &s.limits.limiters[i]
+		l.mu.Lock()
+		n = max(n, len(l.buckets.byKey), l.buckets.recent.Len())
+		l.mu.Unlock()
 	}
 	return n
 }
@@ -59,16 +59,18 @@ func DocumentClient(ctx context.Context, s *Server, id string) ([]string, error)
 	return c.RedirectURIs, nil
 }
 
-// AskedFrom is the context of a request from an address.
-func AskedFrom(ctx context.Context, address string) context.Context { return withAsker(ctx, address) }
+// FromAddress is the context of a request from an address.
+func FromAddress(ctx context.Context, address string) context.Context {
+	return withClientKey(ctx, address)
+}
 
 // ShownHost is how hosts of strangers are shown.
 func ShownHost(host string) string { return shownHost(host) }
 
 // KeptDocuments returns how many documents are in memory, and how many failures.
-func KeptDocuments(s *Server) (good, bad int) {
+func KeptDocuments(s *Server) (values, failures int) {
 	r := &s.documents.copies
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.good.byKey), len(r.bad.byKey)
+	return len(r.values.byKey), len(r.failures.byKey)
 }

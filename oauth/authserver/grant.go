@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	// codeTime is how long a code is valid: as long as a browser takes to bring it, and a client to ask for its token.
+	// codeTime is the lifetime of a code: the time for a redirect and a token request.
 	codeTime = 60 * time.Second
-	// exchangeTime is how much longer its grant lives, so that the exchange at the last moment finds it.
+	// exchangeTime is how much longer its grant is stored, so that a token request at the last moment finds it.
 	exchangeTime = time.Minute
-	// usedCodeTime is how long a used code is remembered, to end what it gave when it is shown again.
+	// usedCodeTime is the time for which a used code is stored, to end its grant if the code is used again.
 	usedCodeTime = 24 * time.Hour
 
 	kindGrant = "grant"
 	kindCode  = "code"
 )
 
-// A grant is what a user, or the operator for a machine, has given to a client. It lives as long as its record: tokens
-// of a grant that is gone are worth nothing.
+// A grant is the authorization of a client by a user, or by the operator for a client that acts for itself. Its tokens are valid
+// only as long as its record exists.
 type grant struct {
-	ID       string         `json:"id"`
-	Consent  string         `json:"consent,omitempty"` // the interaction in which the user consented
-	Client   string         `json:"client"`
-	Subject  string         `json:"subject"`
-	Name     string         `json:"name,omitempty"`
-	Claims   map[string]any `json:"claims,omitempty"`
-	Upstream string         `json:"upstream,omitempty"`
-	Resource string         `json:"resource"`
-	Scopes   []string       `json:"scopes,omitempty"`
-	Issued   time.Time      `json:"issued"`
-	Until    time.Time      `json:"until"`   // the end of all refreshing
-	Expires  time.Time      `json:"expires"` // when nothing of it can be valid any more
+	ID            string         `json:"id"`
+	Consent       string         `json:"consent,omitempty"` // the interaction in which the user consented
+	Client        string         `json:"client"`
+	Subject       string         `json:"subject"`
+	Name          string         `json:"name,omitempty"`
+	Claims        map[string]any `json:"claims,omitempty"`
+	ProviderGrant string         `json:"provider_grant,omitempty"`
+	Resource      string         `json:"resource"`
+	Scopes        []string       `json:"scopes,omitempty"`
+	Issued        time.Time      `json:"issued"`
+	Until         time.Time      `json:"until"`   // the end of the last refresh token
+	Expires       time.Time      `json:"expires"` // the end of the last token
 }
 
 var errNoGrant = errors.New("the grant has ended")
@@ -50,7 +50,7 @@ func (s *Server) putGrant(ctx context.Context, g *grant) error {
 	return s.store.Put(ctx, kindGrant, g.ID, value, g.Expires)
 }
 
-// grant returns a grant that lives, or errNoGrant.
+// grant returns a grant. The error is errNoGrant if it has ended.
 func (s *Server) grant(ctx context.Context, id string) (*grant, error) {
 	value, err := s.store.Get(ctx, kindGrant, id)
 	if err != nil {
@@ -73,7 +73,7 @@ func parseGrant(value []byte) (*grant, error) {
 	return g, nil
 }
 
-// extendGrant makes a grant live until a time at least, unless it has ended: then it is errNoGrant.
+// extendGrant moves the expiry of a grant to the given time if that is later. The error is errNoGrant if the grant has ended.
 func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) error {
 	return s.store.Update(ctx, kindGrant, id, func(old []byte) ([]byte, time.Time, error) {
 		g, err := parseGrant(old)
@@ -88,7 +88,7 @@ func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) er
 	})
 }
 
-// endGrant ends a grant, with all its tokens and what a third party gave for it.
+// endGrant ends a grant with all its tokens, and revokes the grant of the identity provider.
 func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	value, err := s.store.Take(ctx, kindGrant, id)
 	if err != nil || value == nil {
@@ -98,45 +98,45 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	if err := json.Unmarshal(value, g); err != nil {
 		return err
 	}
-	s.log.InfoContext(ctx, "authorization server: a grant has ended", "grant", g.ID, "client", g.Client, "subject", g.Subject, "reason", reason)
-	s.dropUpstream(ctx, g.Upstream)
+	s.log.InfoContext(ctx, "authorization server: grant ended", "grant", g.ID, "client", g.Client, "subject", g.Subject, "reason", reason)
+	s.revokeProviderGrant(ctx, g.ProviderGrant)
 	return nil
 }
 
-// dropUpstream returns back what a third party gave, whether or not whoever asked is still there: nobody else will. A
-// failure leaves there what nobody here uses any more.
-func (s *Server) dropUpstream(ctx context.Context, handle string) {
-	if s.delegate == nil || handle == "" {
+// revokeProviderGrant revokes the grant of an identity provider. It continues if the request is canceled, because nothing else
+// would revoke the grant. A failure is logged.
+func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
+	if s.providerLogin == nil || handle == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
-	if err := s.delegate.RevokeUpstream(ctx, handle); err != nil {
-		s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "error", err)
+	if err := s.providerLogin.RevokeGrant(ctx, handle); err != nil {
+		s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed", "error", err)
 	}
 }
 
-// checkUpstream asks whether what the grant rests on still stands. If it does not, the grant ends: errNoGrant.
+// checkProviderGrant checks the grant of the identity provider. If that has ended, it ends the grant and returns errNoGrant.
 //
 // Spec: basic/authorization (2025-03-26), Session Binding Requirements.
-func (s *Server) checkUpstream(ctx context.Context, g *grant) error {
-	if g.Upstream == "" {
+func (s *Server) checkProviderGrant(ctx context.Context, g *grant) error {
+	if g.ProviderGrant == "" {
 		return nil
 	}
-	if s.delegate == nil {
-		return errNoGrant // of a Login that this server had before
+	if s.providerLogin == nil {
+		return errNoGrant // Options.Login was another one
 	}
-	err := s.delegate.CheckUpstream(ctx, g.Upstream)
-	if !errors.Is(err, ErrUpstreamEnded) {
+	err := s.providerLogin.CheckGrant(ctx, g.ProviderGrant)
+	if !errors.Is(err, ErrProviderGrantEnded) {
 		return err
 	}
-	if err := s.endGrant(ctx, g.ID, "the third party has ended its own"); err != nil {
+	if err := s.endGrant(ctx, g.ID, "the grant of the identity provider has ended"); err != nil {
 		return err
 	}
 	return errNoGrant
 }
 
-// A codeRecord is what a code stands for. Its key is the hash of the code.
+// A codeRecord is the stored form of an authorization code. Its key is the hash of the code.
 type codeRecord struct {
 	Grant     string    `json:"grant"`
 	Client    string    `json:"client"`
@@ -156,9 +156,9 @@ func (s *Server) putCode(ctx context.Context, rec *codeRecord) (code string, err
 	return code, s.store.Put(ctx, kindCode, hashKey(code), value, rec.Expires.Add(usedCodeTime))
 }
 
-// useCode returns what a code stands for, nil if there is no such code. A code has been used from then on, whatever comes of
-// it; first says whether it had not been before.
-func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, first bool, err error) {
+// useCode returns the record of a code, nil if there is none, and marks the code as used. isFirst reports whether it was unused
+// before.
+func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isFirst bool, err error) {
 	err = s.store.Update(ctx, kindCode, hashKey(code), func(old []byte) ([]byte, time.Time, error) {
 		if old == nil {
 			return nil, time.Time{}, nil
@@ -167,15 +167,15 @@ func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, fir
 		if err := json.Unmarshal(old, rec); err != nil {
 			return nil, time.Time{}, err
 		}
-		first, rec.Used = !rec.Used, true
+		isFirst, rec.Used = !rec.Used, true
 		value, err := json.Marshal(rec)
 		return value, rec.Expires.Add(usedCodeTime), err
 	})
-	return rec, first, err
+	return rec, isFirst, err
 }
 
-// matches reports whether a code is used as it was meant: in its time, by its client, for the redirect URI of its request,
-// by whoever made the challenge.
+// matches reports whether a code may be used: before it expires, by its client, for the redirect URI of its request, with the
+// verifier of its challenge.
 //
 // Spec: OAuth 2.1, section 4.1.3; RFC 7636, section 4.6.
 func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
@@ -186,7 +186,7 @@ func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
 		subtle.ConstantTimeCompare([]byte(challenge), []byte(rec.Challenge)) == 1
 }
 
-// isVerifier reports whether s can be a code verifier.
+// isVerifier reports whether s is a valid code verifier.
 //
 // Spec: RFC 7636, section 4.1.
 func isVerifier(s string) bool {

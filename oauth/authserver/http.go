@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// maxForm bounds the form of a request. An assertion of a client is the longest thing in it.
+	// maxForm is the maximum size of a request body in bytes. A client assertion is the longest part of one.
 	maxForm = 64 << 10
-	// maxFormFields bounds how many parameters are looked at.
+	// maxFormFields is the maximum number of parameters.
 	maxFormFields = 64
-	// maxQuery bounds the query of an authorization request, which browsers and proxies do so at about as much.
+	// maxQuery is the maximum length of the query of an authorization request. Browsers and proxies have similar limits.
 	maxQuery = 16 << 10
-	// requestTime bounds the work for one request. Nothing here takes long but fetches for clients and logins.
+	// requestTime is the time limit of a request. Only fetches for clients and logins take long.
 	requestTime = 30 * time.Second
-	// bodyTime bounds the wait for a body. It is no shorter than requestTime, since a connection that cannot be read any
-	// more ends its request.
+	// bodyTime is the time limit for reading a body. It is not shorter than requestTime, because a read deadline that
+	// passes ends the whole request.
 	bodyTime = requestTime + time.Second
 )
 
-// An access says who may call an endpoint from a web page of another origin.
+// An access is the CORS policy of an endpoint.
 type access int
 
 const (
-	samePage access = iota // nobody: pages for people
-	anyPage                // everybody: no cookie counts there
-	noPage                 // nobody: for machines
+	pageAccess access = iota // no other origin: pages for users
+	anyOrigin                // all origins: the endpoint uses no cookies
+	noOrigin                 // no other origin: an endpoint for servers
 )
 
 // An endpoint is a path of the server.
 type endpoint struct {
-	limit   limited
+	limit   limitKind
 	methods []string
 	access  access
 	handle  http.HandlerFunc
@@ -49,23 +49,23 @@ func (s *Server) route() {
 	get, post := []string{http.MethodGet}, []string{http.MethodPost}
 	both := []string{http.MethodGet, http.MethodPost}
 	endpoints := map[string]endpoint{
-		pathMetadata + base:   {limitDocuments, get, anyPage, s.serveMetadata},
-		base + pathKeys:       {limitDocuments, get, anyPage, s.serveKeys},
-		base + pathToken:      {limitTokens, post, anyPage, s.serveToken},
-		base + pathRevoke:     {limitTokens, post, anyPage, s.serveRevoke},
-		base + pathIntrospect: {limitIntrospections, post, noPage, s.serveIntrospect},
+		pathMetadata + base:   {limitMetadata, get, anyOrigin, s.serveMetadata},
+		base + pathKeys:       {limitMetadata, get, anyOrigin, s.serveKeys},
+		base + pathToken:      {limitTokens, post, anyOrigin, s.serveToken},
+		base + pathRevoke:     {limitTokens, post, anyOrigin, s.serveRevoke},
+		base + pathIntrospect: {limitIntrospections, post, noOrigin, s.serveIntrospect},
 	}
 	if s.o.Login != nil {
-		endpoints[base+pathAuthorize] = endpoint{limitPages, both, samePage, s.serveAuthorize}
-		endpoints[base+pathConsent] = endpoint{limitPages, both, samePage, s.serveConsent}
-		endpoints[base+pathLogin] = endpoint{limitPages, both, samePage, s.serveLogin}
+		endpoints[base+pathAuthorize] = endpoint{limitPages, both, pageAccess, s.serveAuthorize}
+		endpoints[base+pathConsent] = endpoint{limitPages, both, pageAccess, s.serveConsent}
+		endpoints[base+pathLogin] = endpoint{limitPages, both, pageAccess, s.serveLogin}
 	}
 	if s.metadata.RegistrationEndpoint != "" {
-		endpoints[base+pathRegister] = endpoint{limitRegistrations, post, anyPage, s.serveRegister}
+		endpoints[base+pathRegister] = endpoint{limitRegistrations, post, anyOrigin, s.serveRegister}
 	}
-	for _, d := range s.described {
+	for _, d := range s.resourceDocuments {
 		for _, path := range []string{d.path, pathResource} {
-			endpoints[path] = endpoint{limitDocuments, get, anyPage, s.serveResource}
+			endpoints[path] = endpoint{limitMetadata, get, anyOrigin, s.serveResource}
 		}
 	}
 	s.routes = map[string]http.HandlerFunc{}
@@ -76,10 +76,10 @@ func (s *Server) route() {
 
 // ServeHTTP serves all endpoints.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	boundBody(w, r)
+	limitBodyTime(w, r)
 	if s.isRebound(r.Host) {
 		noStore(w.Header())
-		http.Error(w, "this server is "+s.o.Issuer, http.StatusMisdirectedRequest)
+		http.Error(w, "this server has the issuer "+s.o.Issuer, http.StatusMisdirectedRequest)
 		return
 	}
 	path := r.URL.Path
@@ -97,17 +97,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r.WithContext(ctx))
 }
 
-// boundBody bounds how long a body may take, which no context does. Where the operator's server does so already, that
-// holds; where the connection is none that can be told, as in tests, nothing does.
-func boundBody(w http.ResponseWriter, r *http.Request) {
+// limitBodyTime sets a read deadline, unless the http.Server has a shorter one. Connections without deadlines, as in tests, are
+// not limited.
+func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.ReadTimeout <= 0 || server.ReadTimeout > bodyTime {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	}
 }
 
-// isRebound reports whether a request is for another name than that of a server at a loopback address. A web page whose
-// name is pointed there would share an origin with the server, and nothing but the name tells it.
+// isRebound reports whether a request to a server at a loopback address has the host name of another site: DNS rebinding would
+// give that site's pages the same origin as this server.
 func (s *Server) isRebound(host string) bool {
 	standard := ":80"
 	if s.issuer.Scheme == "https" {
@@ -117,7 +117,7 @@ func (s *Server) isRebound(host string) bool {
 		!strings.EqualFold(strings.TrimSuffix(host, standard), strings.TrimSuffix(s.issuer.Host, standard))
 }
 
-// endpoint puts around a handler what all of them have: headers, methods, limits, a bounded body.
+// endpoint wraps a handler with headers, allowed methods, rate limit and body limit.
 func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 	methods := append(slices.Clone(e.methods), http.MethodOptions)
 	if slices.Contains(methods, http.MethodGet) {
@@ -128,7 +128,7 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 		noStore(h)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		if e.access == anyPage {
+		if e.access == anyOrigin {
 			h.Set("Access-Control-Allow-Origin", "*")
 			h.Set("Access-Control-Expose-Headers", "WWW-Authenticate, Retry-After")
 		}
@@ -139,7 +139,7 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 		}
 		if r.Method == http.MethodOptions {
 			h.Set("Allow", strings.Join(methods, ", "))
-			if e.access == anyPage {
+			if e.access == anyOrigin {
 				h.Set("Access-Control-Allow-Methods", strings.Join(methods, ", "))
 				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, MCP-Protocol-Version")
 				h.Set("Access-Control-Max-Age", "7200")
@@ -147,18 +147,17 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		if wait, ok := takeAll(s.limits.sharesOf(r, e.limit, "")); !ok {
-			setRetryAfter(w, wait)
-			s.refuseBusy(w, r, e.access == samePage)
+		if !s.limits.allowRequest(w, r, e.limit) {
+			s.refuseBusy(w, r, e.access)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		e.handle(w, r.WithContext(withAsker(r.Context(), s.limits.address(r))))
+		e.handle(w, r.WithContext(withClientKey(r.Context(), s.limits.address(r))))
 	}
 }
 
-func (s *Server) refuseBusy(w http.ResponseWriter, r *http.Request, page bool) {
-	if page {
+func (s *Server) refuseBusy(w http.ResponseWriter, r *http.Request, a access) {
+	if a == pageAccess {
 		s.showError(w, r, pageError{Status: http.StatusTooManyRequests, Title: "Too many requests",
 			Detail: "There were too many requests from your network. Wait a moment, then go back and try again."})
 		return
@@ -193,7 +192,7 @@ const (
 	codeSlowDown            = "slow_down"
 )
 
-// An oauthError is what a client is told. Its text is fixed, or holds the name of a parameter, never a value.
+// An oauthError is an error response. Its text is fixed or has the name of a parameter, never a value from the client.
 type oauthError struct {
 	status    int // default 400
 	code      string
@@ -206,7 +205,7 @@ func (e *oauthError) Error() string { return e.code + ": " + e.text }
 
 func refuse(code, text string) *oauthError { return &oauthError{code: code, text: text} }
 
-// writeFailure answers with err if it is an OAuth error, and logs every other one.
+// writeFailure writes an *oauthError. It logs any other error and writes temporarily_unavailable.
 func (s *Server) writeFailure(w http.ResponseWriter, r *http.Request, err error) {
 	var e *oauthError
 	if !errors.As(err, &e) {
@@ -215,13 +214,13 @@ func (s *Server) writeFailure(w http.ResponseWriter, r *http.Request, err error)
 	s.writeError(w, e)
 }
 
-// failure logs an error that is no fault of the client, and gives what the client is told. The server cannot do its work
-// for now, mostly since its store does not: that is what 503 says.
+// failure logs an internal error and returns the error for the client: 503, because the usual cause is a store that does not
+// work at the moment.
 func (s *Server) failure(r *http.Request, err error) *oauthError {
 	if r.Context().Err() == nil {
-		s.log.ErrorContext(r.Context(), "authorization server: a request failed", "path", r.URL.Path, "error", err)
+		s.log.ErrorContext(r.Context(), "authorization server: request failed", "path", r.URL.Path, "error", err)
 	}
-	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the server cannot answer for now"}
+	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the server cannot answer now"}
 }
 
 func (s *Server) writeError(w http.ResponseWriter, e *oauthError) {
@@ -249,41 +248,41 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // whoever is gone needs no answer
+	_, _ = w.Write(body) // the error is that of a closed connection
 }
 
-// A form is the parameters of a request, each of which stands once.
+// A form has the parameters of a request, none of them repeated.
 type form map[string]string
 
-// The parameters that may stand several times.
+// repeatable are the parameters that may be repeated.
 //
 // Spec: RFC 8707, section 2.
 var repeatable = []string{"resource"}
 
-// get returns a parameter, empty if it is absent. An empty one is an absent one.
+// get returns a parameter, or "" if it is missing or empty.
 //
 // Spec: RFC 6749, section 3.1.
 func (f form) get(name string) string { return f[name] }
 
-// postForm reads the parameters of a request to an endpoint that is not for browsers: from the body, never the query.
+// postForm returns the parameters of a token, revocation or introspection request, which must be in the body.
 func postForm(r *http.Request) (form, error) {
 	if r.URL.RawQuery != "" {
-		return nil, refuse(codeInvalidRequest, "parameters stand in the body alone")
+		return nil, refuse(codeInvalidRequest, "parameters must be in the body")
 	}
 	values, err := bodyValues(r)
 	if err != nil {
 		return nil, err
 	}
-	return single(values)
+	return singleValues(values)
 }
 
 func bodyValues(r *http.Request) (url.Values, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
-		return nil, refuse(codeInvalidRequest, "the body is no application/x-www-form-urlencoded")
+		return nil, refuse(codeInvalidRequest, "the Content-Type must be application/x-www-form-urlencoded")
 	}
 	if r.Header.Get("Content-Encoding") != "" {
-		return nil, refuse(codeInvalidRequest, "the body is compressed")
+		return nil, refuse(codeInvalidRequest, "compressed bodies are not supported")
 	}
 	body, err := readBody(r)
 	if err != nil {
@@ -291,7 +290,7 @@ func bodyValues(r *http.Request) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, refuse(codeInvalidRequest, "the body cannot be read as a form")
+		return nil, refuse(codeInvalidRequest, "the body is malformed")
 	}
 	return values, nil
 }
@@ -303,26 +302,26 @@ func readBody(r *http.Request) ([]byte, error) {
 	case errors.As(err, &tooLarge):
 		return nil, &oauthError{status: http.StatusRequestEntityTooLarge, code: codeInvalidRequest, text: "the body is too large"}
 	case err != nil:
-		return nil, refuse(codeInvalidRequest, "the body breaks off")
+		return nil, refuse(codeInvalidRequest, "the body is incomplete")
 	}
 	return body, nil
 }
 
-// single makes sure that each parameter has one meaning.
-func single(values url.Values) (form, error) {
+// singleValues returns the parameters. It refuses repeated ones.
+func singleValues(values url.Values) (form, error) {
 	if len(values) > maxFormFields {
-		return nil, refuse(codeInvalidRequest, "there are too many parameters")
+		return nil, refuse(codeInvalidRequest, "too many parameters")
 	}
 	f := form{}
 	for name, all := range values {
 		if !slices.Contains(repeatable, name) && len(all) > 1 {
-			return nil, refuse(codeInvalidRequest, "a parameter stands twice")
+			return nil, refuse(codeInvalidRequest, "a parameter is repeated")
 		}
 		if len(all) > 1 {
-			return nil, refuse(codeInvalidTarget, "a token is for one resource")
+			return nil, refuse(codeInvalidTarget, "only one resource is supported")
 		}
 		if strings.ContainsFunc(all[0], isControl) {
-			return nil, refuse(codeInvalidRequest, "a parameter holds a control character")
+			return nil, refuse(codeInvalidRequest, "a parameter has a control character")
 		}
 		if all[0] != "" {
 			f[name] = all[0]
@@ -333,7 +332,8 @@ func single(values url.Values) (form, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '�' }
 
-// formValue returns a parameter of a page: from the query of a GET, from the body of a POST, empty unless it stands once.
+// formValue returns a parameter of a page: from the body of a POST, otherwise from the query. It returns "" if the parameter is
+// missing or repeated.
 func formValue(r *http.Request, name string) string {
 	values := r.URL.Query()
 	if r.Method == http.MethodPost {

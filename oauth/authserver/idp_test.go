@@ -64,8 +64,8 @@ func newIDP(t *testing.T) *idp {
 	return p
 }
 
-func (p *idp) upstream(id string) authserver.Upstream {
-	return authserver.Upstream{ID: id, Name: "Provider " + id, Issuer: p.URL, ClientID: idpClient, ClientSecret: idpSecret}
+func (p *idp) provider(id string) authserver.Provider {
+	return authserver.Provider{ID: id, Name: "Provider " + id, Issuer: p.URL, ClientID: idpClient, ClientSecret: idpSecret}
 }
 
 // set changes what the provider does.

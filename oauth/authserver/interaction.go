@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,20 +15,19 @@ import (
 )
 
 const (
-	// interactionTime is how long a user may take from the first page to the end of the login.
+	// interactionTime is the time limit from the authorization request to the end of the login.
 	interactionTime = 10 * time.Minute
-	// maxInteractions bounds those that have begun and not ended, which anybody can begin: as a rule they take 15 MB.
+	// maxInteractions is the maximum number of open interactions, which anyone can start. Usually that many take 15 MB.
 	maxInteractions = 20_000
-	// maxInteraction bounds what one of them is kept as when it begins, in bytes, so that all of them take 200 MB at the
-	// very most. The longest id of a client, redirect URI and state together fit.
+	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take at most 200 MB. The longest
+	// client ID, redirect URI and state fit.
 	maxInteraction = 10 << 10
-	// maxLoginData bounds what a Login keeps with an interaction.
+	// maxLoginData is the maximum size of the data that a Login stores with an interaction.
 	maxLoginData = 16 << 10
 
 	kindInteraction = "interaction"
 
-	// The parameters of the pages. The interaction is also found by the part of state that stands before its first dot,
-	// which is how a third party brings it back.
+	// The parameters of the pages. An identity provider returns the interaction in state, before the first dot.
 	paramInteraction = "interaction"
 	paramCSRF        = "csrf"
 	paramDecision    = "decision"
@@ -36,12 +36,12 @@ const (
 	decisionDeny  = "deny"
 )
 
-// A Login finds out who sits at a browser: by a form of its own, or by sending the browser to a third party.
+// A Login authenticates users, with a form of its own or at an identity provider.
 //
-// Its method is called for every request to the URL [LoginRequest.URL] gives and to those below it, by a browser whose
-// user has consented to what the client wants, and never without the cookie of that very browser. A POST has shown the
-// CSRF token of the interaction. The method writes the response: a page, a redirect, or the end by [LoginRequest.Finish]
-// or [LoginRequest.Fail]. It is called by many goroutines at once.
+// The Login method is called for all requests to [LoginRequest.URL] and the URLs below it, after the user has consented. The
+// request comes from the browser in which the user consented, and a POST has the CSRF token of the interaction. The method
+// writes the response: a page, a redirect, or the result with [LoginRequest.Finish] or [LoginRequest.Fail]. It must be safe
+// for concurrent use.
 type Login interface {
 	Login(w http.ResponseWriter, r *http.Request, l *LoginRequest)
 }
@@ -52,42 +52,42 @@ type LoginFunc func(w http.ResponseWriter, r *http.Request, l *LoginRequest)
 // Login calls f.
 func (f LoginFunc) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) { f(w, r, l) }
 
-// A Delegate is a [Login] whose users come from third parties, and whose grants last as long as what the third party
-// gave. The handle is that of [Subject.Upstream]; for subjects without one no method is called.
+// A ProviderLogin is a [Login] at identity providers. A grant of the server then ends when the grant of the identity provider
+// ends. The handle is [Subject.ProviderGrant]; CheckGrant and RevokeGrant are not called for subjects without one.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
-type Delegate interface {
+type ProviderLogin interface {
 	Login
-	// CheckUpstream returns nil while what the third party gave is valid, renewing it as needed, [ErrUpstreamEnded] when
-	// the third party has ended it, and any other error when that cannot be found out for now. It is called for every
-	// access token that is checked, so it remembers what it found for a short time.
-	CheckUpstream(ctx context.Context, handle string) error
-	// RevokeUpstream returns back what the third party gave, and forgets it.
-	RevokeUpstream(ctx context.Context, handle string) error
+	// CheckGrant returns nil if the grant of the identity provider is valid, [ErrProviderGrantEnded] if it has ended, and any
+	// other error if that is not known at the moment. It renews the grant as needed. It is called for each verification of
+	// an access token, so it should cache its result for a short time.
+	CheckGrant(ctx context.Context, handle string) error
+	// RevokeGrant revokes the grant at the identity provider and deletes it.
+	RevokeGrant(ctx context.Context, handle string) error
 }
 
-// ErrUpstreamEnded is the error of [Delegate.CheckUpstream] for what the third party has ended.
-var ErrUpstreamEnded = errors.New("authserver: the third party has ended its grant")
+// ErrProviderGrantEnded reports that the grant of the identity provider has ended.
+var ErrProviderGrantEnded = errors.New("authserver: the grant of the identity provider has ended")
 
-// A Subject is who sits at the browser.
+// A Subject is an authenticated user.
 type Subject struct {
-	// ID is the same for the same user for ever, and of no other one: the sub of the tokens. At most 255 printable
-	// characters.
+	// ID is the sub claim of tokens. It identifies the user permanently and is never reassigned. It has at most 255
+	// printable characters.
 	ID string
-	// Name is for people, such as the user's name or address.
+	// Name is for display, such as the user's name or email address.
 	Name string
-	// Claims go into the principal that handlers see, not into the token. They must be fit for JSON.
+	// Claims are added to the principal of requests, not to tokens. They must be JSON values.
 	Claims map[string]any
-	// Scopes are what the user may allow clients at most, whatever these ask for: nil is every scope, an empty slice none.
-	// What is beyond is in no token. What changes here holds from the next login on.
+	// Scopes are the scopes that the user may grant to clients. nil means all, an empty slice none. Tokens never have other
+	// scopes. A change takes effect at the next login.
 	Scopes []string
-	// Upstream is the handle of what a third party gave, for a [Delegate]; empty if there is none.
-	Upstream string
+	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin]. It may be empty.
+	ProviderGrant string
 }
 
-// A LoginRequest is one request of a browser on its way through a [Login].
+// A LoginRequest is one request of a browser to a [Login].
 type LoginRequest struct {
-	// Path is what the path of the request has below the URL of the login: empty at first, "callback" for URL("callback").
+	// Path is the path of the request below the URL of the login: "" for the first request, "callback" for URL("callback").
 	Path string
 
 	s      *Server
@@ -95,37 +95,37 @@ type LoginRequest struct {
 	client *client
 }
 
-// ID identifies the interaction, from the request of the client to the answer. Who knows it can do nothing with it but
-// in the user's browser. It holds letters, digits, - and _ alone.
+// ID returns the ID of the interaction, which starts with the authorization request and ends with the response. It consists of
+// letters, digits, - and _. It is not secret: only the user's browser can use it.
 func (l *LoginRequest) ID() string { return l.in.ID }
 
-// ClientID returns the id of the client that wants a token.
+// ClientID returns the ID of the client that requested the authorization.
 func (l *LoginRequest) ClientID() string { return l.in.Client }
 
-// clientName returns what the client is called, by itself or by the operator.
+// clientName returns the name of the client from its metadata.
 func (l *LoginRequest) clientName() string { return l.client.Name }
 
-// Resource returns the URL of the resource that the token is for.
+// Resource returns the URL of the resource that the client requested access to.
 func (l *LoginRequest) Resource() string { return l.in.Resource }
 
-// CSRF returns the value of the form field csrf, which every form of the login has to hold, together with the field
-// interaction, whose value is that of [LoginRequest.ID].
+// CSRF returns the value of the form field csrf. Each form of the login must have this field, and a field interaction with the
+// value of [LoginRequest.ID].
 func (l *LoginRequest) CSRF() string { return l.in.CSRF }
 
-// URL returns the address of a page of the login, such as that which a third party sends the browser back to. It does not
-// name the interaction: a link or form adds the parameter interaction, and a third party gets a state that begins with
+// URL returns the URL of a page of the login, such as the redirect URI for an identity provider. It does not contain the
+// interaction: a link or form has to add the parameter interaction, and the state for an identity provider has to begin with
 // the ID and a dot.
 func (l *LoginRequest) URL(path string) string { return l.s.loginURL(path) }
 
-// PageURL returns the address of a page of the login for links and redirects of our own: with the interaction.
+// PageURL returns the URL of a page of the login with the parameter interaction, for links and redirects to it.
 func (l *LoginRequest) PageURL(path string) string {
 	return l.s.loginURL(path) + "?" + url.Values{paramInteraction: {l.in.ID}}.Encode()
 }
 
-// Keep keeps data with the interaction, at most 16 KiB, in place of what was kept before. It is sealed.
+// Keep stores data with the interaction, sealed, at most 16 KiB. It replaces earlier data.
 func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	if len(data) > maxLoginData {
-		return errors.New("authserver: a login keeps too much")
+		return fmt.Errorf("authserver: login data of %d bytes, want at most %d", len(data), maxLoginData)
 	}
 	sealed := l.s.seals.Seal(data, kindInteraction, l.in.ID)
 	return l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
@@ -134,7 +134,7 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	})
 }
 
-// Take returns what was kept, nil if there is nothing, and forgets it: of many who take only one gets it.
+// Take removes the data that Keep stored and returns it, or nil if there is none. Of concurrent calls only one gets the data.
 func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
 	var sealed []byte
 	err := l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
@@ -148,21 +148,21 @@ func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
 	return data, err
 }
 
-// Finish ends the login: the browser goes back to the client with a code for the subject.
+// Finish ends the login and redirects the browser to the client with an authorization code for the subject.
 func (l *LoginRequest) Finish(w http.ResponseWriter, r *http.Request, subject Subject) {
 	l.s.finish(w, r, l.in.ID, subject)
 }
 
-// Fail ends the login without a subject: the browser goes back to the client with an error, which is access_denied if
-// the code is none of an authorization response. The description is for the developer of the client.
+// Fail ends the login and redirects the browser to the client with an error. The code is server_error, temporarily_unavailable
+// or access_denied; any other code becomes access_denied. The description is for the developer of the client.
 func (l *LoginRequest) Fail(w http.ResponseWriter, r *http.Request, code, description string) {
 	l.s.fail(w, r, l.in.ID, code, description)
 }
 
-// An interaction is the time between the request of a client and the answer to it.
+// An interaction is the state between an authorization request and its response.
 type interaction struct {
 	ID        string    `json:"id"`
-	Browser   []byte    `json:"browser"` // SHA-256 of the value of the cookie
+	Browser   []byte    `json:"browser"` // SHA-256 of the cookie
 	CSRF      string    `json:"csrf"`
 	Client    string    `json:"client"`
 	Redirect  string    `json:"redirect"`
@@ -178,8 +178,8 @@ type interaction struct {
 	Login     []byte    `json:"login,omitempty"` // sealed
 }
 
-// cookieName returns the name of the cookie which binds an interaction to a browser. Each interaction has its own, so that
-// two tabs do not end each other. Browsers take the prefix over https alone.
+// cookieName returns the name of the cookie that binds an interaction to a browser. Each interaction has its own cookie, so that
+// two tabs do not interfere. Browsers accept the __Host- prefix only over https.
 func (s *Server) cookieName(id string) string {
 	name := "patchbay-" + id[:min(16, len(id))]
 	if s.issuer.Scheme == "https" {
@@ -207,11 +207,11 @@ func (s *Server) cookie(id, value string, age int) *http.Cookie {
 }
 
 var (
-	errNoInteraction = errors.New("no such interaction")
-	errOtherBrowser  = errors.New("the interaction is of another browser")
+	errNoInteraction = errors.New("unknown or expired interaction")
+	errOtherBrowser  = errors.New("the interaction belongs to another browser")
 )
 
-// interactionOf returns the interaction of a request, if it comes from the browser that began it.
+// interactionOf returns the interaction of a request, if the request comes from the browser that started it.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	id := formValue(r, paramInteraction)
 	if id == "" {
@@ -224,7 +224,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of two cookies of one name, either may be planted by a neighbour of the host; the right one counts.
+	// Another site of the same domain may have set a second cookie of this name. One of them has to match.
 	for _, c := range r.CookiesNamed(s.cookieName(id)) {
 		sum := sha256.Sum256([]byte(c.Value))
 		if subtle.ConstantTimeCompare(sum[:], in.Browser) == 1 {
@@ -256,7 +256,7 @@ func parseInteraction(value []byte) (*interaction, error) {
 	return in, nil
 }
 
-var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "too many logins have begun"}
+var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "too many logins are in progress"}
 
 func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	n, err := s.store.Count(ctx, kindInteraction)
@@ -276,7 +276,7 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
 }
 
-// encode returns what is stored. It leaves < and & as they are: escaped, a state of strangers would take six times its room.
+// encode returns the stored form. It does not escape < and &, which could make a state six times as long.
 func (in *interaction) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -299,7 +299,7 @@ func (s *Server) changeInteraction(ctx context.Context, id string, change func(*
 	})
 }
 
-// takeInteraction ends an interaction: only one gets it.
+// takeInteraction removes an interaction. Of concurrent calls only one gets it.
 func (s *Server) takeInteraction(ctx context.Context, id string) (*interaction, error) {
 	value, err := s.store.Take(ctx, kindInteraction, id)
 	if err != nil {

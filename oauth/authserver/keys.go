@@ -24,18 +24,18 @@ import (
 )
 
 const (
-	// keyOverlap is how long a new key is published before it signs, and an old one after: whoever keeps the key set for
-	// an hour, and every token of the old key, passes through the change unharmed.
+	// keyOverlap is the time for which a new key is published before it signs, and an old one after it has signed. It is
+	// longer than caches keep the key set, and longer than access tokens are valid.
 	keyOverlap = 2 * time.Hour
-	// keyReload is how long keys are used before the store is asked whether another process has changed them.
+	// keyReload is the time after which the keys are read again, because another process may have replaced them.
 	keyReload = time.Minute
-	// keyReloadTime bounds one such question, and keyRetry is how long the store is left alone after one that failed.
+	// keyReloadTime is the time limit of a read, and keyRetry the time until the next read after a failure.
 	keyReloadTime = 5 * time.Second
 	keyRetry      = 5 * time.Second
-	// keyStale is how old keys may be while somebody asks for newer ones. It is less than keyOverlap: whatever signs by now
-	// is among them.
+	// keyStale is the maximum age of keys that are used while a read is in progress. It is less than keyOverlap, so the keys
+	// include the one that signs now.
 	keyStale = keyOverlap / 2
-	// minRSA is the least size of an RSA key, in bits.
+	// minRSA is the minimum size of an RSA key in bits.
 	minRSA = 2048
 
 	kindSealKey = "seal-key"
@@ -43,7 +43,7 @@ const (
 	onlyRecord  = "1" // the key of a kind that has a single record
 )
 
-// openKeyRing returns the sealer of the operator's keys, or of one that is kept in the store.
+// openKeyRing returns the key ring of Options.SealKeys, or of a key in the store.
 func (s *Server) openKeyRing(ctx context.Context) (*seal.KeyRing, error) {
 	if len(s.o.SealKeys) > 0 {
 		return newKeyRing(s.o.SealKeys)
@@ -58,40 +58,40 @@ func (s *Server) openKeyRing(ctx context.Context) (*seal.KeyRing, error) {
 		return value, time.Time{}, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("authserver: the key of the store: %w", err)
+		return nil, fmt.Errorf("authserver: load the seal key from the store: %w", err)
 	}
 	return newKeyRing(keys)
 }
 
-// A keyRecord is one of the server's own keys, as it is stored.
+// A keyRecord is the stored form of a generated key.
 type keyRecord struct {
 	ID      string    `json:"id"`
 	Sealed  []byte    `json:"sealed"` // PKCS #8
 	Created time.Time `json:"created"`
-	From    time.Time `json:"from"` // when it begins to sign
+	From    time.Time `json:"from"` // the start of signing
 }
 
-// A keyring holds the keys that sign access tokens.
-type keyring struct {
+// signingKeys are the keys that sign access tokens.
+type signingKeys struct {
 	s     *Server
-	fixed bool // the operator's
+	fixed bool // the keys are Options.SigningKeys
 
-	mu      sync.Mutex    // guards the fields below; never held while the store is used
-	signers []timedSigner // in the order of their use; never empty
+	mu      sync.Mutex    // guards the fields below; not held during calls of the store
+	signers []timedSigner // in the order of their use; not empty
 	loaded  time.Time
-	due     time.Time     // when the store is asked again
-	loading chan struct{} // closed when the one who asks it is done; nil while nobody does
+	due     time.Time     // the time of the next read
+	loading chan struct{} // closed at the end of the read in progress; nil if there is none
 }
 
-// A timedSigner is a key that begins to sign at a time.
+// A timedSigner is a key with the time from which it signs.
 type timedSigner struct {
 	from   time.Time
 	public jose.JSONWebKey
 	signer jose.Signer
 }
 
-func newKeyring(ctx context.Context, s *Server) (*keyring, error) {
-	k := &keyring{s: s, fixed: len(s.o.SigningKeys) > 0}
+func newSigningKeys(ctx context.Context, s *Server) (*signingKeys, error) {
+	k := &signingKeys{s: s, fixed: len(s.o.SigningKeys) > 0}
 	if !k.fixed {
 		signers, err := k.load(ctx)
 		if err != nil {
@@ -110,7 +110,7 @@ func newKeyring(ctx context.Context, s *Server) (*keyring, error) {
 	return k, nil
 }
 
-// newSigner makes a signer of access tokens.
+// newSigner returns a signer of access tokens.
 //
 // Spec: RFC 9068, section 2.1.
 func newSigner(key crypto.Signer) (timedSigner, error) {
@@ -144,15 +144,15 @@ func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 		return jose.EdDSA, nil
 	case *rsa.PublicKey:
 		if k.N.BitLen() < minRSA {
-			return "", fmt.Errorf("an RSA key has %d bits, want at least %d", k.N.BitLen(), minRSA)
+			return "", fmt.Errorf("invalid RSA key of %d bits: must have at least %d", k.N.BitLen(), minRSA)
 		}
 		return jose.RS256, nil
 	}
-	return "", errors.New("the key is of no kind that is known here")
+	return "", errors.New("unsupported key type")
 }
 
 // current returns the key that signs now.
-func (k *keyring) current(ctx context.Context) timedSigner {
+func (k *signingKeys) current(ctx context.Context) timedSigner {
 	all := k.all(ctx)
 	now, best := time.Now(), all[0]
 	for _, t := range all {
@@ -163,9 +163,9 @@ func (k *keyring) current(ctx context.Context) timedSigner {
 	return best
 }
 
-// all returns the keys that are published. When they are due one request asks the store, for its own time alone, while the
-// others go on with the keys that there are, unless those are stale. A store that does not answer changes no key.
-func (k *keyring) all(ctx context.Context) []timedSigner {
+// all returns the published keys. When they are due to be read again, one goroutine reads them. The request that started it
+// waits; other requests use the present keys, unless these are stale. If the store does not answer, the keys stay.
+func (k *signingKeys) all(ctx context.Context) []timedSigner {
 	k.mu.Lock()
 	now := time.Now()
 	signers, asks := k.signers, k.loading == nil
@@ -175,7 +175,7 @@ func (k *keyring) all(ctx context.Context) []timedSigner {
 	}
 	if asks {
 		k.loading = make(chan struct{})
-		go k.reload(context.WithoutCancel(ctx)) // ends after keyReloadTime, whoever waits for it
+		go k.reload(context.WithoutCancel(ctx)) // ends after keyReloadTime
 	}
 	done := k.loading
 	k.mu.Unlock()
@@ -188,15 +188,15 @@ func (k *keyring) all(ctx context.Context) []timedSigner {
 	return k.signers
 }
 
-// reload asks the store whether another process has changed the keys, and changes them when their time has come.
-func (k *keyring) reload(ctx context.Context) {
+// reload reads the keys from the store, and rotates them if necessary.
+func (k *signingKeys) reload(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, keyReloadTime)
 	defer cancel()
 	signers, err := k.load(ctx)
 	if err == nil {
 		k.set(signers)
 	} else {
-		k.s.log.ErrorContext(ctx, "authorization server: the signing keys cannot be read again", "error", err)
+		k.s.log.ErrorContext(ctx, "authorization server: reading the signing keys failed", "error", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -207,26 +207,26 @@ func (k *keyring) reload(ctx context.Context) {
 	k.loading = nil
 }
 
-func (k *keyring) set(signers []timedSigner) {
+func (k *signingKeys) set(signers []timedSigner) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
 	k.signers, k.loaded, k.due = signers, now, now.Add(keyReload)
 }
 
-func (k *keyring) load(ctx context.Context) ([]timedSigner, error) {
+func (k *signingKeys) load(ctx context.Context) ([]timedSigner, error) {
 	value, err := k.s.store.Get(ctx, kindKeys, onlyRecord)
 	if err != nil {
 		return nil, err
 	}
-	records, due, err := k.turn(value, time.Now())
+	records, due, err := k.rotate(value, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	if due { // only one process makes the key
+	if due { // only one process generates the key
 		err = k.s.store.Update(ctx, kindKeys, onlyRecord, func(old []byte) ([]byte, time.Time, error) {
 			var err error
-			if records, _, err = k.turn(old, time.Now()); err != nil {
+			if records, _, err = k.rotate(old, time.Now()); err != nil {
 				return nil, time.Time{}, err
 			}
 			value, err := json.Marshal(records)
@@ -247,8 +247,8 @@ func (k *keyring) load(ctx context.Context) ([]timedSigner, error) {
 	return signers, nil
 }
 
-// turn returns the keys as they should be now, and whether that differs from what is stored.
-func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bool, err error) {
+// rotate returns the keys for the given time, and reports whether they have to be stored.
+func (k *signingKeys) rotate(value []byte, now time.Time) (records []keyRecord, due bool, err error) {
 	if value != nil {
 		if err := json.Unmarshal(value, &records); err != nil {
 			return nil, false, err
@@ -258,7 +258,7 @@ func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bo
 		return nil, false, err
 	}
 	for len(records) > 1 && now.After(records[1].From.Add(keyOverlap)) {
-		records, due = records[1:], true // nothing that it has signed is valid any more
+		records, due = records[1:], true // all tokens that it signed have expired
 	}
 	n := len(records)
 	if n > 0 && now.Before(records[n-1].Created.Add(k.s.o.Lifetimes.Key-keyOverlap)) {
@@ -268,14 +268,14 @@ func (k *keyring) turn(value []byte, now time.Time) (records []keyRecord, due bo
 	if n > 0 {
 		from = now.Add(keyOverlap)
 	}
-	made, err := k.make(now, from)
-	return append(records, made), true, err
+	generated, err := k.generate(now, from)
+	return append(records, generated), true, err
 }
 
-// reseal returns the keys that can be opened, sealed with the first of the seal keys, and whether that changes anything. The
-// others are dropped if there are any left: what they have signed is worth nothing then. If there are none, the seal keys
-// are more likely the wrong ones than lost.
-func (k *keyring) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {
+// reseal returns the keys that can be opened, sealed with the first seal key, and reports whether they have to be stored. Keys
+// that cannot be opened are dropped, which ends the tokens that they signed. If no key can be opened, reseal returns an error:
+// the configured seal keys are then more likely wrong than lost.
+func (k *signingKeys) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {
 	var unsealed error
 	for _, r := range records {
 		der, old, err := openSealed(k.s.seals, r.Sealed, kindKeys, r.ID)
@@ -296,14 +296,14 @@ func (k *keyring) reseal(records []keyRecord) (kept []keyRecord, changed bool, e
 	case unsealed == nil:
 		return kept, changed, nil
 	case len(kept) == 0:
-		return nil, false, fmt.Errorf("none in the store can be opened: put their seal key back into Options.SealKeys, or, if it is "+
-			"gone for good, remove them by Store.Take(ctx, %q, %q), which ends all access tokens: %w", kindKeys, onlyRecord, unsealed)
+		return nil, false, fmt.Errorf("no signing key in the store can be opened: add its seal key to Options.SealKeys; if that is lost, "+
+			"remove the signing keys with Store.Take(ctx, %q, %q), which ends all access tokens: %w", kindKeys, onlyRecord, unsealed)
 	}
-	k.s.log.Error("authorization server: signing keys that cannot be opened are dropped", "error", unsealed)
+	k.s.log.Error("authorization server: dropping signing keys that cannot be opened", "error", unsealed)
 	return kept, true, nil
 }
 
-func (k *keyring) make(now, from time.Time) (keyRecord, error) {
+func (k *signingKeys) generate(now, from time.Time) (keyRecord, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return keyRecord{}, err
@@ -316,7 +316,7 @@ func (k *keyring) make(now, from time.Time) (keyRecord, error) {
 	return keyRecord{ID: id, Sealed: k.s.seals.Seal(der, kindKeys, id), Created: now, From: from}, nil
 }
 
-func (k *keyring) open(r keyRecord) (timedSigner, error) {
+func (k *signingKeys) open(r keyRecord) (timedSigner, error) {
 	der, _, err := openSealed(k.s.seals, r.Sealed, kindKeys, r.ID)
 	if err != nil {
 		return timedSigner{}, err
@@ -327,14 +327,14 @@ func (k *keyring) open(r keyRecord) (timedSigner, error) {
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return timedSigner{}, errors.New("a stored key cannot sign")
+		return timedSigner{}, errors.New("stored key of a type that cannot sign")
 	}
 	t, err := newSigner(signer)
 	t.from = r.From
 	return t, err
 }
 
-// serveKeys publishes the keys.
+// serveKeys serves the JSON Web Key Set.
 //
 // Spec: RFC 7517, section 5.
 func (s *Server) serveKeys(w http.ResponseWriter, r *http.Request) {
@@ -346,7 +346,7 @@ func (s *Server) serveKeys(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, set)
 }
 
-// cacheable lets a document that is the same for everybody be kept, for less time than keys overlap.
+// cacheable allows caches to keep a public document for less than keyOverlap.
 func cacheable(h http.Header) {
 	h.Set("Cache-Control", "public, max-age=300")
 	h.Del("Pragma")

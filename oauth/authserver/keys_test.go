@@ -101,7 +101,7 @@ func TestKeysOfTheOperator(t *testing.T) {
 	o := options("https://as.example")
 	small := opaque{&rsa.PublicKey{N: newKey(t).X, E: 65537}} // any number of 256 bits
 	o.SigningKeys = []crypto.Signer{small}
-	if _, err := authserver.New(o); err == nil {
+	if _, err := authserver.New(&o); err == nil {
 		t.Error("a small RSA key is taken")
 	}
 }
@@ -125,7 +125,7 @@ func TestSealKeysThatAreGone(t *testing.T) {
 		good bool
 	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true}, {[]authserver.SealKey{old}, false}} {
 		o.SealKeys = step.keys
-		if _, err := authserver.New(o); (err == nil) != step.good {
+		if _, err := authserver.New(&o); (err == nil) != step.good {
 			t.Errorf("%d keys: %v", len(step.keys), err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 		o.SealKeys = []authserver.SealKey{old}
 		newServer(t, o)
 		o.SealKeys = []authserver.SealKey{fresh}
-		_, err := authserver.New(o)
+		_, err := authserver.New(&o)
 		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) || !strings.Contains(err.Error(), old.ID) {
 			t.Errorf("the error is %v", err)
 		}
@@ -160,7 +160,7 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 		}
 		w := &world{t, newServer(t, o), o.Issuer, nil}
 		w.base = direct{w.server}
-		if !strings.Contains(log.String(), "dropped") || !strings.Contains(log.String(), old.ID) {
+		if !strings.Contains(log.String(), "dropping") || !strings.Contains(log.String(), old.ID) {
 			t.Errorf("the log says %s", log.String())
 		}
 		w.wantAlive(w.login().Access, "with one of two keys")
@@ -219,17 +219,17 @@ type delegate struct {
 }
 
 func (d *delegate) Login(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
-	l.Finish(w, r, authserver.Subject{ID: "alice", Upstream: "handle"})
+	l.Finish(w, r, authserver.Subject{ID: "alice", ProviderGrant: "handle"})
 }
 
-func (d *delegate) CheckUpstream(_ context.Context, handle string) error {
+func (d *delegate) CheckGrant(_ context.Context, handle string) error {
 	if handle != "handle" {
 		return errors.New("another handle")
 	}
 	return d.check
 }
 
-func (d *delegate) RevokeUpstream(_ context.Context, handle string) error {
+func (d *delegate) RevokeGrant(_ context.Context, handle string) error {
 	d.revoked = append(d.revoked, handle)
 	return nil
 }
@@ -249,7 +249,7 @@ func TestAUTHB13_GrantsRestOnTheThirdParty(t *testing.T) {
 	w.wantAlive(got.Access, "when it is back")
 	got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 
-	d.check = authserver.ErrUpstreamEnded
+	d.check = authserver.ErrProviderGrantEnded
 	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
 	d.check = nil
 	w.wantDead(got.Access, "the third party has ended it")

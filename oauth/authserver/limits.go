@@ -1,345 +1,170 @@
 package authserver
 
 import (
-	"container/list"
-	"fmt"
+	"context"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 )
 
 const (
-	// maxLimited is how many addresses, clients or users are remembered for each limit: the least recent is forgotten,
-	// which returns it its full rate again. 10,000 of them take about 3 MiB.
-	maxLimited = 10_000
-	// maxForwarded is how many addresses of X-Forwarded-For are looked at: no chain of real proxies is longer.
-	maxForwarded = 16
-	// siteBits is the part of an IPv6 address that one site has: whoever has one address has all of those under it.
-	siteBits = 64
-	// logInPages is how many pages a login asks for, at least.
-	logInPages = 4
-	// maxExact is up to which Count of each address the times are kept of: 24 KB.
-	maxExact = 1000
-	// maxRetryAfter is the longest time that a refusal tells to wait. A shorter one is no promise, a longer one is lost.
+	// pagesPerLogin is the minimum number of pages that a login requests.
+	pagesPerLogin = 4
+	// maxStrict is the maximum Count of a strict limiter, which keeps the times of that many requests per key: 24 KB.
+	maxStrict = 1000
+	// maxRetryAfter is the maximum of Retry-After.
 	maxRetryAfter = time.Hour
 )
 
-// A Rate is how often something may happen: Count times at once, and again as many, evenly, over each Per that passes. So
-// a Per that begins with a burst after a rest sees up to twice Count, less one. The zero value stands for the default.
+// A Rate is a limit for a token bucket: a burst of Count, refilled evenly by Count in each Per. After a pause, one Per can
+// therefore see almost twice Count. The zero value means the default.
 type Rate struct {
 	Count int
 	Per   time.Duration
 }
 
-// networks are the larger parts of an IPv6 address that one customer may have, and how many times the rate of one address
-// all those in them have together.
-var networks = [...]struct{ bits, times int }{{56, 4}, {48, 16}}
-
-// LimitOptions are how often one address, client or user may ask. The zero value has the defaults. An IPv6 address
-// counts together with all that share its first 64 bits; those that share 56 have four times the rate together, and those
-// that share 48 sixteen times.
-type LimitOptions struct {
-	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For is believed. Default: none, so that
-	// behind a proxy everybody has one address, and one rate.
-	TrustedProxies []netip.Prefix
-	// Pages is for what a browser asks for: authorization requests, consent, login. Since a login takes four of them, a
-	// quarter of the rate is for the beginnings of logins, after a burst of Count. Default: 60 a minute, by address.
-	Pages Rate
-	// Passwords is for attempts to log in with a password that fail. Default: 20 in 10 minutes, by address. Besides there
-	// are 5 in 10 minutes by user name and address, and 100 an hour by user name. The latter can be used up by whoever has
-	// many addresses; the user then gets in only from one of the last 10,000 addresses that any user has logged in from
-	// since the start.
-	Passwords Rate
-	// Tokens is for the token and the revocation endpoint. Default: 300 a minute, by address.
-	Tokens Rate
-	// Clients is for the same, by client that has proved who it is, whatever addresses it has: anybody could use up what a
-	// public one has. Default: 6,000 a minute.
-	Clients Rate
-	// Introspections is for the introspection endpoint, which resource servers ask. Default: 6,000 a minute, by address.
-	Introspections Rate
-	// Registrations is for new clients. If Count is at most 1,000, no span of Per sees more. Default: 20 an hour,
-	// by address.
-	Registrations Rate
-	// Documents is for metadata and keys. Default: 300 a minute, by address.
-	Documents Rate
-	// Fetches is for Client ID Metadata Documents, and the keys that they point to, which have to be fetched and were not
-	// good before. Default: 600 in 10 minutes, by the host that has them. Besides there are 30 in 10 minutes by the address
-	// that asks, for which an IPv6 address counts together with all that share its first 48 bits.
-	Fetches Rate
-}
-
-// A limited is something that has a rate.
-type limited int
-
-const (
-	limitPages  limited = iota
-	limitLogins         // that begin
-	limitPasswords
-	limitPasswordsOfUser     // by name and address
-	limitPasswordsEverywhere // by name
-	limitPasswordsAtHome     // by name and address, where the user has logged in before
-	limitTokens
-	limitClients
-	limitIntrospections
-	limitRegistrations
-	limitDocuments
-	limitFetches // by host
-	limitAskers  // for the same, by address
-	limitedCount
-)
-
-func orRate(r Rate, count int, per time.Duration) Rate {
+func (r Rate) orDefault(count int, per time.Duration) Rate {
 	if r.Count <= 0 || r.Per <= 0 {
 		return Rate{count, per}
 	}
 	return r
 }
 
-// limits are the rates of a server.
-type limits struct {
-	proxies []netip.Prefix
-	tables  [limitedCount]limitTable
-	wide    [limitedCount][len(networks)]limitTable
+// LimitOptions are the rate limits of a [Server]. The zero value has the defaults. An IPv6 address counts together with its
+// /64 network. The /56 network has four times the rate of one address, and the /48 network sixteen times.
+type LimitOptions struct {
+	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For header is used. Default: none. Behind a
+	// proxy that is not listed all clients share one address, and one rate.
+	TrustedProxies []netip.Prefix
+	// Pages limits the requests of browsers for authorization, consent and login, by address. A login takes four of them,
+	// so new logins are limited to a quarter of the rate, after a burst of Count. Default: 60 per minute.
+	Pages Rate
+	// Passwords limits failed password logins, by address. There are two more limits: 5 in 10 minutes by user name and
+	// address, and 100 per hour by user name. An attacker with many addresses can exhaust the last one; the user can then
+	// log in only from an address of an earlier login, of which the last 10,000 are remembered until the server restarts.
+	// Default: 20 in 10 minutes.
+	Passwords Rate
+	// Tokens limits the token and the revocation endpoint, by address. Default: 300 per minute.
+	Tokens Rate
+	// Clients limits the same endpoints by client. It applies only to clients that authenticate, because anyone can use
+	// the ID of a public client. Default: 6,000 per minute.
+	Clients Rate
+	// Introspections limits the introspection endpoint, which resource servers call, by address. Default: 6,000 per minute.
+	Introspections Rate
+	// Registrations limits client registrations, by address. Up to a Count of 1,000 it is strict: no span of Per sees
+	// more than Count. Default: 20 per hour.
+	Registrations Rate
+	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
+	Metadata Rate
+	// Fetches limits the fetches of Client ID Metadata Documents and of the keys that they refer to, by the host that
+	// serves them. Refreshing a document that was valid before is not limited. There is one more limit: 30 in 10 minutes by
+	// the address of the request, where an IPv6 address counts together with its /48 network. Default: 600 in 10 minutes.
+	Fetches Rate
 }
 
-func newLimits(opts *LimitOptions) *limits {
-	var o LimitOptions
-	if opts != nil {
-		o = *opts
-	}
+// A limitKind names a limiter.
+type limitKind int
+
+const (
+	limitPages            limitKind = iota
+	limitLogins                     // new logins
+	limitPasswords                  // by address
+	limitUserAddress                // passwords by user and address
+	limitUser                       // passwords by user
+	limitUserKnownAddress           // passwords by user and an address of an earlier login
+	limitTokens
+	limitClients
+	limitIntrospections
+	limitRegistrations
+	limitMetadata
+	limitFetchHost   // fetches by host
+	limitFetchClient // fetches by address
+	limitKinds
+)
+
+// limits are the rate limiters of a server.
+type limits struct {
+	proxies  []netip.Prefix
+	limiters [limitKinds]rateLimiter
+}
+
+func newLimits(o *LimitOptions) *limits {
+	pages := o.Pages.orDefault(60, time.Minute)
 	l := &limits{proxies: o.TrustedProxies}
-	pages := orRate(o.Pages, 60, time.Minute)
-	for which, r := range [limitedCount]Rate{
-		limitPages:               pages,
-		limitLogins:              {pages.Count, logInPages * pages.Per},
-		limitPasswords:           orRate(o.Passwords, 20, 10*time.Minute),
-		limitPasswordsOfUser:     {5, 10 * time.Minute},
-		limitPasswordsEverywhere: {100, time.Hour},
-		limitPasswordsAtHome:     {100, time.Hour},
-		limitTokens:              orRate(o.Tokens, 300, time.Minute),
-		limitClients:             orRate(o.Clients, 6000, time.Minute),
-		limitIntrospections:      orRate(o.Introspections, 6000, time.Minute),
-		limitRegistrations:       orRate(o.Registrations, 20, time.Hour),
-		limitDocuments:           orRate(o.Documents, 300, time.Minute),
-		limitFetches:             orRate(o.Fetches, 600, 10*time.Minute),
-		limitAskers:              {30, 10 * time.Minute},
+	for kind, rate := range [limitKinds]Rate{
+		limitPages:            pages,
+		limitLogins:           {pages.Count, pagesPerLogin * pages.Per},
+		limitPasswords:        o.Passwords.orDefault(20, 10*time.Minute),
+		limitUserAddress:      {5, 10 * time.Minute},
+		limitUser:             {100, time.Hour},
+		limitUserKnownAddress: {100, time.Hour},
+		limitTokens:           o.Tokens.orDefault(300, time.Minute),
+		limitClients:          o.Clients.orDefault(6000, time.Minute),
+		limitIntrospections:   o.Introspections.orDefault(6000, time.Minute),
+		limitRegistrations:    o.Registrations.orDefault(20, time.Hour),
+		limitMetadata:         o.Metadata.orDefault(300, time.Minute),
+		limitFetchHost:        o.Fetches.orDefault(600, 10*time.Minute),
+		limitFetchClient:      {30, 10 * time.Minute},
 	} {
-		l.tables[which].rate = r
-		for i, n := range networks {
-			l.wide[which][i].rate = Rate{n.times * r.Count, r.Per}
-		}
+		l.limiters[kind].rate = rate
+		l.limiters[kind].buckets.max = maxLimited
 	}
-	l.tables[limitRegistrations].exact = l.tables[limitRegistrations].rate.Count <= maxExact
+	registrations := &l.limiters[limitRegistrations]
+	registrations.isStrict = registrations.rate.Count <= maxStrict
 	return l
 }
 
-// allow takes one of what key has left, or says how long it takes until there is one.
-func (l *limits) allow(which limited, key string) (wait time.Duration, ok bool) {
-	return l.tables[which].take(key)
-}
+// cost returns the cost of one request for a key.
+func (l *limits) cost(kind limitKind, key string) cost { return cost{&l.limiters[kind], key, 1} }
 
-// A share is what one key has of a rate.
-type share struct {
-	table *limitTable
-	key   string
-}
+// networks are the prefixes that an IPv6 customer may have, and their rates as multiples of the rate of one address.
+var networks = [...]struct{ bits, times int }{{siteBits, 1}, {56, 4}, {48, 16}}
 
-// sharesOf returns what a request counts against: the share of its address, and those of the networks around it. What is
-// limited by address and something else names that too.
-func (l *limits) sharesOf(r *http.Request, which limited, besides string) []share {
-	addr := l.source(r)
-	shares := []share{{&l.tables[which], nameOf(addr) + besides}}
-	for i, n := range networks {
-		if addr.Is6() {
-			network, _ := addr.Prefix(n.bits)
-			shares = append(shares, share{&l.wide[which][i], network.String() + besides})
-		}
+// costsByAddress returns the costs of a request for its address and, for IPv6, the networks of the address. The suffix is
+// appended to the keys of limits by address and something else.
+func (l *limits) costsByAddress(r *http.Request, kind limitKind, suffix string) []cost {
+	addr := l.clientAddr(r)
+	if !addr.Is6() {
+		return []cost{l.cost(kind, addressKey(addr)+suffix)}
 	}
-	return shares
-}
-
-// takeAll takes one of each share, or none and says how long it takes until the one that has none left has one.
-func takeAll(shares []share) (wait time.Duration, ok bool) {
-	for i, s := range shares {
-		if wait, ok := s.table.take(s.key); !ok {
-			giveBack(shares[:i])
-			return wait, false
-		}
+	var costs []cost
+	for _, n := range networks {
+		network, _ := addr.Prefix(n.bits)
+		costs = append(costs, cost{&l.limiters[kind], network.String() + suffix, n.times})
 	}
-	return 0, true
+	return costs
 }
 
-// giveBack undoes what takeAll took.
-func giveBack(shares []share) {
-	for _, s := range shares {
-		s.table.giveBack(s.key)
+// allowRequest takes one request by address. If there is none left, it sets Retry-After and returns false.
+func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limitKind) bool {
+	wait, ok := takeAll(l.costsByAddress(r, kind, ""))
+	if !ok {
+		setRetryAfter(w, wait)
 	}
+	return ok
 }
 
-// setRetryAfter says in whole seconds, rounded up, when to come again.
+// setRetryAfter sets the header in whole seconds, rounded up.
 func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	seconds := int64((min(wait, maxRetryAfter) + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
 }
 
-// address names who asks.
-func (l *limits) address(r *http.Request) string { return nameOf(l.source(r)) }
+type clientKeyKey struct{}
 
-// nameOf returns the key of an address.
-func nameOf(addr netip.Addr) string {
-	switch {
-	case !addr.IsValid():
-		return "unknown"
-	case addr.Is6():
-		site, _ := addr.Prefix(siteBits)
-		return site.String()
-	}
-	return addr.String()
+// withClientKey returns a context with the address key of the client that caused a request.
+func withClientKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, clientKeyKey{}, key)
 }
 
-// source returns the address of who asks: the peer of the connection, or whom trusted proxies have it from. Some have none,
-// such as the peer of a Unix socket.
-func (l *limits) source(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
+// clientKey returns the key that fetches are limited by: the address of the client, or its /48 network. Someone with a /64
+// may well have the whole /48.
+func clientKey(ctx context.Context) string {
+	key, _ := ctx.Value(clientKeyKey{}).(string)
+	if network, err := netip.ParsePrefix(key); err == nil && network.Bits() > fetchClientBits {
+		network, _ = network.Addr().Prefix(fetchClientBits)
+		return network.String()
 	}
-	addr := peer.Addr().Unmap().WithZone("")
-	if l.trusts(addr) {
-		addr = l.forwardedFor(r.Header, addr)
-	}
-	return addr
-}
-
-// forwardedFor walks from the nearest proxy outwards, as far as proxies are trusted: what lies beyond is whatever the
-// first stranger wrote.
-func (l *limits) forwardedFor(h http.Header, nearest netip.Addr) netip.Addr {
-	hops := strings.Split(strings.Join(h.Values("X-Forwarded-For"), ","), ",")
-	addr := nearest
-	for i := len(hops) - 1; i >= 0 && i >= len(hops)-maxForwarded; i-- {
-		hop, err := parseHop(hops[i])
-		if err != nil {
-			return addr
-		}
-		addr = hop
-		if !l.trusts(addr) {
-			return addr
-		}
-	}
-	return addr
-}
-
-// parseHop reads an address with or without a port: proxies write either.
-func parseHop(text string) (netip.Addr, error) {
-	text = strings.TrimSpace(text)
-	if withPort, err := netip.ParseAddrPort(text); err == nil {
-		return withPort.Addr().Unmap().WithZone(""), nil
-	}
-	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("no address: %w", err)
-	}
-	return addr.Unmap().WithZone(""), nil
-}
-
-func (l *limits) trusts(addr netip.Addr) bool {
-	for _, p := range l.proxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
-// A limitTable has one bucket for each key that asked lately.
-type limitTable struct {
-	rate Rate
-	// exact keeps every span of rate.Per within rate.Count.
-	exact bool
-
-	mu      sync.Mutex // guards the fields below
-	buckets map[string]*list.Element
-	recent  list.List // of *limitBucket, the most recent first
-}
-
-type limitBucket struct {
-	key  string
-	left float64 // at
-	at   time.Time
-
-	taken []time.Time // of an exact table, the oldest first; left does not count there
-}
-
-func (t *limitTable) take(key string) (wait time.Duration, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.bucket(key)
-	if t.exact {
-		return t.takeExact(b)
-	}
-	if b.left >= 1 {
-		b.left--
-		return 0, true
-	}
-	return time.Duration((1 - b.left) * float64(t.rate.Per) / float64(t.rate.Count)), false
-}
-
-func (t *limitTable) takeExact(b *limitBucket) (wait time.Duration, ok bool) {
-	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return b.at.Sub(at) >= t.rate.Per })
-	if len(b.taken) < t.rate.Count {
-		b.taken = append(b.taken, b.at)
-		return 0, true
-	}
-	return t.rate.Per - b.at.Sub(b.taken[0]), false
-}
-
-// giveBack undoes take.
-func (t *limitTable) giveBack(key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.bucket(key)
-	b.left++
-	if n := len(b.taken); n > 0 {
-		b.taken = b.taken[:n-1]
-	}
-}
-
-// has reports whether a key is remembered.
-func (t *limitTable) has(key string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.buckets[key]
-	return ok
-}
-
-// remember makes sure that a key is.
-func (t *limitTable) remember(key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.bucket(key)
-}
-
-// bucket returns the bucket of a key with what is in it now.
-func (t *limitTable) bucket(key string) *limitBucket {
-	now, full := time.Now(), float64(t.rate.Count)
-	if e, ok := t.buckets[key]; ok {
-		t.recent.MoveToFront(e)
-		b := e.Value.(*limitBucket)
-		b.left = min(full, b.left+full*float64(now.Sub(b.at))/float64(t.rate.Per))
-		b.at = now
-		return b
-	}
-	if t.buckets == nil {
-		t.buckets = map[string]*list.Element{}
-	}
-	if len(t.buckets) >= maxLimited {
-		delete(t.buckets, t.recent.Remove(t.recent.Back()).(*limitBucket).key)
-	}
-	b := &limitBucket{key: key, left: full, at: now}
-	t.buckets[key] = t.recent.PushFront(b)
-	return b
+	return key
 }

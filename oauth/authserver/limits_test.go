@@ -36,7 +36,7 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			three := authserver.Rate{Count: 3, Per: time.Minute}
 			o := options("https://as.example")
-			o.Limits = authserver.LimitOptions{Pages: three, Tokens: three, Introspections: three, Registrations: three, Documents: three}
+			o.Limits = authserver.LimitOptions{Pages: three, Tokens: three, Introspections: three, Registrations: three, Metadata: three}
 			s := newServer(t, o)
 			for n := range 3 {
 				if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
@@ -135,7 +135,7 @@ func TestWhoCountsAsOneAddress(t *testing.T) {
 		"sockets without addresses":        {nil, from{"@", ""}, from{"", ""}, true},
 	} {
 		o := options("https://as.example")
-		o.Limits = authserver.LimitOptions{Documents: authserver.Rate{Count: 1, Per: time.Hour}, TrustedProxies: c.proxies}
+		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 1, Per: time.Hour}, TrustedProxies: c.proxies}
 		s := newServer(t, o)
 		ask(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
 		got := ask(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests
@@ -158,7 +158,7 @@ func TestNetworksHaveARateTogether(t *testing.T) {
 		"IPv4":      {"192.0.2.%d:1", 100},
 	} {
 		o := options("https://as.example")
-		o.Limits = authserver.LimitOptions{Documents: authserver.Rate{Count: 2, Per: time.Hour}}
+		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
 		s := newServer(t, o)
 		served := 0
 		for n := range 100 {
@@ -175,7 +175,7 @@ func TestNetworksHaveARateTogether(t *testing.T) {
 // One who is refused uses up nothing of what the neighbours have, nor of what counts besides.
 func TestWhoIsRefusedTakesNothing(t *testing.T) {
 	o := options("https://as.example")
-	o.Limits = authserver.LimitOptions{Documents: authserver.Rate{Count: 2, Per: time.Hour}}
+	o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
 	s := newServer(t, o)
 	for range 100 {
 		ask(s, http.MethodGet, "/jwks", "[2001:db8::1]:1")
@@ -220,10 +220,10 @@ func FuzzForwardedFor(f *testing.F) {
 	f.Add(strings.Repeat("10.0.0.1,", 50))
 	o := options("https://as.example")
 	o.Logger = nil
-	o.Limits.Documents = authserver.Rate{Count: 1, Per: 1000 * time.Hour}
+	o.Limits.Metadata = authserver.Rate{Count: 1, Per: 1000 * time.Hour}
 	o.Limits.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f.Fuzz(func(t *testing.T, header string) {
-		s, err := authserver.New(o)
+		s, err := authserver.New(&o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,10 @@ type PasswordOptions struct {
 
 // NewPasswordLogin returns a [Login] by user name and password, for small installations. Attempts are limited, see
 // [LimitOptions], and an unknown user takes as long as a wrong password.
-func NewPasswordLogin(opts PasswordOptions) (Login, error) {
+func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
+	if opts == nil {
+		opts = &PasswordOptions{}
+	}
 	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find, turn: make(chan struct{}, passwordsAtOnce)}
 	for _, u := range opts.Users {
 		parsed, err := parsePasswordUser(u)
@@ -124,8 +127,8 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 	if u.Name == "" || len(u.Name) > maxUserName {
 		return nil, fmt.Errorf("a name has 1 to %d bytes", maxUserName)
 	}
-	if u.Subject.Upstream != "" {
-		return nil, errors.New("its Subject has an Upstream, and there is none")
+	if u.Subject.ProviderGrant != "" {
+		return nil, errors.New("its Subject has an ProviderGrant, and there is none")
 	}
 	if u.Scopes != nil && u.Subject.Scopes != nil {
 		return nil, errors.New("it has Scopes, and its Subject has them too")
@@ -168,7 +171,7 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 		p.show(w, l, http.StatusUnauthorized, shownName(name), "User name or password is wrong.")
 		return
 	}
-	took, ok := l.s.limits.takePassword(w, r, name)
+	giveBack, ok := l.s.limits.takePassword(w, r, name)
 	if !ok {
 		p.show(w, l, http.StatusTooManyRequests, shownName(name), "There were too many attempts. Wait a few minutes, then try again.")
 		return
@@ -176,15 +179,15 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 	subject, err := p.check(r.Context(), name, password)
 	switch {
 	case err != nil:
-		took()
+		giveBack()
 		l.s.log.ErrorContext(r.Context(), "authorization server: a password cannot be checked", "error", err)
 		p.show(w, l, http.StatusServiceUnavailable, shownName(name), "Logging in does not work for now. Try again later.")
 	case subject == nil:
 		l.s.log.InfoContext(r.Context(), "authorization server: a login failed", "address", l.s.limits.address(r))
 		p.show(w, l, http.StatusUnauthorized, shownName(name), "User name or password is wrong.")
 	default:
-		took()
-		l.s.limits.rememberHome(r, name)
+		giveBack()
+		l.s.limits.rememberAddress(r, name)
 		l.Finish(w, r, *subject)
 	}
 }
@@ -242,32 +245,30 @@ func (p *passwordLogin) decoy() *passwordHash {
 	return h
 }
 
-// takePassword counts an attempt to log in: against the address, against the user as seen from there, and against the user
-// from wherever, so that many addresses help little. Who shares the user's address can lock her out there; who has few
-// others cannot; who has many can, but not from where she has logged in before, since those attempts do not count there.
-// It returns what takes the count back when the attempt was none to guess, or sets Retry-After.
-func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name string) (took func(), ok bool) {
+// takePassword counts a password attempt against the address, against the user and address together, and against the user
+// from all addresses, so that many addresses help an attacker little. Someone who shares the user's address can lock the user
+// out there. Someone with many addresses can lock the user out too, except at the addresses of earlier logins, whose attempts
+// are counted apart. If the attempt was not a wrong guess, giveBack reverts the count. If there are no attempts left,
+// takePassword sets Retry-After and returns false.
+func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name string) (giveBack func(), ok bool) {
 	user := hashKey(name)
-	everywhere, atHome := share{&l.tables[limitPasswordsEverywhere], user}, l.passwordHome(r, name)
-	if atHome.table.has(atHome.key) {
-		everywhere = atHome
+	byUser := l.cost(limitUser, user)
+	if known := l.knownAddress(r, name); known.isKnown() {
+		byUser = known
 	}
-	shares := append(l.sharesOf(r, limitPasswords, ""), l.sharesOf(r, limitPasswordsOfUser, " "+user)...)
-	shares = append(shares, everywhere)
-	if wait, ok := takeAll(shares); !ok {
+	costs := append(l.costsByAddress(r, limitPasswords, ""), l.costsByAddress(r, limitUserAddress, " "+user)...)
+	costs = append(costs, byUser)
+	if wait, ok := takeAll(costs); !ok {
 		setRetryAfter(w, wait)
 		return nil, false
 	}
-	return func() { giveBack(shares) }, true
+	return func() { refund(costs) }, true
 }
 
-// rememberHome notes where a user has logged in from.
-func (l *limits) rememberHome(r *http.Request, name string) {
-	home := l.passwordHome(r, name)
-	home.table.remember(home.key)
-}
+// rememberAddress records where a user has logged in from.
+func (l *limits) rememberAddress(r *http.Request, name string) { l.knownAddress(r, name).remember() }
 
-// passwordHome returns the share of a user at an address that she has logged in from, if it is remembered.
-func (l *limits) passwordHome(r *http.Request, name string) share {
-	return share{&l.tables[limitPasswordsAtHome], l.address(r) + " " + hashKey(name)}
+// knownAddress returns the cost of an attempt from an address that the user has logged in from.
+func (l *limits) knownAddress(r *http.Request, name string) cost {
+	return l.cost(limitUserKnownAddress, l.address(r)+" "+hashKey(name))
 }

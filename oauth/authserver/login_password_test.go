@@ -33,7 +33,7 @@ func withPasswords(t *testing.T) func(*authserver.Options) {
 		t.Fatal(err)
 	}
 	return func(o *authserver.Options) {
-		login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: "alice", Hash: hash}}})
+		login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: "alice", Hash: hash}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestUsersThatAreLookedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Find: func(_ context.Context, name string) (*authserver.PasswordUser, error) {
+	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Find: func(_ context.Context, name string) (*authserver.PasswordUser, error) {
 		switch name {
 		case "carol":
 			return &authserver.PasswordUser{Name: name, Hash: hash, Subject: authserver.Subject{ID: "17", Name: "Carol"}}, nil
@@ -249,7 +249,7 @@ func TestMistakesInPasswordUsers(t *testing.T) {
 	if one == two || strings.Contains(one, "horse") {
 		t.Errorf("two hashes of one password are %s and %s", one, two)
 	}
-	if _, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: "a", Hash: one}}}); err != nil {
+	if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: "a", Hash: one}}}); err != nil {
 		t.Errorf("a hash of ours: %v", err)
 	}
 	for name, users := range map[string][]authserver.PasswordUser{
@@ -262,7 +262,7 @@ func TestMistakesInPasswordUsers(t *testing.T) {
 		"short key":  {{Name: "a", Hash: hash[:len(hash)-4]}},
 		"twice":      {{Name: "a", Hash: hash}, {Name: "a", Hash: hash}},
 	} {
-		if _, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: users}); err == nil || strings.Contains(err.Error(), "horse") {
+		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users}); err == nil || strings.Contains(err.Error(), "horse") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// describe returns what the server says of itself.
+// newMetadata returns the metadata of the server.
 //
 // Spec: RFC 8414, section 2; basic/authorization/client-registration (2026-07-28).
-func (s *Server) describe() *oauth.ServerMetadata {
-	ways := []string{authNone, authBasic, authPost, authKey}
+func (s *Server) newMetadata() *oauth.ServerMetadata {
+	methods := []string{authNone, authBasic, authPost, authKey}
 	m := &oauth.ServerMetadata{
 		Issuer:                          s.o.Issuer,
 		TokenEndpoint:                   s.o.Issuer + pathToken,
@@ -21,10 +21,10 @@ func (s *Server) describe() *oauth.ServerMetadata {
 		JWKSURI:                         s.o.Issuer + pathKeys,
 		ResponseTypesSupported:          []string{},
 		GrantTypesSupported:             []string{grantClient},
-		TokenEndpointAuthMethods:        ways,
+		TokenEndpointAuthMethods:        methods,
 		TokenEndpointAuthAlgorithms:     assertionAlgorithmNames(),
-		RevocationEndpointAuthMethods:   ways,
-		IntrospectionEndpointAuthMethod: ways[1:],
+		RevocationEndpointAuthMethods:   methods,
+		IntrospectionEndpointAuthMethod: methods[1:],
 	}
 	for _, r := range s.o.Resources {
 		for _, sc := range r.Scopes {
@@ -45,11 +45,11 @@ func (s *Server) describe() *oauth.ServerMetadata {
 	if !s.o.Registration.Disabled {
 		m.RegistrationEndpoint = s.o.Issuer + pathRegister
 	}
-	m.TakesClientMetadata = !s.o.Documents.Disabled
+	m.TakesClientMetadata = !s.o.ClientMetadata.Disabled
 	return m
 }
 
-// Metadata returns what the server says of itself. It is not to be changed.
+// Metadata returns the metadata of the server. The caller must not modify it.
 func (s *Server) Metadata() *oauth.ServerMetadata { return s.metadata }
 
 func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
@@ -57,9 +57,9 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.metadata)
 }
 
-// ResourceMetadata returns what one of the resources says of itself, for [oauth.Require]. Its scopes are those that a client
-// should ask for at first. The Server serves the same document; whoever changes it mounts an [oauth.NewMetadataHandler]
-// of what it is then before the Server. It panics if there is no such resource in [Options.Resources].
+// ResourceMetadata returns the metadata of one of the resources, for [oauth.Require]. Its scopes are those that a client should
+// request initially. The Server serves the same metadata. To serve other metadata, mount an [oauth.NewMetadataHandler] at the
+// more specific path. ResourceMetadata panics if the resource is not listed in [Options.Resources].
 func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 	res := s.mustResource(resource)
 	m := oauth.ResourceMetadata{
@@ -76,7 +76,7 @@ func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 func (s *Server) mustResource(resource string) *Resource {
 	res := s.resource(resource)
 	if res == nil {
-		panic(fmt.Sprintf("authserver: %q is none of Options.Resources", resource))
+		panic(fmt.Sprintf("authserver: resource %q is not listed in Options.Resources", resource))
 	}
 	return res
 }

@@ -17,137 +17,141 @@ import (
 
 const (
 	defaultAccess      = 15 * time.Minute
-	maxAccess          = time.Hour // of a token that somebody else than this server checks, nobody can take anything back
+	maxAccess          = time.Hour // a token that another server verifies cannot be revoked
 	defaultRefreshIdle = 14 * 24 * time.Hour
 	defaultRefreshMost = 90 * 24 * time.Hour
 	defaultMaxUnused   = 10_000
 	defaultKeyLifetime = 90 * 24 * time.Hour
 )
 
-// Options configures a [Server]. Issuer and Resources are needed, and Login unless all clients are machines; everything
-// else may be left zero.
+// Options configures a [Server]. Issuer and Resources are required. Login is required unless all clients act for themselves.
 type Options struct {
-	// Issuer is the URL of the server, as it stands in tokens and metadata: https, or http at a loopback address, with
-	// neither query nor fragment nor a final slash.
+	// Issuer is the URL of the server in tokens and metadata: an https URL, or an http URL with a loopback address. It has
+	// no query, no fragment and no final slash.
 	Issuer string
-	// Resources are what the tokens are for, at least one.
+	// Resources are the servers that accept the tokens, at least one.
 	Resources []Resource
-	// Login finds out who sits at the browser, and what this user may allow. nil is right for servers of machines alone,
-	// where no browser comes.
+	// Login authenticates users. If it is nil, only clients that act for themselves get tokens.
 	Login Login
-	// Name is what the pages call the server. Default: the host of Issuer.
+	// Name is the name of the server on its pages. Default: the host of Issuer.
 	Name string
-	// Store keeps everything that must survive a restart. Default: one in memory, in which nothing does.
+	// Store keeps everything that must survive a restart. Default: [NewMemoryStore], which loses it.
 	Store Store
-	// SealKeys seal what is secret in the Store: the first one seals, all of them open. See [LoadSealKeys]. Where several
-	// servers share a Store, a new key stands behind the first one in all of them before it is the first one in any: what a
-	// server cannot open it answers with 503. Default: a key
-	// that is made at the first start and kept in the Store itself, in the clear: whoever reads the Store, or a copy of it
-	// such as a backup, then has all that is sealed in it, the signing keys and the tokens of third parties among them.
+	// SealKeys encrypt the secrets in the Store. The first key seals, all of them open. See [LoadSealKeys] and
+	// [Server.ReplaceSealKeys]. If several servers share a Store, add a new key to all of them before it becomes the first
+	// key of any: a server answers 503 if it cannot open a secret. Default: a key that is generated at the first start and
+	// stored in the Store unencrypted. Anyone who can read the Store or a backup of it then has all secrets, including the
+	// signing keys and the tokens of identity providers.
 	SealKeys []SealKey
-	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA from 2048 bits. The first one
-	// signs, all of them are published. Default: ES256 keys that are made as needed, replaced every 90 days with an
-	// overlap, and kept in the Store, sealed.
+	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA with at least 2048 bits. The
+	// first key signs, all of them are published. Default: generated ES256 keys, which are sealed in the Store and replaced
+	// after Lifetimes.Key with an overlap.
 	SigningKeys []crypto.Signer
-	// Clients are those that the operator knows. They are shown to users as known.
+	// Clients are the pre-registered clients. The consent page shows that the operator knows them.
 	Clients []Client
-	// Registration says who may register a client. Default: everybody, within limits.
+	// Registration is the policy of dynamic client registration. Default: open to anyone, rate limited.
 	Registration Registration
-	// Documents says whose Client ID Metadata Documents are taken. Default: everybody's.
-	Documents Documents
-	// Lifetimes are those of what is given out.
+	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public hosts are accepted.
+	ClientMetadata ClientMetadataOptions
+	// Lifetimes are the lifetimes of tokens, grants and keys.
 	Lifetimes Lifetimes
-	// Limits are how often one address, client or user may ask.
+	// Limits are the rate limits.
 	Limits LimitOptions
-	// Logger takes what is refused and why, and what fails. No secret is written to it. Default: slog.Default().
+	// Logger receives refused requests and failures. No secret is logged. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Resource is an MCP server, or another service, that takes the tokens of a [Server].
+// A Resource is an MCP server or another service that accepts the tokens of a [Server].
 type Resource struct {
-	// URL is the identifier of the resource, for an MCP server the URL of its endpoint. Tokens hold it as it stands here.
+	// URL is the identifier of the resource: for an MCP server, the URL of its endpoint. It is the aud claim of tokens.
 	URL string
-	// Name is what users know it by. Default: the host of URL.
+	// Name is the name on the consent page. Default: the host of URL.
 	Name string
-	// Scopes are what a client may be allowed there. Whether the user may do what a scope stands for is for
-	// [Subject.Scopes], or for the resource, to say.
+	// Scopes are the scopes that clients can request. Whether a user may grant a scope is decided by [Subject.Scopes], or
+	// by the resource.
 	Scopes []Scope
 }
 
-// A Scope is something that a client may be allowed.
+// A Scope is a permission that a client can request.
 type Scope struct {
-	Name        string // as in tokens
-	Description string // for users, such as "Read your calendar". Default: Name
-	// OnRequest keeps the scope from a client that asks for none in particular, and from one that acts for itself unless
-	// [Client.Scopes] names it.
+	// Name is the name of the scope in requests and tokens.
+	Name string
+	// Description is shown on the consent page, such as "Read your calendar". Default: Name.
+	Description string
+	// OnRequest excludes the scope from requests without a scope parameter, and from clients that act for themselves unless
+	// [Client.Scopes] lists it.
 	OnRequest bool
 }
 
-// A Client is one that the operator knows. A client with neither a secret nor keys is a public one.
+// A Client is a pre-registered client. Without SecretHash and Keys it is a public client.
 type Client struct {
-	ID   string // any printable ASCII without spaces
-	Name string // for users. Default: ID
-	URI  string // of the client's home page
-	// RedirectURIs are compared exactly, but for the port of a loopback address.
+	// ID consists of printable ASCII characters other than spaces.
+	ID string
+	// Name is the name on the consent page. Default: ID.
+	Name string
+	// URI is the URL of the client's home page.
+	URI string
+	// RedirectURIs are compared exactly, except for the port of a loopback address.
 	RedirectURIs []string
 	// SecretHash is the hash of the client's secret, from [NewClientSecret] or [HashClientSecret].
 	SecretHash string
-	// Keys are the public keys of a client that signs assertions (private_key_jwt), as *ecdsa.PublicKey,
+	// Keys are the public keys of a client that authenticates with signed assertions (private_key_jwt): *ecdsa.PublicKey,
 	// ed25519.PublicKey or *rsa.PublicKey.
 	Keys []crypto.PublicKey
-	// Grants are the grant types that it may use, among authorization_code, refresh_token and client_credentials.
-	// Default: authorization_code and refresh_token, or client_credentials where there are no RedirectURIs.
+	// Grants are the grant types that the client may use: authorization_code, refresh_token, client_credentials.
+	// Default: authorization_code and refresh_token, or client_credentials if there are no RedirectURIs.
 	Grants []string
-	// Resources are the URLs of the resources that it may get tokens for. Default: all. What is taken away here, or from
-	// Scopes, is in no token from the next refresh on, whatever users have granted.
+	// Resources are the URLs of the resources that the client can get tokens for. Default: all. A removal here, or from
+	// Scopes, takes effect at the next refresh, regardless of what users have granted.
 	Resources []string
-	// Scopes are what it may get at most. Default: all, and by client_credentials, where no user is asked, all but those
-	// with [Scope.OnRequest].
+	// Scopes are the scopes that the client can get. Default: all, and with client_credentials, which asks no user, all
+	// without [Scope.OnRequest].
 	Scopes []string
-	// Introspects are the URLs of the resources whose tokens it may ask about, being the server of the resource.
+	// Introspects are the URLs of the resources whose tokens the client may introspect, because it is their server.
 	Introspects []string
 }
 
 // Registration is the policy of dynamic client registration.
 type Registration struct {
-	// Disabled takes no registrations.
+	// Disabled refuses all registrations.
 	Disabled bool
-	// TokenHash, unless empty, is the hash of a token that whoever registers has to show, from [NewClientSecret] or
-	// [HashClientSecret].
+	// TokenHash is the hash of an initial access token that registrations have to present, from [NewClientSecret] or
+	// [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
-	// MaxUnused is how many clients may wait for their first use, which they have 24 hours for. Default: 10000.
+	// MaxUnused is the maximum number of registered clients that have not been used yet. They expire after 24 hours.
+	// Default: 10000.
 	MaxUnused int
 }
 
-// Documents is the policy of Client ID Metadata Documents.
+// ClientMetadataOptions is the policy of Client ID Metadata Documents.
 //
 // Spec: basic/authorization/client-registration (2026-07-28), Client ID Metadata Documents.
-type Documents struct {
-	// Disabled takes no such clients.
+type ClientMetadataOptions struct {
+	// Disabled refuses all clients that have such a document.
 	Disabled bool
-	// AllowedHosts, if there are any, are the only hosts whose documents are fetched. A name with a leading dot stands for
-	// all hosts below it.
+	// AllowedHosts are the only hosts whose documents are fetched. A name with a leading dot matches all of its subdomains.
+	// Default: all hosts.
 	AllowedHosts []string
 	// DeniedHosts are hosts whose documents are never fetched, in the same form.
 	DeniedHosts []string
-	// Fetcher fetches the documents and the keys they point to. Default: one that reaches public addresses alone.
+	// Fetcher fetches the documents and the keys that they refer to. Default: one that connects to public addresses only.
 	Fetcher *oauth.Fetcher
 }
 
-// Lifetimes are those of what a [Server] gives out.
+// Lifetimes are the lifetimes of tokens, grants and keys of a [Server].
 type Lifetimes struct {
-	// Access is how long an access token is valid, at most an hour. Default: 15 minutes.
+	// Access is the lifetime of an access token, at most an hour. Default: 15 minutes.
 	Access time.Duration
-	// RefreshIdle is how long a refresh token may lie unused. Default: 14 days.
+	// RefreshIdle is the time after which an unused refresh token expires. Default: 14 days.
 	RefreshIdle time.Duration
-	// Refresh is how long a consent can be drawn on by refreshing. Default: 90 days.
+	// Refresh is the lifetime of a grant, after which the user has to log in again. Default: 90 days.
 	Refresh time.Duration
-	// Key is how long an own key signs before another one takes over. Default: 90 days.
+	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration
 }
 
-// NewClientSecret makes a secret for a client, and the hash of it for [Client] or [Registration]. The secret itself is
-// not to be kept.
+// NewClientSecret returns a random secret for a client, and its hash for [Client] or [Registration]. The server needs only
+// the hash.
 func NewClientSecret() (secret, hash string) {
 	secret = randomToken()
 	return secret, HashClientSecret(secret)
@@ -155,14 +159,14 @@ func NewClientSecret() (secret, hash string) {
 
 const hashPrefix = "sha256:"
 
-// HashClientSecret returns the hash of a secret for [Client] or [Registration]. Since the hash is a fast one, the secret
-// must be made by a machine, of at least 128 random bits.
+// HashClientSecret returns the hash of a secret for [Client] or [Registration]. The hash is fast to compute, so the secret
+// must have at least 128 random bits: it must not be a password.
 func HashClientSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hashPrefix + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// setDefaults fills in what was left zero.
+// setDefaults sets the fields that are zero.
 func (o *Options) setDefaults(issuer *url.URL) {
 	setDefault(&o.Name, issuer.Host)
 	setDefault(&o.Lifetimes.Access, defaultAccess)
@@ -193,11 +197,11 @@ func setDefault[T comparable](v *T, value T) {
 	}
 }
 
-// check says everything that is wrong with the options.
+// check returns an error that lists all invalid options.
 func (o *Options) check() error {
 	var errs []error
 	if len(o.Resources) == 0 {
-		errs = append(errs, errors.New("Options.Resources is empty: a token is always for something"))
+		errs = append(errs, errors.New("Options.Resources is empty: need at least one"))
 	}
 	seen := map[string]bool{}
 	for _, r := range o.Resources {
@@ -205,23 +209,23 @@ func (o *Options) check() error {
 			errs = append(errs, fmt.Errorf("resource %q: %w", r.URL, err))
 		}
 		if key := resourceKey(r.URL); seen[key] {
-			errs = append(errs, fmt.Errorf("resource %q stands twice", r.URL))
+			errs = append(errs, fmt.Errorf("duplicate resource %q", r.URL))
 		} else {
 			seen[key] = true
 		}
 	}
 	l := o.Lifetimes
 	if l.Access < time.Second || l.Access > maxAccess {
-		errs = append(errs, fmt.Errorf("Lifetimes.Access is %v, want at most %v", l.Access, maxAccess))
+		errs = append(errs, fmt.Errorf("invalid Lifetimes.Access %v: must be 1s to %v", l.Access, maxAccess))
 	}
 	if l.RefreshIdle < 0 || l.Refresh < 0 || l.Key < 2*keyOverlap {
-		errs = append(errs, errors.New("a lifetime is negative, or that of the keys shorter than their overlap"))
+		errs = append(errs, fmt.Errorf("invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
 	}
 	if o.Registration.MaxUnused < 0 {
-		errs = append(errs, errors.New("Registration.MaxUnused is negative"))
+		errs = append(errs, fmt.Errorf("invalid Registration.MaxUnused %d: must not be negative", o.Registration.MaxUnused))
 	}
 	if t := o.Registration.TokenHash; t != "" && !isHash(t) {
-		errs = append(errs, errors.New("Registration.TokenHash is no hash of NewClientSecret or HashClientSecret"))
+		errs = append(errs, errors.New("invalid Registration.TokenHash: must come from NewClientSecret or HashClientSecret"))
 	}
 	return errors.Join(errs...)
 }
@@ -230,22 +234,22 @@ func checkResource(r Resource) error {
 	u, err := url.Parse(r.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return errors.New("its URL is no http or https URL with a host")
+		return errors.New("must be an http or https URL with a host")
 	case strings.Contains(r.URL, "#"):
-		return errors.New("its URL has a fragment")
+		return errors.New("must not have a fragment")
 	case u.User != nil:
-		return errors.New("its URL holds credentials")
+		return errors.New("must not have user information")
 	}
 	seen := map[string]bool{}
 	for _, s := range r.Scopes {
 		if !isScope(s.Name) {
-			return fmt.Errorf("%q is no name of a scope", s.Name)
+			return fmt.Errorf("invalid scope name %q", s.Name)
 		}
 		if s.Name == scopeOffline {
-			return fmt.Errorf("scope %s is for clients to ask for: Client.Grants says who gets a refresh token", s.Name)
+			return fmt.Errorf("invalid scope %q: Client.Grants decides which clients get a refresh token", s.Name)
 		}
 		if seen[s.Name] {
-			return fmt.Errorf("scope %q stands twice", s.Name)
+			return fmt.Errorf("duplicate scope %q", s.Name)
 		}
 		seen[s.Name] = true
 	}

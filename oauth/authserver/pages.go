@@ -16,16 +16,16 @@ import (
 //go:embed pages/*.html pages/style.css
 var pageFiles embed.FS
 
-// maxShown is how many characters of a name that a stranger chose are shown: enough for any real one, and too few to
-// write a page into the page.
+// maxShown is the maximum number of characters of a client's name that are shown: enough for real names, and too few to imitate
+// the text of the page.
 const maxShown = 80
 
-// maxHost is how long the name of a host can be.
+// maxHost is the maximum length of a host name.
 //
 // Spec: RFC 1035, section 2.3.4.
 const maxHost = 253
 
-// A pageSet writes the pages for people: plain HTML without a script, which no other page can frame.
+// A pageSet renders the pages: HTML without scripts that no other page can frame.
 type pageSet struct {
 	templates *template.Template
 	styleHash string
@@ -37,7 +37,7 @@ func newPageSet(log func(error)) (*pageSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Exactly what stands in the element is what browsers hash.
+	// Browsers hash the exact content of the style element.
 	css := "\n" + string(style)
 	t := template.New("").Funcs(template.FuncMap{"style": func() template.CSS { return template.CSS(css) }})
 	if t, err = t.ParseFS(pageFiles, "pages/*.html"); err != nil {
@@ -47,13 +47,13 @@ func newPageSet(log func(error)) (*pageSet, error) {
 	return &pageSet{templates: t, styleHash: "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", log: log}, nil
 }
 
-// pageHead is what all pages have.
+// pageHead has the data of all pages.
 type pageHead struct {
 	Title  string
 	Server string
 }
 
-// pageForm is what all pages with a form have.
+// pageForm has the data of all pages with a form.
 type pageForm struct {
 	pageHead
 	Action      string
@@ -63,12 +63,12 @@ type pageForm struct {
 	Resource    string
 }
 
-// write writes a page. targets are where its form may lead, by whatever redirects.
+// write writes a page. The targets are the form-action sources of its content security policy.
 func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any, targets []string) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name+".html", data); err != nil {
 		p.log(err)
-		http.Error(w, "this page cannot be shown", http.StatusInternalServerError)
+		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
 	if targets == nil {
@@ -84,21 +84,21 @@ func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	noStore(h)
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // whoever is gone needs no page
+	_, _ = w.Write(body.Bytes()) // the error is that of a closed connection
 }
 
-// formTargets returns where the form of an interaction may lead. Browsers apply it to every redirect that follows: to the
-// login of a third party, which has hosts of its own, and in the end to the client.
+// formTargets returns the form-action sources of an interaction. Browsers apply them to all redirects after the form: to the
+// identity provider, whose hosts are not known, and finally to the client.
 func (s *Server) formTargets(redirect string) []string {
 	targets := []string{"'self'", "https:"}
 	u, err := url.Parse(redirect)
 	switch {
-	case s.issuer.Scheme == "http": // all this is on one machine, maybe the third party too
+	case s.issuer.Scheme == "http": // a local server may have a local identity provider
 		targets = append(targets, "http:")
 	case err != nil || u.Scheme == "https":
 	case u.Scheme == "http" && !strings.Contains(u.Host, "["):
 		targets = append(targets, "http://"+u.Host)
-	case u.Scheme == "http": // the policy has no form for an IPv6 address
+	case u.Scheme == "http": // a policy cannot contain an IPv6 address
 		targets = append(targets, "http:")
 	}
 	if err == nil && isAppLink(u) {
@@ -107,15 +107,15 @@ func (s *Server) formTargets(redirect string) []string {
 	return targets
 }
 
-// isAppLink reports whether a redirect URI leads to an app that has a scheme of its own.
+// isAppLink reports whether a redirect URI has a private-use scheme.
 func isAppLink(u *url.URL) bool { return u.Scheme != "https" && u.Scheme != "http" }
 
-// A pageError is what a page tells somebody who cannot go on.
+// A pageError is the content of an error page.
 type pageError struct {
 	Status int
 	Title  string
-	Detail string // what is wrong and what to do, in our words
-	// Back, if not empty, is a link back to the client, shown with its host: the user decides whether to follow it.
+	Detail string // the reason and what to do; never text from a client
+	// Back is a link to the client, shown with its host. It may be empty.
 	Back string
 }
 
@@ -126,24 +126,24 @@ func (s *Server) showError(w http.ResponseWriter, _ *http.Request, e pageError) 
 		Back     template.URL
 		BackHost string
 	}{pageHead: pageHead{e.Title, s.o.Name}, Detail: e.Detail}
-	// A redirect URI with a scheme of its own is one of those that were checked when the client came; template would not
-	// let it pass, and those that run a script come here in no other way than by a mistake.
+	// html/template would remove a redirect URI with a private-use scheme. The URI was checked before; script schemes are
+	// refused here again.
 	if u, err := url.Parse(e.Back); err == nil && e.Back != "" && !slices.Contains(scriptSchemes, u.Scheme) {
 		data.Back, data.BackHost = template.URL(e.Back), redirectHost(u)
 	}
 	s.pages.write(w, e.Status, "error", data, nil)
 }
 
-// scriptSchemes are those of URLs that a link must never have.
+// scriptSchemes are the URL schemes that a link must not have.
 var scriptSchemes = []string{"", "javascript", "data", "vbscript", "file", "blob", "about"}
 
-// showConsent writes the page on which the user decides.
+// showConsent writes the consent page.
 //
 // Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks; basic/security_best_practices,
 // Consent UI.
 func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interaction, c *client, res *Resource) {
 	redirect, err := url.Parse(in.Redirect)
-	if err != nil { // it was parsed when the request came
+	if err != nil { // cannot happen: the request was checked
 		redirect = &url.URL{}
 	}
 	data := struct {
@@ -158,7 +158,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		ResourceURL  string
 		Scopes       []Scope
 		Login        bool
-		LoginName    string // of the one third party that users log in with
+		LoginName    string // of the identity provider, if there is only one
 	}{
 		pageForm:     s.pageForm("Allow access", pathConsent, in, c.Name),
 		Origin:       string(c.Origin),
@@ -170,7 +170,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		Scopes:       scopesOf(res, in.Scopes),
 		Login:        s.o.Login != nil,
 	}
-	if u, ok := s.delegate.(*upstreamLogin); ok && len(u.providers) == 1 {
+	if u, ok := s.providerLogin.(*providerLogin); ok && len(u.providers) == 1 {
 		data.LoginName = u.providers[0].o.Name
 	}
 	data.Resource = res.Name
@@ -184,14 +184,14 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 	s.pages.write(w, http.StatusOK, "consent", data, s.formTargets(in.Redirect))
 }
 
-// pageForm returns what all forms of an interaction have.
+// pageForm returns the data of a page of an interaction.
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
 		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
 		Client: shownName(clientName), Resource: in.Resource,
 	}
 	if f.Client == "" {
-		f.Client = "an app without a name"
+		f.Client = "an unnamed app"
 	}
 	if res := s.resources[resourceKey(in.Resource)]; res != nil {
 		f.Resource = res.Name
@@ -199,7 +199,7 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	return f
 }
 
-// scopesOf returns those scopes of a resource that are asked for, in the order of the resource.
+// scopesOf returns the scopes with these names, in the order of the resource.
 func scopesOf(res *Resource, names []string) []Scope {
 	var scopes []Scope
 	for _, sc := range res.Scopes {

@@ -106,7 +106,7 @@ func TestNamesOfStrangersAreEscapedAndTold(t *testing.T) {
 	if strings.Contains(page.body, "<script") || !strings.Contains(page.body, "&lt;script&gt;") {
 		t.Errorf("not escaped: %s", page.body)
 	}
-	for _, want := range []string{"does not know who made it", "<strong>app.example</strong>", "As it says itself."} {
+	for _, want := range []string{"This name is not verified.", "<strong>app.example</strong>", "Not verified."} {
 		if !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q", want)
 		}

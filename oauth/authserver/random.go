@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// idBytes is the size of ids that are not secret, and must still not be guessed nor met twice.
+	// idBytes is the size of IDs, which are not secret but must be unique and hard to guess.
 	idBytes = 16
-	// tokenBytes is the size of what is a secret.
+	// tokenBytes is the size of secrets.
 	tokenBytes = 32
 )
 
@@ -21,11 +21,11 @@ func randomToken() string { return randomText(tokenBytes) }
 
 func randomText(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // it never fails: it ends the program instead
+	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashKey returns the key under which a secret is found in the store.
+// hashKey returns the store key for a secret.
 func hashKey(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

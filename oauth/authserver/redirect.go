@@ -2,37 +2,38 @@ package authserver
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 )
 
-// maxRedirectURI bounds a redirect URI.
+// maxRedirectURI is the maximum length of a redirect URI in bytes.
 const maxRedirectURI = 2 << 10
 
-// checkRedirectURI says what keeps a URI from being a redirect URI of anybody: it must be https, http at a loopback
-// address, or of a private-use scheme that is a reversed domain name.
+// checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback address, or a private-use
+// scheme that is a reversed domain name.
 //
 // Spec: RFC 8252, section 7; basic/authorization, Communication Security.
 func checkRedirectURI(uri string) error {
 	if uri == "" || len(uri) > maxRedirectURI {
-		return errors.New("it is empty or too long")
+		return fmt.Errorf("must have 1 to %d bytes", maxRedirectURI)
 	}
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\\\"<>^`{|}*", r) }) {
-		return errors.New("it holds a character that no URI holds, or a wildcard")
+		return errors.New("must not have a wildcard or a character that is invalid in a URI")
 	}
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil:
-		return errors.New("it cannot be parsed")
+		return errors.New("malformed")
 	case strings.Contains(uri, "#"):
-		return errors.New("it has a fragment")
+		return errors.New("must not have a fragment")
 	case u.User != nil || strings.Contains(u.Host, "@"):
-		return errors.New("it has user information")
+		return errors.New("must not have user information")
 	}
 	for _, name := range []string{"code", "state", "iss", "error"} {
 		if u.Query().Has(name) {
-			return errors.New("its query holds a parameter that the answer will hold")
+			return fmt.Errorf("must not have the query parameter %s", name)
 		}
 	}
 	switch scheme := strings.ToLower(u.Scheme); {
@@ -41,21 +42,21 @@ func checkRedirectURI(uri string) error {
 	case strings.Contains(scheme, "."):
 		return nil
 	}
-	return errors.New("it is neither https, nor http at a loopback address, nor of a private-use scheme with a dot in it")
+	return errors.New("must be https, http with a loopback address, or a private-use scheme with a dot")
 }
 
 func checkWebRedirect(u *url.URL, scheme string) error {
 	switch {
 	case u.Opaque != "" || u.Hostname() == "" || !isPort(u):
-		return errors.New("it has no host, or a port that cannot be")
+		return errors.New("must have a host, and a valid port if any")
 	case strings.Contains(u.Host, "%"):
-		return errors.New("its host is escaped")
+		return errors.New("must not have an escaped host")
 	case scheme == "http" && !isLoopback(u.Hostname()):
-		return errors.New("http is for loopback addresses alone")
+		return errors.New("http is allowed only with a loopback address")
 	}
 	for segment := range strings.SplitSeq(strings.ToLower(u.EscapedPath()), "/") {
 		if s := strings.ReplaceAll(segment, "%2e", "."); s == "." || s == ".." {
-			return errors.New("its path goes up")
+			return errors.New("must not have a path with . or ..")
 		}
 	}
 	return nil
@@ -69,14 +70,13 @@ func isPort(u *url.URL) bool {
 	return err == nil && port > 0
 }
 
-// isLoopbackRedirect reports whether a redirect URI leads to a program on the user's machine.
+// isLoopbackRedirect reports whether a redirect URI is http with a loopback address: that of a program on the user's machine.
 func isLoopbackRedirect(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
-// matchRedirect reports whether a request may name a redirect URI: it is one of those of the client to the letter, or
-// differs from a loopback one in nothing but the port.
+// matchRedirect reports whether a redirect URI equals one of the registered ones. The ports of loopback addresses may differ.
 //
 // Spec: OAuth 2.1, section 2.3.1; RFC 8252, section 7.3.
 func matchRedirect(registered []string, uri string) bool {
@@ -91,7 +91,7 @@ func matchRedirect(registered []string, uri string) bool {
 	return false
 }
 
-// withoutPort takes the port out of a loopback URI, as text: nothing else of it is normalised.
+// withoutPort removes the port from the text of a loopback URI. It normalizes nothing.
 func withoutPort(uri string) string {
 	scheme, rest, _ := strings.Cut(uri, "://")
 	end := strings.IndexAny(rest, "/?")
@@ -105,7 +105,7 @@ func withoutPort(uri string) string {
 	return scheme + "://" + host + rest[end:]
 }
 
-// withQuery adds parameters to a redirect URI, whose own query stays as it is.
+// withQuery appends parameters to the query of a redirect URI.
 func withQuery(uri string, add url.Values) string {
 	if strings.Contains(uri, "?") {
 		return uri + "&" + add.Encode()

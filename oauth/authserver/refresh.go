@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// refreshGrace is how long the refresh token before the present one still gives the same successor, to a client that
-	// has lost the answer or asked twice at once.
+	// refreshGrace is the time for which the previous refresh token returns the same successor again, for a client that lost
+	// the response or sent two requests at once.
 	refreshGrace = 10 * time.Second
 
 	kindRefresh = "refresh"
 )
 
-// A family is the refresh tokens of one grant, of which one is valid at a time. A token is the id of its family, which
-// nobody can guess, a dot, and a secret of its own: whoever shows a token of the family that is neither the present nor,
-// for a moment, the one before has it from a theft, or was stolen from.
+// A family has the refresh tokens of one grant, of which one is valid at a time. A token consists of the ID of its family, a dot
+// and a secret. A token of the family that is neither the current one nor, during refreshGrace, the previous one has been
+// used twice: it or its successor was stolen.
 type family struct {
 	ID      string    `json:"id"`
 	Grant   string    `json:"grant"`
@@ -28,14 +28,14 @@ type family struct {
 	Present []byte    `json:"present"` // SHA-256
 	Before  []byte    `json:"before,omitempty"`
 	Rotated time.Time `json:"rotated,omitzero"`
-	Sealed  []byte    `json:"sealed,omitempty"` // the present one, to be given again
+	Sealed  []byte    `json:"sealed,omitempty"` // the current token, to return it again
 	Until   time.Time `json:"until"`            // the end of the grant
 	Expires time.Time `json:"expires"`
 }
 
 func (f *family) key() string { return hashKey(f.ID) }
 
-// newRefresh begins a family, and gives its first token.
+// newRefresh creates a family and returns its first token.
 func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
 	token = f.ID + "." + randomToken()
@@ -59,44 +59,44 @@ func refreshHash(token string) []byte {
 	return sum[:]
 }
 
-// A standing says what a token of a family is worth.
-type standing int
+// A tokenState is the state of a token in its family.
+type tokenState int
 
 const (
-	isStolen standing = iota
-	isPresent
-	isBefore // within its grace
+	isReused tokenState = iota
+	isCurrent
+	isPrevious // within refreshGrace
 )
 
-func (f *family) judge(token string) standing {
+func (f *family) state(token string) tokenState {
 	hash := refreshHash(token)
 	switch {
 	case subtle.ConstantTimeCompare(hash, f.Present) == 1:
-		return isPresent
-	// A clock that was set back, or that of another process, may say that the rotation is yet to come: by as little.
+		return isCurrent
+	// The clock of another process may be behind, so the rotation may seem to be in the future.
 	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated).Abs() < refreshGrace:
-		return isBefore
+		return isPrevious
 	}
-	return isStolen
+	return isReused
 }
 
-var errNoRefresh = errors.New("no such refresh token")
+var errNoRefresh = errors.New("unknown or expired refresh token")
 
-// family returns the family that a refresh token belongs to, and what the token is worth in it.
-func (s *Server) family(ctx context.Context, token string) (*family, standing, error) {
+// family returns the family of a refresh token, and the state of the token.
+func (s *Server) family(ctx context.Context, token string) (*family, tokenState, error) {
 	id, secret, ok := strings.Cut(token, ".")
 	if !ok || len(id) != tokenLength(idBytes) || len(secret) != tokenLength(tokenBytes) {
-		return nil, isStolen, errNoRefresh
+		return nil, isReused, errNoRefresh
 	}
 	value, err := s.store.Get(ctx, kindRefresh, hashKey(id))
 	if err != nil {
-		return nil, isStolen, err
+		return nil, isReused, err
 	}
 	f, err := parseFamily(value)
 	if err != nil {
-		return nil, isStolen, err
+		return nil, isReused, err
 	}
-	return f, f.judge(token), nil
+	return f, f.state(token), nil
 }
 
 func parseFamily(value []byte) (*family, error) {
@@ -113,23 +113,23 @@ func parseFamily(value []byte) (*family, error) {
 	return f, nil
 }
 
-// rotate returns the successor of a refresh token: a new one for the present token, for the one before the very token that
-// it was given already. For any other it is errNoRefresh.
+// rotate returns the successor of a refresh token: a new token for the current one, and the current one for the previous one.
+// For any other token the error is errNoRefresh.
 //
 // Spec: OAuth 2.1, section 4.3.1; RFC 9700, section 4.14.2.
-func (s *Server) rotate(ctx context.Context, of *family, token string) (successor string, err error) {
-	err = s.store.Update(ctx, kindRefresh, of.key(), func(old []byte) ([]byte, time.Time, error) {
+func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
+	err = s.store.Update(ctx, kindRefresh, fam.key(), func(old []byte) ([]byte, time.Time, error) {
 		f, err := parseFamily(old)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		switch f.judge(token) {
-		case isPresent:
+		switch f.state(token) {
+		case isCurrent:
 			successor = f.ID + "." + randomToken()
 			f.Before, f.Present, f.Rotated = f.Present, refreshHash(successor), time.Now()
 			f.Expires = s.refreshExpiry(f.Until)
 			f.Sealed = s.seals.Seal([]byte(successor), kindRefresh, f.key())
-		case isBefore:
+		case isPrevious:
 			var opened []byte
 			opened, _, err = openSealed(s.seals, f.Sealed, kindRefresh, f.key())
 			successor = string(opened)
@@ -145,8 +145,8 @@ func (s *Server) rotate(ctx context.Context, of *family, token string) (successo
 	return successor, err
 }
 
-// endFamily ends the grant of a family, then the family: while the grant cannot be ended, the family is there for another
-// try, by whoever asked or by the next use of a stolen token.
+// endFamily ends the grant of a family, then the family. If the grant cannot be ended, the family remains, so that the next
+// use of one of its tokens tries again.
 func (s *Server) endFamily(ctx context.Context, f *family, reason string) error {
 	if err := s.endGrant(ctx, f.Grant, reason); err != nil {
 		return err

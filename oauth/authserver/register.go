@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// maxRedirectURIs bounds the redirect URIs of one client, and maxClientName what users are shown as its name, in bytes.
+	// maxRedirectURIs is the maximum number of redirect URIs of a client, and maxClientName the maximum length of its name in
+	// bytes.
 	maxRedirectURIs = 20
 	maxClientName   = 200
 )
 
-// A registered is the answer to a registration.
+// A registrationResponse is the response to a registration.
 //
 // Spec: RFC 7591, section 3.2.1.
-type registered struct {
+type registrationResponse struct {
 	ID            string `json:"client_id"`
 	IssuedAt      int64  `json:"client_id_issued_at"`
 	Secret        string `json:"client_secret,omitempty"`
@@ -32,20 +33,20 @@ type registered struct {
 	oauth.ClientMetadata
 }
 
-// serveRegister registers a client. What it says of itself is taken for a claim, and shown to users as one.
+// serveRegister serves the registration endpoint. The metadata of the client is unverified, and the consent page says so.
 //
 // Spec: RFC 7591, section 3.
 func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.register(r)
+	response, err := s.register(r)
 	if err != nil {
 		s.writeFailure(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusCreated, answer)
+	writeJSON(w, http.StatusCreated, response)
 }
 
-func (s *Server) register(r *http.Request) (*registered, error) {
-	if err := s.mayRegister(r); err != nil {
+func (s *Server) register(r *http.Request) (*registrationResponse, error) {
+	if err := s.checkRegistrationToken(r); err != nil {
 		return nil, err
 	}
 	m, err := readMetadata(r)
@@ -56,33 +57,33 @@ func (s *Server) register(r *http.Request) (*registered, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := &registered{ID: c.ID, IssuedAt: c.Registered.Unix(), ClientMetadata: *m}
+	response := &registrationResponse{ID: c.ID, IssuedAt: c.Registered.Unix(), ClientMetadata: *m}
 	if !c.isPublic() {
-		answer.Secret, c.SecretHash = NewClientSecret()
-		answer.SecretExpires = new(int64) // never
+		response.Secret, c.SecretHash = NewClientSecret()
+		response.SecretExpires = new(int64) // never
 	}
-	return answer, s.putNewClient(r.Context(), c)
+	return response, s.putNewClient(r.Context(), c)
 }
 
-// mayRegister checks the policy, of which the rate has been checked already.
-func (s *Server) mayRegister(r *http.Request) error {
+// checkRegistrationToken checks the initial access token, if the policy requires one.
+func (s *Server) checkRegistrationToken(r *http.Request) error {
 	hash := s.o.Registration.TokenHash
 	if hash == "" {
 		return nil
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	right := subtle.ConstantTimeCompare([]byte(HashClientSecret(token)), []byte(hash)) == 1
-	if len(r.Header["Authorization"]) == 1 && strings.EqualFold(scheme, "Bearer") && right {
+	ok := subtle.ConstantTimeCompare([]byte(HashClientSecret(token)), []byte(hash)) == 1
+	if len(r.Header["Authorization"]) == 1 && strings.EqualFold(scheme, "Bearer") && ok {
 		return nil
 	}
-	return &oauthError{status: http.StatusUnauthorized, code: codeInvalidToken, text: "registration needs an initial access token",
+	return &oauthError{status: http.StatusUnauthorized, code: codeInvalidToken, text: "registration requires an initial access token",
 		challenge: `Bearer realm="register"`}
 }
 
 func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return nil, refuse(codeInvalidMetadata, "the body is no application/json")
+		return nil, refuse(codeInvalidMetadata, "the Content-Type must be application/json")
 	}
 	body, err := readBody(r)
 	if err != nil {
@@ -90,12 +91,12 @@ func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
 	}
 	m := new(oauth.ClientMetadata)
 	if err := decodeStrict(body, m); err != nil {
-		return nil, refuse(codeInvalidMetadata, "the body is no JSON object of client metadata, or has a member twice")
+		return nil, refuse(codeInvalidMetadata, "the body must be a JSON object with client metadata and without duplicate members")
 	}
 	return m, nil
 }
 
-// registeredClient makes a client of what it says of itself, and leaves in m what is so in the end.
+// registeredClient returns the client with the given metadata, and replaces m by the metadata as registered.
 //
 // Spec: RFC 7591, section 2.
 func registeredClient(m *oauth.ClientMetadata) (*client, error) {
@@ -113,7 +114,7 @@ func registeredClient(m *oauth.ClientMetadata) (*client, error) {
 	}, nil
 }
 
-// checkRegistration refuses what cannot be, and fills in the defaults.
+// checkRegistration checks the metadata of a registration and sets defaults.
 func checkRegistration(m *oauth.ClientMetadata) error {
 	if err := checkRedirects(m.RedirectURIs); err != nil {
 		return err
@@ -124,13 +125,13 @@ func checkRegistration(m *oauth.ClientMetadata) error {
 	setDefault(&m.TokenEndpointAuthMethod, authBasic)
 	switch {
 	case len(m.ResponseTypes) > 0 && !slices.Contains(m.ResponseTypes, "code"):
-		return refuse(codeInvalidMetadata, "response_types has no code")
+		return refuse(codeInvalidMetadata, "response_types must contain code")
 	case !slices.Contains(m.GrantTypes, grantCode):
-		return refuse(codeInvalidMetadata, "grant_types has no authorization_code; other clients are the operator's to register")
+		return refuse(codeInvalidMetadata, "grant_types must contain authorization_code")
 	case !slices.Contains([]string{authNone, authBasic, authPost}, m.TokenEndpointAuthMethod):
-		return refuse(codeInvalidMetadata, "token_endpoint_auth_method is none of none, client_secret_basic and client_secret_post")
+		return refuse(codeInvalidMetadata, "token_endpoint_auth_method must be none, client_secret_basic or client_secret_post")
 	case m.ApplicationType != "" && m.ApplicationType != "native" && m.ApplicationType != "web":
-		return refuse(codeInvalidMetadata, "application_type is neither native nor web")
+		return refuse(codeInvalidMetadata, "application_type must be native or web")
 	case m.Scope != "" && checkScope(m.Scope) != nil:
 		return refuse(codeInvalidMetadata, "scope is malformed")
 	}
@@ -139,33 +140,33 @@ func checkRegistration(m *oauth.ClientMetadata) error {
 
 func checkRedirects(uris []string) error {
 	if len(uris) == 0 || len(uris) > maxRedirectURIs {
-		return refuse(codeInvalidRedirect, "redirect_uris is missing or too long")
+		return refuse(codeInvalidRedirect, "redirect_uris must have 1 to 20 elements")
 	}
 	for _, uri := range uris {
 		if err := checkRedirectURI(uri); err != nil {
-			return refuse(codeInvalidRedirect, "a redirect URI cannot be used: "+err.Error())
+			return refuse(codeInvalidRedirect, "invalid redirect URI: "+err.Error())
 		}
 	}
 	return nil
 }
 
-// checkShown refuses what would mislead users or lead them astray.
+// checkShown refuses names and URLs that could mislead users.
 func checkShown(m *oauth.ClientMetadata) error {
 	for _, text := range []string{m.Name, m.SoftwareID, m.SoftwareVersion} {
 		if len(text) > maxClientName || strings.ContainsFunc(text, isInvisible) {
-			return refuse(codeInvalidMetadata, "a name is too long, or holds control characters or invisible ones")
+			return refuse(codeInvalidMetadata, "a name is too long or has invisible characters")
 		}
 	}
 	for _, uri := range []string{m.URI, m.LogoURI, m.PolicyURI, m.TermsURI} {
 		if uri != "" && !isShownURL(uri) {
-			return refuse(codeInvalidMetadata, "client_uri, logo_uri, policy_uri and tos_uri have to be https URLs")
+			return refuse(codeInvalidMetadata, "client_uri, logo_uri, policy_uri and tos_uri must be https URLs")
 		}
 	}
 	return nil
 }
 
-// isInvisible reports whether a character could make a name look like another one: controls, and those that turn the
-// direction of writing or cannot be seen.
+// isInvisible reports whether a character could make a name look like another one: control characters, changes of the writing
+// direction and other invisible characters.
 func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == unicode.ReplacementChar
 }
@@ -177,10 +178,10 @@ func isShownURL(uri string) bool {
 }
 
 var errTooManyClients = &oauthError{
-	status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many clients wait for their first use", wait: maxRetryAfter,
+	status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many registered clients have not been used yet", wait: maxRetryAfter,
 }
 
-// putNewClient keeps a client until its first use, or for a day.
+// putNewClient stores a client that expires if it is not used within unusedTime.
 func (s *Server) putNewClient(ctx context.Context, c *client) error {
 	n, err := s.store.Count(ctx, kindNewClient)
 	if err != nil {

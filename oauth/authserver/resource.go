@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// resourceKey returns what two spellings of the identifier of one resource have in common: scheme and host compare without
-// case, a port that is the default counts as none, and no path as a single slash.
+// resourceKey returns the normal form of a resource identifier: scheme and host in lower case, without the default port, with at
+// least a slash as path.
 //
 // Spec: basic/authorization (2025-06-18 and later), Canonical Server URI; RFC 3986, section 6.2.
 func resourceKey(identifier string) string {
 	u, err := url.Parse(identifier)
 	if err != nil || u.Host == "" || u.User != nil || strings.Contains(identifier, "#") {
-		return "" // of no resource
+		return "" // not a valid identifier
 	}
 	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
 	switch {
@@ -33,72 +33,71 @@ func resourceKey(identifier string) string {
 	return key
 }
 
-// isScope reports whether s can be the name of a scope.
+// isScope reports whether s is a valid scope name.
 //
 // Spec: RFC 6749, section 3.3.
 func isScope(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// resourceFor returns the resource that a client asks for. Clients of 2025-03-26 do not say which, and do not have to
-// where there is a single one for them.
+// resourceFor returns the resource that a client requests. Clients of 2025-03-26 do not name one; this works if the client can
+// access only a single resource.
 func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 	if identifier == "" {
 		var only *Resource
 		for i := range s.o.Resources {
-			if !c.mayReach(&s.o.Resources[i]) {
+			if !c.mayAccess(&s.o.Resources[i]) {
 				continue
 			}
 			if only != nil {
-				return nil, refuse(codeInvalidTarget, "the parameter resource is missing")
+				return nil, refuse(codeInvalidTarget, "resource is missing")
 			}
 			only = &s.o.Resources[i]
 		}
 		if only == nil {
-			return nil, refuse(codeInvalidTarget, "there is no resource for this client")
+			return nil, refuse(codeInvalidTarget, "the client may not access any resource")
 		}
 		return only, nil
 	}
 	res := s.resources[resourceKey(identifier)]
-	if res == nil || !c.mayReach(res) {
-		return nil, refuse(codeInvalidTarget, "the resource is not one that this server gives tokens for")
+	if res == nil || !c.mayAccess(res) {
+		return nil, refuse(codeInvalidTarget, "the resource is unknown or not available to this client")
 	}
 	return res, nil
 }
 
-// maxScope bounds the parameter scope.
+// maxScope is the maximum length of the parameter scope in bytes.
 const maxScope = 4 << 10
 
-// scopesFor returns what a client that asks for scopes can have at a resource: of those that it names the ones that exist,
-// or, if it names none, all that are not kept for those who ask. What nobody knows is dropped, so that a client may ask
-// for all that some document lists.
+// scopesFor returns the scopes of a request at a resource: those of the requested scopes that exist, or without a scope parameter
+// all scopes without OnRequest. Unknown scopes are ignored, because clients may request all scopes that they find in metadata.
 //
 // Spec: RFC 6749, section 3.3.
-func scopesFor(c *client, res *Resource, asked string) ([]string, error) {
+func scopesFor(c *client, res *Resource, requested string) ([]string, error) {
 	var scopes []string
 	for _, sc := range res.Scopes {
-		if (asked == "" && !sc.OnRequest || asked != "" && hasScope(asked, sc.Name)) && c.mayHave(sc.Name) {
+		if (requested == "" && !sc.OnRequest || requested != "" && hasScope(requested, sc.Name)) && c.mayHave(sc.Name) {
 			scopes = append(scopes, sc.Name)
 		}
 	}
-	if asked != "" {
-		if err := checkScope(asked); err != nil {
+	if requested != "" {
+		if err := checkScope(requested); err != nil {
 			return nil, err
 		}
-		if len(scopes) == 0 && !onlyOffline(asked) {
-			return nil, refuse(codeInvalidScope, "none of the scopes is one of this resource for this client")
+		if len(scopes) == 0 && !onlyOffline(requested) {
+			return nil, refuse(codeInvalidScope, "the resource has none of the scopes, or they are not available to this client")
 		}
 	}
 	return scopes, nil
 }
 
-func checkScope(asked string) error {
-	if len(asked) > maxScope {
-		return refuse(codeInvalidScope, "the parameter scope is too long")
+func checkScope(requested string) error {
+	if len(requested) > maxScope {
+		return refuse(codeInvalidScope, "scope is too long")
 	}
-	for s := range strings.SplitSeq(asked, " ") {
+	for s := range strings.SplitSeq(requested, " ") {
 		if s != "" && !isScope(s) {
-			return refuse(codeInvalidScope, "the parameter scope is malformed")
+			return refuse(codeInvalidScope, "scope is malformed")
 		}
 	}
 	return nil
@@ -113,12 +112,12 @@ func hasScope(list, name string) bool {
 	return false
 }
 
-// scopeOffline is what other servers want to be asked for before they give a refresh token. Here the grant types of a
-// client say whether it gets one.
+// scopeOffline is the scope with which clients request a refresh token from other servers. Here the grant types of a client
+// decide that.
 const scopeOffline = "offline_access"
 
-func onlyOffline(asked string) bool {
-	for s := range strings.FieldsSeq(asked) {
+func onlyOffline(requested string) bool {
+	for s := range strings.FieldsSeq(requested) {
 		if s != scopeOffline {
 			return false
 		}
@@ -126,22 +125,22 @@ func onlyOffline(asked string) bool {
 	return true
 }
 
-// narrow returns what is asked of what is granted: all of it if nothing is asked. More than what is granted is refused.
+// narrow returns the requested scopes, which must have been granted, or all granted scopes if there is no scope parameter.
 //
 // Spec: RFC 6749, section 6.
-func narrow(granted []string, asked string) ([]string, error) {
-	if asked == "" {
+func narrow(granted []string, requested string) ([]string, error) {
+	if requested == "" {
 		return granted, nil
 	}
-	if err := checkScope(asked); err != nil {
+	if err := checkScope(requested); err != nil {
 		return nil, err
 	}
 	var scopes []string
-	for s := range strings.FieldsSeq(asked) {
+	for s := range strings.FieldsSeq(requested) {
 		switch {
 		case s == scopeOffline || slices.Contains(scopes, s):
 		case !slices.Contains(granted, s):
-			return nil, refuse(codeInvalidScope, "a scope is more than what was granted")
+			return nil, refuse(codeInvalidScope, "a requested scope was not granted")
 		default:
 			scopes = append(scopes, s)
 		}
@@ -149,12 +148,12 @@ func narrow(granted []string, asked string) ([]string, error) {
 	return scopes, nil
 }
 
-// errNotAllowed is the error for scopes none of which the user may allow.
-var errNotAllowed = refuse(codeAccessDenied, "the user may not allow any of the scopes")
+// errNotAllowed reports that the user may not grant any of the requested scopes.
+var errNotAllowed = refuse(codeAccessDenied, "the user may not grant any of the requested scopes")
 
-// allowedBy returns those of the scopes that the user may allow. If none is left, that is no answer to a client which has
-// asked for some; one that has not can do with a token without.
-func (in *interaction) allowedBy(u *Subject) ([]string, error) {
+// scopesAllowedBy returns the scopes that the user may grant. If there are none, the result is an error for a client that
+// requested scopes, and a token without scopes for one that did not.
+func (in *interaction) scopesAllowedBy(u *Subject) ([]string, error) {
 	if u.Scopes == nil {
 		return in.Scopes, nil
 	}
@@ -170,15 +169,15 @@ func (in *interaction) allowedBy(u *Subject) ([]string, error) {
 	return scopes, nil
 }
 
-// stillThere returns those of the scopes that the resource has and the client may have.
-func stillThere(c *client, res *Resource, scopes []string) []string {
-	var left []string
+// stillAllowed returns the scopes that the resource has and the client may get.
+func stillAllowed(c *client, res *Resource, scopes []string) []string {
+	var allowed []string
 	for _, name := range scopes {
 		if c.mayHave(name) && slices.ContainsFunc(res.Scopes, func(sc Scope) bool { return sc.Name == name }) {
-			left = append(left, name)
+			allowed = append(allowed, name)
 		}
 	}
-	return left
+	return allowed
 }
 
 func (s *Server) resource(identifier string) *Resource { return s.resources[resourceKey(identifier)] }

@@ -9,27 +9,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// pathResource stands before the path of a resource where its metadata is, and alone for clients that look no further.
+// pathResource is followed by the path of a resource in the path of its metadata. Clients also request it alone.
 const pathResource = "/.well-known/oauth-protected-resource"
 
-// A description is the metadata of a resource, ready to be served.
-type description struct {
-	host    string // of the resource, as plainHost gives it
+// A resourceDocument serves the metadata of a resource.
+type resourceDocument struct {
+	host    string // of the resource, normalized by plainHost
 	path    string // of the metadata
 	handler http.Handler
 }
 
-// describeResources makes the metadata of all resources that have an address for it.
+// newResourceDocuments returns the metadata of all resources with a URL that determines its path.
 //
 // Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource Metadata Discovery.
-func (s *Server) describeResources() []description {
-	var all []description
+func (s *Server) newResourceDocuments() []resourceDocument {
+	var all []resourceDocument
 	for _, res := range s.o.Resources {
 		u, err := url.Parse(res.URL)
 		if err != nil || strings.Contains(res.URL, "?") {
-			continue // nothing that Require protects
+			continue // not a resource that oauth.Require protects
 		}
-		d := description{host: plainHost(u.Host), path: pathResource}
+		d := resourceDocument{host: plainHost(u.Host), path: pathResource}
 		if u.Path != "/" {
 			d.path += u.Path
 		}
@@ -39,17 +39,17 @@ func (s *Server) describeResources() []description {
 	return all
 }
 
-// plainHost returns the form in which hosts are compared.
+// plainHost normalizes a host for comparisons.
 func plainHost(host string) string {
 	host = strings.ToLower(host)
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
 }
 
-// serveResource serves the metadata of the resource that has its own at the path of the request, at the host that was
-// asked, or, if a proxy has changed that, at the issuer's.
+// serveResource serves the metadata of the resource that the path of the request determines. If no resource is at the host of
+// the request, a proxy has replaced the header, and the host of the issuer is used.
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	host := plainHost(r.Host)
-	if !slices.ContainsFunc(s.described, func(d description) bool { return d.host == host }) {
+	if !slices.ContainsFunc(s.resourceDocuments, func(d resourceDocument) bool { return d.host == host }) {
 		host = plainHost(s.issuer.Host)
 	}
 	handler := s.resourceHandler(host, r.URL.Path)
@@ -61,11 +61,11 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-// resourceHandler returns what serves the metadata at a path, nil if there is none. The path that names no resource is that
-// of the only one of its host: where there are several, it would be wrong for all but one.
+// resourceHandler returns the handler of the metadata at a path, nil if there is none. pathResource alone stands for the only
+// resource of a host; with several resources there is no such document.
 func (s *Server) resourceHandler(host, path string) http.Handler {
 	var ofHost []http.Handler
-	for _, d := range s.described {
+	for _, d := range s.resourceDocuments {
 		switch {
 		case d.host != host:
 		case d.path == path:

@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// serveRevoke ends the grant of a token: all that belongs together goes together. A token that is nobody's, or another
-// client's, is answered in the same way as one that is revoked.
+// serveRevoke serves the revocation endpoint. It ends the grant of a token with all of its tokens. The response does not reveal
+// whether the token was unknown or that of another client.
 //
 // Spec: RFC 7009, section 2.
 func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func (s *Server) revoke(r *http.Request) error {
 		if err != nil || fam.Client != c.ID {
 			return err
 		}
-		return s.endFamily(r.Context(), fam, "the client has revoked it")
+		return s.endFamily(r.Context(), fam, "revoked by the client")
 	}
 	claims, err := s.readAccess(r.Context(), token)
 	if errors.Is(err, oauth.ErrInvalidToken) {
@@ -48,10 +48,10 @@ func (s *Server) revoke(r *http.Request) error {
 	if err != nil || claims.Client != c.ID {
 		return err
 	}
-	return s.endGrant(r.Context(), claims.Grant, "the client has revoked it")
+	return s.endGrant(r.Context(), claims.Grant, "revoked by the client")
 }
 
-// An introspection is what the server of a resource is told of a token.
+// An introspection is an introspection response.
 //
 // Spec: RFC 7662, section 2.2.
 type introspection struct {
@@ -69,14 +69,15 @@ type introspection struct {
 	Grant     string `json:"grant_id,omitempty"`
 }
 
-// serveIntrospect tells the server of a resource about tokens for it. To anybody else, no token is active.
+// serveIntrospect serves the introspection endpoint. A token is active only for its client and for clients that may introspect
+// the tokens of its resource.
 func (s *Server) serveIntrospect(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.introspect(r)
+	response, err := s.introspect(r)
 	if err != nil {
 		s.writeFailure(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, answer)
+	writeJSON(w, http.StatusOK, response)
 }
 
 func (s *Server) introspect(r *http.Request) (*introspection, error) {

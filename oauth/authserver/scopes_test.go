@@ -70,7 +70,7 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(o *authserver.Options) {
-		login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{
+		login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{
 			Users: []authserver.PasswordUser{{Name: "alice", Hash: hash, Scopes: []string{"read"}}},
 		})
 		if err != nil {
@@ -88,7 +88,7 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 		"empty":     {Name: "alice", Hash: hash, Subject: authserver.Subject{Scopes: []string{""}}},
 		"two lists": {Name: "alice", Hash: hash, Scopes: []string{"read"}, Subject: authserver.Subject{Scopes: []string{"write"}}},
 	} {
-		if _, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: []authserver.PasswordUser{u}}); err == nil {
+		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{u}}); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}

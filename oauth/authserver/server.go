@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// The paths below that of the issuer. Those of the first three are what clients of 2025-03-26 take for granted.
+// The paths below the path of the issuer. Clients of 2025-03-26 use the first three if there is no metadata.
 const (
 	pathAuthorize  = "/authorize"
 	pathToken      = "/token"
@@ -29,31 +29,35 @@ const (
 	pathMetadata = "/.well-known/oauth-authorization-server" // before that of the issuer
 )
 
-// A Server is an authorization server. It is the [http.Handler] of all its endpoints, and finds them by the whole path of
-// a request: mount it at the root of its host, or at the path of the issuer and at
-// /.well-known/oauth-authorization-server, with nothing stripped. It serves the metadata of those of its resources that
-// are at its host, too, below /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
+// A Server is an authorization server. It is the [http.Handler] of all its endpoints. It matches the complete path of a
+// request, so mount it without http.StripPrefix: at the root of its host, or at the path of the issuer and at
+// /.well-known/oauth-authorization-server. It also serves the metadata of those of its resources that are at its host,
+// below /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
 type Server struct {
-	o          Options
-	issuer     *url.URL
-	metadata   *oauth.ServerMetadata
-	known      map[string]*client   // by id; never changed
-	resources  map[string]*Resource // by resourceKey; never changed
-	described  []description        // of the resources
-	store      Store
-	seals      *seal.KeyRing
-	keys       *keyring
-	limits     *limits
-	clientJWKS *clientJWKS
-	pages      *pageSet
-	documents  *documents
-	delegate   Delegate // nil if the login is none
-	log        *slog.Logger
-	routes     map[string]http.HandlerFunc
+	o                 Options
+	issuer            *url.URL
+	metadata          *oauth.ServerMetadata
+	known             map[string]*client   // by ID; immutable
+	resources         map[string]*Resource // by resourceKey; immutable
+	resourceDocuments []resourceDocument
+	store             Store
+	seals             *seal.KeyRing
+	keys              *signingKeys
+	limits            *limits
+	clientJWKS        *clientJWKS
+	pages             *pageSet
+	documents         *documents
+	providerLogin     ProviderLogin // nil if Options.Login is not a ProviderLogin
+	log               *slog.Logger
+	routes            map[string]http.HandlerFunc
 }
 
-// New returns a Server. Its error says everything that is wrong with the options, or that the store does not work.
-func New(opts Options) (*Server, error) {
+// New returns a Server. The error lists all invalid options, or reports that the store failed.
+func New(options *Options) (*Server, error) {
+	var opts Options
+	if options != nil {
+		opts = *options
+	}
 	issuer, err := parseIssuer(opts.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("authserver: Options.Issuer: %w", err)
@@ -70,25 +74,25 @@ func New(opts Options) (*Server, error) {
 	for i := range s.o.Resources {
 		s.resources[resourceKey(s.o.Resources[i].URL)] = &s.o.Resources[i]
 	}
-	s.delegate, _ = opts.Login.(Delegate)
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	s.providerLogin, _ = opts.Login.(ProviderLogin)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if s.seals, err = s.openKeyRing(ctx); err != nil {
 		return nil, err
 	}
-	if s.keys, err = newKeyring(ctx, s); err != nil {
+	if s.keys, err = newSigningKeys(ctx, s); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.limits = newLimits(&s.o.Limits)
-	g := newGate(s.limits)
-	s.documents = newDocuments(&s.o, s.store, g)
-	s.clientJWKS = newClientJWKS(s.documents.fetcher, g)
-	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: a page cannot be written", "error", err) }); err != nil {
+	fetches := newFetchLimiter(s.limits)
+	s.documents = newDocuments(&s.o, s.store, fetches)
+	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
+	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: page template failed", "error", err) }); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
-	s.metadata, s.described = s.describe(), s.describeResources()
+	s.metadata, s.resourceDocuments = s.newMetadata(), s.newResourceDocuments()
 	s.route()
-	if u, ok := opts.Login.(*upstreamLogin); ok {
+	if u, ok := opts.Login.(*providerLogin); ok {
 		if err := u.attach(s); err != nil {
 			return nil, fmt.Errorf("authserver: %w", err)
 		}
@@ -96,22 +100,22 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// startTime bounds what is read from the store at the start.
-const startTime = 10 * time.Second
+// startTimeout is the time limit for reading the store at the start.
+const startTimeout = 10 * time.Second
 
 func parseIssuer(issuer string) (*url.URL, error) {
 	u, err := url.Parse(issuer)
 	switch {
 	case err != nil || u.Host == "":
-		return nil, errors.New("it is no URL with a host")
+		return nil, fmt.Errorf("invalid issuer %q: must be a URL with a host", issuer)
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return nil, errors.New("it is neither https nor http at a loopback address")
+		return nil, fmt.Errorf("invalid issuer %q: must be an https URL, or an http URL with a loopback address", issuer)
 	case u.User != nil || strings.ContainsAny(issuer, "?#"):
-		return nil, errors.New("it has credentials, a query or a fragment")
+		return nil, fmt.Errorf("invalid issuer %q: must not have user information, a query or a fragment", u.Redacted())
 	case strings.HasSuffix(issuer, "/"):
-		return nil, errors.New("it ends with a slash, which clients would have to repeat to the letter")
+		return nil, fmt.Errorf("invalid issuer %q: must not end with a slash", issuer)
 	case u.String() != issuer || u.RawPath != "":
-		return nil, errors.New("it is not in its plain form")
+		return nil, fmt.Errorf("invalid issuer %q: must be in normal form, such as %q", issuer, u.String())
 	}
 	return u, nil
 }
@@ -132,5 +136,5 @@ func (s *Server) loginURL(path string) string {
 	return s.o.Issuer + pathLogin + path
 }
 
-// Issuer returns the issuer, which is the iss of every token.
+// Issuer returns Options.Issuer, the iss claim of every token.
 func (s *Server) Issuer() string { return s.o.Issuer }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A tokenAnswer is what the token endpoint gives.
+// A tokenResponse is a successful response of the token endpoint.
 //
 // Spec: RFC 6749, section 5.1.
-type tokenAnswer struct {
+type tokenResponse struct {
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"`
 	ExpiresIn    int64  `json:"expires_in"` // seconds
@@ -18,19 +18,19 @@ type tokenAnswer struct {
 	Scope        string `json:"scope"`
 }
 
-// serveToken returns tokens for codes, refresh tokens, and to machines.
+// serveToken serves the token endpoint.
 //
 // Spec: OAuth 2.1, section 3.2.
 func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.token(r)
+	response, err := s.token(r)
 	if err != nil {
 		s.writeFailure(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, answer)
+	writeJSON(w, http.StatusOK, response)
 }
 
-func (s *Server) token(r *http.Request) (*tokenAnswer, error) {
+func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	f, err := postForm(r)
 	if err != nil {
 		return nil, err
@@ -39,27 +39,27 @@ func (s *Server) token(r *http.Request) (*tokenAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	exchange := map[string]func(context.Context, *client, form) (*tokenAnswer, error){
+	exchange := map[string]func(context.Context, *client, form) (*tokenResponse, error){
 		grantCode: s.exchangeCode, grantRefresh: s.exchangeRefresh, grantClient: s.exchangeClient,
 	}[f.get("grant_type")]
 	switch {
 	case f.get("grant_type") == "":
 		return nil, refuse(codeInvalidRequest, "grant_type is missing")
 	case exchange == nil:
-		return nil, refuse(codeUnsupportedGrant, "the server does not support this grant_type")
+		return nil, refuse(codeUnsupportedGrant, "unsupported grant_type")
 	case !c.mayUse(f.get("grant_type")):
 		return nil, refuse(codeUnauthorizedClient, "the client is not registered for this grant_type")
 	}
 	return exchange(r.Context(), c, f)
 }
 
-// The same words for a code or token that never was, is over, or is somebody else's.
+// errBadGrant does not reveal whether a code or token is unknown, expired or that of another client.
 var errBadGrant = refuse(codeInvalidGrant, "the code or token is not valid")
 
-// exchangeCode returns tokens for a code.
+// exchangeCode serves the grant type authorization_code.
 //
 // Spec: OAuth 2.1, section 4.1.3.
-func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenAnswer, error) {
+func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenResponse, error) {
 	code, verifier := f.get("code"), f.get("code_verifier")
 	switch {
 	case code == "":
@@ -75,10 +75,10 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenAns
 		return nil, errBadGrant
 	}
 	if !first {
-		return nil, s.refuseAndEnd(ctx, rec.Grant, "its code was used twice", errBadGrant)
+		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
 	if !rec.matches(c, f.get("redirect_uri"), verifier) {
-		return nil, s.refuseAndEnd(ctx, rec.Grant, "its code was not used as it was meant", errBadGrant)
+		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used with another client, redirect URI or verifier", errBadGrant)
 	}
 	g, err := s.grant(ctx, rec.Grant)
 	if errors.Is(err, errNoGrant) {
@@ -89,22 +89,22 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenAns
 	}
 	scopes, err := s.narrowed(c, g, f)
 	if err != nil {
-		return nil, s.refuseAndEnd(ctx, g.ID, "with its code was asked for what was not granted, or is not to be had any more", err)
+		return nil, s.refuseAndEnd(ctx, g.ID, "the token request asked for more than was granted", err)
 	}
 	return s.firstTokens(ctx, c, g, scopes)
 }
 
-// refuseAndEnd ends a grant, and gives the error that the client is told.
-func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, told error) error {
+// refuseAndEnd ends a grant and returns the error for the client.
+func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, response error) error {
 	if err := s.endGrant(ctx, id, reason); err != nil {
 		return err
 	}
-	return told
+	return response
 }
 
-// firstTokens returns the first tokens of a grant of a user. The grant may have been ended meanwhile by a second use of its
-// code: then it is not brought back.
-func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []string) (*tokenAnswer, error) {
+// firstTokens returns the first tokens of a grant of a user. A second use of the code may end the grant at the same time; the
+// grant then stays ended.
+func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []string) (*tokenResponse, error) {
 	until := s.accessExpiry(g)
 	var refresh string
 	if c.mayUse(grantRefresh) {
@@ -117,15 +117,15 @@ func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []
 	if err := s.useClient(ctx, c); err != nil {
 		return nil, err
 	}
-	answer, err := s.accessToken(ctx, g, scopes)
+	response, err := s.accessToken(ctx, g, scopes)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.extendGrant(ctx, g.ID, until); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
-	answer.RefreshToken = refresh
-	return answer, nil
+	response.RefreshToken = refresh
+	return response, nil
 }
 
 func later(a, b time.Time) time.Time {
@@ -142,47 +142,47 @@ func badGrantIfEnded(err error) error {
 	return err
 }
 
-// narrowed returns the scopes of a token request, which may ask for less than was granted, and names no other resource. Of
-// what was granted there is left what the operator lets the client have now.
+// narrowed returns the scopes of a token request, which may request fewer scopes than were granted, for the same resource only.
+// Granted scopes that the operator no longer allows for the client are removed.
 //
 // Spec: RFC 6749, section 6; RFC 8707, section 2.2.
 func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
-	if asked := f.get("resource"); asked != "" && resourceKey(asked) != resourceKey(g.Resource) {
+	if requested := f.get("resource"); requested != "" && resourceKey(requested) != resourceKey(g.Resource) {
 		return nil, refuse(codeInvalidTarget, "the resource is not the one that was granted")
 	}
 	res := s.resource(g.Resource)
-	if res == nil || !c.mayReach(res) {
+	if res == nil || !c.mayAccess(res) {
 		return nil, errBadGrant
 	}
 	granted, err := narrow(g.Scopes, f.get("scope"))
 	if err != nil {
 		return nil, err
 	}
-	left := stillThere(c, res, granted)
+	remaining := stillAllowed(c, res, granted)
 	switch {
-	case len(left) > 0 || len(granted) == 0:
-		return left, nil
+	case len(remaining) > 0 || len(granted) == 0:
+		return remaining, nil
 	case f.get("scope") != "":
-		return nil, refuse(codeInvalidScope, "the client may not have these scopes any more")
+		return nil, refuse(codeInvalidScope, "the scopes are no longer available to the client")
 	}
 	return nil, errBadGrant
 }
 
-// exchangeRefresh returns an access token and the next refresh token for a refresh token.
+// exchangeRefresh serves the grant type refresh_token.
 //
 // Spec: OAuth 2.1, section 4.3.
-func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*tokenAnswer, error) {
+func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*tokenResponse, error) {
 	token := f.get("refresh_token")
 	if token == "" {
 		return nil, refuse(codeInvalidRequest, "refresh_token is missing")
 	}
-	fam, worth, err := s.family(ctx, token)
+	fam, state, err := s.family(ctx, token)
 	switch {
 	case errors.Is(err, errNoRefresh):
 		return nil, errBadGrant
 	case err != nil:
 		return nil, err
-	case worth == isStolen:
+	case state == isReused:
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	case fam.Client != c.ID:
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used by another client")
@@ -195,12 +195,12 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	if err != nil {
 		return nil, err
 	}
-	// All of this before the token is spent: a third party or a store that is away for a moment must not cost the client
-	// its token.
-	if err := s.checkUpstream(ctx, g); err != nil {
+	// Everything that can fail comes before the rotation: a temporary failure of the identity provider or the store must not
+	// use up the token.
+	if err := s.checkProviderGrant(ctx, g); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
-	answer, err := s.accessToken(ctx, g, scopes)
+	response, err := s.accessToken(ctx, g, scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -210,14 +210,14 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	if err := s.extendGrant(ctx, g.ID, later(s.refreshExpiry(g.Until), s.accessExpiry(g))); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
-	answer.RefreshToken, err = s.rotate(ctx, fam, token) // the last that can fail, since it spends the token
-	if errors.Is(err, errNoRefresh) {                    // another use was faster, and its grace is over
+	response.RefreshToken, err = s.rotate(ctx, fam, token) // last, because it uses up the token
+	if errors.Is(err, errNoRefresh) {                      // rotated by another request, and refreshGrace is over
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return answer, nil
+	return response, nil
 }
 
 func (s *Server) refuseFamily(ctx context.Context, f *family, reason string) error {
@@ -228,12 +228,12 @@ func (s *Server) refuseFamily(ctx context.Context, f *family, reason string) err
 	return errBadGrant
 }
 
-// exchangeClient returns an access token to a machine.
+// exchangeClient serves the grant type client_credentials.
 //
 // Spec: OAuth 2.1, section 4.2; MCP extension io.modelcontextprotocol/oauth-client-credentials.
-func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenAnswer, error) {
+func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenResponse, error) {
 	if c.isPublic() || c.Origin != originOperator {
-		return nil, refuse(codeUnauthorizedClient, "only a client of the operator acts for itself")
+		return nil, refuse(codeUnauthorizedClient, "client_credentials is only for pre-registered clients")
 	}
 	res, err := s.resourceFor(c, f.get("resource"))
 	if err != nil {

@@ -54,7 +54,7 @@ func options(issuer string) authserver.Options {
 			{ID: machineID, SecretHash: secretHash, Scopes: []string{"read"}},
 			{ID: checkerID, SecretHash: secretHash, Introspects: []string{resource}},
 		},
-		Limits: authserver.LimitOptions{Pages: lots, Tokens: lots, Registrations: lots, Documents: lots},
+		Limits: authserver.LimitOptions{Pages: lots, Tokens: lots, Registrations: lots, Metadata: lots},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -96,7 +96,7 @@ func newQuietWorld(t *testing.T, change func(*authserver.Options)) *world {
 
 func newServer(t *testing.T, o authserver.Options) *authserver.Server {
 	t.Helper()
-	server, err := authserver.New(o)
+	server, err := authserver.New(&o)
 	if err != nil {
 		t.Fatal(err)
 	}

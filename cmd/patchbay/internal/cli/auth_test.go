@@ -586,7 +586,7 @@ func protectedForMachines(t *testing.T) (server, secret string) {
 		t.Fatal(err)
 	}
 	origin := "http://" + listener.Addr().String()
-	auth, err := authserver.New(authserver.Options{
+	auth, err := authserver.New(&authserver.Options{
 		Issuer: origin, Logger: slog.New(slog.DiscardHandler), Clients: []authserver.Client{{ID: "robot", SecretHash: hash}},
 		Resources: []authserver.Resource{{URL: origin + endpoint, Scopes: []authserver.Scope{{Name: scopeUse}}}},
 	})

@@ -98,12 +98,12 @@ func newProtectedDemo(origin string, server *mcp.Server, store authserver.Store,
 	for _, name := range demoUsers() {
 		users = append(users, authserver.PasswordUser{Name: name, Hash: hash})
 	}
-	login, err := authserver.NewPasswordLogin(authserver.PasswordOptions{Users: users})
+	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users})
 	if err != nil {
 		return nil, err
 	}
 	resource := origin + endpoint
-	auth, err := authserver.New(authserver.Options{
+	auth, err := authserver.New(&authserver.Options{
 		Issuer: origin, Name: "Patchbay demo", Login: login, Store: store, Logger: log,
 		Resources: []authserver.Resource{{URL: resource, Name: "Patchbay demo", Scopes: []authserver.Scope{
 			{Name: scopeUse, Description: "Use the demo server"},

@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	kindUpstream = "upstream"
+	kindProviderGrant = "provider-grant"
 
 	// renewBefore is how long before its end an access token of a third party is renewed: whoever gets it has this long
 	// to use it.
 	renewBefore = time.Minute
 	// renewTime is for how long a renewal keeps others from the same one, in other processes too: some third parties end
 	// everything when a refresh token is used twice. It is longer than a renewal takes and is written.
-	renewTime = 2 * upstreamTime
+	renewTime = 2 * providerTimeout
 	// saveTime bounds the writing of what a renewal gave, and saveTries is how often that is tried, with a pause of
 	// savePause that doubles: the third party gives it once.
 	saveTime  = 10 * time.Second
 	saveTries = 5
 	savePause = 100 * time.Millisecond
-	// upstreamExtra is how much longer than a grant its third party's may lie there.
-	upstreamExtra = 24 * time.Hour
+	// providerGrantExtra is how much longer than a grant its third party's may lie there.
+	providerGrantExtra = 24 * time.Hour
 )
 
-// An upstreamGrant is what a third party gave for a subject, a client of ours and a resource. It is sealed in the store
+// An providerGrant is what a third party gave for a subject, a client of ours and a resource. It is sealed in the store
 // under its handle, a random one, so that two devices with one client do not log each other out.
-type upstreamGrant struct {
-	Upstream string    `json:"upstream"`
+type providerGrant struct {
+	Provider string    `json:"provider"`
 	Sub      string    `json:"sub,omitempty"` // the user there
 	Subject  string    `json:"subject"`       // the user here
 	Client   string    `json:"client"`
@@ -45,7 +45,7 @@ type upstreamGrant struct {
 	Until    time.Time `json:"until"`             // the end of the record
 }
 
-func (g *upstreamGrant) set(token *oauth2.Token) {
+func (g *providerGrant) set(token *oauth2.Token) {
 	g.Access, g.Type, g.Expires, g.Renewing = token.AccessToken, token.Type(), token.Expiry, time.Time{}
 	g.Given = time.Now()
 	if token.RefreshToken != "" {
@@ -55,20 +55,20 @@ func (g *upstreamGrant) set(token *oauth2.Token) {
 
 // dueAt returns when the access token is to be renewed, or, if it cannot be, when it ends; zero if it does not say. One that
 // lives no longer than two minutes is renewed after half its life.
-func (g *upstreamGrant) dueAt() time.Time {
+func (g *providerGrant) dueAt() time.Time {
 	if g.Expires.IsZero() || g.Refresh == "" {
 		return g.Expires
 	}
 	return g.Expires.Add(-min(renewBefore, g.Expires.Sub(g.Given)/2))
 }
 
-func (g *upstreamGrant) due(now time.Time) bool {
+func (g *providerGrant) due(now time.Time) bool {
 	at := g.dueAt()
 	return !at.IsZero() && !now.Before(at)
 }
 
 // goodUntil returns until when it need not be asked about again if the third party says now that it is valid.
-func (g *upstreamGrant) goodUntil(now time.Time, every time.Duration) time.Time {
+func (g *providerGrant) goodUntil(now time.Time, every time.Duration) time.Time {
 	if at := g.dueAt(); !at.IsZero() && at.Before(now.Add(every)) {
 		return at
 	}
@@ -76,48 +76,48 @@ func (g *upstreamGrant) goodUntil(now time.Time, every time.Duration) time.Time 
 }
 
 // keep puts a new grant into the store, and gives its handle.
-func (u *upstreamLogin) keep(ctx context.Context, g *upstreamGrant) (handle string, err error) {
+func (u *providerLogin) keep(ctx context.Context, g *providerGrant) (handle string, err error) {
 	s := u.server()
 	handle = randomToken()
-	g.Until = time.Now().Add(s.o.Lifetimes.Refresh + upstreamExtra)
+	g.Until = time.Now().Add(s.o.Lifetimes.Refresh + providerGrantExtra)
 	sealed, err := u.sealGrant(handle, g)
 	if err != nil {
 		return "", err
 	}
-	if err := s.store.Put(ctx, kindUpstream, handle, sealed, g.Until); err != nil {
+	if err := s.store.Put(ctx, kindProviderGrant, handle, sealed, g.Until); err != nil {
 		return "", err
 	}
 	now := time.Now()
-	u.checks.of(handle).good(now, g.goodUntil(now, u.byID[g.Upstream].o.CheckEvery)) // it has just come from there
+	u.checks.of(handle).good(now, g.goodUntil(now, u.byID[g.Provider].o.CheckEvery)) // it has just come from there
 	return handle, nil
 }
 
-func (u *upstreamLogin) sealGrant(handle string, g *upstreamGrant) ([]byte, error) {
+func (u *providerLogin) sealGrant(handle string, g *providerGrant) ([]byte, error) {
 	value, err := json.Marshal(g)
 	if err != nil {
 		return nil, err
 	}
-	return u.server().seals.Seal(value, kindUpstream, handle), nil
+	return u.server().seals.Seal(value, kindProviderGrant, handle), nil
 }
 
 // openGrant returns a grant from its record, nil if there is none. old says that its key is.
-func (u *upstreamLogin) openGrant(handle string, sealed []byte) (g *upstreamGrant, old bool, err error) {
+func (u *providerLogin) openGrant(handle string, sealed []byte) (g *providerGrant, old bool, err error) {
 	if sealed == nil {
 		return nil, false, nil
 	}
-	value, old, err := openSealed(u.server().seals, sealed, kindUpstream, handle)
+	value, old, err := openSealed(u.server().seals, sealed, kindProviderGrant, handle)
 	if err != nil {
 		return nil, false, err
 	}
-	g = new(upstreamGrant)
+	g = new(providerGrant)
 	return g, old, json.Unmarshal(value, g)
 }
 
-func (u *upstreamLogin) load(ctx context.Context, handle string) (g *upstreamGrant, old bool, err error) {
+func (u *providerLogin) load(ctx context.Context, handle string) (g *providerGrant, old bool, err error) {
 	if g := u.checks.unsavedOf(handle); g != nil {
 		return g, false, nil
 	}
-	sealed, err := u.server().store.Get(ctx, kindUpstream, handle)
+	sealed, err := u.server().store.Get(ctx, kindProviderGrant, handle)
 	if err != nil {
 		return nil, false, err
 	}
@@ -125,9 +125,9 @@ func (u *upstreamLogin) load(ctx context.Context, handle string) (g *upstreamGra
 }
 
 // change changes a grant if it is there, and gives it as it is then, nil if it is not. It is sealed anew.
-func (u *upstreamLogin) change(ctx context.Context, handle string, change func(*upstreamGrant) error) (*upstreamGrant, error) {
-	var g *upstreamGrant
-	err := u.server().store.Update(ctx, kindUpstream, handle, func(sealed []byte) ([]byte, time.Time, error) {
+func (u *providerLogin) change(ctx context.Context, handle string, change func(*providerGrant) error) (*providerGrant, error) {
+	var g *providerGrant
+	err := u.server().store.Update(ctx, kindProviderGrant, handle, func(sealed []byte) ([]byte, time.Time, error) {
 		var err error
 		if g, _, err = u.openGrant(handle, sealed); err != nil || g == nil {
 			return nil, time.Time{}, err
@@ -144,8 +144,8 @@ func (u *upstreamLogin) change(ctx context.Context, handle string, change func(*
 	return g, nil
 }
 
-// CheckUpstream finds out whether what a third party gave is still valid there, and renews it when it is old.
-func (u *upstreamLogin) CheckUpstream(ctx context.Context, handle string) error {
+// CheckGrant finds out whether what a third party gave is still valid there, and renews it when it is old.
+func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 	check := u.checks.of(handle)
 	if check.holds(time.Now()) {
 		return nil
@@ -160,53 +160,53 @@ func (u *upstreamLogin) CheckUpstream(ctx context.Context, handle string) error 
 		return nil
 	}
 	// Whoever asked may be gone before a refresh token that can be used once was used: it would be lost.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	g, err := u.loadForCheck(ctx, handle)
 	switch {
 	case err != nil:
 		return err
-	case g == nil || u.byID[g.Upstream] == nil:
-		return ErrUpstreamEnded
+	case g == nil || u.byID[g.Provider] == nil:
+		return ErrProviderGrantEnded
 	}
-	p := u.byID[g.Upstream]
+	p := u.byID[g.Provider]
 	check.heard(g.Given)
 	g, err = u.checkGrant(ctx, p, handle, g)
 	now := time.Now()
 	switch {
 	case err == nil:
 		check.good(now, g.goodUntil(now, p.o.CheckEvery))
-	case errors.Is(err, ErrUpstreamEnded):
+	case errors.Is(err, ErrProviderGrantEnded):
 		return errors.Join(err, u.forget(ctx, handle))
 	case check.outage(now, p.o.Outage):
 		u.server().log.WarnContext(ctx, "authorization server: it cannot be known whether a third party's grant is valid",
-			"upstream", p.o.ID, "error", err)
+			"provider", p.o.ID, "error", err)
 		return nil
 	}
 	return err
 }
 
 // loadForCheck returns a grant as its last renewal has left it, sealed with the present key; nil if it is not there.
-func (u *upstreamLogin) loadForCheck(ctx context.Context, handle string) (*upstreamGrant, error) {
+func (u *providerLogin) loadForCheck(ctx context.Context, handle string) (*providerGrant, error) {
 	if g := u.checks.unsavedOf(handle); g != nil {
 		return u.save(ctx, handle, g)
 	}
 	g, old, err := u.load(ctx, handle)
 	if err == nil && old {
-		return u.change(ctx, handle, func(*upstreamGrant) error { return nil })
+		return u.change(ctx, handle, func(*providerGrant) error { return nil })
 	}
 	return g, err
 }
 
-func (u *upstreamLogin) forget(ctx context.Context, handle string) error {
-	_, err := u.server().store.Take(ctx, kindUpstream, handle)
+func (u *providerLogin) forget(ctx context.Context, handle string) error {
+	_, err := u.server().store.Take(ctx, kindProviderGrant, handle)
 	u.checks.forget(handle)
 	return err
 }
 
-// checkGrant asks the third party, and gives the grant as it is then. The error is ErrUpstreamEnded if the grant has ended,
+// checkGrant asks the third party, and gives the grant as it is then. The error is ErrProviderGrantEnded if the grant has ended,
 // any other if it cannot be known.
-func (u *upstreamLogin) checkGrant(ctx context.Context, p *provider, handle string, g *upstreamGrant) (*upstreamGrant, error) {
+func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string, g *providerGrant) (*providerGrant, error) {
 	ends, err := p.endpoints(ctx)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (u *upstreamLogin) checkGrant(ctx context.Context, p *provider, handle stri
 		// Some third parties end access tokens early, and give another one.
 	}
 	if g.Refresh == "" {
-		return nil, ErrUpstreamEnded
+		return nil, ErrProviderGrantEnded
 	}
 	return u.renewGrant(ctx, p, ends, handle, g.Access)
 }
@@ -226,10 +226,10 @@ func (u *upstreamLogin) checkGrant(ctx context.Context, p *provider, handle stri
 var errRenewing = errors.New("another process renews the grant of the third party")
 
 // renewGrant renews a grant whose access token was this one. Of all processes that share the store one does it.
-func (u *upstreamLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle, access string) (*upstreamGrant, error) {
+func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle, access string) (*providerGrant, error) {
 	renewed := errors.New("it was renewed meanwhile")
-	var present *upstreamGrant
-	g, err := u.change(ctx, handle, func(g *upstreamGrant) error {
+	var present *providerGrant
+	g, err := u.change(ctx, handle, func(g *providerGrant) error {
 		now := time.Now()
 		switch {
 		case g.Access != access:
@@ -247,15 +247,15 @@ func (u *upstreamLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 	case err != nil:
 		return nil, err
 	case g == nil:
-		return nil, ErrUpstreamEnded
+		return nil, ErrProviderGrantEnded
 	}
 	token, err := p.renew(ctx, ends, g)
 	var said *statusError
 	switch {
 	case errors.Is(err, errTokenInvalid), errors.As(err, &said) && said.code == codeInvalidGrant:
-		return nil, ErrUpstreamEnded
+		return nil, ErrProviderGrantEnded
 	case err != nil:
-		_, changeErr := u.change(ctx, handle, func(g *upstreamGrant) error {
+		_, changeErr := u.change(ctx, handle, func(g *providerGrant) error {
 			g.Renewing = time.Time{}
 			return nil
 		})
@@ -268,13 +268,13 @@ func (u *upstreamLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 // save writes what a renewal gave, which is kept in memory until that works: what was there before is worth nothing any
 // more, and to show it again would end everything. A grant that was revoked meanwhile is not brought back: what came is
 // given back too.
-func (u *upstreamLogin) save(ctx context.Context, handle string, g *upstreamGrant) (kept *upstreamGrant, err error) {
+func (u *providerLogin) save(ctx context.Context, handle string, g *providerGrant) (kept *providerGrant, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
 	u.checks.keepUnsaved(handle, g)
 	pause := savePause
 	for try := 1; ; try++ {
-		kept, err = u.change(ctx, handle, func(old *upstreamGrant) error {
+		kept, err = u.change(ctx, handle, func(old *providerGrant) error {
 			until := old.Until
 			*old = *g
 			old.Until = until
@@ -290,7 +290,7 @@ func (u *upstreamLogin) save(ctx context.Context, handle string, g *upstreamGran
 	}
 	u.checks.saved(handle)
 	if kept == nil {
-		return nil, errors.Join(ErrUpstreamEnded, u.giveBack(ctx, g))
+		return nil, errors.Join(ErrProviderGrantEnded, u.giveBack(ctx, g))
 	}
 	return kept, nil
 }
@@ -307,9 +307,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// RevokeUpstream returns back what a third party gave, and forgets it, whether that works or not.
-func (u *upstreamLogin) RevokeUpstream(ctx context.Context, handle string) error {
-	sealed, err := u.server().store.Take(ctx, kindUpstream, handle)
+// RevokeGrant returns back what a third party gave, and forgets it, whether that works or not.
+func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
+	sealed, err := u.server().store.Take(ctx, kindProviderGrant, handle)
 	if err != nil {
 		return err
 	}
@@ -325,12 +325,12 @@ func (u *upstreamLogin) RevokeUpstream(ctx context.Context, handle string) error
 }
 
 // giveBack revokes a grant at its third party.
-func (u *upstreamLogin) giveBack(ctx context.Context, g *upstreamGrant) error {
-	p := u.byID[g.Upstream]
+func (u *providerLogin) giveBack(ctx context.Context, g *providerGrant) error {
+	p := u.byID[g.Provider]
 	if p == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	ends, err := p.endpoints(ctx)
 	if err != nil {

@@ -12,28 +12,28 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// An upstreamLogin is the Login by third parties.
-type upstreamLogin struct {
+// An providerLogin is the Login by third parties.
+type providerLogin struct {
 	providers []*provider
 	byID      map[string]*provider
-	checks    upstreamChecks
+	checks    providerChecks
 
 	mu sync.Mutex // guards the field below
 	s  *Server    // from New on
 }
 
 // attach makes the login that of a server, whose store it uses.
-func (u *upstreamLogin) attach(s *Server) error {
+func (u *providerLogin) attach(s *Server) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.s != nil {
-		return errors.New("the Login of NewUpstreamLogin serves another Server already")
+		return errors.New("the Login of NewProviderLogin serves another Server already")
 	}
 	u.s = s
 	return nil
 }
 
-func (u *upstreamLogin) server() *Server {
+func (u *providerLogin) server() *Server {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.s
@@ -43,7 +43,7 @@ const pathCallback = "callback/" // below the login
 
 // A pendingLogin is what is kept while the browser is at the third party.
 type pendingLogin struct {
-	Upstream string `json:"upstream"`
+	Provider string `json:"provider"`
 	State    string `json:"state"`
 	Nonce    string `json:"nonce"`
 	Verifier string `json:"verifier"`
@@ -53,7 +53,7 @@ type pendingLogin struct {
 // interaction to which its user has consented: a callback that was captured elsewhere does not come so far.
 //
 // Spec: security best practices, Confused Deputy Problem.
-func (u *upstreamLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) {
+func (u *providerLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) {
 	if id, ok := strings.CutPrefix(l.Path, pathCallback); ok && r.Method != http.MethodPost {
 		u.callback(w, r, l, u.byID[id])
 		return
@@ -64,8 +64,8 @@ func (u *upstreamLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 			Detail: "Go back to the app and start again."})
 	case r.Method == http.MethodPost && formValue(r, paramDecision) == decisionDeny:
 		l.Fail(w, r, codeAccessDenied, "the user stopped at the login")
-	case r.Method == http.MethodPost && u.byID[formValue(r, "upstream")] != nil:
-		u.begin(w, r, l, u.byID[formValue(r, "upstream")])
+	case r.Method == http.MethodPost && u.byID[formValue(r, "provider")] != nil:
+		u.begin(w, r, l, u.byID[formValue(r, "provider")])
 	case len(u.providers) == 1:
 		u.begin(w, r, l, u.providers[0])
 	default:
@@ -73,7 +73,7 @@ func (u *upstreamLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 	}
 }
 
-func (u *upstreamLogin) choose(w http.ResponseWriter, l *LoginRequest) {
+func (u *providerLogin) choose(w http.ResponseWriter, l *LoginRequest) {
 	type choice struct{ ID, Name string }
 	var choices []choice
 	for _, p := range u.providers {
@@ -86,14 +86,14 @@ func (u *upstreamLogin) choose(w http.ResponseWriter, l *LoginRequest) {
 }
 
 // begin makes the state of a login, and sends the browser away with it.
-func (u *upstreamLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
+func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
 	ctx := r.Context()
 	ends, err := p.endpoints(ctx)
 	if err != nil {
-		u.failUpstream(w, r, l, p, err)
+		u.failProvider(w, r, l, p, err)
 		return
 	}
-	kept := pendingLogin{Upstream: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(), Verifier: oauth2.GenerateVerifier()}
+	kept := pendingLogin{Provider: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(), Verifier: oauth2.GenerateVerifier()}
 	data, err := json.Marshal(kept)
 	if err == nil {
 		err = l.Keep(ctx, data)
@@ -106,7 +106,7 @@ func (u *upstreamLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 }
 
 // callback takes the browser back. What was kept is good for one answer, whatever that is.
-func (u *upstreamLogin) callback(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
+func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
 	data, err := l.Take(r.Context())
 	if err == nil && (data == nil || p == nil) {
 		err = errNoInteraction
@@ -115,7 +115,7 @@ func (u *upstreamLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	if err == nil {
 		err = json.Unmarshal(data, &kept)
 	}
-	if err == nil && (kept.Upstream != p.o.ID || subtle.ConstantTimeCompare([]byte(formValue(r, "state")), []byte(kept.State)) != 1) {
+	if err == nil && (kept.Provider != p.o.ID || subtle.ConstantTimeCompare([]byte(formValue(r, "state")), []byte(kept.State)) != 1) {
 		err = errNoInteraction
 	}
 	if err != nil {
@@ -124,19 +124,19 @@ func (u *upstreamLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	}
 	subject, err := u.complete(r, l, p, &kept)
 	if err != nil {
-		u.failUpstream(w, r, l, p, err)
+		u.failProvider(w, r, l, p, err)
 		return
 	}
 	l.Finish(w, r, *subject)
 }
 
-// An upstreamError is an answer of a third party which says that there is no login.
-type upstreamError struct{ code string }
+// An providerError is an answer of a third party which says that there is no login.
+type providerError struct{ code string }
 
-func (e *upstreamError) Error() string { return "the third party answered " + e.code }
+func (e *providerError) Error() string { return "the third party answered " + e.code }
 
 // complete turns the answer of a third party into a subject, and keeps what it gave.
-func (u *upstreamLogin) complete(r *http.Request, l *LoginRequest, p *provider, kept *pendingLogin) (*Subject, error) {
+func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, kept *pendingLogin) (*Subject, error) {
 	ctx := r.Context()
 	ends, err := p.endpoints(ctx)
 	if err != nil {
@@ -146,29 +146,29 @@ func (u *upstreamLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 		return nil, err
 	}
 	if code := formValue(r, "error"); code != "" {
-		return nil, &upstreamError{plainText(code)}
+		return nil, &providerError{plainText(code)}
 	}
 	code := formValue(r, "code")
 	if code == "" {
 		return nil, errors.New("the third party's answer has no code")
 	}
 	// From here on there is something at the third party which must not be left lying there.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), upstreamTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	token, err := p.exchange(ctx, ends, l.URL(pathCallback+p.o.ID), code, kept.Verifier)
 	if err != nil {
 		return nil, err
 	}
-	rec := &upstreamGrant{Upstream: p.o.ID, Client: l.ClientID(), Resource: l.Resource()}
+	rec := &providerGrant{Provider: p.o.ID, Client: l.ClientID(), Resource: l.Resource()}
 	rec.set(token)
 	subject, err := u.identify(ctx, p, ends, rec, token, kept.Nonce)
 	if err == nil {
 		rec.Subject = subject.ID
-		subject.Upstream, err = u.keep(ctx, rec)
+		subject.ProviderGrant, err = u.keep(ctx, rec)
 	}
 	if err != nil {
 		if revokeErr := p.revoke(ctx, ends, rec); revokeErr != nil {
-			l.s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "upstream", p.o.ID, "error", revokeErr)
+			l.s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "provider", p.o.ID, "error", revokeErr)
 		}
 		return nil, err
 	}
@@ -176,8 +176,8 @@ func (u *upstreamLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 }
 
 // identify finds out who came back.
-func (u *upstreamLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *upstreamGrant, token *oauth2.Token, nonce string) (*Subject, error) {
-	user := &UpstreamUser{AccessToken: token.AccessToken, Client: p.http}
+func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant, token *oauth2.Token, nonce string) (*Subject, error) {
+	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.http}
 	if ends.verifier != nil {
 		id, err := p.verifyIDToken(ctx, ends, token, nonce)
 		if err != nil {
@@ -200,19 +200,19 @@ func (u *upstreamLogin) identify(ctx context.Context, p *provider, ends *endpoin
 
 // lookUp asks for more about who came back. A name is not worth a login: where the provider refuses to tell it, the user
 // comes in without, but not while it does not answer, since the claims may be what decides who comes in.
-func (u *upstreamLogin) lookUp(ctx context.Context, p *provider, ends *endpoints, user *UpstreamUser) error {
+func (u *providerLogin) lookUp(ctx context.Context, p *provider, ends *endpoints, user *ProviderUser) error {
 	err := p.addUserinfo(ctx, ends, user)
 	if err == nil || errors.Is(err, errOtherUserinfo) || isTemporary(err) {
 		return err
 	}
-	u.server().log.WarnContext(ctx, "authorization server: a third party tells nothing about a user", "upstream", p.o.ID, "error", err)
+	u.server().log.WarnContext(ctx, "authorization server: a third party tells nothing about a user", "provider", p.o.ID, "error", err)
 	return nil
 }
 
-// failUpstream tells the client that there was no login, and the log why.
-func (u *upstreamLogin) failUpstream(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider, err error) {
-	l.s.log.WarnContext(r.Context(), "authorization server: a login at a third party failed", "upstream", p.o.ID, "error", err)
-	var said *upstreamError
+// failProvider tells the client that there was no login, and the log why.
+func (u *providerLogin) failProvider(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider, err error) {
+	l.s.log.WarnContext(r.Context(), "authorization server: a login at a third party failed", "provider", p.o.ID, "error", err)
+	var said *providerError
 	switch {
 	case errors.Is(err, ErrUserRefused):
 		l.Fail(w, r, codeAccessDenied, "the user may not come in")

@@ -13,15 +13,15 @@ const (
 	maxChecks = 10_000
 )
 
-// upstreamChecks remembers when grants were checked.
-type upstreamChecks struct {
+// providerChecks remembers when grants were checked.
+type providerChecks struct {
 	mu       sync.Mutex // guards the fields below
 	byHandle map[string]*list.Element
-	recent   list.List                 // of *upstreamCheck, the most recent first
-	unsaved  map[string]*upstreamGrant // what renewals gave that could not be written yet; at most maxChecks
+	recent   list.List                 // of *providerCheck, the most recent first
+	unsaved  map[string]*providerGrant // what renewals gave that could not be written yet; at most maxChecks
 }
 
-type upstreamCheck struct {
+type providerCheck struct {
 	handle string
 	turn   chan struct{} // holds a token while the grant is checked
 
@@ -31,25 +31,25 @@ type upstreamCheck struct {
 }
 
 // of returns what is known of a grant. The least recent one makes room; whoever checks it goes on.
-func (c *upstreamChecks) of(handle string) *upstreamCheck {
+func (c *providerChecks) of(handle string) *providerCheck {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.byHandle[handle]; ok {
 		c.recent.MoveToFront(e)
-		return e.Value.(*upstreamCheck)
+		return e.Value.(*providerCheck)
 	}
 	if c.byHandle == nil {
 		c.byHandle = map[string]*list.Element{}
 	}
 	if len(c.byHandle) >= maxChecks {
-		delete(c.byHandle, c.recent.Remove(c.recent.Back()).(*upstreamCheck).handle)
+		delete(c.byHandle, c.recent.Remove(c.recent.Back()).(*providerCheck).handle)
 	}
-	check := &upstreamCheck{handle: handle, turn: make(chan struct{}, 1)}
+	check := &providerCheck{handle: handle, turn: make(chan struct{}, 1)}
 	c.byHandle[handle] = c.recent.PushFront(check)
 	return check
 }
 
-func (c *upstreamChecks) forget(handle string) {
+func (c *providerChecks) forget(handle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.byHandle[handle]; ok {
@@ -60,44 +60,44 @@ func (c *upstreamChecks) forget(handle string) {
 }
 
 // keepUnsaved keeps what a renewal gave until it is saved, or forgotten.
-func (c *upstreamChecks) keepUnsaved(handle string, g *upstreamGrant) {
+func (c *providerChecks) keepUnsaved(handle string, g *providerGrant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unsaved == nil {
-		c.unsaved = map[string]*upstreamGrant{}
+		c.unsaved = map[string]*providerGrant{}
 	}
 	if len(c.unsaved) < maxChecks {
 		c.unsaved[handle] = g
 	}
 }
 
-func (c *upstreamChecks) unsavedOf(handle string) *upstreamGrant {
+func (c *providerChecks) unsavedOf(handle string) *providerGrant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unsaved[handle]
 }
 
-func (c *upstreamChecks) saved(handle string) {
+func (c *providerChecks) saved(handle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unsaved, handle)
 }
 
-func (c *upstreamCheck) holds(now time.Time) bool {
+func (c *providerCheck) holds(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now.Before(c.until)
 }
 
 // good notes that the third party has said now that the grant is valid, which counts until then.
-func (c *upstreamCheck) good(now, until time.Time) {
+func (c *providerCheck) good(now, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last, c.until = now, until
 }
 
 // heard notes when the third party gave its token, which another process may know, or this one before it was started.
-func (c *upstreamCheck) heard(at time.Time) {
+func (c *providerCheck) heard(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at.After(c.last) {
@@ -107,7 +107,7 @@ func (c *upstreamCheck) heard(at time.Time) {
 
 // outage reports whether the last word of a third party that does not answer still counts, and has it counted for a
 // moment.
-func (c *upstreamCheck) outage(now time.Time, outage time.Duration) bool {
+func (c *providerCheck) outage(now time.Time, outage time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.IsZero() || !now.Before(c.last.Add(outage)) {

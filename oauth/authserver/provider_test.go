@@ -24,17 +24,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func upstreamLogin(t *testing.T, upstreams ...authserver.Upstream) authserver.Delegate {
+func providerLogin(t *testing.T, providers ...authserver.Provider) authserver.ProviderLogin {
 	t.Helper()
-	login, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: upstreams})
+	login, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: providers})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return login
 }
 
-func withUpstreams(t *testing.T, upstreams ...authserver.Upstream) func(*authserver.Options) {
-	return func(o *authserver.Options) { o.Login = upstreamLogin(t, upstreams...) }
+func withProviders(t *testing.T, providers ...authserver.Provider) func(*authserver.Options) {
+	return func(o *authserver.Options) { o.Login = providerLogin(t, providers...) }
 }
 
 // toUpstream goes as far as the redirect to the third party.
@@ -66,7 +66,7 @@ func (w *world) loginVia(p *idp) tokens {
 
 func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
 	address := b.toUpstream()
 	u, _ := url.Parse(address)
@@ -108,7 +108,7 @@ func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
 // R-7.5-6: what an attacker has consented to in his own browser is of no use in another one.
 func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	w := newWorld(t, withProviders(t, p.provider("idp")))
 	attacker, victim := w.browser(), w.browser()
 	address := attacker.toUpstream()
 	callback := p.visit(victim, address) // the victim is logged in there
@@ -116,7 +116,7 @@ func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
 	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
 		t.Errorf("another browser's callback: %s %s", res.Status, res.Header.Get("Location"))
 	}
-	if !strings.Contains(res.body, "opened in another browser") {
+	if !strings.Contains(res.body, "belongs to another browser") {
 		t.Errorf("the page does not say what is wrong: %s", res.body)
 	}
 	// Neither does a cookie of that name that was planted, nor one of the victim's own interaction.
@@ -139,7 +139,7 @@ func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
 // SEC-05, R-7.5-5: nothing goes to the third party before consent, and no state is good before it.
 func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	id := form.Get("interaction")
@@ -151,7 +151,7 @@ func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 			t.Errorf("%s before consent: %s %s", path, res.Status, res.Header.Get("Location"))
 		}
 	}
-	form.Set("upstream", "idp")
+	form.Set("provider", "idp")
 	if res := b.submit("/login", form); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("the form of the login before consent: %s", res.Status)
 	}
@@ -173,7 +173,7 @@ func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 
 func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
 	callback := p.visit(b, b.toUpstream())
 	if got := b.answer(b.get(callback)); got.Get("code") == "" {
@@ -200,14 +200,14 @@ func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
 
 func TestMixUpOfTwoUpstreams(t *testing.T) {
 	honest, evil := newIDP(t), newIDP(t)
-	w := newWorld(t, withUpstreams(t, honest.upstream("honest"), evil.upstream("evil")))
+	w := newWorld(t, withProviders(t, honest.provider("honest"), evil.provider("evil")))
 	pick := func(b *browser, id string) string {
 		_, form := b.consentPage(authorizeQuery())
 		res := b.get(b.decide(form, "allow").Header.Get("Location"))
 		if !strings.Contains(res.body, "Provider honest") || !strings.Contains(res.body, "Provider evil") {
 			t.Fatalf("the user cannot pick: %s", res.body)
 		}
-		form.Set("upstream", id)
+		form.Set("provider", id)
 		return b.submit("/login", form).Header.Get("Location")
 	}
 	b := w.browser()
@@ -240,7 +240,7 @@ func TestMixUpOfTwoUpstreams(t *testing.T) {
 
 func TestIDTokenMustBeForThisLogin(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	w := newWorld(t, withProviders(t, p.provider("idp")))
 	other, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	claim := func(name string, value any) func() {
 		return func() {
@@ -291,14 +291,14 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 
 func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
 	p := newIDP(t)
-	up := p.upstream("idp")
-	up.Subject = func(_ context.Context, u *authserver.UpstreamUser) (authserver.Subject, error) {
+	up := p.provider("idp")
+	up.Subject = func(_ context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
 		if u.Claims["email"] != "one@example.com" || u.ID != "user-1" || u.AccessToken == "" || u.Client == nil {
 			t.Errorf("user is %+v", u)
 		}
 		return authserver.Subject{}, fmt.Errorf("not on the list: %w", authserver.ErrUserRefused)
 	}
-	w := newWorld(t, withUpstreams(t, up))
+	w := newWorld(t, withProviders(t, up))
 	if answer := w.browser().viaUpstream(p); answer.Get("error") != "access_denied" {
 		t.Errorf("a user that we refuse: %v", answer)
 	}
@@ -319,7 +319,7 @@ func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
 		}
 	}
 	p.set(func() { p.down = true })
-	fresh := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	fresh := newWorld(t, withProviders(t, p.provider("idp")))
 	b := fresh.browser()
 	_, form := b.consentPage(authorizeQuery())
 	res := b.get(b.decide(form, "allow").Header.Get("Location"))
@@ -339,7 +339,7 @@ func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
 			p := newIDP(t)
 			way(p)
 			synctest.Test(t, func(t *testing.T) {
-				w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
 				w.wantAlive(got.Access, "after the login")
 				checks := p.count("/userinfo") + p.count("/introspect")
@@ -370,7 +370,7 @@ func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
 func TestAUTHB14_OldTokensAreRenewedOnce(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 		got := w.loginVia(p)
 		for round := range 3 {
 			time.Sleep(time.Hour)
@@ -399,7 +399,7 @@ func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)
 			synctest.Test(t, func(t *testing.T) {
-				w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
 				p.set(func() { end(p) })
 				time.Sleep(time.Hour)
@@ -411,7 +411,7 @@ func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
 		p := newIDP(t)
 		p.single, p.expires = true, 600
 		synctest.Test(t, func(t *testing.T) {
-			w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+			w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 			got := w.loginVia(p)
 			time.Sleep(10*time.Minute - time.Second)
 			w.wantAlive(got.Access, "in its last second")
@@ -425,7 +425,7 @@ func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
 func TestOutageOfTheThirdParty(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 		got := w.loginVia(p)
 		w.wantAlive(got.Access, "at first")
 		p.set(func() { p.down = true })
@@ -453,7 +453,7 @@ func TestOutageOfTheThirdParty(t *testing.T) {
 // R-7.5-7: together, in both directions.
 func TestRevokingOursRevokesTheirs(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withUpstreams(t, p.upstream("idp")))
+	w := newWorld(t, withProviders(t, p.provider("idp")))
 	one, two := w.loginVia(p), w.loginVia(p)
 	if res := w.post("/revoke", url.Values{"token": {one.Refresh}, "client_id": {publicID}}); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
@@ -475,7 +475,7 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: other})
-			withUpstreams(t, p.upstream("idp"))(o)
+			withProviders(t, p.provider("idp"))(o)
 		})
 		got := w.loginVia(p)
 		token, err := w.verify(got.Access)
@@ -489,9 +489,9 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 			}
 			return pr
 		}
-		ut, err := w.server.UpstreamToken(t.Context(), resource, principal(nil))
-		if err != nil || !p.access[ut.Token] || ut.Upstream != "idp" || ut.Type != "Bearer" {
-			t.Fatalf("UpstreamToken gave %v, %v", ut, err)
+		ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil))
+		if err != nil || !p.access[ut.Token] || ut.Provider != "idp" || ut.Type != "Bearer" {
+			t.Fatalf("ProviderToken gave %v, %v", ut, err)
 		}
 		if text := fmt.Sprintf("%v %+v %#v", ut, *ut, *ut); strings.Contains(text, ut.Token) {
 			t.Errorf("printing it shows it: %s", text)
@@ -508,18 +508,18 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 			"another issuer":   {resource, principal(func(p *mcp.Principal) { p.Issuer = "https://evil.example" })},
 			"no grant":         {resource, principal(func(p *mcp.Principal) { p.Claims = nil })},
 		} {
-			if ut, err := w.server.UpstreamToken(t.Context(), bad.resource, bad.p); !errors.Is(err, authserver.ErrNoUpstreamToken) || ut != nil {
+			if ut, err := w.server.ProviderToken(t.Context(), bad.resource, bad.p); !errors.Is(err, authserver.ErrNoProviderToken) || ut != nil {
 				t.Errorf("%s: %v, %v", name, ut, err)
 			}
 		}
 		time.Sleep(59*time.Minute + 30*time.Second)
-		second, err := w.server.UpstreamToken(t.Context(), resource, principal(nil))
+		second, err := w.server.ProviderToken(t.Context(), resource, principal(nil))
 		if err != nil || second.Token == ut.Token || time.Until(second.Expires) < time.Minute {
 			t.Errorf("in the last minute: %v, %v; want a new one", second, err)
 		}
 		p.set(func() { clear(p.access); clear(p.refresh) })
 		time.Sleep(time.Minute)
-		if ut, err := w.server.UpstreamToken(t.Context(), resource, principal(nil)); !errors.Is(err, authserver.ErrUpstreamEnded) {
+		if ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil)); !errors.Is(err, authserver.ErrProviderGrantEnded) {
 			t.Errorf("revoked there: %v, %v", ut, err)
 		}
 	})
@@ -563,7 +563,7 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := func(keys ...authserver.SealKey) *world {
 			return newQuietWorld(t, func(o *authserver.Options) {
-				withUpstreams(t, p.upstream("idp"))(o)
+				withProviders(t, p.provider("idp"))(o)
 				o.Store, o.SealKeys = spy, keys
 				o.SigningKeys = append(o.SigningKeys, signer)
 			})
@@ -596,10 +596,10 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 
 func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 	p := newIDP(t)
-	up := authserver.Upstream{
+	up := authserver.Provider{
 		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},
-		Endpoints: authserver.UpstreamEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token", Revocation: p.URL + "/revoke"},
-		Subject: func(ctx context.Context, u *authserver.UpstreamUser) (authserver.Subject, error) {
+		Endpoints: authserver.ProviderEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token", Revocation: p.URL + "/revoke"},
+		Subject: func(ctx context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/userinfo", nil)
 			if err != nil {
 				return authserver.Subject{}, err
@@ -611,14 +611,14 @@ func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 			}
 			defer res.Body.Close()
 			if res.StatusCode == http.StatusUnauthorized {
-				return authserver.Subject{}, authserver.ErrUpstreamEnded
+				return authserver.Subject{}, authserver.ErrProviderGrantEnded
 			}
 			return authserver.Subject{ID: "hub|1"}, nil
 		},
 	}
 	p.expires, p.single = 0, true
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, withUpstreams(t, up))
+		w := newQuietWorld(t, withProviders(t, up))
 		got := w.loginVia(p)
 		token, err := w.verify(got.Access)
 		if err != nil || token.Subject != "hub|1" {
@@ -634,12 +634,12 @@ func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 
 func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
-	odd := one.upstream("one")
+	odd := one.provider("one")
 	odd.Name = "A & B"
 	for want, change := range map[string]func(*authserver.Options){
 		"Next you log in. You can":                             withPasswords(t),
-		"Next you log in with <bdi>A &amp; B</bdi>. You can":   withUpstreams(t, odd),
-		"Next you log in. You can still stop there.</p>\n<div": withUpstreams(t, one.upstream("one"), two.upstream("two")),
+		"Next you log in with <bdi>A &amp; B</bdi>. You can":   withProviders(t, odd),
+		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"), two.provider("two")),
 	} {
 		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: %s", want, page.body)
@@ -649,11 +649,11 @@ func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 
 func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
-	w := newWorld(t, withUpstreams(t, one.upstream("one"), two.upstream("two")))
+	w := newWorld(t, withProviders(t, one.provider("one"), two.provider("two")))
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	b.get(b.decide(form, "allow").Header.Get("Location"))
-	form.Set("upstream", "three")
+	form.Set("provider", "three")
 	if res := b.submit("/login", form); res.StatusCode != http.StatusOK || !strings.Contains(res.body, "Provider one") {
 		t.Errorf("a third party that is none: %s %s", res.Status, res.body)
 	}
@@ -664,45 +664,45 @@ func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
 }
 
 func TestMistakesInUpstreams(t *testing.T) {
-	good := authserver.Upstream{ID: "idp", Issuer: "https://idp.example", ClientID: "us"}
-	for wanted, change := range map[string]func(*authserver.Upstream){
-		"ID has to have":    func(u *authserver.Upstream) { u.ID = "Id/p" },
-		"no ClientID":       func(u *authserver.Upstream) { u.ClientID = "" },
-		"either an Issuer":  func(u *authserver.Upstream) { u.Issuer = "" },
-		"needs a Subject":   func(u *authserver.Upstream) { u.Issuer, u.Endpoints = "", endpoints },
-		"lack openid":       func(u *authserver.Upstream) { u.Scopes = []string{"email"} },
-		"hold state":        func(u *authserver.Upstream) { u.Parameters = map[string]string{"state": "x"} },
-		"time is negative":  func(u *authserver.Upstream) { u.CheckEvery = -1 },
-		"neither https nor": func(u *authserver.Upstream) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
+	good := authserver.Provider{ID: "idp", Issuer: "https://idp.example", ClientID: "us"}
+	for wanted, change := range map[string]func(*authserver.Provider){
+		"ID has to have":    func(u *authserver.Provider) { u.ID = "Id/p" },
+		"no ClientID":       func(u *authserver.Provider) { u.ClientID = "" },
+		"either an Issuer":  func(u *authserver.Provider) { u.Issuer = "" },
+		"needs a Subject":   func(u *authserver.Provider) { u.Issuer, u.Endpoints = "", endpoints },
+		"lack openid":       func(u *authserver.Provider) { u.Scopes = []string{"email"} },
+		"hold state":        func(u *authserver.Provider) { u.Parameters = map[string]string{"state": "x"} },
+		"time is negative":  func(u *authserver.Provider) { u.CheckEvery = -1 },
+		"neither https nor": func(u *authserver.Provider) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
 	} {
 		u := good
 		change(&u)
-		_, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{u}})
+		_, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{u}})
 		if err == nil || !strings.Contains(err.Error(), wanted) {
 			t.Errorf("error is %v, want one with %q", err, wanted)
 		}
 	}
-	if _, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{Upstreams: []authserver.Upstream{good, good}}); err == nil {
+	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{good, good}}); err == nil {
 		t.Error("two of one ID are taken")
 	}
-	if _, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{}); err == nil {
+	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{}); err == nil {
 		t.Error("none is taken")
 	}
-	login := upstreamLogin(t, good)
+	login := providerLogin(t, good)
 	o := options("https://as.example")
 	o.Login = login
 	newServer(t, o)
-	if _, err := authserver.New(o); err == nil {
+	if _, err := authserver.New(&o); err == nil {
 		t.Error("one Login serves two servers")
 	}
 }
 
 var (
-	endpoints      = authserver.UpstreamEndpoints{Authorization: "https://hub.example/a", Token: "https://hub.example/t"}
-	plainEndpoints = authserver.UpstreamEndpoints{Authorization: "http://hub.example/a", Token: "https://hub.example/t"}
+	endpoints      = authserver.ProviderEndpoints{Authorization: "https://hub.example/a", Token: "https://hub.example/t"}
+	plainEndpoints = authserver.ProviderEndpoints{Authorization: "http://hub.example/a", Token: "https://hub.example/t"}
 )
 
-func nobody(context.Context, *authserver.UpstreamUser) (authserver.Subject, error) {
+func nobody(context.Context, *authserver.ProviderUser) (authserver.Subject, error) {
 	return authserver.Subject{}, authserver.ErrUserRefused
 }
 
@@ -712,8 +712,8 @@ func TestUpstreamEndpointsAreGuarded(t *testing.T) {
 	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd", "https://[fe80::1]/token"} {
 		p.set(func() { p.metadata = map[string]any{"token_endpoint": bad} })
 		w := newWorld(t, func(o *authserver.Options) {
-			login, err := authserver.NewUpstreamLogin(authserver.UpstreamOptions{
-				Upstreams: []authserver.Upstream{p.upstream("idp")}, Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
+			login, err := authserver.NewProviderLogin(&authserver.ProviderOptions{
+				Providers: []authserver.Provider{p.provider("idp")}, Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
 			})
 			if err != nil {
 				t.Fatal(err)

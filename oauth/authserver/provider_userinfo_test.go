@@ -56,9 +56,9 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 			"name": "grace", "preferred_username": "grace", "email": long[1:], "email_verified": false,
 		}, 1},
 	} {
-		up := p.upstream("idp")
+		up := p.provider("idp")
 		up.Scopes = c.scopes
-		w := newWorld(t, withUpstreams(t, up))
+		w := newWorld(t, withProviders(t, up))
 		p.lean(c.userinfo)
 		before := p.count("/userinfo")
 		token, err := w.verify(w.loginVia(p).Access)
@@ -81,7 +81,7 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 	// An ID token that has it all spares the request.
 	p.set(func() { p.claims = nil })
 	before := p.count("/userinfo")
-	newWorld(t, withUpstreams(t, p.upstream("idp"))).loginVia(p)
+	newWorld(t, withProviders(t, p.provider("idp"))).loginVia(p)
 	if n := p.count("/userinfo"); n != before {
 		t.Error("userinfo was asked for what the ID token has")
 	}
@@ -108,7 +108,7 @@ func TestUserinfoThatCannotBeUsed(t *testing.T) {
 		"too deep":       {http.StatusOK, grace("address", deep), ""},
 		"too large":      {http.StatusOK, grace("address", strings.Repeat("x", 1<<20)), ""},
 	} {
-		w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 		p.lean(nil)
 		p.set(func() { p.userinfo = func() (int, any) { return c.status, c.answer } })
 		revoked := p.count("/revoke")
@@ -136,7 +136,7 @@ func TestAUTHB13_ForbiddenIsNotValid(t *testing.T) {
 			p := newIDP(t)
 			p.single = single
 			synctest.Test(t, func(t *testing.T) {
-				w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
 				p.set(func() {
 					p.userinfo = func() (int, any) { return http.StatusForbidden, map[string]any{"error": "access_denied"} }

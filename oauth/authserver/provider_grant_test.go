@@ -39,7 +39,7 @@ func TestMissingSealKeyEndsNoGrant(t *testing.T) {
 		start := func(key authserver.SealKey) *world {
 			return newQuietWorld(t, func(o *authserver.Options) {
 				o.Store, o.SealKeys, o.SigningKeys = store, []authserver.SealKey{key}, []crypto.Signer{signer}
-				withUpstreams(t, p.upstream("idp"))(o)
+				withProviders(t, p.provider("idp"))(o)
 			})
 		}
 		got := start(right).loginVia(p)
@@ -66,7 +66,7 @@ func TestSealKeysThatTwoServersDoNotShare(t *testing.T) {
 		start := func(keys ...authserver.SealKey) *world {
 			return newQuietWorld(t, func(o *authserver.Options) {
 				o.Store, o.SealKeys = store, keys
-				withUpstreams(t, p.upstream("idp"))(o)
+				withProviders(t, p.provider("idp"))(o)
 			})
 		}
 		old := start(one)
@@ -85,11 +85,11 @@ func TestUpstreamTokenHasNotExpired(t *testing.T) {
 		p := newIDP(t)
 		p.expires = life
 		synctest.Test(t, func(t *testing.T) {
-			w := newQuietWorld(t, withUpstreams(t, p.upstream("idp")))
+			w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 			who := w.principalOf(w.loginVia(p).Access)
 			for range 40 {
 				time.Sleep(7 * time.Second)
-				ut, err := w.server.UpstreamToken(t.Context(), resource, who)
+				ut, err := w.server.ProviderToken(t.Context(), resource, who)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -102,7 +102,7 @@ func TestUpstreamTokenHasNotExpired(t *testing.T) {
 			}
 			p.set(func() { p.down = true })
 			time.Sleep(time.Duration(life) * time.Second)
-			if ut, err := w.server.UpstreamToken(t.Context(), resource, who); err == nil {
+			if ut, err := w.server.ProviderToken(t.Context(), resource, who); err == nil {
 				t.Errorf("during an outage: a token with %v left", time.Until(ut.Expires))
 			}
 		})
@@ -113,19 +113,19 @@ func TestUpstreamTokenHasNotExpired(t *testing.T) {
 func TestBrowserThatIsGoneLeavesNothingAtTheThirdParty(t *testing.T) {
 	p, store := newIDP(t), authserver.NewMemoryStore()
 	ctx, cancel := context.WithCancel(t.Context())
-	up := p.upstream("idp")
-	up.Subject = func(_ context.Context, u *authserver.UpstreamUser) (authserver.Subject, error) {
+	up := p.provider("idp")
+	up.Subject = func(_ context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
 		cancel()
 		return authserver.Subject{ID: "idp|" + u.ID}, nil
 	}
 	w := newQuietWorld(t, func(o *authserver.Options) {
 		o.Store = store
-		withUpstreams(t, up)(o)
+		withProviders(t, up)(o)
 	})
 	b := w.browser()
 	back := p.visit(b, b.toUpstream())
 	w.send(b.client, w.request(http.MethodGet, back, "").WithContext(ctx))
-	if n, _ := store.Count(t.Context(), "upstream"); n != 0 {
+	if n, _ := store.Count(t.Context(), "provider-grant"); n != 0 {
 		t.Errorf("%d grants of the third party are kept", n)
 	}
 	if p.count("/revoke") != 1 || len(p.refresh) != 0 {
@@ -141,13 +141,13 @@ func TestRenewedUpstreamTokenOutlivesAFault(t *testing.T) {
 			store := newFaultyStore()
 			w := newQuietWorld(t, func(o *authserver.Options) {
 				o.Store, o.Lifetimes.Access = store, time.Hour
-				withUpstreams(t, p.upstream("idp"))(o)
+				withProviders(t, p.provider("idp"))(o)
 			})
 			got := w.loginVia(p)
 			time.Sleep(59*time.Minute + 1)
 			start, renewals := time.Now(), 0
 			store.set(func(_ context.Context, op, kind string) error {
-				if op != "update" || kind != "upstream" {
+				if op != "update" || kind != "provider-grant" {
 					return nil
 				}
 				if renewals++; renewals == 2 || renewals > 2 && time.Since(start) < outage {
@@ -177,13 +177,13 @@ func TestRevocationFindsTheRenewedToken(t *testing.T) {
 		store := newFaultyStore()
 		w := newQuietWorld(t, func(o *authserver.Options) {
 			o.Store, o.Lifetimes.Access = store, time.Hour
-			withUpstreams(t, p.upstream("idp"))(o)
+			withProviders(t, p.provider("idp"))(o)
 		})
 		got := w.loginVia(p)
 		time.Sleep(59*time.Minute + 1)
 		updates := 0
 		store.set(func(_ context.Context, op, kind string) error {
-			if op == "update" && kind == "upstream" {
+			if op == "update" && kind == "provider-grant" {
 				if updates++; updates > 1 {
 					return errDisk
 				}
@@ -206,7 +206,7 @@ func TestRestartDuringAnOutage(t *testing.T) {
 		start := func() *world {
 			return newQuietWorld(t, func(o *authserver.Options) {
 				o.Store = store
-				withUpstreams(t, p.upstream("idp"))(o)
+				withProviders(t, p.provider("idp"))(o)
 			})
 		}
 		got := start().loginVia(p)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// upstreamTime bounds what one login or renewal does at a third party, which is several requests.
-	upstreamTime = 25 * time.Second
+	// providerTimeout bounds what one login or renewal does at a third party, which is several requests.
+	providerTimeout = 25 * time.Second
 	// metadataTime is how long the metadata of a third party is kept; keys are fetched whenever one is missing.
 	metadataTime = 12 * time.Hour
 	// metadataRetry is how long a failure to fetch it is remembered.
@@ -255,7 +255,7 @@ func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oa
 var errTokenInvalid = errors.New("the third party does not take its token any more")
 
 // check asks whether an access token is still valid, in the first way that the third party has.
-func (p *provider) check(ctx context.Context, ends *endpoints, rec *upstreamGrant) error {
+func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	if ends.introspection != "" {
 		switch active, err := p.introspect(ctx, ends, rec.Access); {
 		case err == nil && active:
@@ -273,9 +273,9 @@ func (p *provider) check(ctx context.Context, ends *endpoints, rec *upstreamGran
 		}
 		return p.askUserinfo(ctx, ends, rec)
 	}
-	subject, err := p.o.Subject(ctx, &UpstreamUser{AccessToken: rec.Access, Client: p.http})
+	subject, err := p.o.Subject(ctx, &ProviderUser{AccessToken: rec.Access, Client: p.http})
 	switch {
-	case errors.Is(err, ErrUpstreamEnded), errors.Is(err, ErrUserRefused):
+	case errors.Is(err, ErrProviderGrantEnded), errors.Is(err, ErrUserRefused):
 		return errTokenInvalid
 	case err != nil:
 		return fmt.Errorf("the user of the third party: %w", err)
@@ -303,7 +303,7 @@ func (p *provider) introspect(ctx context.Context, ends *endpoints, token string
 }
 
 // renew returns new tokens for a refresh token.
-func (p *provider) renew(ctx context.Context, ends *endpoints, rec *upstreamGrant) (*oauth2.Token, error) {
+func (p *provider) renew(ctx context.Context, ends *endpoints, rec *providerGrant) (*oauth2.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, "").TokenSource(ctx, &oauth2.Token{RefreshToken: rec.Refresh}).Token()
 	if err != nil {
@@ -324,7 +324,7 @@ func (p *provider) renew(ctx context.Context, ends *endpoints, rec *upstreamGran
 // revoke returns back what the third party gave, if it has a way to.
 //
 // Spec: RFC 7009, section 2.
-func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *upstreamGrant) error {
+func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	if ends.revocation == "" {
 		return nil
 	}

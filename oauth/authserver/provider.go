@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// maxUpstreams is how many third parties the page offers.
-	maxUpstreams = 20
-	// maxUpstreamID bounds the name of one in URLs and records.
-	maxUpstreamID = 32
+	// maxProviders is how many third parties the page offers.
+	maxProviders = 20
+	// maxProviderID bounds the name of one in URLs and records.
+	maxProviderID = 32
 	// maxUserClaim bounds a claim that is kept with each grant of a user. No real name or address is as long.
 	maxUserClaim = 1 << 10
 	// defaultCheckEvery is for how long a third party's word is taken: a revocation there works within it.
@@ -28,15 +28,15 @@ const (
 	defaultOutage = 5 * time.Minute
 )
 
-// ErrUserRefused is the error of an [Upstream]'s Subject for a user who may not come in. The client is told
+// ErrUserRefused is the error of an [Provider]'s Subject for a user who may not come in. The client is told
 // access_denied.
 var ErrUserRefused = errors.New("authserver: the user may not come in")
 
-// An Upstream is a third party that knows the users: an OpenID provider, or an OAuth server with some API that tells who
+// An Provider is a third party that knows the users: an OpenID provider, or an OAuth server with some API that tells who
 // the user is. The server is registered there as a client, with the redirect URI <issuer>/login/callback/<ID>.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
-type Upstream struct {
+type Provider struct {
 	// ID tells third parties apart for ever, since it becomes a part of the subjects: 1 to 32 of a-z, 0-9 and hyphens.
 	ID string
 	// Name is for users. Default: ID.
@@ -44,7 +44,7 @@ type Upstream struct {
 	// Issuer is that of an OpenID provider, exactly as in its metadata. Either Issuer or Endpoints is needed.
 	Issuer string
 	// Endpoints are those of an OAuth server that is no OpenID provider.
-	Endpoints UpstreamEndpoints
+	Endpoints ProviderEndpoints
 	// ClientID and ClientSecret are those of this server at the third party. Without a secret it is a public client.
 	ClientID     string
 	ClientSecret string
@@ -54,10 +54,10 @@ type Upstream struct {
 	// Parameters are added to authorization requests, such as access_type or prompt.
 	Parameters map[string]string
 	// Subject tells who a user is, or refuses with [ErrUserRefused]. It is called at every login; for a third party that is
-	// no OpenID provider also to check that a token is valid, where [ErrUpstreamEnded] says that it is not. Default, for
+	// no OpenID provider also to check that a token is valid, where [ErrProviderGrantEnded] says that it is not. Default, for
 	// OpenID providers alone: the subject "<ID>|<sub>", with name, preferred_username, email and email_verified as claims,
 	// each of at most 1 KiB.
-	Subject func(ctx context.Context, user *UpstreamUser) (Subject, error)
+	Subject func(ctx context.Context, user *ProviderUser) (Subject, error)
 	// CheckEvery is how often it is checked that what the third party gave is still valid there: by introspection, by the
 	// userinfo endpoint, or by Subject. Default: a minute.
 	CheckEvery time.Duration
@@ -66,16 +66,16 @@ type Upstream struct {
 	Outage time.Duration
 }
 
-// UpstreamEndpoints are those of an OAuth server. Authorization and Token are needed.
-type UpstreamEndpoints struct {
+// ProviderEndpoints are those of an OAuth server. Authorization and Token are needed.
+type ProviderEndpoints struct {
 	Authorization string
 	Token         string
 	Revocation    string
 	Introspection string
 }
 
-// An UpstreamUser is somebody whom a third party has sent back.
-type UpstreamUser struct {
+// An ProviderUser is somebody whom a third party has sent back.
+type ProviderUser struct {
 	// ID is the sub of the ID token, empty if there is none.
 	ID string
 	// Claims are those of the verified ID token, nil if there is none. If Scopes ask for profile or email and the ID token
@@ -87,30 +87,33 @@ type UpstreamUser struct {
 	Client *http.Client
 }
 
-// UpstreamOptions configures [NewUpstreamLogin].
-type UpstreamOptions struct {
-	// Upstreams are the third parties, at least one. If there are several, the user picks.
-	Upstreams []Upstream
+// ProviderOptions configures [NewProviderLogin].
+type ProviderOptions struct {
+	// Providers are the third parties, at least one. If there are several, the user picks.
+	Providers []Provider
 	// Fetcher makes all requests to them. Default: that of [oauth.NewFetcher]. Either way each third party may have
 	// endpoints as near as its Issuer, or its token endpoint, is itself: see [oauth.Fetcher.For].
 	Fetcher *oauth.Fetcher
 }
 
-// NewUpstreamLogin returns a [Login] by third parties, to whom the server is a client. It is a [Delegate]: what the third
+// NewProviderLogin returns a [Login] by third parties, to whom the server is a client. It is a [ProviderLogin]: what the third
 // party returns is kept sealed in the server's Store and never given to a client; the grants of the server end when the
 // third party's do, and the other way round, but for those that nobody ends: when a code is never used, or a refresh
-// token for too long, nothing is given back to the third party. A handler that acts for the user calls [Server.UpstreamToken]. One such
+// token for too long, nothing is given back to the third party. A handler that acts for the user calls [Server.ProviderToken]. One such
 // Login serves one Server.
-func NewUpstreamLogin(opts UpstreamOptions) (Delegate, error) {
-	if len(opts.Upstreams) == 0 || len(opts.Upstreams) > maxUpstreams {
-		return nil, fmt.Errorf("authserver: UpstreamOptions has %d Upstreams, want 1 to %d", len(opts.Upstreams), maxUpstreams)
+func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
+	if opts == nil {
+		opts = &ProviderOptions{}
+	}
+	if len(opts.Providers) == 0 || len(opts.Providers) > maxProviders {
+		return nil, fmt.Errorf("authserver: ProviderOptions has %d Providers, want 1 to %d", len(opts.Providers), maxProviders)
 	}
 	fetcher := opts.Fetcher
 	if fetcher == nil {
 		fetcher = oauth.NewFetcher(nil)
 	}
-	u := &upstreamLogin{byID: map[string]*provider{}}
-	for _, o := range opts.Upstreams {
+	u := &providerLogin{byID: map[string]*provider{}}
+	for _, o := range opts.Providers {
 		p, err := newProvider(o, fetcher)
 		if err != nil {
 			return nil, fmt.Errorf("authserver: upstream %q: %w", o.ID, err)
@@ -124,7 +127,7 @@ func NewUpstreamLogin(opts UpstreamOptions) (Delegate, error) {
 	return u, nil
 }
 
-func (o *Upstream) setDefaults() {
+func (o *Provider) setDefaults() {
 	setDefault(&o.Name, o.ID)
 	setDefault(&o.CheckEvery, defaultCheckEvery)
 	setDefault(&o.Outage, defaultOutage)
@@ -142,11 +145,11 @@ var ownParameters = []string{
 	"code_challenge_method", "request", "request_uri",
 }
 
-func (o *Upstream) check() error {
-	plain := o.Endpoints != UpstreamEndpoints{}
+func (o *Provider) check() error {
+	plain := o.Endpoints != ProviderEndpoints{}
 	switch {
-	case o.ID == "" || len(o.ID) > maxUpstreamID || strings.Trim(o.ID, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-		return fmt.Errorf("its ID has to have 1 to %d of a-z, 0-9 and hyphens", maxUpstreamID)
+	case o.ID == "" || len(o.ID) > maxProviderID || strings.Trim(o.ID, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+		return fmt.Errorf("its ID has to have 1 to %d of a-z, 0-9 and hyphens", maxProviderID)
 	case o.ClientID == "":
 		return errors.New("it has no ClientID")
 	case (o.Issuer == "") == !plain:
@@ -169,7 +172,7 @@ func (o *Upstream) check() error {
 }
 
 // defaultSubject takes the user's word-for-word sub, which is unique at its provider alone.
-func (o *Upstream) defaultSubject(_ context.Context, user *UpstreamUser) (Subject, error) {
+func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subject, error) {
 	id := o.ID + "|" + user.ID
 	if len(id) > maxSubject {
 		id = o.ID + "|sha256:" + hashKey(user.ID)
@@ -189,12 +192,12 @@ func (o *Upstream) defaultSubject(_ context.Context, user *UpstreamUser) (Subjec
 
 // A provider is a third party, with what was found out about it.
 type provider struct {
-	o     Upstream
+	o     Provider
 	http  *http.Client
 	found foundEndpoints
 }
 
-func newProvider(o Upstream, fetcher *oauth.Fetcher) (*provider, error) {
+func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	o.setDefaults()
 	if err := o.check(); err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(host.Certificate())
 	fetcher := oauth.NewFetcher(&oauth.FetcherOptions{TLSConfig: &tls.Config{RootCAs: roots}, InsecureAnyAddress: true})
-	w := newWorld(t, func(o *authserver.Options) { o.Documents.Fetcher = fetcher })
+	w := newWorld(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = fetcher })
 
 	n := 0
 	form := func(key crypto.PrivateKey) url.Values {

@@ -165,10 +165,10 @@ func slowPaths(r *http.Request) error {
 func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.Documents.Fetcher = h.slowFetcher(slowPaths) })
+		w := h.world(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
 		get := func(address, path string) (time.Duration, error) {
 			began := time.Now()
-			_, err := authserver.DocumentClient(authserver.AskedFrom(t.Context(), address), w.server, h.URL+path)
+			_, err := authserver.DocumentClient(authserver.FromAddress(t.Context(), address), w.server, h.URL+path)
 			return time.Since(began), err
 		}
 		if _, err := get(honest, "/old.json"); err != nil {
@@ -198,7 +198,7 @@ func TestAbortedRequestLeavesTheFetchToOthers(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) {
-			o.Documents.Fetcher = h.slowFetcher(func(r *http.Request) error {
+			o.ClientMetadata.Fetcher = h.slowFetcher(func(r *http.Request) error {
 				select {
 				case <-time.After(5 * time.Second):
 				case <-r.Context().Done():

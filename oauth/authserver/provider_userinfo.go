@@ -40,7 +40,7 @@ func (p *provider) userinfo(ctx context.Context, ends *endpoints, access string)
 // login was done is the ID token's alone.
 //
 // Spec: OpenID Connect Core 1.0, sections 5.3.2 and 5.4.
-func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *UpstreamUser) error {
+func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *ProviderUser) error {
 	profile := slices.Contains(p.o.Scopes, "profile") && user.Claims["name"] == nil
 	email := slices.Contains(p.o.Scopes, "email") && user.Claims["email"] == nil
 	if ends.userinfo == "" || !profile && !email {
@@ -76,7 +76,7 @@ func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *Upstr
 }
 
 // askUserinfo asks for the user of a token, who must be the one of the login.
-func (p *provider) askUserinfo(ctx context.Context, ends *endpoints, rec *upstreamGrant) error {
+func (p *provider) askUserinfo(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	body, err := p.userinfo(ctx, ends, rec.Access)
 	var said *statusError
 	switch {

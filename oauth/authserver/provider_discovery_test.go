@@ -23,7 +23,7 @@ func TestAbortedLoginLeavesTheDiscoveryToOthers(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	p.URL = front.URL
-	w := newQuietWorld(t, func(o *authserver.Options) { withUpstreams(t, p.upstream("idp"))(o) })
+	w := newQuietWorld(t, func(o *authserver.Options) { withProviders(t, p.provider("idp"))(o) })
 	first, second := w.browser(), w.browser()
 	_, form := first.consentPage(authorizeQuery())
 	location := first.decide(form, "allow").Header.Get("Location")

@@ -1,0 +1,251 @@
+package authserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+const (
+	// maxCached is the maximum number of values in memory, and of failures. Each has a few kilobytes.
+	maxCached = 1000
+	// minFresh is how long a value is used even if its host says no-store: the steps of a login see one document, and
+	// clients cannot make the server send a request for each of theirs.
+	minFresh = time.Minute
+	// maxFresh is how long a value is used at most before it is fetched again.
+	maxFresh = 24 * time.Hour
+	// fetchTimeout is the time limit of a fetch. A fetch continues if the request that started it is canceled, because
+	// other requests may wait for it.
+	fetchTimeout = 10 * time.Second
+)
+
+// A remoteCache keeps values that are fetched from URLs that clients choose. Anyone can name any URL, so failures are kept
+// apart from values and cannot displace them, and the fetchLimiter limits each client.
+type remoteCache[T any] struct {
+	limiter *fetchLimiter
+	// fetch returns a value and how long it is fresh.
+	fetch func(ctx context.Context, address string) (value T, fresh time.Duration, err error)
+	// load returns a value from persistent storage, nil if there is none. It may be nil.
+	load func(ctx context.Context, address string) (*cached[T], error)
+	// failureTime is how long a failure is kept. staleTime is the age up to which a value is used while its host fails.
+	failureTime, staleTime time.Duration
+
+	mu       sync.Mutex // guards the fields below
+	values   lru[cached[T]]
+	failures lru[failure]
+	calls    map[string]*fetchCall[T] // the fetches in progress
+}
+
+func newRemoteCache[T any](l *fetchLimiter, failureTime, staleTime time.Duration) remoteCache[T] {
+	return remoteCache[T]{
+		limiter: l, failureTime: failureTime, staleTime: staleTime,
+		values: lru[cached[T]]{max: maxCached}, failures: lru[failure]{max: maxCached}, calls: map[string]*fetchCall[T]{},
+	}
+}
+
+// A cached value is immutable. One that is too old to be used still records that its URL was valid once.
+type cached[T any] struct {
+	value      T
+	fetched    time.Time
+	freshUntil time.Time
+}
+
+type failure struct {
+	err   error
+	until time.Time
+}
+
+// A fetchCall is a fetch that several requests may wait for.
+type fetchCall[T any] struct {
+	done  chan struct{} // closed when the fields below are set
+	value T
+	err   error
+}
+
+// get returns the value at a URL. The error is errBusy if the value cannot be fetched now and no older value can be used.
+func (r *remoteCache[T]) get(ctx context.Context, address string) (T, error) {
+	held, call, err := r.lookup(ctx, address)
+	now := time.Now()
+	canUseStale := held != nil && held.isWithin(r.staleTime, now)
+	switch {
+	case err != nil:
+		return *new(T), err
+	case held != nil && now.Before(held.freshUntil), canUseStale && call != nil: // the call refreshes it
+		return held.value, nil
+	case call != nil:
+		return call.wait(ctx)
+	case canUseStale:
+		value, err := r.fetchLimited(ctx, address, 0)
+		if errors.Is(err, errBusy) {
+			return held.value, nil
+		}
+		return value, err
+	}
+	return r.fetchLimited(ctx, address, fetchWait)
+}
+
+// lookup returns the value of a URL and the fetch in progress, nil if there is none, or the error of a recent failure.
+func (r *remoteCache[T]) lookup(ctx context.Context, address string) (*cached[T], *fetchCall[T], error) {
+	held, call, err := r.lookupMemory(address)
+	if err != nil || held != nil || r.load == nil {
+		return held, call, err
+	}
+	loaded, err := r.load(ctx, address)
+	if err != nil || loaded == nil {
+		return nil, call, err
+	}
+	r.mu.Lock()
+	// The result of a fetch is newer.
+	if r.values.get(address) == nil && r.failures.get(address) == nil && r.calls[address] == nil {
+		r.values.put(address, loaded)
+	}
+	r.mu.Unlock()
+	return r.lookupMemory(address)
+}
+
+func (r *remoteCache[T]) lookupMemory(address string) (*cached[T], *fetchCall[T], error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.failures.get(address); f != nil && time.Now().Before(f.until) {
+		return nil, nil, f.err
+	}
+	return r.values.get(address), r.calls[address], nil
+}
+
+// fetchLimited fetches a value when the limiter has a slot for it. A request that gets no slot can still wait for the
+// fetch of another one.
+func (r *remoteCache[T]) fetchLimited(ctx context.Context, address string, maxWait time.Duration) (T, error) {
+	release, err := r.limiter.acquire(ctx, maxWait)
+	if err == nil {
+		defer release()
+		return r.fetchOnce(ctx, address)
+	}
+	if _, call, _ := r.lookupMemory(address); call != nil {
+		return call.wait(ctx)
+	}
+	return *new(T), err
+}
+
+// fetchOnce fetches a value, or waits for a fetch in progress.
+func (r *remoteCache[T]) fetchOnce(ctx context.Context, address string) (T, error) {
+	call, isNew, err := r.startCall(ctx, address)
+	switch {
+	case err != nil:
+		return *new(T), err
+	case !isNew:
+		return call.wait(ctx)
+	}
+	defer r.endCall(address, call) // also after a panic
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+	defer cancel()
+	began := time.Now()
+	value, fresh, err := r.fetch(ctx, address)
+	call.value, call.err = r.store(address, value, fresh, err, began)
+	return call.value, call.err
+}
+
+// startCall returns the fetch of a URL. isNew reports whether the caller has to do it.
+func (r *remoteCache[T]) startCall(ctx context.Context, address string) (call *fetchCall[T], isNew bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if call := r.calls[address]; call != nil {
+		return call, false, nil
+	}
+	call = &fetchCall[T]{done: make(chan struct{}), err: errors.New("the fetch panicked")}
+	// Another fetch may have ended since the lookup.
+	now, held, failed := time.Now(), r.values.get(address), r.failures.get(address)
+	switch {
+	case failed != nil && now.Before(failed.until):
+		return nil, false, failed.err
+	case held != nil && now.Before(held.freshUntil):
+		call.value, call.err = held.value, nil
+		close(call.done)
+		return call, false, nil
+	case held == nil && !r.limiter.allow(ctx, address):
+		return nil, false, errBusy
+	}
+	r.calls[address] = call
+	return call, true, nil
+}
+
+// store records the result of a fetch, and returns the result for the callers. A stale value replaces an error, unless the
+// error says that the URL is no longer valid.
+func (r *remoteCache[T]) store(address string, value T, fresh time.Duration, err error, began time.Time) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held, now := r.values.get(address), time.Now()
+	switch {
+	case err == nil:
+		r.failures.drop(address)
+		r.values.put(address, &cached[T]{value: value, fetched: began, freshUntil: began.Add(limitFresh(fresh))})
+		return value, nil
+	case held != nil && held.isWithin(r.staleTime, now) && !isPermanent(err):
+		r.values.put(address, &cached[T]{value: held.value, fetched: held.fetched, freshUntil: now.Add(r.failureTime)})
+		return held.value, nil
+	case isPermanent(err):
+		r.values.drop(address)
+	}
+	r.failures.put(address, &failure{err, now.Add(r.failureTime)})
+	return value, err
+}
+
+func (r *remoteCache[T]) endCall(address string, call *fetchCall[T]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.calls, address)
+	close(call.done)
+}
+
+// peek returns the value of a URL in memory, nil if there is none.
+func (r *remoteCache[T]) peek(address string) *cached[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.values.get(address)
+}
+
+func (c *fetchCall[T]) wait(ctx context.Context) (T, error) {
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-ctx.Done():
+		return *new(T), context.Cause(ctx)
+	}
+}
+
+// limitFresh returns how long a value is used that is fresh for the given time according to its host.
+func limitFresh(fresh time.Duration) time.Duration { return min(max(fresh, minFresh), maxFresh) }
+
+// isWithin reports whether a value is younger than age. A time in the future means that the clock was set back.
+func (c *cached[T]) isWithin(age time.Duration, now time.Time) bool {
+	actual := now.Sub(c.fetched)
+	return actual >= 0 && actual < age
+}
+
+// isPermanent reports whether an error of a fetch says that there is no valid value at the URL.
+func isPermanent(err error) bool {
+	var fetchErr *oauth.FetchError
+	var invalid *oauth.DiscoveryError
+	switch {
+	case errors.As(err, &invalid):
+		return true
+	case errors.As(err, &fetchErr):
+		isTemporary := fetchErr.Status == http.StatusRequestTimeout || fetchErr.Status == http.StatusTooManyRequests
+		return fetchErr.Status != 0 && fetchErr.Status < http.StatusInternalServerError && !isTemporary
+	}
+	return false
+}
+
+// hostKey returns the key of a URL's host in rate limits.
+func hostKey(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+}
