@@ -3,13 +3,13 @@ package mcp
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -22,7 +22,7 @@ type ask struct {
 	input   []byte // members that answer what the server asked in the round before
 	mirror  []MirroredParam
 	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
-	notify func(w *requestContext, method string, params stdjson.RawMessage)
+	notify func(w *requestContext, method string, params json.RawMessage)
 }
 
 // do sends a request, answers what the server asks meanwhile, and gives the result.
@@ -119,16 +119,16 @@ func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k
 		return nil, notSent(ctx, k.method, err)
 	}
 	var box *inbox
-	var notify func(context.Context, string, stdjson.RawMessage) error
+	var notify func(context.Context, string, json.RawMessage) error
 	if take := k.notify; take != nil {
-		notify = func(_ context.Context, method string, params stdjson.RawMessage) error {
+		notify = func(_ context.Context, method string, params json.RawMessage) error {
 			take(w, method, params)
 			return nil
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {
 		last := math.Inf(-1) // progress
-		box = &inbox{log: c.opts.Logger, take: func(_ string, params stdjson.RawMessage) { o.progressed(&last, params) }}
-		notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		box = &inbox{log: c.opts.Logger, take: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
+		notify = func(ctx context.Context, method string, params json.RawMessage) error {
 			w.Touch()
 			switch method {
 			case wire.NotificationProgress:
@@ -169,21 +169,21 @@ func rawResult(res Result) (RawResult, error) {
 // progressed hands a note of progress to the caller's function. Progress that does not grow is none.
 //
 // Spec: basic/utilities/progress#behavior-requirements.
-func (o *CallOptions) progressed(last *float64, params stdjson.RawMessage) {
+func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	var update ProgressUpdate
-	if o.Progress != nil && json.Unmarshal(params, &update) == nil && update.Progress > *last {
+	if o.Progress != nil && jsonv2.Unmarshal(params, &update) == nil && update.Progress > *last {
 		*last = update.Progress
 		o.Progress(update)
 	}
 }
 
 // logged hands a log message to the caller's function.
-func (c *Client) logged(method string, params stdjson.RawMessage) {
+func (c *Client) logged(method string, params json.RawMessage) {
 	var m LogMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return
 	}
-	if err := json.Unmarshal(params, &m); err != nil {
+	if err := jsonv2.Unmarshal(params, &m); err != nil {
 		c.opts.Logger.Debug("mcp: log message of the server cannot be read", "error", err)
 		return
 	}
@@ -196,7 +196,7 @@ func (c *Client) invalid(method string, err error) error {
 }
 
 // newRequest puts what is asked into its envelope.
-func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, stdjson.RawMessage) error) (*Request, error) {
+func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, json.RawMessage) error) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, Mirror: k.mirror}
 	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
 	req.env = wire.Envelope{
@@ -216,7 +216,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 		b = append(b, `,"`+wire.MetaProgressToken+`":`...)
 		mark := len(b)
 		b = strconv.AppendInt(b, c.tokens.Add(1), 10)
-		req.env.ProgressToken = stdjson.RawMessage(b[mark:len(b):len(b)])
+		req.env.ProgressToken = json.RawMessage(b[mark:len(b):len(b)])
 	}
 	if len(o.Meta) > 0 {
 		var err error
@@ -225,7 +225,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 		}
 	}
 	b = append(b, '}')
-	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
+	req.env.Meta = json.RawMessage(b[len(`{"_meta":`):])
 	req.Params = append(append(append(b, k.members...), k.input...), '}')
 	return req, nil
 }

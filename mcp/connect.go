@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -278,12 +278,12 @@ func (conn *connection) describe(raw RawResult) error {
 		return errors.New("the result of server/discover has no supportedVersions")
 	}
 	conn.discovered = &DiscoverResult{}
-	if err := json.Unmarshal(raw, conn.discovered); err != nil {
+	if err := jsonv2.Unmarshal(raw, conn.discovered); err != nil {
 		return fmt.Errorf("the result of server/discover cannot be read: %w", err)
 	}
 	meta, _ := jsonscan.Get(raw, "_meta")
 	if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok {
-		_ = json.Unmarshal(info, &conn.server) // a server that names itself badly is only less well named
+		_ = jsonv2.Unmarshal(info, &conn.server) // a server that names itself badly is only less well named
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -129,6 +129,6 @@ func supportedVersions(e *Error) []string {
 	var data struct {
 		Supported []string `json:"supported"`
 	}
-	_ = json.Unmarshal(e.Data, &data) // what cannot be read supports nothing
+	_ = jsonv2.Unmarshal(e.Data, &data) // what cannot be read supports nothing
 	return data.Supported
 }

@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +20,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	session := legacy.NewClient(legacy.ClientConfig{
 		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
 		Answer: c.answerDirect, Cancelled: cancelledBecause,
-		Notify: func(ctx context.Context, method string, params stdjson.RawMessage) {
+		Notify: func(ctx context.Context, method string, params json.RawMessage) {
 			_ = c.logs.put(ctx, method, params)
 		},
 	})

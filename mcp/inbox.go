@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"log/slog"
 	"sync"
 )
@@ -19,7 +19,7 @@ const (
 // function of the caller's, which may. It has a goroutine as long as there is something in it.
 type inbox struct {
 	log  *slog.Logger
-	take func(method string, params stdjson.RawMessage)
+	take func(method string, params json.RawMessage)
 
 	mu      sync.Mutex
 	waiting []notice
@@ -33,11 +33,11 @@ type inbox struct {
 // A notice is a notification without its envelope.
 type notice struct {
 	method string
-	params stdjson.RawMessage
+	params json.RawMessage
 }
 
 // put adds a notification. It has the form of [Request.Notify].
-func (b *inbox) put(_ context.Context, method string, params stdjson.RawMessage) error {
+func (b *inbox) put(_ context.Context, method string, params json.RawMessage) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -446,9 +446,9 @@ func (l *link) roundTripModern(ctx context.Context, req *Request, r *routes) (Re
 }
 
 // paramsOf returns the raw params of a notification as an object, empty when it has none.
-func paramsOf(m *jsonrpc.Message) stdjson.RawMessage {
+func paramsOf(m *jsonrpc.Message) json.RawMessage {
 	if jsonscan.Kind(m.Params) != '{' {
-		return stdjson.RawMessage(`{}`)
+		return json.RawMessage(`{}`)
 	}
 	return m.Params
 }

@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -285,7 +285,7 @@ type streamRequest struct {
 	call   peer.Call
 }
 
-func (r *streamRequest) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (r *streamRequest) notify(ctx context.Context, method string, params json.RawMessage) error {
 	s := r.stream
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -524,7 +524,7 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Noti
 		return nil, err
 	}
 	req.Principal = PrincipalFrom(c.s.ctx)
-	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+	req.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
 		first() // whatever it is: the acknowledgement, by the rules
 		return notify(ctx, method, params)
 	}

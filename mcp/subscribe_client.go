@@ -3,7 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"iter"
 	"maps"
@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -66,10 +66,10 @@ func (k EventKind) String() string {
 // An Event is a change at the server, or of the subscription itself.
 type Event struct {
 	Kind   EventKind
-	URI    string             // of EventResourceUpdated
-	Filter *Filter            // of EventListening and EventResync
-	Method string             // of EventTopic
-	Params stdjson.RawMessage // of EventTopic: a JSON object, `_meta` included
+	URI    string          // of EventResourceUpdated
+	Filter *Filter         // of EventListening and EventResync
+	Method string          // of EventTopic
+	Params json.RawMessage // of EventTopic: a JSON object, `_meta` included
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost it subscribes again, and then
@@ -223,7 +223,7 @@ func (l *listening) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	take := func(w *requestContext, method string, params stdjson.RawMessage) {
+	take := func(w *requestContext, method string, params json.RawMessage) {
 		if method == wire.NotificationSubscriptionsAcknowledged {
 			w.Pause() // the time limits are for the acknowledgement
 		}
@@ -234,7 +234,7 @@ func (l *listening) once(ctx context.Context) error {
 }
 
 // take notes a notification, if it was asked for. What is noted already is not noted again, so a slow loop costs no memory.
-func (l *listening) take(method string, params stdjson.RawMessage) {
+func (l *listening) take(method string, params json.RawMessage) {
 	switch {
 	case method == wire.NotificationSubscriptionsAcknowledged:
 		l.acknowledged(params)
@@ -266,13 +266,13 @@ func coreNotification(method string) bool {
 	return ok
 }
 
-func (l *listening) acknowledged(params stdjson.RawMessage) {
+func (l *listening) acknowledged(params json.RawMessage) {
 	raw, _ := jsonscan.Get(params, "notifications")
 	var f Filter
-	if json.Unmarshal(raw, &f) != nil {
+	if jsonv2.Unmarshal(raw, &f) != nil {
 		f = Filter{}
 	}
-	maps.DeleteFunc(f.Topics, func(member string, _ stdjson.RawMessage) bool {
+	maps.DeleteFunc(f.Topics, func(member string, _ json.RawMessage) bool {
 		_, asked := l.filter.Topics[member]
 		return !asked
 	})
