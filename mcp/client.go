@@ -154,7 +154,7 @@ type Client struct {
 	ctx    context.Context // of what the client does by itself
 	cancel context.CancelCauseFunc
 
-	turn       chan struct{} // holds a token while the connection is made
+	connecting chan struct{} // holds a token while a connection is made
 	connection atomic.Pointer[connection]
 
 	tokens   atomic.Int64 // of progress
@@ -165,7 +165,7 @@ type Client struct {
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
-	c := &Client{transport: t, opts: opts.withDefaults(), turn: make(chan struct{}, 1)}
+	c := &Client{transport: t, opts: opts.withDefaults(), connecting: make(chan struct{}, 1)}
 	c.caps = c.opts.capabilities()
 	var err error
 	if c.info, err = jsonv2.Marshal(c.opts.Info, deterministic); err != nil {
@@ -175,7 +175,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("mcp: ClientOptions.Extensions: %w", err)
 	}
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
-	c.logs = inbox{log: c.opts.Logger, take: c.logged}
+	c.logs = inbox{log: c.opts.Logger, handle: c.logged}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil
 }

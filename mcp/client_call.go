@@ -127,7 +127,7 @@ func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {
 		last := math.Inf(-1) // progress
-		box = &inbox{log: c.opts.Logger, take: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
+		box = &inbox{log: c.opts.Logger, handle: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
 		notify = func(ctx context.Context, method string, params json.RawMessage) error {
 			w.Touch()
 			switch method {
