@@ -263,7 +263,7 @@ func (c *Client) probe(ctx context.Context) (*connection, error) {
 }
 
 func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, error) {
-	req, err := c.newRequest(conn, &noCallOptions, &ask{method: wire.MethodDiscover}, nil)
+	req, err := c.newRequest(conn, &noCallOptions, &clientRequest{method: wire.MethodDiscover}, nil)
 	if err != nil {
 		return nil, err
 	}

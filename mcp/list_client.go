@@ -12,20 +12,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Bounds of what a client takes of a list: more than any host shows, or any model reads.
+// Limits of the lists that a client reads: more than any host shows, or any model reads.
 const (
 	maxListed      = 10_000
 	maxPages       = 1000
 	maxListedBytes = 64 << 20
-	// maxCursorText is a server's cursor at its longest. It is sent back, and compared with those before.
+	// maxCursorText is the longest cursor of a server, in bytes.
 	maxCursorText = 4 << 10
 )
 
-// A list is one of the four that servers have.
+// A list describes one of the four lists of a server.
 type list[V any] struct {
 	method string
 	key    string         // of the items in the result
-	check  func(*V) error // says why an item is left out; nil for never
+	check  func(*V) error // returns why an item is left out; nil accepts all
 }
 
 // items returns the items of all pages.
@@ -40,7 +40,7 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			raw, next, err := c.page(ctx, l.method, cursor)
 			if err != nil {
 				if e := asError(err); e != nil && e.Code == CodeInvalidParams && cursor != nil {
-					c.cache.forget(l.method) // the pages before it belong to a list that is gone
+					c.cache.invalidate(l.method) // the cached pages belong to an older list
 				}
 				yield(nil, err)
 				return
@@ -51,14 +51,14 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 					break
 				}
 				if v == nil && err == nil {
-					continue // it is left out
+					continue // left out
 				}
 				if !yield(v, err) || err != nil {
 					return
 				}
 			}
 			if count > maxListed || size > maxListedBytes {
-				yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d items or %d bytes", maxListed, maxListedBytes)))
+				yield(nil, c.invalid(l.method, fmt.Errorf("more than %d items or %d bytes", maxListed, maxListedBytes)))
 				return
 			}
 			if next == nil {
@@ -66,10 +66,10 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			}
 			switch {
 			case seen[string(next)]:
-				yield(nil, c.invalid(l.method, errors.New("a cursor comes back that has been followed before")))
+				yield(nil, c.invalid(l.method, errors.New("invalid nextCursor: the same as that of an earlier page")))
 				return
 			case len(seen) == maxPages-1:
-				yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d pages", maxPages)))
+				yield(nil, c.invalid(l.method, fmt.Errorf("more than %d pages", maxPages)))
 				return
 			}
 			seen[string(next)] = true
@@ -78,14 +78,14 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 	}
 }
 
-// page asks for a page. The cursor is the raw string, nil for the first page, and next is nil at the end; an empty string
-// is not the end.
+// page requests a page. The cursor is a JSON string, nil for the first page. next is nil at the end; an empty string is not
+// the end.
 func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw RawResult, next []byte, err error) {
 	var members []byte
 	if cursor != nil {
 		members = append([]byte(`,"cursor":`), cursor...)
 	}
-	raw, err = c.do(ctx, &ask{method: method, members: members})
+	raw, err = c.do(ctx, &clientRequest{method: method, members: members})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,17 +94,17 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 	case !ok || jsonscan.Kind(next) == 'n':
 		return raw, nil, nil
 	case jsonscan.Kind(next) != '"' || len(next) > maxCursorText+2:
-		return nil, nil, c.invalid(method, fmt.Errorf("nextCursor is no string of at most %d bytes", maxCursorText))
+		return nil, nil, c.invalid(method, fmt.Errorf("invalid nextCursor: must be a string of at most %d bytes", maxCursorText))
 	}
 	return raw, next, nil
 }
 
-// decode returns the items of one page. One that is broken is nil: it must not take the others along.
+// decode returns the items of one page. An invalid item is nil, so that the others can be used.
 func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
 		array, ok := jsonscan.Get(raw, l.key)
 		if !ok || jsonscan.Kind(array) != '[' {
-			yield(nil, c.invalid(l.method, fmt.Errorf("it has no array %q", l.key)))
+			yield(nil, c.invalid(l.method, fmt.Errorf("missing array %q", l.key)))
 			return
 		}
 		for value := range jsonscan.Elements(array) {
@@ -114,7 +114,7 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 				err = l.check(v)
 			}
 			if err != nil {
-				c.opts.Logger.WarnContext(ctx, "mcp: left out of a list", "list", l.key, "item", shorten(string(value)), "reason", err)
+				c.opts.Logger.WarnContext(ctx, "mcp: invalid list item ignored", "list", l.key, "item", shorten(string(value)), "reason", err)
 				v = nil
 			}
 			if !yield(v, nil) {
@@ -124,14 +124,15 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 	}
 }
 
-// Resources returns the resources of the server, as [Client.Tools] gives its tools.
+// Resources returns the resources of the server. Errors and invalid items are handled as by [Client.Tools].
 //
 // Spec: server/resources, Listing Resources.
 func (c *Client) Resources(ctx context.Context) iter.Seq2[*Resource, error] {
 	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources", func(r *Resource) error { return wantName("uri", r.URI) }})
 }
 
-// ResourceTemplates returns the resource templates of the server, as [Client.Tools] gives its tools.
+// ResourceTemplates returns the resource templates of the server. Errors and invalid items are handled as by
+// [Client.Tools].
 //
 // Spec: server/resources, Resource Templates.
 func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTemplate, error] {
@@ -139,7 +140,7 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTempl
 		func(t *ResourceTemplate) error { return wantName("uriTemplate", t.URITemplate) }})
 }
 
-// Prompts returns the prompts of the server, as [Client.Tools] gives its tools.
+// Prompts returns the prompts of the server. Errors and invalid items are handled as by [Client.Tools].
 //
 // Spec: server/prompts, Listing Prompts.
 func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
@@ -148,17 +149,17 @@ func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
 
 func wantName(key, value string) error {
 	if value == "" {
-		return fmt.Errorf("it has no %s", key)
+		return fmt.Errorf("missing %s", key)
 	}
 	return nil
 }
 
-// ReadResource reads a resource. An unknown one is an [*Error] with code -32602 whatever the revision.
+// ReadResource reads a resource. If it does not exist, the error is an [*Error] with code -32602, in every revision.
 //
 // Spec: server/resources, Reading Resources.
 func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, error) {
 	members := jsonscan.AppendQuote([]byte(`,"uri":`), uri)
-	raw, err := c.do(ctx, &ask{method: wire.MethodResourcesRead, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: wire.MethodResourcesRead, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, err
 	return r, c.decode(wire.MethodResourcesRead, raw, "contents", r, &r.Meta)
 }
 
-// GetPrompt has the server fill in a prompt.
+// GetPrompt returns the messages of a prompt with the given arguments.
 //
 // Spec: server/prompts, Getting a Prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
@@ -178,7 +179,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 		}
 		members = append(append(members, `,"arguments":`...), arguments...)
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: wire.MethodPromptsGet, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +238,7 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodCompletionComplete, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: wire.MethodCompletionComplete, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -248,8 +249,8 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 	return &r.Completion, nil
 }
 
-// Ping asks the server whether it is there. Since 2026-07-28 no request does nothing but that: the server is asked to
-// describe itself.
+// Ping checks the connection. It sends ping, or server/discover to servers of revisions since 2026-07-28, which have no
+// ping.
 //
 // Spec: basic/utilities/ping (2025-11-25); server/discover (2026-07-28).
 func (c *Client) Ping(ctx context.Context) error {
@@ -263,14 +264,14 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	o := *callOptionsFrom(ctx)
 	o.NoCache = true
-	_, err = c.do(WithCallOptions(ctx, o), &ask{method: method})
+	_, err = c.do(WithCallOptions(ctx, o), &clientRequest{method: method})
 	return err
 }
 
-// decode reads a result that has to have one member.
+// decode decodes a result with a required member.
 func (c *Client) decode(method string, raw RawResult, member string, v any, meta *Meta) error {
 	if _, ok := jsonscan.Get(raw, member); !ok {
-		return c.invalid(method, fmt.Errorf("it has no %s", member))
+		return c.invalid(method, fmt.Errorf("missing %s", member))
 	}
 	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return c.invalid(method, err)

@@ -228,7 +228,7 @@ func (s *stream) begin(m *jsonrpc.Message) job {
 		}
 	case jsonrpc.Batch:
 		if session == nil {
-			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches require an initialized session"))
+			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches need an initialized session"))
 		}
 		return s.accept(session, m)
 	case jsonrpc.Response:

@@ -61,7 +61,7 @@ type TransportError struct {
 // Error returns the reason, and whether the request may have run.
 func (e *TransportError) Error() string {
 	if e.MayHaveRun {
-		return fmt.Sprintf("mcp: %s: no response, the request may have run: %v", e.Method, e.Err)
+		return fmt.Sprintf("mcp: %s: no valid response, the request may have run: %v", e.Method, e.Err)
 	}
 	return fmt.Sprintf("mcp: %s: the request did not run: %v", e.Method, e.Err)
 }
