@@ -179,7 +179,7 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 
 // eraFiles are where the words of the session era may stand: the edge, its contract with transports, the options that
 // bound it, the trace that shows what travels, and the tests' client.
-var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect[a-z_]*|transport|doc)\.go|cmd/patchbay/internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
+var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect|transport|inmemory|doc)\.go|cmd/patchbay/internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -21,68 +21,69 @@ import (
 
 // Defaults of ClientOptions.
 const (
-	// defaultTimeout is longer than what most tools take, and short enough for someone who waits for a server that is
-	// stuck.
+	// defaultTimeout is longer than most tools run, and short enough for a user who waits for a server that hangs.
 	defaultTimeout = 60 * time.Second
-	// defaultMaxTimeout bounds requests that make progress for ever.
+	// defaultMaxTimeout bounds requests that never stop making progress.
 	defaultMaxTimeout = time.Hour
-	// defaultProbeTimeout is enough for a server that has to be fetched before it starts. One that does not answer by
-	// then is taken for an older one that ignores what it does not know.
+	// defaultProbeTimeout is enough for a server that is downloaded before it starts. A server that does not respond by
+	// then is taken for one of an earlier revision that ignores unknown requests.
 	defaultProbeTimeout = 10 * time.Second
-	// logPatience is how long ClientOptions.Log has to take the messages that wait when the client closes.
-	logPatience = time.Second
+	// logTimeout is how long Close waits for ClientOptions.Log to handle the queued messages.
+	logTimeout = time.Second
 )
 
-// ClientOptions configures a [Client]. The zero value, or nil, is a client that can be asked nothing. Its functions are
-// called for several requests at the same time; where one is not, it says so.
+// ClientOptions configures a [Client]. The zero value is a client without optional capabilities. Its functions may be called
+// concurrently unless their documentation says otherwise.
 type ClientOptions struct {
-	// Info is what the client calls itself. Default: the main module of the program.
+	// Info describes the client to servers. Default: the main module of the program.
 	Info Implementation
 
-	// Elicit asks the user to fill in a form. Setting it declares the capability. The content of an accepted form is
-	// completed with the defaults of the form and checked against its schema before the server gets it.
+	// Elicit asks the user to fill in a form. Setting it declares the capability elicitation. The client adds the defaults
+	// of the schema to the content of an accepted form, and validates it, before it sends it to the server.
 	Elicit func(ctx context.Context, p *ElicitParams) (*ElicitResult, error)
-	// ElicitURL asks the user to visit a page, p.URL: it shows the whole URL, asks for consent, and opens the page where
-	// neither this program nor a model sees what is typed there. The URL is https, or http on this machine.
+	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent, and open the page where
+	// neither this program nor a model can read the input. The URL is https, or http on this machine.
 	ElicitURL func(ctx context.Context, p *ElicitParams) (*ElicitResult, error)
-	// Sample has a model continue a conversation, with the user's consent.
+	// Sample generates the next message of a conversation with a model, with the user's consent. Setting it declares the
+	// capability sampling.
 	Sample func(ctx context.Context, p *SampleParams) (*SampleResult, error)
-	// SampleTools says that Sample lets the model use the tools of its params.
+	// SampleTools reports whether Sample supports the tools of its params.
 	SampleTools bool
-	// Roots tells the folders to work in. See [Client.RootsChanged].
+	// Roots returns the directories that the server may work in. See [Client.RootsChanged].
 	Roots func(ctx context.Context) ([]Root, error)
-	// Extensions maps the id of each supported extension to its settings.
-	Extensions map[string]stdjson.RawMessage
+	// Extensions maps the identifier of each supported extension to its settings.
+	Extensions map[string]json.RawMessage
 
-	// Log takes the log messages of the server, one after the other, on a goroutine of the client's. The last ones of a
-	// request may come after it has returned, none after Close.
+	// Log receives the log messages of the server, one after the other, on a goroutine of the client. The last messages of a
+	// request may arrive after it has returned. Log is not called after Close.
 	Log func(ctx context.Context, m *LogMessage)
-	// LogLevel is the level from which on the server is asked for log messages. Default: LevelInfo if Log is set, else
-	// none.
+	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if Log is set, otherwise no
+	// messages are requested.
 	LogLevel LogLevel
 
-	// Revision pins the revision of the protocol; a server that does not speak it is refused. Default: the newest that
-	// both sides speak.
+	// Revision is the only protocol revision to use; [Connect] fails if the server does not support it. Default: the latest
+	// that both sides support.
 	Revision string
-	// Timeout is how long the server may be silent before a request ends with [ErrTimeout]. Progress starts it anew, and
-	// it does not run while the server waits for an answer of the user. Default: 60 seconds.
+	// Timeout is how long a request waits for the server before it fails with [ErrTimeout]. Progress restarts it, and it is
+	// paused while the server waits for input of the user. Default: 60 seconds.
 	Timeout time.Duration
-	// MaxTimeout is how long a request may take in all. Default: one hour.
+	// MaxTimeout is how long a request may take in total. Default: one hour.
 	MaxTimeout time.Duration
-	// ProbeTimeout is how long the server may take to say whether it speaks a modern revision. Default: 10 seconds.
+	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10 seconds.
 	ProbeTimeout time.Duration
-	// InputTimeout is how long all questions of one request may take to be answered. Default: 10 minutes.
+	// InputTimeout is how long all input requests of one request may take. Default: 10 minutes.
 	InputTimeout time.Duration
-	// MaxRounds is how many times one request may ask; negative is never. Default: 16.
+	// MaxRounds is how many times one request may require input; negative means never. Default: 16.
 	MaxRounds int
 
-	// Middleware wraps every request; the first is the outermost. It sees each round of a request that asks.
+	// Middleware wraps every request; the first is the outermost. It is called for each round of a request that requires
+	// input.
 	Middleware []Middleware
-	// Logger takes what goes wrong. Default: slog.Default().
+	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// withDefaults returns the options with every default filled in.
+// withDefaults returns a copy of the options with all defaults.
 func (o *ClientOptions) withDefaults() ClientOptions {
 	var full ClientOptions
 	if o != nil {
@@ -103,7 +104,7 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	return full
 }
 
-// programInfo describes the program by how it was built.
+// programInfo returns a description made of the build information.
 func programInfo() Implementation {
 	info := Implementation{Name: "mcp-client", Version: "unknown"}
 	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Path != "" {
@@ -112,7 +113,7 @@ func programInfo() Implementation {
 	return info
 }
 
-// capabilities derives what the client can do from the functions that it was given.
+// capabilities returns the capabilities that the functions of the options imply.
 func (o *ClientOptions) capabilities() ClientCapabilities {
 	c := ClientCapabilities{Extensions: o.Extensions}
 	yes := &struct{}{}
@@ -137,24 +138,24 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 	return c
 }
 
-// A Client is one connection to one server, made by [Connect]. It speaks whichever revision the server speaks, and looks
-// the same for all of them. All methods are safe for concurrent use.
+// A Client is a connection to one server, made by [Connect]. It uses the revision that the server supports; its methods are
+// the same for all revisions. They are safe for concurrent use.
 //
-// Errors of requests are of two kinds: an [*Error] is what the server says, a [*TransportError] is that there is no
-// usable answer, and says whether the request may have run. When a function of [ClientOptions] does not answer a question
-// of the server, the request ends with what the function returned within its error.
+// A request fails with an [*Error] that the server responded with, or with a [*TransportError] if there is no valid
+// response, which reports whether the request may have run. If a function of [ClientOptions] fails, so does the request
+// that required the input, with an error that wraps the function's.
 type Client struct {
 	transport Transport
 	opts      ClientOptions
 	caps      ClientCapabilities
-	info      stdjson.RawMessage // of opts.Info and caps, encoded
-	declared  stdjson.RawMessage
-	handler   Handler // middleware, then the server
+	info      json.RawMessage // opts.Info, encoded
+	declared  json.RawMessage // caps, encoded
+	handler   Handler         // middleware, then the server
 
-	ctx    context.Context // of what the client does by itself
+	ctx    context.Context // of the client's own work
 	cancel context.CancelCauseFunc
 
-	turn       chan struct{} // holds a token while the connection is made
+	connecting chan struct{} // holds a token while a connection is made
 	connection atomic.Pointer[connection]
 
 	tokens   atomic.Int64 // of progress
@@ -165,33 +166,33 @@ type Client struct {
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
-	c := &Client{transport: t, opts: opts.withDefaults(), turn: make(chan struct{}, 1)}
+	c := &Client{transport: t, opts: opts.withDefaults(), connecting: make(chan struct{}, 1)}
 	c.caps = c.opts.capabilities()
 	var err error
-	if c.info, err = json.Marshal(c.opts.Info, deterministic); err != nil {
+	if c.info, err = jsonv2.Marshal(c.opts.Info, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Info: %w", err)
 	}
-	if c.declared, err = json.Marshal(c.caps, deterministic); err != nil {
+	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Extensions: %w", err)
 	}
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
-	c.logs = inbox{log: c.opts.Logger, take: c.logged}
+	c.logs = inbox{log: c.opts.Logger, handle: c.logged}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil
 }
 
 type clientKey struct{}
 
-// ClientFrom returns the client whose request ctx belongs to, within [ClientOptions.Middleware]; nil elsewhere. It is for
-// middleware that has requests of its own to send, which pass all middleware in their turn.
+// ClientFrom returns the client whose request ctx belongs to, or nil. It is for [ClientOptions.Middleware] that sends
+// requests of its own; these pass all middleware, too.
 func ClientFrom(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
 }
 
-// Close ends the connection: requests in progress fail with [ErrClosed], a session is ended at the server, a child
-// process is stopped. It returns within bounded time, which for a child that refuses to end is 10.5 seconds, and may be
-// called several times.
+// Close closes the connection: requests in progress fail with [ErrClosed], a session is ended at the server, a child process
+// is stopped. It returns within bounded time, at most 10.5 seconds for a child process that does not exit. It may be called
+// several times.
 func (c *Client) Close() error {
 	c.cancel(ErrClosed)
 	c.requests.close()
@@ -199,62 +200,62 @@ func (c *Client) Close() error {
 		conn.end()
 	}
 	err := c.transport.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), logPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	c.logs.drain(ctx)
 	c.logs.close()
 	return err
 }
 
-// Revision is the revision of the protocol that is spoken with the server, such as "2026-07-28".
+// Revision returns the protocol revision of the connection, such as "2026-07-28".
 func (c *Client) Revision() string { return c.connection.Load().revision.String() }
 
-// Server is what the server calls itself; the zero value if it does not say. It is its own word, fit for display only.
+// Server returns the server's description of itself, or the zero value. Use it for display only: it is not verified.
 func (c *Client) Server() Implementation { return c.connection.Load().server }
 
-// Capabilities is what the server offers, by its own declaration.
+// Capabilities returns the capabilities that the server has declared.
 func (c *Client) Capabilities() ServerCapabilities {
 	return c.connection.Load().discovered.Capabilities
 }
 
-// Instructions is what the server tells the model about itself. It is text of a stranger.
+// Instructions returns the server's instructions for the model. The text comes from the server and must not be trusted.
 func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
 
-// Versions are the revisions that the server says it speaks; of a server from before 2026-07-28 the one that it settled
-// on.
+// Versions returns the revisions that the server supports. A server of a revision before 2026-07-28 reports only the
+// negotiated one.
 func (c *Client) Versions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }
 
-// Request sends a request of any method and gives its whole result. params encodes to a JSON object, or is nil; its
-// `_meta` is made by the client, see [CallOptions.Meta]. Questions of the server are answered as in every request.
-func (c *Client) Request(ctx context.Context, method string, params any) (stdjson.RawMessage, error) {
+// Request sends a request of any method and returns its result as JSON. params encodes to a JSON object, or is nil. It must
+// not have a `_meta`; see [CallOptions.Meta]. Input requests of the server are handled as for all methods.
+func (c *Client) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	members, err := appendParams(nil, params)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.do(ctx, &ask{method: method, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: method, members: members})
 	if m, ok := wire.Latest().Method(method); ok && m.Cacheable {
-		raw = bytes.Clone(raw) // the client may keep it
+		raw = bytes.Clone(raw) // the cache may hold it
 	}
-	return stdjson.RawMessage(raw), err
+	return json.RawMessage(raw), err
 }
 
-// appendParams appends the members of params, each behind a comma.
+// appendParams appends the members of params, each after a comma.
 func appendParams(dst []byte, params any) ([]byte, error) {
 	if params == nil {
 		return dst, nil
 	}
-	raw, err := json.Marshal(params, deterministic)
+	raw, err := jsonv2.Marshal(params, deterministic)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: encode params: %w", err)
 	}
 	if jsonscan.Kind(raw) != '{' {
-		return nil, fmt.Errorf("mcp: params encode to %.20q, want an object", raw)
+		return nil, fmt.Errorf("mcp: invalid params: they encode to %.20q, must encode to a JSON object", raw)
 	}
 	for key, value := range jsonscan.Members(raw) {
 		if string(key) == "_meta" {
-			return nil, errors.New("mcp: params hold _meta: use CallOptions.Meta")
+			return nil, errors.New("mcp: invalid params: _meta is not allowed, use CallOptions.Meta")
 		}
 		dst = append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
 		dst = append(dst, value...)

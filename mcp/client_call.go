@@ -3,30 +3,128 @@ package mcp
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
+	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// An ask is what one of the client's methods wants of the server.
-type ask struct {
-	method  string
-	members []byte // of the params, each behind a comma
-	input   []byte // members that answer what the server asked in the round before
-	mirror  []MirroredParam
-	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
-	notify func(w *requestContext, method string, params stdjson.RawMessage)
+// CallOptions configures single requests of a [Client]; see [WithCallOptions]. The zero value means the options of the
+// client.
+type CallOptions struct {
+	// Progress receives the progress of the request, one update after the other on a goroutine of the client. It is not
+	// called after the request has returned. Setting it requests progress notifications.
+	Progress func(ProgressUpdate)
+	// Timeout is how long the client waits for the response or, if Progress is set, for the next progress notification.
+	// Default: that of the client.
+	Timeout time.Duration
+	// MaxTimeout is how long the request may take in total, even with progress. Default: that of the client.
+	MaxTimeout time.Duration
+	// LogLevel requests log messages of this level and above. Default: that of the client.
+	LogLevel LogLevel
+	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused, except those of the trace
+	// context.
+	Meta Meta
+	// NoCache sends the request even if a fresh result is cached.
+	NoCache bool
 }
 
-// do sends a request, answers what the server asks meanwhile, and gives the result.
-func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
+// A ProgressUpdate is the content of a progress notification.
+//
+// Spec: basic/utilities/progress; schema ProgressNotificationParams.
+type ProgressUpdate struct {
+	Progress float64  `json:"progress"`         // completed so far, in any unit; it only increases
+	Total    *float64 `json:"total,omitzero"`   // total amount; nil if unknown
+	Message  string   `json:"message,omitzero"` // human-readable
+}
+
+type callOptionsKey struct{}
+
+// WithCallOptions returns a context whose requests have the options o. They replace those of ctx as a whole.
+func WithCallOptions(ctx context.Context, o CallOptions) context.Context {
+	return context.WithValue(ctx, callOptionsKey{}, &o)
+}
+
+var noCallOptions CallOptions
+
+func callOptionsFrom(ctx context.Context) *CallOptions {
+	if o, ok := ctx.Value(callOptionsKey{}).(*CallOptions); ok {
+		return o
+	}
+	return &noCallOptions
+}
+
+// limits returns the time limits of a request.
+func (o *CallOptions) limits(client *ClientOptions) peer.TimeLimits {
+	return peer.TimeLimits{
+		Idle:  cmp.Or(o.Timeout, client.Timeout),
+		Total: cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout)),
+		Grace: client.InputTimeout,
+	}
+}
+
+// checkMeta refuses keys that would contradict the envelope.
+func (o *CallOptions) checkMeta() error {
+	for key := range o.Meta {
+		if key == wire.MetaProgressToken || wire.Latest().ReservesMeta(key) {
+			return fmt.Errorf("mcp: invalid CallOptions.Meta: the key %q is reserved for the protocol", key)
+		}
+		if !wire.ValidMetaKey(key) {
+			return fmt.Errorf("mcp: invalid CallOptions.Meta: %q is not a valid key of _meta", key)
+		}
+	}
+	return nil
+}
+
+// A LogMessage is a log message of a server.
+//
+// Spec: server/utilities/logging; schema LoggingMessageNotificationParams.
+type LogMessage struct {
+	Level  LogLevel        `json:"level"`
+	Logger string          `json:"logger,omitzero"` // the part of the server that sent it
+	Data   json.RawMessage `json:"data"`            // any JSON value, such as a string or an object
+}
+
+// Text returns the data as text: a string as it is, the member msg or message of an object, else the JSON.
+func (m *LogMessage) Text() string {
+	var text string
+	if jsonv2.Unmarshal(m.Data, &text) == nil {
+		return text
+	}
+	var object struct {
+		Msg     string `json:"msg"`
+		Message string `json:"message"`
+	}
+	if jsonv2.Unmarshal(m.Data, &object) == nil && object.Msg+object.Message != "" {
+		return strings.TrimSpace(object.Msg + object.Message)
+	}
+	return string(m.Data)
+}
+
+// A notifyFunc receives the notifications of a request; see [Request.Notify].
+type notifyFunc = func(ctx context.Context, method string, params json.RawMessage) error
+
+// A clientRequest is a request as the client's methods make it, without its envelope.
+type clientRequest struct {
+	method  string
+	members []byte // of the params, each after a comma
+	input   []byte // members that respond to the input requests of the previous round
+	mirror  []MirroredParam
+	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
+	notify func(w *requestContext, method string, params json.RawMessage)
+}
+
+// do sends a request, responds to the input requests of the server, and returns the result.
+func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
 	o := callOptionsFrom(ctx)
 	if err := o.checkMeta(); err != nil {
 		return nil, err
@@ -40,27 +138,27 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 			return raw, nil
 		}
 	}
-	asked := c.cache.now()
+	generation := c.cache.currentGeneration()
 	w := c.requests.start(ctx, c, o.limits(&c.opts))
 	defer w.stop()
 	raw, err := c.rounds(w, w, o, k)
 	if err != nil {
-		return nil, unanswered(w, k.method, err)
+		return nil, endError(w, k.method, err)
 	}
 	if m.Cacheable && k.input == nil {
-		c.cache.put(ctx, k, raw, asked)
+		c.cache.put(ctx, k, raw, generation)
 	}
 	return raw, nil
 }
 
-// unanswered makes the end of a context an error that says that the request may have run.
-func unanswered(ctx context.Context, method string, err error) error {
+// endError converts the end of the request's context to a TransportError.
+func endError(ctx context.Context, method string, err error) error {
 	var failed *TransportError
 	switch {
 	case ctx.Err() == nil:
 		return err
 	case errors.Is(context.Cause(ctx), ErrClosed) && asError(err) != nil:
-		// What the server says of a request that closing has ended is only that.
+		// The server's response to the cancellation is of no interest.
 		return &TransportError{Method: method, MayHaveRun: true, Err: context.Cause(ctx)}
 	case asError(err) != nil || errors.As(err, &failed):
 		return err
@@ -71,7 +169,7 @@ func unanswered(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// notSent is the error of a request that found no connection to be sent on.
+// notSent returns the error of a request that could not be sent because there is no connection.
 func notSent(ctx context.Context, method string, err error) error {
 	var failed *TransportError
 	switch {
@@ -83,11 +181,11 @@ func notSent(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// rounds sends a request again with the answers for as long as the server asks.
+// rounds sends a request, and sends it again with the input responses for as long as the server requests input.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
-func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, k *ask) (RawResult, error) {
-	var in answering
+func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
+	var in inputRounds
 	for round := 0; ; round++ {
 		raw, err := c.round(ctx, w, o, k)
 		if err != nil {
@@ -98,7 +196,8 @@ func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, 
 			return raw, nil
 		case ResultInputRequired:
 			if round >= c.opts.MaxRounds {
-				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: fmt.Errorf("the server asks for the %dth time", round+1)}
+				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed", round+1, c.opts.MaxRounds)
+				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: err}
 			}
 			w.Pause()
 			k.input, err = c.answerInput(ctx, &in, k.method, raw)
@@ -107,28 +206,28 @@ func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, 
 				return nil, err
 			}
 		default:
-			return nil, c.invalid(k.method, fmt.Errorf("result type %.64q is not known", resultType))
+			return nil, c.invalid(k.method, fmt.Errorf("unknown resultType %.64q", resultType))
 		}
 	}
 }
 
 // round sends a request once.
-func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k *ask) (RawResult, error) {
+func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
 	conn, err := c.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, k.method, err)
 	}
 	var box *inbox
-	var notify func(context.Context, string, stdjson.RawMessage) error
-	if take := k.notify; take != nil {
-		notify = func(_ context.Context, method string, params stdjson.RawMessage) error {
-			take(w, method, params)
+	var notify notifyFunc
+	if receive := k.notify; receive != nil {
+		notify = func(_ context.Context, method string, params json.RawMessage) error {
+			receive(w, method, params)
 			return nil
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {
 		last := math.Inf(-1) // progress
-		box = &inbox{log: c.opts.Logger, take: func(_ string, params stdjson.RawMessage) { o.progressed(&last, params) }}
-		notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
+		box = &inbox{log: c.opts.Logger, handle: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
+		notify = func(ctx context.Context, method string, params json.RawMessage) error {
 			w.Touch()
 			switch method {
 			case wire.NotificationProgress:
@@ -154,7 +253,7 @@ func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k
 	return rawResult(res)
 }
 
-// rawResult returns a result in its encoded form; only middleware makes others.
+// rawResult returns an encoded result. Only middleware returns others.
 func rawResult(res Result) (RawResult, error) {
 	switch res := res.(type) {
 	case RawResult:
@@ -166,48 +265,45 @@ func rawResult(res Result) (RawResult, error) {
 	return RawResult(raw), err
 }
 
-// progressed hands a note of progress to the caller's function. Progress that does not grow is none.
+// progressed calls the caller's function. Updates that do not increase the progress are ignored.
 //
 // Spec: basic/utilities/progress#behavior-requirements.
-func (o *CallOptions) progressed(last *float64, params stdjson.RawMessage) {
+func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	var update ProgressUpdate
-	if o.Progress != nil && json.Unmarshal(params, &update) == nil && update.Progress > *last {
+	if o.Progress != nil && jsonv2.Unmarshal(params, &update) == nil && update.Progress > *last {
 		*last = update.Progress
 		o.Progress(update)
 	}
 }
 
-// logged hands a log message to the caller's function.
-func (c *Client) logged(method string, params stdjson.RawMessage) {
+// logged calls the caller's function.
+func (c *Client) logged(method string, params json.RawMessage) {
 	var m LogMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return
 	}
-	if err := json.Unmarshal(params, &m); err != nil {
-		c.opts.Logger.Debug("mcp: log message of the server cannot be read", "error", err)
+	if err := jsonv2.Unmarshal(params, &m); err != nil {
+		c.opts.Logger.Debug("mcp: invalid log message from the server", "error", err)
 		return
 	}
 	c.opts.Log(c.ctx, &m)
 }
 
-// invalid says that an answer is none. What the server was asked to do it has done.
+// invalid returns the error for an invalid result. The request has run.
 func (c *Client) invalid(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", ErrInvalidResult, err)}
 }
 
-// newRequest puts what is asked into its envelope.
-func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, stdjson.RawMessage) error) (*Request, error) {
+// newRequest returns a request with its envelope.
+func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, Mirror: k.mirror}
 	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
 	req.env = wire.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
 		ClientInfo: c.info, Capabilities: c.declared, LogLevel: level,
 	}
-	room := len(`}}`)
-	if level != "" || o.Progress != nil || len(o.Meta) > 0 {
-		room = 128 // for small ones
-	}
-	b := make([]byte, 0, len(conn.prefix)+len(k.members)+len(k.input)+room)
+	const metaSize = 128 // of typical optional members of _meta
+	b := make([]byte, 0, len(conn.prefix)+len(k.members)+len(k.input)+metaSize)
 	b = append(b, conn.prefix...)
 	if level != "" {
 		b = jsonscan.AppendQuote(append(b, `,"`+wire.MetaLogLevel+`":`...), level)
@@ -216,16 +312,16 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 		b = append(b, `,"`+wire.MetaProgressToken+`":`...)
 		mark := len(b)
 		b = strconv.AppendInt(b, c.tokens.Add(1), 10)
-		req.env.ProgressToken = stdjson.RawMessage(b[mark:len(b):len(b)])
+		req.env.ProgressToken = json.RawMessage(b[mark:len(b):len(b)])
 	}
 	if len(o.Meta) > 0 {
 		var err error
 		if b, err = appendMembers(append(b, ','), o.Meta); err != nil {
-			return nil, fmt.Errorf("mcp: CallOptions.Meta: %w", err)
+			return nil, fmt.Errorf("mcp: invalid CallOptions.Meta: %w", err)
 		}
 	}
 	b = append(b, '}')
-	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
+	req.env.Meta = json.RawMessage(b[len(`{"_meta":`):])
 	req.Params = append(append(append(b, k.members...), k.input...), '}')
 	return req, nil
 }

@@ -240,7 +240,7 @@ func TestMRTR16_RoundsAndTimeAreBounded(t *testing.T) {
 			return `{"resultType":"input_required","requestState":"again"}`, nil
 		})
 		_, err := c.CallTool(t.Context(), "x", nil)
-		if err == nil || rounds != 17 || !strings.Contains(err.Error(), "asks for the 17th time") {
+		if err == nil || rounds != 17 || !strings.Contains(err.Error(), "requests input for the 17th time") {
 			t.Errorf("%d rounds, %v", rounds, err)
 		}
 		c = scripted(t, &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
@@ -260,15 +260,15 @@ func TestMRTR16_RoundsAndTimeAreBounded(t *testing.T) {
 func TestResultsOfHostileServers(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
 	for _, test := range []struct{ name, result, says string }{
-		{"an unknown result type", `{"resultType":"maybe"}`, `result type "maybe" is not known`},
+		{"an unknown result type", `{"resultType":"maybe"}`, `unknown resultType "maybe"`},
 		{"input that asks nothing", `{"resultType":"input_required"}`, "without inputRequests and requestState"},
-		{"input requests in an array", `{"resultType":"input_required","inputRequests":[]}`, "are no object"},
-		{"a state that is a number", `{"resultType":"input_required","requestState":5}`, "no string"},
+		{"input requests in an array", `{"resultType":"input_required","inputRequests":[]}`, "must be an object"},
+		{"a state that is a number", `{"resultType":"input_required","requestState":5}`, "must be a string"},
 		{"a long state", `{"resultType":"input_required","requestState":"` + strings.Repeat("x", 65<<10) + `"}`, "more than"},
-		{"many questions", `{"resultType":"input_required","inputRequests":{` + many(65, `"%d":{"method":"roots/list"}`) + `}}`, "more than 64"},
-		{"a question without a method", `{"resultType":"input_required","inputRequests":{"k":{}}}`, "no method"},
-		{"a question that was not declared", `{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage"}}}`, "method not found"},
-		{"content that is an object", `{"content":{}}`, "want an array"},
+		{"many input requests", `{"resultType":"input_required","inputRequests":{` + many(65, `"%d":{"method":"roots/list"}`) + `}}`, "more than 64"},
+		{"an input request without a method", `{"resultType":"input_required","inputRequests":{"k":{}}}`, "method is missing"},
+		{"an input request that was not declared", `{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage"}}}`, "method not found"},
+		{"content that is an object", `{"content":{}}`, "must be an array"},
 		{"content without a type", `{"content":[{}]}`, "no type"},
 		{"content of an unknown type", `{"content":[{"type":"smell"}]}`, "not known"},
 		{"bad base64", `{"content":[{"type":"image","data":"%%","mimeType":"x/y"}]}`, "image content"},
@@ -303,7 +303,7 @@ func TestR7_2_ListsAreBounded(t *testing.T) {
 		items int
 		says  string
 	}{
-		{"a cursor twice", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0, "a cursor comes back"},
+		{"a cursor twice", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0, "the same as that of an earlier page"},
 		{"endless pages", func(n int) string { return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) }, 0, "more than 1000 pages"},
 		{"10,000 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, many(10_000, tool)) }, 10_000, ""},
 		{"10,001 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, many(10_001, tool)) }, 10_000, "more than 10000 items"},
@@ -315,8 +315,8 @@ func TestR7_2_ListsAreBounded(t *testing.T) {
 		}, 2, ""},
 		{"a cursor of 4 KiB", func(n int) string {
 			return fmt.Sprintf(`{"tools":[],"nextCursor":"%s"}`, strings.Repeat("c", 4097))
-		}, 0, "no string of at most"},
-		{"no list", func(int) string { return `{}` }, 0, `no array "tools"`},
+		}, 0, "must be a string of at most"},
+		{"no list", func(int) string { return `{}` }, 0, `missing array "tools"`},
 		{"broken items are left out", func(int) string {
 			return `{"tools":[5,{"name":""},{"name":"x"},{"name":"big","inputSchema":{"a":"` + strings.Repeat("x", 256<<10) + `"}},` +
 				`{"name":"wide","inputSchema":{"enum":[` + many(10_001, "%d") + `]}},` + strings.ReplaceAll(tool, "%d", "1") + `]}`

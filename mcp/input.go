@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -15,47 +15,49 @@ import (
 )
 
 const (
-	// defaultMaxRounds is how many times a request may ask: a long form in several steps, and some more.
+	// defaultMaxRounds is how many times a request may require input: enough for a long form in several steps.
 	defaultMaxRounds = 16
-	// defaultInputTimeout is how long a user may think, in all.
+	// defaultInputTimeout is how long the user may take in total.
 	defaultInputTimeout = 10 * time.Minute
-	// maxInputRequests is the number of questions of one round; a user would not look at more.
+	// maxInputRequests is the number of input requests of one round.
 	maxInputRequests = 64
-	// stateOnlyPause is how long the client waits before it tries again because the server asks for nothing but that.
-	stateOnlyPause = 100 * time.Millisecond
+	// stateOnlyDelay is the first delay of a retry that the server has requested without input requests.
+	stateOnlyDelay = 100 * time.Millisecond
 )
 
-// answering is what has been spent on the questions of one request.
-type answering struct {
-	asked time.Duration // spent so far
-	bare  int           // rounds without questions, one after the other
+// inputRounds is the state of the input rounds of one request.
+type inputRounds struct {
+	spent     time.Duration // on input so far
+	stateOnly int           // consecutive rounds without input requests
 }
 
-// answerInput answers the questions of an input_required result. It gives the members that the request is sent again with.
+// answerInput responds to the input requests of an input_required result. It returns the members to send the request again
+// with.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
-func (c *Client) answerInput(ctx context.Context, in *answering, method string, raw RawResult) ([]byte, error) {
+func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
-		return nil, c.invalid(method, errors.New("it asks for input")) // an extension's method may, by the rules of that
+		return nil, c.invalid(method, errors.New("the method does not allow input requests")) // methods of extensions may
 	}
-	requests, asks := jsonscan.Get(raw, "inputRequests")
-	state, keeps := jsonscan.Get(raw, "requestState")
+	requests, hasRequests := jsonscan.Get(raw, "inputRequests")
+	state, hasState := jsonscan.Get(raw, "requestState")
 	switch {
-	case !asks && !keeps:
-		return nil, c.invalid(method, errors.New("it asks for input without inputRequests and requestState"))
-	case asks && jsonscan.Kind(requests) != '{':
-		return nil, c.invalid(method, errors.New("its inputRequests are no object"))
-	case keeps && jsonscan.Kind(state) != '"':
-		return nil, c.invalid(method, errors.New("its requestState is no string"))
+	case !hasRequests && !hasState:
+		return nil, c.invalid(method, errors.New("input_required without inputRequests and requestState"))
+	case hasRequests && jsonscan.Kind(requests) != '{':
+		return nil, c.invalid(method, errors.New("invalid inputRequests: must be an object"))
+	case hasState && jsonscan.Kind(state) != '"':
+		return nil, c.invalid(method, errors.New("invalid requestState: must be a string"))
 	case len(state) > maxRequestState+2:
-		return nil, c.invalid(method, fmt.Errorf("its requestState has more than %d bytes", maxRequestState))
+		return nil, c.invalid(method, fmt.Errorf("invalid requestState: more than %d bytes", maxRequestState))
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout-in.asked, fmt.Errorf("the questions took too long: %w", ErrTimeout))
+	tooLate := fmt.Errorf("the input requests took too long: %w", ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout-in.spent, tooLate)
 	defer cancel()
 	var members []byte
 	if empty := len(requests) == 0 || string(requests) == "{}"; empty {
-		if err := in.pause(ctx); err != nil {
+		if err := in.delay(ctx); err != nil {
 			return nil, err
 		}
 	} else {
@@ -64,20 +66,20 @@ func (c *Client) answerInput(ctx context.Context, in *answering, method string, 
 			return nil, err
 		}
 		members = append(append(members, `,"inputResponses":`...), responses...)
-		in.bare = 0
+		in.stateOnly = 0
 	}
-	in.asked += time.Since(began)
-	if keeps {
+	in.spent += time.Since(began)
+	if hasState {
 		members = append(append(members, `,"requestState":`...), state...)
 	}
 	return members, nil
 }
 
-// pause waits before a request is repeated for the server's sake alone, longer each time.
-func (in *answering) pause(ctx context.Context) error {
-	timer := time.NewTimer(stateOnlyPause << in.bare)
+// delay waits before a retry without input requests, longer each time.
+func (in *inputRounds) delay(ctx context.Context) error {
+	timer := time.NewTimer(stateOnlyDelay << in.stateOnly)
 	defer timer.Stop()
-	in.bare = min(in.bare+1, 6)
+	in.stateOnly = min(in.stateOnly+1, 6)
 	select {
 	case <-timer.C:
 		return nil
@@ -86,24 +88,24 @@ func (in *answering) pause(ctx context.Context) error {
 	}
 }
 
-// answerAll asks one question after the other: there is one user. A question that cannot be answered ends the request,
-// since the server would only ask again.
+// answerAll handles one input request after the other: there is one user. If one fails, so does the whole request, since
+// the server would only repeat it.
 func (c *Client) answerAll(ctx context.Context, method string, requests []byte) ([]byte, error) {
 	b := []byte{'{'}
 	n := 0
 	for key, value := range jsonscan.Members(requests) {
 		if n++; n > maxInputRequests {
-			return nil, c.invalid(method, fmt.Errorf("it asks more than %d questions", maxInputRequests))
+			return nil, c.invalid(method, fmt.Errorf("more than %d input requests", maxInputRequests))
 		}
 		name, _ := jsonscan.Get(value, "method")
-		asked, err := jsonscan.Unquote(name)
+		inputMethod, err := jsonscan.Unquote(name)
 		if err != nil {
-			return nil, c.invalid(method, fmt.Errorf("its input request %.64q has no method", key))
+			return nil, c.invalid(method, fmt.Errorf("invalid input request %.64q: method is missing", key))
 		}
 		params, _ := jsonscan.Get(value, "params")
-		answer, err := c.answer(ctx, asked, params)
+		answer, err := c.answer(ctx, inputMethod, params)
 		if err != nil {
-			return nil, c.notAnswered(method, asked, err)
+			return nil, c.inputError(method, inputMethod, err)
 		}
 		if n > 1 {
 			b = append(b, ',')
@@ -114,31 +116,31 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 	return append(b, '}'), nil
 }
 
-// notAnswered is the error of a request whose question asked has no answer. An [*Error] in it would be taken for what the
-// server says of the request.
-func (c *Client) notAnswered(method, asked string, err error) error {
-	format := "mcp: %s: the server's %.64s is not answered: %w"
+// inputError returns the error of a request whose input request failed. It wraps no [*Error], which would look like the
+// response of the server.
+func (c *Client) inputError(method, asked string, err error) error {
+	format := "mcp: %s: input request %.64s: %w"
 	var fault *Error
 	switch {
 	case !errors.As(err, &fault):
 		return fmt.Errorf(format, method, asked, err)
-	case errors.Is(err, errWronglyAsked):
-		return c.invalid(method, fmt.Errorf("its %.64s: %s", asked, fault.Message))
+	case errors.Is(err, errInvalidInputRequest):
+		return c.invalid(method, fmt.Errorf("invalid input request %.64s: %s", asked, fault.Message))
 	}
 	return fmt.Errorf(format, method, asked, errors.New(err.Error()))
 }
 
-// errWronglyAsked is within the error for a question that the server may not ask, or not so.
-var errWronglyAsked = errors.New("the server must not ask this")
+// errInvalidInputRequest is within the error for an input request that violates the protocol.
+var errInvalidInputRequest = errors.New("invalid input request")
 
-// wronglyAsked returns that error; the server is told the code and the message where it can be.
-func wronglyAsked(code int, format string, args ...any) error {
-	return fmt.Errorf("%w: %w", errWronglyAsked, Errorf(code, format, args...))
+// invalidInputRequest returns that error. A server that receives a response to the input request gets the code and the
+// message.
+func invalidInputRequest(code int, format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errInvalidInputRequest, Errorf(code, format, args...))
 }
 
-// answerDirect answers a question that is a request of its own, as servers of older revisions send it. What the server may
-// not know is logged.
-func (c *Client) answerDirect(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *Error) {
+// answerDirect responds to a request of a server of the session era. Errors that the server must not see are logged.
+func (c *Client) answerDirect(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
 	c.requests.beginQuestion()
 	defer c.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
@@ -150,13 +152,13 @@ func (c *Client) answerDirect(ctx context.Context, method string, params stdjson
 	if e := asError(err); e != nil {
 		return nil, e
 	}
-	c.opts.Logger.WarnContext(ctx, "mcp: question of the server is not answered", "method", method, "error", err)
+	c.opts.Logger.WarnContext(ctx, "mcp: request of the server failed", "method", method, "error", err)
 	return nil, errInternal
 }
 
-// answer has one of the caller's functions answer a question of the server. The error is
-// [errWronglyAsked] if it is the server's fault.
-func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMessage) (answer stdjson.RawMessage, err error) {
+// answer calls the function of the options that handles an input request. The error wraps errInvalidInputRequest if the
+// server violates the protocol.
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (answer json.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {
 	case method == wire.MethodElicitationCreate && c.caps.Elicitation != nil:
@@ -168,37 +170,37 @@ func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMe
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
+		return jsonv2.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
 	}
-	return nil, wronglyAsked(CodeMethodNotFound, "method not found: %.128q", method)
+	return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)
 }
 
-// answerElicitation asks the user.
+// answerElicitation handles elicitation/create.
 //
 // Spec: client/elicitation (2026-07-28).
-func (c *Client) answerElicitation(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p ElicitParams
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, wronglyAsked(CodeInvalidParams, "the params of an elicitation cannot be read")
+	if err := jsonv2.Unmarshal(params, &p); err != nil {
+		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of elicitation/create")
 	}
 	switch {
 	case p.Mode == modeURL && c.opts.ElicitURL != nil:
 		if err := checkPage(p.URL); err != nil {
-			return nil, wronglyAsked(CodeInvalidParams, "%v", err)
+			return nil, invalidInputRequest(CodeInvalidParams, "%v", err)
 		}
 		r, err := c.opts.ElicitURL(ctx, &p)
 		if err := checkElicited("ElicitURL", r, err); err != nil {
 			return nil, err
 		}
-		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
+		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
 	case (p.Mode == "" || p.Mode == modeForm) && c.opts.Elicit != nil:
 		p.Mode = modeForm
 		return c.answerForm(ctx, &p)
 	}
-	return nil, wronglyAsked(CodeInvalidParams, "the mode %.64q of elicitation was not declared", p.Mode)
+	return nil, invalidInputRequest(CodeInvalidParams, "invalid mode %.64q: the client did not declare it", p.Mode)
 }
 
-// checkElicited says what is wrong with what one of the caller's functions returned.
+// checkElicited returns an error if a function of the options returned an invalid result.
 func checkElicited(function string, r *ElicitResult, err error) error {
 	switch {
 	case err != nil:
@@ -206,48 +208,48 @@ func checkElicited(function string, r *ElicitResult, err error) error {
 	case r == nil:
 		return fmt.Errorf("ClientOptions.%s returned neither a result nor an error", function)
 	case r.Action != ElicitAccept && r.Action != ElicitDecline && r.Action != ElicitCancel:
-		return fmt.Errorf("ClientOptions.%s returned the action %q", function, r.Action)
+		return fmt.Errorf("ClientOptions.%s returned the invalid action %q", function, r.Action)
 	}
 	return nil
 }
 
-// answerForm has the user fill in a form, completes what was left out and checks it.
-func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMessage, error) {
+// answerForm calls Elicit, adds the defaults of the form to the content and validates it.
+func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (json.RawMessage, error) {
 	form, err := schema.Compile(p.RequestedSchema)
 	if err != nil {
-		return nil, wronglyAsked(CodeInvalidParams, "requestedSchema: %v", err)
+		return nil, invalidInputRequest(CodeInvalidParams, "requestedSchema: %v", err)
 	}
 	r, err := c.opts.Elicit(ctx, p)
 	if err := checkElicited("Elicit", r, err); err != nil {
 		return nil, err
 	}
 	if r.Action != ElicitAccept {
-		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
+		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
 	}
 	content := r.Content
 	if len(content) == 0 {
-		content = stdjson.RawMessage("{}")
+		content = json.RawMessage("{}")
 	}
 	if err := jsonscan.Valid(content, jsonscan.Limits{}); err != nil || jsonscan.Kind(content) != '{' {
-		return nil, fmt.Errorf("the content of the form is no JSON object: %.64q", []byte(content))
+		return nil, fmt.Errorf("invalid form content %.64q: must be a JSON object", []byte(content))
 	}
 	content = form.ApplyDefaults(content)
 	if err := form.Validate(content); err != nil {
-		return nil, fmt.Errorf("the content of the form is not what was asked for: %w", err)
+		return nil, fmt.Errorf("invalid form content: %w", err)
 	}
-	return json.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
+	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
 }
 
-// answerSampling has the model continue a conversation.
+// answerSampling handles sampling/createMessage.
 //
 // Spec: client/sampling (2026-07-28).
-func (c *Client) answerSampling(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p SampleParams
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, wronglyAsked(CodeInvalidParams, "the params of sampling cannot be read: %v", err)
+	if err := jsonv2.Unmarshal(params, &p); err != nil {
+		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
 	}
 	if p.usesTools() && !c.opts.SampleTools {
-		return nil, wronglyAsked(CodeInvalidParams, "sampling with tools was not declared")
+		return nil, invalidInputRequest(CodeInvalidParams, "the client did not declare sampling with tools")
 	}
 	r, err := c.opts.Sample(ctx, &p)
 	if err != nil {
@@ -260,5 +262,5 @@ func (c *Client) answerSampling(ctx context.Context, params stdjson.RawMessage) 
 	if answer.Role == "" {
 		answer.Role = RoleAssistant
 	}
-	return json.Marshal(answer, deterministic)
+	return jsonv2.Marshal(answer, deterministic)
 }

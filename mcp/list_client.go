@@ -6,26 +6,26 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Bounds of what a client takes of a list: more than any host shows, or any model reads.
+// Limits of the lists that a client reads: more than any host shows, or any model reads.
 const (
 	maxListed      = 10_000
 	maxPages       = 1000
 	maxListedBytes = 64 << 20
-	// maxCursorText is a server's cursor at its longest. It is sent back, and compared with those before.
+	// maxCursorText is the longest cursor of a server, in bytes.
 	maxCursorText = 4 << 10
 )
 
-// A list is one of the four that servers have.
+// A list describes one of the four lists of a server.
 type list[V any] struct {
 	method string
 	key    string         // of the items in the result
-	check  func(*V) error // says why an item is left out; nil for never
+	check  func(*V) error // returns why an item is left out; nil accepts all
 }
 
 // items returns the items of all pages.
@@ -40,7 +40,7 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			raw, next, err := c.page(ctx, l.method, cursor)
 			if err != nil {
 				if e := asError(err); e != nil && e.Code == CodeInvalidParams && cursor != nil {
-					c.cache.forget(l.method) // the pages before it belong to a list that is gone
+					c.cache.invalidate(l.method) // the cached pages belong to an older list
 				}
 				yield(nil, err)
 				return
@@ -51,14 +51,14 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 					break
 				}
 				if v == nil && err == nil {
-					continue // it is left out
+					continue // left out
 				}
 				if !yield(v, err) || err != nil {
 					return
 				}
 			}
 			if count > maxListed || size > maxListedBytes {
-				yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d items or %d bytes", maxListed, maxListedBytes)))
+				yield(nil, c.invalid(l.method, fmt.Errorf("more than %d items or %d bytes", maxListed, maxListedBytes)))
 				return
 			}
 			if next == nil {
@@ -66,10 +66,10 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 			}
 			switch {
 			case seen[string(next)]:
-				yield(nil, c.invalid(l.method, errors.New("a cursor comes back that has been followed before")))
+				yield(nil, c.invalid(l.method, errors.New("invalid nextCursor: the same as that of an earlier page")))
 				return
 			case len(seen) == maxPages-1:
-				yield(nil, c.invalid(l.method, fmt.Errorf("the list has more than %d pages", maxPages)))
+				yield(nil, c.invalid(l.method, fmt.Errorf("more than %d pages", maxPages)))
 				return
 			}
 			seen[string(next)] = true
@@ -78,14 +78,14 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 	}
 }
 
-// page asks for a page. The cursor is the raw string, nil for the first page, and next is nil at the end; an empty string
-// is not the end.
+// page requests a page. The cursor is a JSON string, nil for the first page. next is nil at the end; an empty string is not
+// the end.
 func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw RawResult, next []byte, err error) {
 	var members []byte
 	if cursor != nil {
 		members = append([]byte(`,"cursor":`), cursor...)
 	}
-	raw, err = c.do(ctx, &ask{method: method, members: members})
+	raw, err = c.do(ctx, &clientRequest{method: method, members: members})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,27 +94,27 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 	case !ok || jsonscan.Kind(next) == 'n':
 		return raw, nil, nil
 	case jsonscan.Kind(next) != '"' || len(next) > maxCursorText+2:
-		return nil, nil, c.invalid(method, fmt.Errorf("nextCursor is no string of at most %d bytes", maxCursorText))
+		return nil, nil, c.invalid(method, fmt.Errorf("invalid nextCursor: must be a string of at most %d bytes", maxCursorText))
 	}
 	return raw, next, nil
 }
 
-// decode returns the items of one page. One that is broken is nil: it must not take the others along.
+// decode returns the items of one page. An invalid item is nil, so that the others can be used.
 func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
 		array, ok := jsonscan.Get(raw, l.key)
 		if !ok || jsonscan.Kind(array) != '[' {
-			yield(nil, c.invalid(l.method, fmt.Errorf("it has no array %q", l.key)))
+			yield(nil, c.invalid(l.method, fmt.Errorf("missing array %q", l.key)))
 			return
 		}
 		for value := range jsonscan.Elements(array) {
 			v := new(V)
-			err := json.Unmarshal(value, v)
+			err := jsonv2.Unmarshal(value, v)
 			if err == nil && l.check != nil {
 				err = l.check(v)
 			}
 			if err != nil {
-				c.opts.Logger.WarnContext(ctx, "mcp: left out of a list", "list", l.key, "item", shorten(string(value)), "reason", err)
+				c.opts.Logger.WarnContext(ctx, "mcp: invalid list item ignored", "list", l.key, "item", shorten(string(value)), "reason", err)
 				v = nil
 			}
 			if !yield(v, nil) {
@@ -124,14 +124,15 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 	}
 }
 
-// Resources returns the resources of the server, as [Client.Tools] gives its tools.
+// Resources returns the resources of the server. Errors and invalid items are handled as by [Client.Tools].
 //
 // Spec: server/resources, Listing Resources.
 func (c *Client) Resources(ctx context.Context) iter.Seq2[*Resource, error] {
 	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources", func(r *Resource) error { return wantName("uri", r.URI) }})
 }
 
-// ResourceTemplates returns the resource templates of the server, as [Client.Tools] gives its tools.
+// ResourceTemplates returns the resource templates of the server. Errors and invalid items are handled as by
+// [Client.Tools].
 //
 // Spec: server/resources, Resource Templates.
 func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTemplate, error] {
@@ -139,7 +140,7 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTempl
 		func(t *ResourceTemplate) error { return wantName("uriTemplate", t.URITemplate) }})
 }
 
-// Prompts returns the prompts of the server, as [Client.Tools] gives its tools.
+// Prompts returns the prompts of the server. Errors and invalid items are handled as by [Client.Tools].
 //
 // Spec: server/prompts, Listing Prompts.
 func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
@@ -148,17 +149,17 @@ func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
 
 func wantName(key, value string) error {
 	if value == "" {
-		return fmt.Errorf("it has no %s", key)
+		return fmt.Errorf("missing %s", key)
 	}
 	return nil
 }
 
-// ReadResource reads a resource. An unknown one is an [*Error] with code -32602 whatever the revision.
+// ReadResource reads a resource. If it does not exist, the error is an [*Error] with code -32602, in every revision.
 //
 // Spec: server/resources, Reading Resources.
 func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, error) {
 	members := jsonscan.AppendQuote([]byte(`,"uri":`), uri)
-	raw, err := c.do(ctx, &ask{method: wire.MethodResourcesRead, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: wire.MethodResourcesRead, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -166,19 +167,19 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, err
 	return r, c.decode(wire.MethodResourcesRead, raw, "contents", r, &r.Meta)
 }
 
-// GetPrompt has the server fill in a prompt.
+// GetPrompt returns the messages of a prompt with the given arguments.
 //
 // Spec: server/prompts, Getting a Prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
 	members := jsonscan.AppendQuote([]byte(`,"name":`), name)
 	if len(args) > 0 {
-		arguments, err := json.Marshal(args, deterministic)
+		arguments, err := jsonv2.Marshal(args, deterministic)
 		if err != nil {
 			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
 		}
 		members = append(append(members, `,"arguments":`...), arguments...)
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: wire.MethodPromptsGet, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -186,37 +187,58 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 	return r, c.decode(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
 }
 
-// A CompletionRef names what has the argument that is to be completed: a prompt, or a resource template. One of the two is
-// set.
+// CompleteParams are the parameters of [Client.Complete].
 //
-// Spec: server/utilities/completion, Reference Types.
-type CompletionRef struct {
-	Prompt   string // its name
-	Template string // its URI template
+// Spec: server/utilities/completion; schema CompleteRequestParams.
+type CompleteParams struct {
+	// Ref is the prompt or resource template that has the argument.
+	Ref CompletionRef
+	// Argument is the argument to complete.
+	Argument CompleteArgument
+	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do not receive it.
+	Context CompleteContext
 }
 
-// Complete asks for values of an argument of which value has been typed so far. known holds the arguments that were
-// chosen before, or is nil; servers of revisions before 2025-06-18 do not get it.
+// A CompletionRef refers to a prompt or to a resource template. One of its fields is set.
+//
+// Spec: server/utilities/completion, Reference Types; schema PromptReference, ResourceTemplateReference.
+type CompletionRef struct {
+	Prompt   string // the name of the prompt
+	Template string // the URI template
+}
+
+// A CompleteArgument is an argument and the part of its value that has been typed.
+type CompleteArgument struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A CompleteContext has the values of other arguments.
+type CompleteContext struct {
+	Arguments map[string]string `json:"arguments,omitempty"`
+}
+
+// Complete requests possible values of an argument.
 //
 // Spec: server/utilities/completion.
-func (c *Client) Complete(ctx context.Context, ref CompletionRef, argument, value string, known map[string]string) (*Completion, error) {
-	if (ref.Prompt == "") == (ref.Template == "") {
-		return nil, errors.New("mcp: Complete: CompletionRef names either a prompt or a template")
+func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, error) {
+	if (p.Ref.Prompt == "") == (p.Ref.Template == "") {
+		return nil, errors.New("mcp: invalid CompleteParams.Ref: exactly one of Prompt and Template must be set")
 	}
-	params := map[string]any{"argument": map[string]string{"name": argument, "value": value}}
-	if ref.Prompt != "" {
-		params["ref"] = map[string]string{"type": "ref/prompt", "name": ref.Prompt}
+	params := map[string]any{"argument": p.Argument}
+	if p.Ref.Prompt != "" {
+		params["ref"] = map[string]string{"type": "ref/prompt", "name": p.Ref.Prompt}
 	} else {
-		params["ref"] = map[string]string{"type": "ref/resource", "uri": ref.Template}
+		params["ref"] = map[string]string{"type": "ref/resource", "uri": p.Ref.Template}
 	}
-	if len(known) > 0 {
-		params["context"] = map[string]any{"arguments": known}
+	if len(p.Context.Arguments) > 0 {
+		params["context"] = p.Context
 	}
 	members, err := appendParams(nil, params)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodCompletionComplete, members: members})
+	raw, err := c.do(ctx, &clientRequest{method: wire.MethodCompletionComplete, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -227,8 +249,8 @@ func (c *Client) Complete(ctx context.Context, ref CompletionRef, argument, valu
 	return &r.Completion, nil
 }
 
-// Ping asks the server whether it is there. Since 2026-07-28 no request does nothing but that: the server is asked to
-// describe itself.
+// Ping checks the connection. It sends ping, or server/discover to servers of revisions since 2026-07-28, which have no
+// ping.
 //
 // Spec: basic/utilities/ping (2025-11-25); server/discover (2026-07-28).
 func (c *Client) Ping(ctx context.Context) error {
@@ -242,16 +264,16 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	o := *callOptionsFrom(ctx)
 	o.NoCache = true
-	_, err = c.do(WithCallOptions(ctx, o), &ask{method: method})
+	_, err = c.do(WithCallOptions(ctx, o), &clientRequest{method: method})
 	return err
 }
 
-// decode reads a result that has to have one member.
+// decode decodes a result with a required member.
 func (c *Client) decode(method string, raw RawResult, member string, v any, meta *Meta) error {
 	if _, ok := jsonscan.Get(raw, member); !ok {
-		return c.invalid(method, fmt.Errorf("it has no %s", member))
+		return c.invalid(method, fmt.Errorf("missing %s", member))
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return c.invalid(method, err)
 	}
 	if value, ok := jsonscan.Get(raw, "_meta"); ok {

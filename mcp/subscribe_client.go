@@ -3,7 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"iter"
 	"maps"
@@ -12,49 +12,49 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 const (
-	// maxRelistens is how many times a subscription is renewed in vain, one after the other, before it is given up.
+	// maxRelistens is the number of consecutive failures to renew a subscription.
 	maxRelistens = 5
-	// relistenPause is how long the first pause between them is; each is twice the one before, and a little at random so
-	// that the clients of a server that restarts do not come all at once.
-	relistenPause = time.Second
-	// maxRelistenPause is how long it gets at most when the server agrees each time, and ends the subscription at once.
-	maxRelistenPause = 32 * time.Second
-	// longListened is how long a subscription has to have lasted for its end to be nothing unusual.
-	longListened = time.Minute
-	// maxTopicEvents is how many topic events wait for a slow loop, and maxTopicBytes the size of their params in all. A
-	// single one may be as large as a message.
+	// relistenBackoff is the first delay before a renewal. It doubles each time, and has a random part, so that the clients
+	// of a server that restarts do not reconnect all at once.
+	relistenBackoff = time.Second
+	// maxRelistenBackoff is the longest delay.
+	maxRelistenBackoff = 32 * time.Second
+	// minListened is how long a subscription must have lasted to reset the backoff.
+	minListened = time.Minute
+	// maxTopicEvents is the number of topic events that are queued for a slow loop, maxTopicBytes the total size of their
+	// params. A single event may be as large as a message.
 	maxTopicEvents = 1000
 	maxTopicBytes  = 4 << 20
 )
 
-// An EventKind says what an [Event] is.
+// An EventKind is the kind of an [Event].
 type EventKind uint8
 
 // Kinds of events.
 const (
-	// EventListening: the server has agreed; Filter is what it will tell of, which may be less than was asked for.
+	// EventListening: the server has acknowledged the subscription. Filter is what it will notify of, which may be less than
+	// was requested.
 	EventListening EventKind = iota + 1
-	// EventResync: the subscription was interrupted and is back. Changes meanwhile were missed: what matters is to be
-	// fetched again. Filter is what the server will tell of from now on. It comes too if a slow loop lets so many resources
-	// or topic events wait that the client does not keep them, and behind all that waited with it.
+	// EventResync: changes may have been missed, because the subscription was interrupted or a slow loop has let too many
+	// events queue. Fetch again what matters. Filter is what the server notifies of from now on. The event follows all
+	// queued ones.
 	EventResync
-	EventToolsChanged     // the list of tools is another one
-	EventPromptsChanged   // the list of prompts is another one
-	EventResourcesChanged // the list of resources, or of templates, is another one
-	EventResourceUpdated  // the resource URI has other contents
-	// EventTopic: a notification of what an extension tells of, Method with Params. Its sender is the server: what the
-	// params say is checked by whoever reads them.
+	EventToolsChanged     // the list of tools has changed
+	EventPromptsChanged   // the list of prompts has changed
+	EventResourcesChanged // the list of resources or of resource templates has changed
+	EventResourceUpdated  // the resource URI has changed
+	// EventTopic: a notification of an extension, Method with Params. The params come from the server and are not validated.
 	EventTopic
 )
 
-// String names the kind in lower case.
+// String returns the name of the kind in lower case.
 func (k EventKind) String() string {
 	names := [...]string{"unknown", "listening", "resync", "tools changed", "prompts changed", "resources changed", "resource updated", "topic"}
 	if int(k) >= len(names) {
@@ -66,20 +66,19 @@ func (k EventKind) String() string {
 // An Event is a change at the server, or of the subscription itself.
 type Event struct {
 	Kind   EventKind
-	URI    string             // of EventResourceUpdated
-	Filter *Filter            // of EventListening and EventResync
-	Method string             // of EventTopic
-	Params stdjson.RawMessage // of EventTopic: a JSON object, `_meta` included
+	URI    string          // of EventResourceUpdated
+	Filter *Filter         // of EventListening and EventResync
+	Method string          // of EventTopic
+	Params json.RawMessage // of EventTopic: a JSON object, `_meta` included
 }
 
-// Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost it subscribes again, and then
-// there is an [EventResync]. The error ends the loop; it is the last one: that the server refuses, that subscribing again
-// failed five times in a row, or that the client is closed. The server has the Timeout of a request to agree. When ctx ends
-// the loop ends without an error.
+// Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it subscribes again and yields
+// an [EventResync]. An error is the last value: the server has refused the subscription or not acknowledged it within the
+// Timeout of a request, five renewals in a row have failed, or the client is closed. When ctx ends, the loop ends without an
+// error.
 //
-// A caller that is slow misses no kind of change, only that it came several times; topic events come one by one, and if too
-// many wait there is an [EventResync] in place of the rest. Fresh answers that the client keeps are
-// dropped when they change.
+// In a slow loop, several equal changes become one event. Topic events are not merged; if too many are queued, an
+// [EventResync] replaces the rest. Changes invalidate the cached results of the client.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
@@ -114,23 +113,23 @@ func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 	}
 }
 
-// A listening is one loop over changes.
+// A listening is the state of one Listen loop.
 type listening struct {
 	client *Client
 	filter Filter
 	wake   chan struct{} // holds a token while there are events
 
 	mu     sync.Mutex
-	events []Event            // that wait for the loop
-	noted  map[eventName]bool // those of them that need not be noted twice
+	events []Event            // queued for the loop
+	queued map[eventName]bool // those of them that are queued only once
 	topics int                // topic events among them
 	bytes  int                // of their params
-	missed bool               // something was not kept, or the subscription was interrupted
-	agreed *Filter            // of the last acknowledgement; nil before the first
-	acked  time.Time          // when the one that is open was acknowledged; zero if it was not
+	missed bool               // events were dropped, or the subscription was interrupted
+	agreed *Filter            // from the last acknowledgement; nil before the first
+	acked  time.Time          // when the open subscription was acknowledged; zero if it was not
 }
 
-// keepsTopic reports whether a topic event of a size is kept until the loop takes it. The caller holds the lock.
+// keepsTopic reports whether a topic event of the given size can be queued. The caller holds the lock.
 func (l *listening) keepsTopic(size int) bool {
 	return l.topics == 0 || l.topics < maxTopicEvents && l.bytes+size <= maxTopicBytes
 }
@@ -140,15 +139,14 @@ type eventName struct {
 	uri  string
 }
 
-// deliver returns what waits to the loop. That something is missing comes last: whoever then fetches anew is told nothing
-// older afterwards.
+// deliver yields the queued events. A resync comes last, so that no older event follows it.
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
 	events := l.events
 	if l.missed {
 		events = append(events, Event{Kind: EventResync})
 	}
-	l.events, l.noted, l.topics, l.bytes, l.missed = nil, nil, 0, 0, false
+	l.events, l.queued, l.topics, l.bytes, l.missed = nil, nil, 0, 0, false
 	l.mu.Unlock()
 	for _, e := range events {
 		if e.Kind == EventListening || e.Kind == EventResync {
@@ -161,7 +159,7 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 	return true
 }
 
-// filterNow returns what the server has agreed to last.
+// filterNow returns the filter of the last acknowledgement.
 func (l *listening) filterNow() *Filter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,9 +171,9 @@ func (l *listening) filterNow() *Filter {
 	return &f
 }
 
-// run subscribes, again and again.
+// run subscribes, and renews the subscription until it fails for good.
 func (l *listening) run(ctx context.Context) error {
-	failures, pause := 0, relistenPause
+	failures, backoff := 0, relistenBackoff
 	for {
 		err := l.once(ctx)
 		if ctx.Err() != nil {
@@ -185,8 +183,8 @@ func (l *listening) run(ctx context.Context) error {
 			return err
 		}
 		switch acked, lasted := l.lasted(); {
-		case lasted >= longListened:
-			failures, pause = 0, relistenPause
+		case lasted >= minListened:
+			failures, backoff = 0, relistenBackoff
 		case acked:
 			failures = 0
 		case failures == maxRelistens:
@@ -194,8 +192,8 @@ func (l *listening) run(ctx context.Context) error {
 		default:
 			failures++
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
-		pause = min(2*pause, maxRelistenPause)
+		timer := time.NewTimer(backoff/2 + rand.N(backoff))
+		backoff = min(2*backoff, maxRelistenBackoff)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -205,7 +203,7 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// lasted tells of the subscription that has ended whether it had begun, and for how long it was open.
+// lasted reports whether the subscription that has ended was acknowledged, and how long it lasted since.
 func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,62 +215,63 @@ func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	return true, lasted
 }
 
-// once subscribes and waits for the end of it.
+// once subscribes and waits for the end of the subscription.
 func (l *listening) once(ctx context.Context) error {
 	members, err := appendParams(nil, map[string]any{"notifications": l.filter})
 	if err != nil {
 		return err
 	}
-	take := func(w *requestContext, method string, params stdjson.RawMessage) {
+	receive := func(w *requestContext, method string, params json.RawMessage) {
 		if method == wire.NotificationSubscriptionsAcknowledged {
 			w.Pause() // the time limits are for the acknowledgement
 		}
-		l.take(method, params)
+		l.receive(method, params)
 	}
-	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, notify: take})
-	return err // nil is a server that ends it in good order, as one does that restarts
+	_, err = l.client.do(ctx, &clientRequest{method: wire.MethodSubscriptionsListen, members: members, notify: receive})
+	return err // nil if the server has ended the subscription, for example to restart
 }
 
-// take notes a notification, if it was asked for. What is noted already is not noted again, so a slow loop costs no memory.
-func (l *listening) take(method string, params stdjson.RawMessage) {
+// receive queues the event for a notification that was requested. Equal events are queued once, so that a slow loop does not
+// cost memory.
+func (l *listening) receive(method string, params json.RawMessage) {
 	switch {
 	case method == wire.NotificationSubscriptionsAcknowledged:
 		l.acknowledged(params)
 	case method == wire.NotificationToolsListChanged && l.filter.ToolsListChanged:
-		l.client.cache.forget(wire.MethodToolsList)
-		l.note(Event{Kind: EventToolsChanged})
+		l.client.cache.invalidate(wire.MethodToolsList)
+		l.add(Event{Kind: EventToolsChanged})
 	case method == wire.NotificationPromptsListChanged && l.filter.PromptsListChanged:
-		l.client.cache.forget(wire.MethodPromptsList)
-		l.note(Event{Kind: EventPromptsChanged})
+		l.client.cache.invalidate(wire.MethodPromptsList)
+		l.add(Event{Kind: EventPromptsChanged})
 	case method == wire.NotificationResourcesListChanged && l.filter.ResourcesListChanged:
-		l.client.cache.forget(wire.MethodResourcesList, wire.MethodResourcesTemplatesList)
-		l.note(Event{Kind: EventResourcesChanged})
+		l.client.cache.invalidate(wire.MethodResourcesList, wire.MethodResourcesTemplatesList)
+		l.add(Event{Kind: EventResourcesChanged})
 	case method == wire.NotificationResourcesUpdated && len(l.filter.ResourceSubscriptions) > 0:
 		raw, _ := jsonscan.Get(params, "uri")
 		uri, err := unquoteAtMost(raw, maxURI)
 		if err != nil {
 			return
 		}
-		l.client.cache.forget(wire.MethodResourcesRead)
-		l.note(Event{Kind: EventResourceUpdated, URI: uri})
+		l.client.cache.invalidate(wire.MethodResourcesRead)
+		l.add(Event{Kind: EventResourceUpdated, URI: uri})
 	case len(l.filter.Topics) > 0 && !coreNotification(method):
-		l.note(Event{Kind: EventTopic, Method: method, Params: bytes.Clone(params)})
+		l.add(Event{Kind: EventTopic, Method: method, Params: bytes.Clone(params)})
 	}
 }
 
-// coreNotification reports whether a notification is the core protocol's.
+// coreNotification reports whether the core protocol defines a notification.
 func coreNotification(method string) bool {
 	_, ok := wire.Latest().Method(method)
 	return ok
 }
 
-func (l *listening) acknowledged(params stdjson.RawMessage) {
+func (l *listening) acknowledged(params json.RawMessage) {
 	raw, _ := jsonscan.Get(params, "notifications")
 	var f Filter
-	if json.Unmarshal(raw, &f) != nil {
+	if jsonv2.Unmarshal(raw, &f) != nil {
 		f = Filter{}
 	}
-	maps.DeleteFunc(f.Topics, func(member string, _ stdjson.RawMessage) bool {
+	maps.DeleteFunc(f.Topics, func(member string, _ json.RawMessage) bool {
 		_, asked := l.filter.Topics[member]
 		return !asked
 	})
@@ -281,20 +280,20 @@ func (l *listening) acknowledged(params stdjson.RawMessage) {
 	l.agreed, l.acked = &f, time.Now()
 	l.mu.Unlock()
 	if !again {
-		l.note(Event{Kind: EventListening})
+		l.add(Event{Kind: EventListening})
 		return
 	}
 	l.client.cache.clear()
-	l.note(Event{Kind: EventResync})
+	l.add(Event{Kind: EventResync})
 }
 
-// note keeps an event for the loop, or that something is missing.
-func (l *listening) note(e Event) {
+// add queues an event, or records that one was dropped.
+func (l *listening) add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := eventName{e.Kind, e.URI}
 	switch {
-	case l.noted[name]:
+	case l.queued[name]:
 		return
 	case e.Kind == EventTopic && l.keepsTopic(len(e.Params)):
 		l.topics++
@@ -304,7 +303,7 @@ func (l *listening) note(e Event) {
 		e.Kind == EventResourceUpdated && len(l.events)-l.topics >= maxSubscribedURIs:
 		l.missed = true
 	default:
-		put(&l.noted, name, true)
+		put(&l.queued, name, true)
 		l.events = append(l.events, e)
 	}
 	select {

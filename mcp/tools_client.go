@@ -3,30 +3,30 @@ package mcp
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Tools returns the tools of the server, page after page as they are needed. An error is the last thing given. Tools whose
-// definition is broken or too large are left out, with a warning in the log.
+// Tools returns the tools of the server. It requests pages as they are needed. An error is the last value. Tools whose
+// definition is invalid or too large are left out, with a warning in the log.
 //
 // Spec: server/tools, Listing Tools.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*Tool, error] {
 	return func(yield func(*Tool, error) bool) {
 		for t, err := range items(ctx, c, toolList) {
 			if err == nil {
-				if err := c.note(t); err != nil {
-					c.opts.Logger.WarnContext(ctx, "mcp: tool left out", "tool", shorten(t.Name), "reason", err)
+				if err := c.addTool(t); err != nil {
+					c.opts.Logger.WarnContext(ctx, "mcp: invalid tool ignored", "tool", shorten(t.Name), "reason", err)
 					continue
 				}
 			}
@@ -39,22 +39,22 @@ func (c *Client) Tools(ctx context.Context) iter.Seq2[*Tool, error] {
 
 var toolList = list[Tool]{wire.MethodToolsList, "tools", func(t *Tool) error {
 	if t.Name == "" {
-		return errors.New("it has no name")
+		return errors.New("missing name")
 	}
 	return checkSchemas(t)
 }}
 
-// A toolIndex is what the client knows of the tools that it has listed.
+// A toolIndex holds the tools that the client has listed.
 type toolIndex struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	tools map[string]*knownTool
 	bytes int // of their output schemas
 }
 
-// A knownTool is a tool as it was listed last.
+// A knownTool is the part of a tool's definition that calls need.
 type knownTool struct {
 	mirror []MirroredParam
-	raw    stdjson.RawMessage // output schema, nil for none
+	raw    json.RawMessage // output schema, nil for none
 	output func() (*schema.Schema, error)
 }
 
@@ -64,13 +64,13 @@ func (c *Client) knownTool(name string) *knownTool {
 	return c.known.tools[name]
 }
 
-// note keeps what calls of the tool need to know. The error says why the tool cannot be called.
+// addTool adds a tool to the index. It returns an error if the tool cannot be called.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-func (c *Client) note(t *Tool) error {
+func (c *Client) addTool(t *Tool) error {
 	k := &knownTool{raw: t.OutputSchema}
 	if old := c.knownTool(t.Name); old != nil && bytes.Equal(old.raw, t.OutputSchema) {
-		k.output = old.output // what is compiled stays so
+		k.output = old.output // may be compiled already
 	} else {
 		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(k.raw) })
 	}
@@ -93,7 +93,7 @@ func (c *Client) note(t *Tool) error {
 	return nil
 }
 
-// add keeps a tool. The names of a server that never gives the same ones twice are forgotten, all at once.
+// add adds a tool. If the index is full, which only a server with changing names causes, it is cleared.
 func (x *toolIndex) add(name string, k *knownTool) {
 	if old := x.tools[name]; old != nil {
 		x.bytes -= len(old.raw)
@@ -107,14 +107,14 @@ func (x *toolIndex) add(name string, k *knownTool) {
 	x.bytes += len(k.raw)
 }
 
-// checkSchemas holds the schemas of a tool to what a client takes.
+// checkSchemas returns an error if the schemas of a tool exceed the limits.
 func checkSchemas(t *Tool) error {
 	if jsonscan.Kind(t.InputSchema) != '{' {
-		return errors.New("its inputSchema is no object")
+		return errors.New("invalid inputSchema: must be an object")
 	}
-	for _, raw := range []stdjson.RawMessage{t.InputSchema, t.OutputSchema} {
+	for _, raw := range []json.RawMessage{t.InputSchema, t.OutputSchema} {
 		if len(raw) > schema.MaxBytes {
-			return fmt.Errorf("a schema has %d bytes, at most %d are taken", len(raw), schema.MaxBytes)
+			return fmt.Errorf("invalid schema: %d bytes, at most %d are allowed", len(raw), schema.MaxBytes)
 		}
 		nodes := 0
 		if err := countSchema(raw, &nodes); err != nil {
@@ -124,12 +124,12 @@ func checkSchemas(t *Tool) error {
 	return nil
 }
 
-// countSchema counts the objects of a schema and the elements of its arrays.
+// countSchema adds the number of objects of a schema to nodes, and limits the length of its arrays.
 func countSchema(raw []byte, nodes *int) error {
 	switch jsonscan.Kind(raw) {
 	case '{':
 		if *nodes++; *nodes > schema.MaxNodes {
-			return fmt.Errorf("a schema has more than %d parts", schema.MaxNodes)
+			return fmt.Errorf("invalid schema: more than %d objects", schema.MaxNodes)
 		}
 		for _, value := range jsonscan.Members(raw) {
 			if err := countSchema(value, nodes); err != nil {
@@ -140,7 +140,7 @@ func countSchema(raw []byte, nodes *int) error {
 		n := 0
 		for value := range jsonscan.Elements(raw) {
 			if n++; n > schema.MaxEnum {
-				return fmt.Errorf("a list in a schema has more than %d values", schema.MaxEnum)
+				return fmt.Errorf("invalid schema: an array has more than %d values", schema.MaxEnum)
 			}
 			if err := countSchema(value, nodes); err != nil {
 				return err
@@ -150,9 +150,9 @@ func countSchema(raw []byte, nodes *int) error {
 	return nil
 }
 
-// CallTool calls a tool. args encodes to a JSON object, or is nil for none. That the tool failed is a result, with
-// IsError set; see [Call] for the other way. A structured result is checked against the output schema, if the tool was
-// listed before; one that does not fit is an [ErrInvalidResult].
+// CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool returns a result with IsError
+// set; [Call] returns an error instead. If the tool has been listed, structured content is validated against its output
+// schema; the error for an invalid one is [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
@@ -181,7 +181,7 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResu
 }
 
 func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte) (RawResult, error) {
-	k := &ask{method: wire.MethodToolsCall, members: members}
+	k := &clientRequest{method: wire.MethodToolsCall, members: members}
 	if known != nil {
 		k.mirror = known.mirror
 	}
@@ -192,7 +192,7 @@ func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte)
 func appendCall(dst []byte, name string, args any) ([]byte, error) {
 	dst = jsonscan.AppendQuote(append(dst, `,"name":`...), name)
 	dst = append(dst, `,"arguments":`...)
-	raw, ok := args.(stdjson.RawMessage)
+	raw, ok := args.(json.RawMessage)
 	if ok && len(raw) > 0 {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil {
 			return nil, fmt.Errorf("mcp: arguments %.64q: %w", []byte(raw), err)
@@ -200,7 +200,7 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 		raw = bytes.Trim(raw, " \t\r\n")
 	} else if !ok && args != nil {
 		var err error
-		if raw, err = json.Marshal(args, deterministic); err != nil {
+		if raw, err = jsonv2.Marshal(args, deterministic); err != nil {
 			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
 		}
 	}
@@ -213,12 +213,12 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 	return append(dst, raw...), nil
 }
 
-// refresh lists the tools again, because the server has other headers in mind for one of them. The call has not run.
+// refresh lists the tools again after the server has refused a call because of its headers. The call has not run.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
 func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 	if _, mirrors := c.transport.(MirrorTransport); !mirrors {
-		return nil, errors.New("the transport has no headers")
+		return nil, errors.New("the transport does not support headers")
 	}
 	o := *callOptionsFrom(ctx)
 	o.NoCache = true
@@ -231,21 +231,21 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 }
 
 // UnmarshalJSON decodes a result that came another way than as the answer to a call: a stored one, or that of a task. It is
-// not checked against the output schema of a tool. StructuredContent is a json.RawMessage then.
+// not checked against the output schema of a tool. StructuredContent is a jsonv2.RawMessage then.
 func (r *ToolResult) UnmarshalJSON(raw []byte) error {
 	if jsonscan.Kind(raw) != '{' {
-		return errors.New("mcp: a tool result is an object")
+		return errors.New("mcp: invalid tool result: must be an object")
 	}
 	decoded, err := decodeToolResult(bytes.Clone(raw))
 	if err != nil {
-		return fmt.Errorf("mcp: tool result: %w", err)
+		return fmt.Errorf("mcp: invalid tool result: %w", err)
 	}
 	*r = *decoded
 	return nil
 }
 
-// decodeToolResult reads a result, one of a single text in one piece of memory: most are that. Revisions and servers differ
-// in what they leave out.
+// decodeToolResult decodes a result. All members are optional: revisions and servers differ in those that they omit. The
+// result and its first text, mostly the only content, are one allocation.
 func decodeToolResult(raw RawResult) (*ToolResult, error) {
 	r := &struct {
 		ToolResult
@@ -261,9 +261,9 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 		case "content":
 			r.Content, err = decodeContents(r.list[:0], &r.text, &d)
 		case "structuredContent":
-			r.StructuredContent = stdjson.RawMessage(d.Value())
+			r.StructuredContent = json.RawMessage(d.Value())
 		case "isError":
-			err = json.Unmarshal(d.Value(), &r.IsError)
+			err = jsonv2.Unmarshal(d.Value(), &r.IsError)
 		case "_meta":
 			r.Meta, err = decodeMeta(&d)
 		default:
@@ -276,10 +276,10 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 	return &r.ToolResult, nil
 }
 
-// decodeMeta reads the `_meta` of a result, without what the server says of itself: that is the client's to tell.
+// decodeMeta decodes the `_meta` of a result without the server info, which the client returns itself.
 func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 	if !d.Into('{') {
-		return nil, errors.New("want an object")
+		return nil, errors.New("must be an object")
 	}
 	var meta Meta
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
@@ -288,7 +288,7 @@ func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 			continue
 		}
 		var v any
-		if err := json.Unmarshal(value, &v); err != nil {
+		if err := jsonv2.Unmarshal(value, &v); err != nil {
 			return nil, err
 		}
 		if meta == nil {
@@ -299,10 +299,10 @@ func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 	return meta, nil
 }
 
-// decodeContents appends what a list holds. There is room for its first text.
+// decodeContents appends the content blocks of an array. It decodes the first text into first.
 func decodeContents(list []Content, first *TextContent, d *jsonscan.Descent) ([]Content, error) {
 	if !d.Into('[') {
-		return nil, errors.New("want an array")
+		return nil, errors.New("must be an array")
 	}
 	for d.More() {
 		piece, err := nextContent(d, first)
@@ -317,7 +317,7 @@ func decodeContents(list []Content, first *TextContent, d *jsonscan.Descent) ([]
 	return list, nil
 }
 
-// checkOutput holds a structured result to the schema that the tool was listed with.
+// checkOutput validates structured content against the output schema of the tool.
 //
 // Spec: server/tools, Output Schema.
 func (c *Client) checkOutput(known *knownTool, r *ToolResult) error {
@@ -326,20 +326,20 @@ func (c *Client) checkOutput(known *knownTool, r *ToolResult) error {
 	}
 	compiled, err := known.output()
 	if err != nil {
-		c.opts.Logger.Debug("mcp: output schema cannot be used", "error", err)
+		c.opts.Logger.Debug("mcp: invalid output schema ignored", "error", err)
 		return nil
 	}
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if !ok {
-		return errors.New("it has an output schema, and the result no structured content")
+		return errors.New("missing structuredContent: the tool has an output schema")
 	}
 	if err := compiled.Validate(raw); err != nil {
-		return fmt.Errorf("the structured content does not fit the output schema: %w", err)
+		return fmt.Errorf("structuredContent does not match the output schema: %w", err)
 	}
 	return nil
 }
 
-// A ToolError says that a tool has failed: Result, whose content is for the model to read.
+// A ToolError reports that a tool has failed. The content of Result is meant for the model.
 type ToolError struct {
 	Tool   string
 	Result *ToolResult
@@ -353,7 +353,7 @@ func (e *ToolError) Error() string {
 	return fmt.Sprintf("tool %q failed", e.Tool)
 }
 
-// Text returns the text of the result; other content is left out.
+// Text returns the text content of the result, one block per line. Other content is left out.
 func (r *ToolResult) Text() string {
 	if len(r.Content) == 1 {
 		if text, ok := r.Content[0].(*TextContent); ok {
@@ -372,9 +372,9 @@ func (r *ToolResult) Text() string {
 	return b.String()
 }
 
-// Call calls a tool, as [Client.CallTool] does, and decodes what it gives: *[ToolResult] as it is, []Content, a string
-// from the text, and everything else from the structured content, or from the text if there is none. A tool that failed
-// is a [*ToolError].
+// Call calls a tool like [Client.CallTool] and decodes the result into Out: a *[ToolResult] is the whole result, a []Content
+// its content, a string its text. Any other type is decoded from the structured content, or from the text if there is none.
+// If the tool fails, the error is a [*ToolError].
 func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
@@ -403,7 +403,7 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 	}
 	out, err = decodeOutput[Out](r)
 	if err != nil {
-		return out, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: the result does not decode into %T: %w", tool, out, err))
+		return out, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: decode the result into %T: %w", tool, out, err))
 	}
 	return out, nil
 }
@@ -411,13 +411,13 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 // decodeOutput decodes the structured content of a result, or the text if there is none.
 func decodeOutput[Out any](r *ToolResult) (Out, error) {
 	var out Out
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if !ok {
-		raw = stdjson.RawMessage(r.Text())
+		raw = json.RawMessage(r.Text())
 	}
-	err := json.Unmarshal(raw, &out)
+	err := jsonv2.Unmarshal(raw, &out)
 	return out, err
 }
 
-// shorten cuts a stranger's text for a log.
+// shorten truncates text of the server for the log.
 func shorten(text string) string { return text[:min(len(text), 128)] }

@@ -1,0 +1,132 @@
+package mcp
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+const (
+	// maxCached is the number of cached results, maxCachedBytes their total size. Beyond either, the result that expires
+	// first is evicted.
+	maxCached      = 1000
+	maxCachedBytes = 16 << 20
+	// maxTTL is the longest time that a result is cached, whatever the server allows.
+	maxTTL = 24 * time.Hour
+)
+
+// A resultCache caches the results of cacheable methods for the time that the server allows. Each entry belongs to one
+// client and one principal, so private results stay private.
+//
+// Spec: server/utilities/caching (2026-07-28).
+type resultCache struct {
+	mu         sync.Mutex              // guards the fields below
+	entries    map[string]cachedResult // by principal, method and params without `_meta`
+	bytes      int
+	generation int // incremented by every invalidation
+}
+
+type cachedResult struct {
+	raw     RawResult
+	method  string
+	expires time.Time
+}
+
+func cacheKey(ctx context.Context, k *clientRequest) string {
+	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
+}
+
+// currentGeneration returns the generation in which a request is sent. Its result is not cached if an invalidation follows.
+func (c *resultCache) currentGeneration() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.generation
+}
+
+// get returns a fresh result.
+func (c *resultCache) get(ctx context.Context, k *clientRequest) (RawResult, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[cacheKey(ctx, k)]
+	if !ok || !time.Now().Before(e.expires) {
+		return nil, false
+	}
+	return e.raw, true
+}
+
+// put caches a result if its ttlMs allows it. The request was sent in the given generation.
+func (c *resultCache) put(ctx context.Context, k *clientRequest, raw RawResult, generation int) {
+	ttl, key := cacheTTL(raw), cacheKey(ctx, k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if generation != c.generation {
+		return // the result may be older than the invalidation
+	}
+	c.drop(key)
+	if ttl <= 0 || len(raw) > maxCachedBytes/4 {
+		return
+	}
+	for len(c.entries) >= maxCached || c.bytes+len(raw) > maxCachedBytes {
+		c.drop(c.oldest())
+	}
+	put(&c.entries, key, cachedResult{raw, k.method, time.Now().Add(ttl)})
+	c.bytes += len(raw)
+}
+
+// cacheTTL returns the ttlMs of a result, or 0 if it is missing or invalid.
+func cacheTTL(raw RawResult) time.Duration {
+	value, ok := jsonscan.Get(raw, "ttlMs")
+	if !ok || jsonscan.Kind(value) != '0' {
+		return 0
+	}
+	var ms float64
+	if jsonv2.Unmarshal(value, &ms) != nil || math.IsNaN(ms) || ms <= 0 {
+		return 0
+	}
+	return time.Duration(min(ms, float64(maxTTL/time.Millisecond))) * time.Millisecond
+}
+
+func (c *resultCache) drop(key string) {
+	if e, ok := c.entries[key]; ok {
+		c.bytes -= len(e.raw)
+		delete(c.entries, key)
+	}
+}
+
+// oldest returns the key of the entry that expires first.
+func (c *resultCache) oldest() (key string) {
+	var first time.Time
+	for k, e := range c.entries {
+		if first.IsZero() || e.expires.Before(first) {
+			key, first = k, e.expires
+		}
+	}
+	return key
+}
+
+// invalidate drops the results of methods.
+func (c *resultCache) invalidate(methods ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	for key, e := range c.entries {
+		for _, method := range methods {
+			if e.method == method {
+				c.drop(key)
+			}
+		}
+	}
+}
+
+// clear drops all results: the next connection may reach another server.
+func (c *resultCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	c.entries, c.bytes = nil, 0
+}
