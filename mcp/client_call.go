@@ -169,7 +169,7 @@ func rawResult(res Result) (RawResult, error) {
 	case nil:
 		return nil, errors.New("mcp: middleware returned neither result nor error")
 	}
-	raw, err := appendResult(nil, res, nil)
+	raw, err := encodeResult(nil, res, nil)
 	return RawResult(raw), err
 }
 

@@ -44,7 +44,7 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 		return nil, remoteError(err)
 	}
 	const room = 256 // for small results
-	body, err := AppendResult(make([]byte, 0, room), ctx, t.handler, served)
+	body, err := appendResult(make([]byte, 0, room), ctx, t.handler, served)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

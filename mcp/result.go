@@ -73,9 +73,9 @@ type fieldAppender interface {
 // deterministic makes two encodings of one value equal, which clients' caches rely on.
 var deterministic = jsonv2.Deterministic(true)
 
-// appendResult writes the members that every result has in front, so that a reader knows early what it reads. What is
+// encodeResult writes the members that every result has in front, so that a reader knows early what it reads. What is
 // written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
-func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
+func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))

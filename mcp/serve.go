@@ -317,7 +317,7 @@ func (s *stream) serveRequest(r *streamRequest, room []byte) []byte {
 	case s.lines == nil:
 		return s.answer(&r.call, Answer(ctx, s.handler, &r.Request), room)
 	}
-	line, _ := AppendAnswer(room[:0], ctx, s.handler, &r.Request) // an error is in the line
+	line, _ := appendResponse(room[:0], ctx, s.handler, &r.Request) // an error is in the line
 	return s.answers.add(answer{call: &r.call, line: append(line, '\n')})
 }
 
@@ -508,12 +508,12 @@ func within(d time.Duration, done <-chan struct{}) bool {
 type core struct{ s *stream }
 
 func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
-	req, err := RequestOf(r)
+	req, err := sessionRequest(r)
 	if err != nil {
 		return nil, err
 	}
 	req.Principal = PrincipalFrom(c.s.ctx)
-	return AppendResult(dst, ctx, c.s.handler, req)
+	return appendResult(dst, ctx, c.s.handler, req)
 }
 
 // Listen waits for changes on a goroutine, which may wait for the peer to read: so what a slow client is not told yet

@@ -33,7 +33,7 @@ type Server struct {
 	prompts   featureSet[Prompt, promptEntry]
 	resources featureSet[Resource, resourceEntry]
 	templates featureSet[ResourceTemplate, templateEntry]
-	hub       hub
+	changes   broadcaster
 	sealer    *sealer
 
 	mu         sync.Mutex // guards the fields below, and is held to change the maps that are read without it
@@ -110,10 +110,10 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.sealer = newSealer(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", func() { s.hub.listChanged(toolsChanged) })
-	s.prompts.init("prompt", func() { s.hub.listChanged(promptsChanged) })
-	s.resources.init("resource", func() { s.hub.listChanged(resourcesChanged) })
-	s.templates.init("resource template", func() { s.hub.listChanged(resourcesChanged) })
+	s.tools.init("tool", func() { s.changes.listChanged(toolsChanged) })
+	s.prompts.init("prompt", func() { s.changes.listChanged(promptsChanged) })
+	s.resources.init("resource", func() { s.changes.listChanged(resourcesChanged) })
+	s.templates.init("resource template", func() { s.changes.listChanged(resourcesChanged) })
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s
@@ -202,7 +202,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	c := newCall(ctx, s, req)
 	h := s.handler.Load()
 	res, err := contain(c, s.log, req, h.Handler)
-	if !req.goesOn() {
+	if !req.outlivesHandler() {
 		c.progress.finish(c)
 	}
 	switch {

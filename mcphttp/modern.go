@@ -87,9 +87,6 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		defer h.listens.give(principal)
 		endsAt = draining
 	}
-	if req.TakesProgress(wire.ForTransports{}) && !isListen(req) {
-		growStack(0)
-	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
@@ -135,7 +132,7 @@ func (x *exchange) serve(req *mcp.Request) {
 		answer = sizes.newBuffer()
 	}
 	defer answer.free()
-	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
+	body, err := mcpFuncs.AppendResponse(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	sizes.learn(len(body))
 	x.write(body, err)

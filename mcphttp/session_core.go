@@ -9,22 +9,26 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// mcpFuncs are functions of package mcp that are not part of its API.
+var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
 
 // sessionCore lets package legacy put its requests to an mcp.Handler.
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
 func (c *sessionCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *mcp.Error) {
-	req, err := mcp.RequestOf(r)
+	req, err := mcpFuncs.SessionRequest(r)
 	if err != nil {
 		return nil, err
 	}
 	attribute(ctx, req)
-	return mcp.AppendResult(dst, ctx, c, req)
+	return mcpFuncs.AppendResult(dst, ctx, c, req)
 }
 
 // ServeMCP has a request answered, and notes what HTTP has to say about the error.

@@ -109,7 +109,7 @@ func (k *taker) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	if err != nil || res == nil || !formOf(req).is2025 {
 		return res, err
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}
