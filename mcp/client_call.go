@@ -21,7 +21,7 @@ type ask struct {
 	members []byte        // of the params, each behind a comma
 	made    *memberBuffer // that holds the members; nil if another does
 	input   []byte        // members that answer what the server asked in the round before
-	mirror  []MirroredParam
+	mirror  []HeaderParam
 	endless bool // it is no sign of trouble if the answer takes for ever
 	notify  func(method string, params stdjson.RawMessage)
 }
@@ -204,7 +204,7 @@ func (c *Client) invalid(method string, err error) error {
 
 // newRequest puts what is asked into its envelope.
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, stdjson.RawMessage) error) (*Request, error) {
-	req := &Request{Method: k.method, Notify: notify, Mirror: k.mirror}
+	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
 	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
 	req.env = wire.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,

@@ -33,14 +33,9 @@ type CompleteFunc func(ctx context.Context, value string, args map[string]string
 // Spec: server/utilities/completion; schema CompleteResult.
 type CompleteResult struct {
 	Completion Completion `json:"completion"`
-	Meta       Meta       `json:"-"`
+	Meta       `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*CompleteResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *CompleteResult) ResultMeta() Meta { return r.Meta }
 
 // A Completion is the values that are suggested for an argument.
 type Completion struct {

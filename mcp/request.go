@@ -32,8 +32,8 @@ type Request struct {
 	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
 	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
-	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
-	Mirror []MirroredParam
+	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in headers.
+	HeaderParams []HeaderParam
 
 	env      wire.Envelope
 	server   *Server     // that answers; nil before one does

@@ -35,6 +35,14 @@ const (
 // Spec: basic (2026-07-28), _meta.
 type Meta map[string]any
 
+// ResultMeta returns m. Result types embed a Meta.
+func (m Meta) ResultMeta() Meta { return m }
+
+// complete is embedded in the results of type "complete".
+type complete struct{}
+
+func (complete) ResultType() string { return ResultComplete }
+
 // A RawResult is a whole result object in JSON, passed on as it is.
 type RawResult json.RawMessage
 
@@ -56,14 +64,9 @@ func (RawResult) ResultMeta() Meta { return nil }
 
 // An EmptyResult says that a request was carried out, and nothing else.
 type EmptyResult struct {
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (EmptyResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r EmptyResult) ResultMeta() Meta { return r.Meta }
 
 // fieldAppender is a Result that writes its own members, without braces and on one line.
 type fieldAppender interface {

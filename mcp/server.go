@@ -263,18 +263,18 @@ func (s *Server) AddExtension(id string, settings any) {
 	s.extensions = extensions
 }
 
-// MirroredParams returns the arguments of a tool that HTTP clients repeat in headers; none for a tool that the caller
-// of req cannot see.
-func (s *Server) MirroredParams(ctx context.Context, req *Request, tool string) (params []MirroredParam) {
+// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil for a tool that the
+// caller of req must not see.
+func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []HeaderParam) {
 	e, ok := s.tools.lookup(tool)
-	if !ok || len(e.extra.mirrored) == 0 {
+	if !ok || len(e.extra.headerParams) == 0 {
 		return nil
 	}
 	c := &call{Context: ctx, server: s, req: req}
-	var err error // of a panic in Visible: the call itself will tell the client
+	var err error // of a panic in Visible, which the call itself will report
 	defer recovered(c, s.log, req.Method, &err)
 	if s.visible(c, toolFeature(e.value)) {
-		params = e.extra.mirrored
+		params = e.extra.headerParams
 	}
 	return params
 }

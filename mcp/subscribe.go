@@ -19,19 +19,6 @@ import (
 // notification.
 const coalesceDelay = 10 * time.Millisecond
 
-// A ListenResult is the result of a subscription that the server has ended.
-//
-// Spec: basic/patterns/subscriptions (2026-07-28), Ending a Subscription.
-type ListenResult struct {
-	Meta Meta `json:"-"`
-}
-
-// ResultType is "complete".
-func (*ListenResult) ResultType() string { return ResultComplete }
-
-// ResultMeta returns r.Meta, which has the id of the subscription.
-func (r *ListenResult) ResultMeta() Meta { return r.Meta }
-
 // A listChange is a set of lists that changed.
 type listChange uint8
 
@@ -272,7 +259,7 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 		return nil, err
 	}
 	req.listen.stop = end
-	return &ListenResult{}, nil
+	return EmptyResult{}, nil
 }
 
 // Listen registers a subscriptions/listen request, which passes the server's middleware, and returns; see [Listener]. The

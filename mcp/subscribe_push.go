@@ -29,7 +29,7 @@ func (s *Server) listenPush(ctx context.Context, req *Request, sub *subscription
 	}
 	if req.listen != nil {
 		req.listen.push = p
-		return &ListenResult{}, nil
+		return EmptyResult{}, nil
 	}
 	return p.serve()
 }
@@ -100,7 +100,7 @@ func (p *pushSubscription) end() (Result, error) {
 	if cause := context.Cause(p.ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
 		return nil, cause
 	}
-	return &ListenResult{Meta: Meta{wire.MetaSubscriptionID: p.id}}, nil
+	return EmptyResult{Meta: Meta{wire.MetaSubscriptionID: p.id}}, nil
 }
 
 // A listenCall holds a subscription that outlives the handler which opened it.

@@ -32,7 +32,7 @@ func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
 						begun = true
 						res, err := next.ServeMCP(ctx, req)
 						ended = true
-						if _, ok := res.(*mcp.ListenResult); !ok || ctx.Err() == nil {
+						if _, ok := res.(mcp.EmptyResult); !ok || ctx.Err() == nil {
 							t.Errorf("it ended with %T", res)
 						}
 						return res, err

@@ -73,14 +73,8 @@ type KeyedTransport interface {
 	ServerKey() string
 }
 
-// A MirrorTransport is a Transport that repeats arguments of tools in headers, as [Request.Mirror] tells it.
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-type MirrorTransport interface {
-	Transport
-	// MirrorsParams does nothing.
-	MirrorsParams()
-}
+// A headerParamTransport is a Transport that repeats arguments of tools in headers; see [HeaderParam].
+type headerParamTransport interface{ UsesHeaderParams() }
 
 // A SessionTransport is a Transport that can also reach servers which speak no revision since 2026-07-28. [Connect] asks
 // it for a session when it finds that a server is one of these.
