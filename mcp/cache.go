@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 const (
@@ -85,7 +85,7 @@ func freshFor(raw RawResult) time.Duration {
 		return 0
 	}
 	var ms float64
-	if json.Unmarshal(value, &ms) != nil || math.IsNaN(ms) || ms <= 0 {
+	if jsonv2.Unmarshal(value, &ms) != nil || math.IsNaN(ms) || ms <= 0 {
 		return 0
 	}
 	return time.Duration(min(ms, float64(maxFresh/time.Millisecond))) * time.Millisecond

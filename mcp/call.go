@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -69,25 +69,25 @@ func (r *Request) knownTool(name []byte) string {
 
 // targetParams are the params of the methods that use one feature. All spans alias the request.
 type targetParams struct {
-	target    string             // the feature's name or uri
-	arguments stdjson.RawMessage // nil when absent
-	brought   *brought           // nil for nothing: most requests are sent once
+	target    string          // the feature's name or uri
+	arguments json.RawMessage // nil when absent
+	brought   *brought        // nil for nothing: most requests are sent once
 }
 
 // brought is what a client adds to a request that it sends again. Its methods take nil.
 type brought struct {
-	inputResponses stdjson.RawMessage // nil when absent
-	requestState   stdjson.RawMessage // a JSON string, nil when absent
+	inputResponses json.RawMessage // nil when absent
+	requestState   json.RawMessage // a JSON string, nil when absent
 }
 
-func (b *brought) responses() stdjson.RawMessage {
+func (b *brought) responses() json.RawMessage {
 	if b == nil {
 		return nil
 	}
 	return b.inputResponses
 }
 
-func (b *brought) state() stdjson.RawMessage {
+func (b *brought) state() json.RawMessage {
 	if b == nil {
 		return nil
 	}

@@ -3,13 +3,14 @@ package mcp
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -57,11 +58,13 @@ func callOptionsFrom(ctx context.Context) *CallOptions {
 	return &noCallOptions
 }
 
-// times returns how long the server may be silent, and how long the request may take in all.
-func (o *CallOptions) times(client *ClientOptions) (idle, most time.Duration) {
-	idle = cmp.Or(o.Timeout, client.Timeout)
-	most = cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout))
-	return idle, most
+// limits returns the time limits of a request.
+func (o *CallOptions) limits(client *ClientOptions) peer.TimeLimits {
+	return peer.TimeLimits{
+		Idle:  cmp.Or(o.Timeout, client.Timeout),
+		Total: cmp.Or(o.MaxTimeout, max(client.MaxTimeout, o.Timeout)),
+		Grace: client.InputTimeout,
+	}
 }
 
 // checkMeta refuses what would contradict the envelope.
@@ -81,22 +84,22 @@ func (o *CallOptions) checkMeta() error {
 //
 // Spec: server/utilities/logging; schema LoggingMessageNotificationParams.
 type LogMessage struct {
-	Level  LogLevel           `json:"level"`
-	Logger string             `json:"logger,omitzero"` // the part of the server that speaks
-	Data   stdjson.RawMessage `json:"data"`            // any JSON: text, or an object with fields
+	Level  LogLevel        `json:"level"`
+	Logger string          `json:"logger,omitzero"` // the part of the server that speaks
+	Data   json.RawMessage `json:"data"`            // any JSON: text, or an object with fields
 }
 
 // Text returns the data as a line: the text itself if it is one, or the message of an object that has one, or JSON.
 func (m *LogMessage) Text() string {
 	var text string
-	if json.Unmarshal(m.Data, &text) == nil {
+	if jsonv2.Unmarshal(m.Data, &text) == nil {
 		return text
 	}
 	var object struct {
 		Msg     string `json:"msg"`
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(m.Data, &object) == nil && object.Msg+object.Message != "" {
+	if jsonv2.Unmarshal(m.Data, &object) == nil && object.Msg+object.Message != "" {
 		return strings.TrimSpace(object.Msg + object.Message)
 	}
 	return string(m.Data)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -52,7 +52,7 @@ type ClientOptions struct {
 	// Roots tells the folders to work in. See [Client.RootsChanged].
 	Roots func(ctx context.Context) ([]Root, error)
 	// Extensions maps the id of each supported extension to its settings.
-	Extensions map[string]stdjson.RawMessage
+	Extensions map[string]json.RawMessage
 
 	// Log takes the log messages of the server, one after the other, on a goroutine of the client's. The last ones of a
 	// request may come after it has returned, none after Close.
@@ -147,36 +147,35 @@ type Client struct {
 	transport Transport
 	opts      ClientOptions
 	caps      ClientCapabilities
-	info      stdjson.RawMessage // of opts.Info and caps, encoded
-	declared  stdjson.RawMessage
+	info      json.RawMessage // of opts.Info and caps, encoded
+	declared  json.RawMessage
 	handler   Handler // middleware, then the server
 
 	ctx    context.Context // of what the client does by itself
 	cancel context.CancelCauseFunc
 
-	turn       chan struct{} // holds a token while the connection is made
+	connecting chan struct{} // holds a token while a connection is made
 	connection atomic.Pointer[connection]
 
-	tokens  atomic.Int64 // of progress
-	asking  atomic.Int64 // questions of the server that are being answered
-	watches watches
-	logs    inbox
-	known   toolIndex
-	cache   resultCache
+	tokens   atomic.Int64 // of progress
+	requests requestSet
+	logs     inbox
+	known    toolIndex
+	cache    resultCache
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {
-	c := &Client{transport: t, opts: opts.withDefaults(), turn: make(chan struct{}, 1)}
+	c := &Client{transport: t, opts: opts.withDefaults(), connecting: make(chan struct{}, 1)}
 	c.caps = c.opts.capabilities()
 	var err error
-	if c.info, err = json.Marshal(c.opts.Info, deterministic); err != nil {
+	if c.info, err = jsonv2.Marshal(c.opts.Info, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Info: %w", err)
 	}
-	if c.declared, err = json.Marshal(c.caps, deterministic); err != nil {
+	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
 		return nil, fmt.Errorf("mcp: ClientOptions.Extensions: %w", err)
 	}
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
-	c.logs = inbox{log: c.opts.Logger, take: c.logged}
+	c.logs = inbox{log: c.opts.Logger, handle: c.logged}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil
 }
@@ -195,7 +194,7 @@ func ClientFrom(ctx context.Context) *Client {
 // called several times.
 func (c *Client) Close() error {
 	c.cancel(ErrClosed)
-	c.watches.close()
+	c.requests.close()
 	if conn := c.connection.Load(); conn != nil {
 		conn.end()
 	}
@@ -229,7 +228,7 @@ func (c *Client) Versions() []string {
 
 // Request sends a request of any method and gives its whole result. params encodes to a JSON object, or is nil; its
 // `_meta` is made by the client, see [CallOptions.Meta]. Questions of the server are answered as in every request.
-func (c *Client) Request(ctx context.Context, method string, params any) (stdjson.RawMessage, error) {
+func (c *Client) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	members, err := appendParams(nil, params)
 	if err != nil {
 		return nil, err
@@ -238,7 +237,7 @@ func (c *Client) Request(ctx context.Context, method string, params any) (stdjso
 	if m, ok := wire.Latest().Method(method); ok && m.Cacheable {
 		raw = bytes.Clone(raw) // the client may keep it
 	}
-	return stdjson.RawMessage(raw), err
+	return json.RawMessage(raw), err
 }
 
 // appendParams appends the members of params, each behind a comma.
@@ -246,7 +245,7 @@ func appendParams(dst []byte, params any) ([]byte, error) {
 	if params == nil {
 		return dst, nil
 	}
-	raw, err := json.Marshal(params, deterministic)
+	raw, err := jsonv2.Marshal(params, deterministic)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: encode params: %w", err)
 	}

@@ -3,13 +3,13 @@ package mcp
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -18,12 +18,11 @@ import (
 // An ask is what one of the client's methods wants of the server.
 type ask struct {
 	method  string
-	members []byte        // of the params, each behind a comma
-	made    *memberBuffer // that holds the members; nil if another does
-	input   []byte        // members that answer what the server asked in the round before
+	members []byte // of the params, each behind a comma
+	input   []byte // members that answer what the server asked in the round before
 	mirror  []HeaderParam
-	endless bool // it is no sign of trouble if the answer takes for ever
-	notify  func(method string, params stdjson.RawMessage)
+	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
+	notify func(w *requestContext, method string, params json.RawMessage)
 }
 
 // do sends a request, answers what the server asks meanwhile, and gives the result.
@@ -41,12 +40,8 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 			return raw, nil
 		}
 	}
-	idle, most := o.times(&c.opts)
-	if k.endless {
-		idle, most = forever, forever
-	}
 	asked := c.cache.now()
-	w := c.newWatch(ctx, idle, most)
+	w := c.requests.start(ctx, c, o.limits(&c.opts))
 	defer w.stop()
 	raw, err := c.rounds(w, w, o, k)
 	if err != nil {
@@ -57,8 +52,6 @@ func (c *Client) do(ctx context.Context, k *ask) (RawResult, error) {
 	}
 	return raw, nil
 }
-
-func (c *Client) isAsking() bool { return c.asking.Load() > 0 }
 
 // unanswered makes the end of a context an error that says that the request may have run.
 func unanswered(ctx context.Context, method string, err error) error {
@@ -93,7 +86,7 @@ func notSent(ctx context.Context, method string, err error) error {
 // rounds sends a request again with the answers for as long as the server asks.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
-func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
+func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, k *ask) (RawResult, error) {
 	var in answering
 	for round := 0; ; round++ {
 		raw, err := c.round(ctx, w, o, k)
@@ -107,9 +100,9 @@ func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (
 			if round >= c.opts.MaxRounds {
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: fmt.Errorf("the server asks for the %dth time", round+1)}
 			}
-			w.pause()
+			w.Pause()
 			k.input, err = c.answerInput(ctx, &in, k.method, raw)
-			w.resume()
+			w.Resume()
 			if err != nil {
 				return nil, err
 			}
@@ -120,23 +113,23 @@ func (c *Client) rounds(ctx context.Context, w *watch, o *CallOptions, k *ask) (
 }
 
 // round sends a request once.
-func (c *Client) round(ctx context.Context, w *watch, o *CallOptions, k *ask) (RawResult, error) {
+func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k *ask) (RawResult, error) {
 	conn, err := c.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, k.method, err)
 	}
 	var box *inbox
-	var notify func(context.Context, string, stdjson.RawMessage) error
+	var notify func(context.Context, string, json.RawMessage) error
 	if take := k.notify; take != nil {
-		notify = func(_ context.Context, method string, params stdjson.RawMessage) error {
-			take(method, params)
+		notify = func(_ context.Context, method string, params json.RawMessage) error {
+			take(w, method, params)
 			return nil
 		}
 	} else if o.Progress != nil || c.opts.Log != nil {
 		last := math.Inf(-1) // progress
-		box = &inbox{log: c.opts.Logger, take: func(_ string, params stdjson.RawMessage) { o.progressed(&last, params) }}
-		notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-			w.touch()
+		box = &inbox{log: c.opts.Logger, handle: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
+		notify = func(ctx context.Context, method string, params json.RawMessage) error {
+			w.Touch()
 			switch method {
 			case wire.NotificationProgress:
 				return box.put(ctx, method, params)
@@ -176,21 +169,21 @@ func rawResult(res Result) (RawResult, error) {
 // progressed hands a note of progress to the caller's function. Progress that does not grow is none.
 //
 // Spec: basic/utilities/progress#behavior-requirements.
-func (o *CallOptions) progressed(last *float64, params stdjson.RawMessage) {
+func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	var update ProgressUpdate
-	if o.Progress != nil && json.Unmarshal(params, &update) == nil && update.Progress > *last {
+	if o.Progress != nil && jsonv2.Unmarshal(params, &update) == nil && update.Progress > *last {
 		*last = update.Progress
 		o.Progress(update)
 	}
 }
 
 // logged hands a log message to the caller's function.
-func (c *Client) logged(method string, params stdjson.RawMessage) {
+func (c *Client) logged(method string, params json.RawMessage) {
 	var m LogMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return
 	}
-	if err := json.Unmarshal(params, &m); err != nil {
+	if err := jsonv2.Unmarshal(params, &m); err != nil {
 		c.opts.Logger.Debug("mcp: log message of the server cannot be read", "error", err)
 		return
 	}
@@ -203,7 +196,7 @@ func (c *Client) invalid(method string, err error) error {
 }
 
 // newRequest puts what is asked into its envelope.
-func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, stdjson.RawMessage) error) (*Request, error) {
+func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify func(context.Context, string, json.RawMessage) error) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
 	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
 	req.env = wire.Envelope{
@@ -223,7 +216,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 		b = append(b, `,"`+wire.MetaProgressToken+`":`...)
 		mark := len(b)
 		b = strconv.AppendInt(b, c.tokens.Add(1), 10)
-		req.env.ProgressToken = stdjson.RawMessage(b[mark:len(b):len(b)])
+		req.env.ProgressToken = json.RawMessage(b[mark:len(b):len(b)])
 	}
 	if len(o.Meta) > 0 {
 		var err error
@@ -232,12 +225,7 @@ func (c *Client) newRequest(conn *connection, o *CallOptions, k *ask, notify fun
 		}
 	}
 	b = append(b, '}')
-	req.env.Meta = stdjson.RawMessage(b[len(`{"_meta":`):])
-	at := len(b)
-	b = append(append(append(b, k.members...), k.input...), '}')
-	req.Params = b
-	if k.made != nil && k.input == nil && !k.made.unchecked {
-		req.env.Made(b, k.made.name.Shift(at), k.made.arguments.Shift(at))
-	}
+	req.env.Meta = json.RawMessage(b[len(`{"_meta":`):])
+	req.Params = append(append(append(b, k.members...), k.input...), '}')
 	return req, nil
 }

@@ -197,11 +197,15 @@ func TestRES02_ResourcesPromptsAndCompletion(t *testing.T) {
 		if err != nil || p.Messages[0].Content.(*mcp.TextContent).Text != "Greet Ada" {
 			t.Errorf("prompt: %v, %v", p, err)
 		}
-		v, err := c.Complete(ctx, mcp.CompletionRef{Prompt: "greet"}, "tone", "f", map[string]string{"who": "Ada"})
+		v, err := c.Complete(ctx, &mcp.CompleteParams{
+			Ref:      mcp.CompletionRef{Prompt: "greet"},
+			Argument: mcp.CompleteArgument{Name: "tone", Value: "f"},
+			Context:  mcp.CompleteContext{Arguments: map[string]string{"who": "Ada"}},
+		})
 		if err != nil || !slices.Equal(v.Values, []string{"formal", "friendly"}) {
 			t.Errorf("complete: %v, %v", v, err)
 		}
-		if _, err = c.Complete(ctx, mcp.CompletionRef{}, "tone", "f", nil); err == nil {
+		if _, err = c.Complete(ctx, &mcp.CompleteParams{Argument: mcp.CompleteArgument{Name: "tone", Value: "f"}}); err == nil {
 			t.Error("a reference to nothing was sent")
 		}
 	})

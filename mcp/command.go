@@ -10,25 +10,26 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// childMaxMessage is the length of a line that a server may send if nothing else is said: a child is often code from a
-// registry, so it is trusted with half of what a stream of one's own is.
-const childMaxMessage = 16 << 20
+// defaultCommandMessage is half of what [NewStream] reads: the program is often code from a public registry.
+const defaultCommandMessage = 16 << 20
 
-// Command returns the [Transport] to a server that runs as a child process and speaks on its standard input and output. The
-// process is started with the first request, and started again when it has died since the last one. The name is that of a
-// program, found as [exec.LookPath] does: in PATH if it has no slash, and never in the current directory by accident. There
-// is no shell: arguments arrive as they are.
+// Command returns a [Transport] to a server that runs as a child process and communicates over its standard input and
+// output. The process starts with the first request. If it has exited, the next request starts it again. name is the
+// name or path of a program, resolved by [exec.LookPath]. Arguments are passed unchanged, without a shell.
 //
-// Set the fields of what is returned before [Connect]:
+// Set the fields of the result before [Connect]:
 //
 //	server := mcp.Command("npx", "-y", "@example/server")
 //	server.Env = []string{"EXAMPLE_TOKEN=" + token}
 //	client, err := mcp.Connect(ctx, server, nil)
 //
-// Starting a server runs its code with all rights of this process. The name and the arguments should come from the
-// user's own configuration and from nowhere else.
+// A server runs with all rights of this process. Take the name and the arguments only from the user's own
+// configuration.
 //
 // Spec: basic/transports/stdio (2026-07-28).
 func Command(name string, args ...string) *ServerCommand {
@@ -37,14 +38,13 @@ func Command(name string, args ...string) *ServerCommand {
 	return s
 }
 
-// A ServerCommand is the [Transport] to a server that runs as a child process; [Command] makes it. Its fields are not
-// changed once it is in use.
+// A ServerCommand is the [Transport] to a server that runs as a child process. Make one with [Command]. Its fields must
+// not change after its first use.
 //
-// The server and all that it starts are one process group, or one job on Windows, and end together. When the transport
-// is closed, the server's standard input ends. What still runs after 5 seconds is told to terminate, and what still runs 3
-// seconds later is killed; on Windows it is killed after the 5 seconds. When the server ends by itself, what it has started
-// and left behind ends as well. When this process is killed, the group is killed too. Only a process that has left
-// the group, as daemons do, is not followed.
+// The server and its descendants form a process group, or a job on Windows, and end together. Close first ends the
+// server's standard input. Processes that still run after 5 seconds are asked to terminate, and killed 3 seconds later;
+// on Windows they are killed after the 5 seconds. When the server exits, its remaining descendants are ended too. When
+// this process is killed, so is the group. Only a process that leaves the group, as daemons do, survives.
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
 type ServerCommand struct {
@@ -54,74 +54,123 @@ type ServerCommand struct {
 	Args []string
 	// Dir is the working directory. Default: that of this process.
 	Dir string
-	// Env has variables as "KEY=value". They are added to those that the server has from this process, which are a few
-	// that programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG, LANGUAGE, TMPDIR and LC_*,
-	// or what corresponds to them on Windows. Of two with one name the later one counts, so these win.
+	// Env has additional variables, as "KEY=value". The server inherits only variables that programs need and that hold
+	// no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG, LANGUAGE, TMPDIR and LC_*, or their equivalents on
+	// Windows. Of two variables with one name, the last one applies, so Env overrides inherited ones.
 	Env []string
-	// InsecureInheritEnv returns the server the whole environment of this process, with the secrets that are in it.
+	// InsecureInheritEnv passes the whole environment of this process to the server, including any secrets.
 	InsecureInheritEnv bool
-	// Stderr takes what the server writes to its standard error, line by line; a line is cut at 64 KiB. A writer that is
-	// slow or blocks holds up nobody: lines that do not fit in its queue of 1 MiB are dropped, and their number is
-	// written in their place. It is called by one goroutine, and not after the transport is closed, if it returns. Default: the
-	// lines are logged at debug level.
+	// Stderr receives the server's standard error line by line; lines are cut at 64 KiB. A slow writer blocks neither the
+	// server nor its requests: lines that do not fit into a queue of 1 MiB are dropped, and their number is written in
+	// their place. Writes come from one goroutine, and none begins after Close. Default: lines are logged at level debug.
 	Stderr io.Writer
-	// Logger takes what goes wrong with the process. Default: the client's.
+	// Logger logs problems of the process. Default: the client's.
 	Logger *slog.Logger
-	// MaxMessage is the length in bytes of the longest message that is read from the server. Default: 16 MiB.
+	// MaxMessage is the largest message that is read from the server, in bytes. Default: 16 MiB.
 	MaxMessage int
 
 	connTransport
 }
 
-// dial starts the server. ctx is about starting it, not about its life.
+// dial starts the server. ctx bounds the start, not the life of the process.
 func (s *ServerCommand) dial(ctx context.Context) (Conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	s.logger = cmp.Or(s.Logger, s.logger)
-	c, err := startChild(s)
+	p, err := childproc.Start(s.command(), childproc.Options{
+		Name: s.Path, Stderr: s.Stderr, Logger: s.log(), MaxMessage: cmp.Or(max(s.MaxMessage, 0), defaultCommandMessage),
+		ExitError: func(e childproc.Exit) error { return &ExitError{s.Path, e.Code, e.Signal, e.Stderr} },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start server %q: %w", s.Path, err)
 	}
-	return c, nil
+	return p, nil
 }
 
 // command returns the command that starts the server.
 func (s *ServerCommand) command() *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), s.Path, s.Args...)
 	cmd.Dir = s.Dir
-	env := cmd.Environ() // of this process, with PWD as Dir has it
+	env := cmd.Environ() // of this process, with PWD set to Dir
 	if !s.InsecureInheritEnv {
-		env = slices.DeleteFunc(env, func(variable string) bool { return !isHarmless(variable) })
+		env = slices.DeleteFunc(env, func(variable string) bool { return !isInherited(variable) })
 	}
 	cmd.Env = slices.Concat(env, s.Env)
 	return cmd
 }
 
-// Variables that a server has from this process unasked. Programs do not run, or do not find their files, without some of
-// them; none is a usual place of secrets, as variables of proxies are.
+// Variables that a server inherits by default. Programs need them to run or to find their files. None usually holds
+// secrets, as the variables of proxies do.
 var (
-	harmlessUnix = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR", "PWD"}
+	inheritedUnix = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR", "PWD"}
 
-	harmlessWindows = []string{"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "WINDIR", "SYSTEMDRIVE", "TEMP", "TMP",
-		"USERPROFILE", "USERNAME", "USERDOMAIN", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES",
-		"PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "COMPUTERNAME", "OS", "NUMBER_OF_PROCESSORS",
-		"PROCESSOR_ARCHITECTURE", "LANG"}
+	inheritedWindows = []string{"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "WINDIR", "SYSTEMDRIVE", "TEMP", "TMP",
+		"USERPROFILE", "USERNAME", "USERDOMAIN", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+		"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "COMPUTERNAME", "OS",
+		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "LANG"}
 )
 
-// isHarmless reports whether every server may see a variable, given as "KEY=value".
-func isHarmless(variable string) bool {
+// isInherited reports whether a server inherits a variable, given as "KEY=value".
+func isInherited(variable string) bool {
 	name, value, _ := strings.Cut(variable, "=")
 	if runtime.GOOS == "windows" {
-		return slices.Contains(harmlessWindows, strings.ToUpper(name)) // names have no case there
+		return slices.Contains(inheritedWindows, strings.ToUpper(name)) // names are case-insensitive there
 	}
 	if strings.HasPrefix(value, "()") {
-		return false // a function of a shell is code, whatever its name is
+		return false // a shell function is code, whatever its name
 	}
-	return slices.Contains(harmlessUnix, name) || strings.HasPrefix(name, "LC_")
+	return slices.Contains(inheritedUnix, name) || strings.HasPrefix(name, "LC_")
 }
 
-// ServerKey is the command line, so that what was found out about the server is known when it is started again.
+// ServerKey returns a key made of the command line and the working directory.
 func (s *ServerCommand) ServerKey() string {
 	return strings.Join(append([]string{"command", s.Dir, s.Path}, s.Args...), "\x00")
 }
+
+// An ExitError reports that the process of a server has exited although its transport was not closed. It satisfies
+// errors.Is(err, [ErrDisconnected]), and is within the [TransportError] of the requests that were in progress.
+type ExitError struct {
+	// Command is the name of the program, as passed to [Command].
+	Command string
+	// ExitCode is the exit status of the process, or -1 if a signal ended it.
+	ExitCode int
+	// Signal is the signal that ended the process, such as "killed" or "segmentation fault", or empty.
+	Signal string
+	// Stderr is the last output on standard error, unmodified: at most 16 lines and 4 KiB. It may give the reason for the
+	// exit. The text comes from the server and must not be trusted.
+	Stderr string
+}
+
+// Error returns the way in which the process ended and its last output, without control characters.
+func (e *ExitError) Error() string {
+	var b strings.Builder
+	if e.Signal != "" {
+		fmt.Fprintf(&b, "server %q was ended by a signal: %s", e.Command, e.Signal)
+	} else {
+		fmt.Fprintf(&b, "server %q exited with status %d", e.Command, e.ExitCode)
+	}
+	stderr := strings.Map(printable, e.Stderr)
+	switch {
+	case stderr == "":
+	case strings.Contains(stderr, "\n"):
+		b.WriteString(":\n\t" + strings.ReplaceAll(stderr, "\n", "\n\t"))
+	default:
+		b.WriteString(": " + stderr)
+	}
+	return b.String()
+}
+
+// printable maps characters that could change a terminal to -1.
+func printable(r rune) rune {
+	switch {
+	case r == '\n', unicode.IsPrint(r):
+		return r
+	case r == '\t':
+		return ' '
+	}
+	return -1
+}
+
+// Unwrap returns [ErrDisconnected].
+func (e *ExitError) Unwrap() error { return ErrDisconnected }

@@ -197,7 +197,7 @@ func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 	if took := time.Since(begun); took > 4*time.Second {
 		t.Errorf("Close took %v", took)
 	}
-	if strings.Contains(log.String(), "terminate") {
+	if strings.Contains(log.String(), "terminating") {
 		t.Errorf("the server was not given the time to end by itself: %s", log.String())
 	}
 	if _, err := c.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
@@ -219,7 +219,7 @@ func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(log.String(), "terminate") {
+	if strings.Contains(log.String(), "terminating") {
 		t.Errorf("the server could not end by itself: %s", log.String())
 	}
 }
@@ -466,7 +466,7 @@ func TestSTDIO03_GarbageOnTheOutputIsSurvived(t *testing.T) {
 	wantEcho(t, c)
 	c.Close()
 	got := log.String()
-	if n := strings.Count(got, "no message"); n == 0 || n > 20 {
+	if n := strings.Count(got, "not a message"); n == 0 || n > 20 {
 		t.Errorf("%d lines were logged, want a few", n)
 	}
 	if !strings.Contains(got, `Welcome to the`) || strings.Contains(got, "\x1b") || strings.Contains(got, strings.Repeat("y", 250)) {

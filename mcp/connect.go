@@ -4,31 +4,35 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Connect makes a client of a transport. It finds out which revision the server speaks: it asks with server/discover, and
-// if that is not understood, opens a session. The context bounds the connecting alone. If that fails, the transport is
-// closed. The client owns the transport from then on.
+// Connect connects to a server and returns a client, which owns the transport. Connect first sends server/discover; if the
+// server does not support it, Connect opens a session with initialize. ctx bounds the connecting, not the life of the
+// client. If Connect fails, it closes the transport.
 //
-// A server that speaks no revision that this package speaks, or not the one that [ClientOptions.Revision] pins, gives
-// [ErrNoRevision].
+// The error is [ErrNoRevision] if the server supports no revision that this package supports, or not the one that
+// [ClientOptions.Revision] requires.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility.
 func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
 	c, err := newClient(t, opts)
 	if err == nil {
-		err = c.checkPin()
+		err = c.checkRevision()
 	}
 	if t, ok := t.(interface{ streams() *connTransport }); ok && err == nil {
 		t.streams().unrouted = func(m *jsonrpc.Message) { _ = c.logs.put(c.ctx, m.Method, paramsOf(m)) }
@@ -43,38 +47,38 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 	return c, nil
 }
 
-// ErrNoRevision is within the error of [Connect] if client and server have no revision in common.
-var ErrNoRevision = errors.New("mcp: no common revision of the protocol")
+// ErrNoRevision is within the error of [Connect] if the client and the server support no common revision.
+var ErrNoRevision = errors.New("mcp: no common protocol revision")
 
-// A connection is how a client reaches its server.
+// A connection is a modern connection or a session.
 type connection struct {
-	Transport  // takes requests in the modern form, whatever the server speaks
+	Transport  // accepts requests in the modern form, in both eras
 	revision   wire.Revision
 	discovered *DiscoverResult
 	server     Implementation
-	prefix     []byte         // of the params of every request: the envelope, up to what differs
+	prefix     []byte         // the beginning of the params of every request: the part of the envelope that is constant
 	session    *legacy.Client // nil in the modern era
 	done       <-chan struct{}
 }
 
-// end ends a session.
+// end ends the session, if there is one.
 func (conn *connection) end() {
 	if conn.session != nil {
 		_ = conn.session.Close()
 	}
 }
 
-func (c *Client) checkPin() error {
+func (c *Client) checkRevision() error {
 	if c.opts.Revision == "" {
 		return nil
 	}
 	if _, ok := wire.ParseRevision(c.opts.Revision); !ok {
-		return fmt.Errorf("%w: ClientOptions.Revision is %q, want one of %s", ErrNoRevision, c.opts.Revision, spokenVersions())
+		return fmt.Errorf("%w: invalid ClientOptions.Revision %q: must be one of %s", ErrNoRevision, c.opts.Revision, supportedHere())
 	}
 	return nil
 }
 
-func spokenVersions() string {
+func supportedHere() string {
 	var versions []string
 	for _, r := range wire.Revisions() {
 		versions = append(versions, r.String())
@@ -82,17 +86,17 @@ func spokenVersions() string {
 	return strings.Join(versions, ", ")
 }
 
-// live returns the connection, and makes a new one if there is none or the last one has ended.
+// live returns the current connection, and connects if there is none or it has ended.
 func (c *Client) live(ctx context.Context) (*connection, error) {
-	if conn := c.connection.Load(); conn != nil && !isClosed(conn.done) && c.ctx.Err() == nil {
+	if conn := c.connection.Load(); conn != nil && !peer.IsClosed(conn.done) && c.ctx.Err() == nil {
 		return conn, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.connecting <- struct{}{}:
+		defer func() { <-c.connecting }()
 	case <-ctx.Done():
 	}
 	switch {
@@ -102,14 +106,14 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return nil, context.Cause(ctx)
 	}
 	last := c.connection.Load()
-	if last != nil && !isClosed(last.done) {
+	if last != nil && !peer.IsClosed(last.done) {
 		return last, nil
 	}
 	if last != nil {
 		last.end()
 		c.cache.clear()
 	}
-	conn, err := c.find(ctx)
+	conn, err := c.negotiate(ctx)
 	switch {
 	case err != nil && c.ctx.Err() != nil:
 		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
@@ -117,52 +121,53 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	c.connection.Store(conn)
-	if c.ctx.Err() != nil { // Close may not have seen it
+	if c.ctx.Err() != nil { // Close may have run before the Store
 		conn.end()
 		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
 	}
 	return conn, nil
 }
 
-// exchange is the innermost handler of a client: it gives the request to the connection. What certainly has not run,
-// because the server has forgotten the session or is not what it was, is sent again once on a new connection.
+// exchange is the innermost handler of a client: it sends the request on the connection. If the request has not run because
+// the server has lost the session or changed its revision, exchange connects again and sends it once more.
 func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	conn, err := c.live(ctx)
 	if err != nil {
 		return nil, err
 	}
 	res, err := conn.RoundTrip(ctx, req)
-	if err == nil || !c.outlived(conn, err) {
+	if err == nil || !c.isStale(conn, err) {
 		return res, err
 	}
 	again, err2 := c.live(ctx)
 	if err2 != nil {
 		return nil, err
 	}
-	return again.RoundTrip(ctx, req.speaking(conn, again))
+	return again.RoundTrip(ctx, req.forConnection(conn, again))
 }
 
-// speaking returns a request that was made for one connection to another one, which may speak another revision.
-func (r *Request) speaking(from, to *connection) *Request {
+// forConnection returns a request with the envelope of another connection, whose revision may differ.
+func (r *Request) forConnection(from, to *connection) *Request {
 	rest, ok := bytes.CutPrefix(r.Params, from.prefix)
 	if !ok || from.revision == to.revision {
 		return r
 	}
 	other := *r
 	other.Params = slices.Concat(to.prefix, rest)
-	other.env = wire.Envelope{} // to be opened again
-	_ = other.open()            // it was well-formed
+	other.env = wire.Envelope{} // parsed by open
+	_ = other.open()            // cannot fail: the request was well-formed
 	return &other
 }
 
-// outlived reports whether err says that what is known of the server no longer holds, so that the request has not run. It
-// then forgets the connection.
-func (c *Client) outlived(conn *connection, err error) bool {
+// isStale reports whether err shows that the connection can no longer be used and the request has not run. It marks the
+// connection as ended.
+func (c *Client) isStale(conn *connection, err error) bool {
 	var failed *TransportError
-	said := asError(err)
+	response := asError(err)
 	errors.As(err, &failed)
-	lost := failed != nil && (errors.Is(err, ErrSessionLost) || ended(err) && conn.session != nil)
-	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || said != nil && said.Remote() && said.Code == CodeUnsupportedVersion)
+	lost := failed != nil && (errors.Is(err, ErrSessionLost) || isConnectionEnd(err) && conn.session != nil)
+	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedVersion
+	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || unsupported)
 	if !lost && !changed || c.ctx.Err() != nil {
 		return false
 	}
@@ -176,17 +181,17 @@ func (c *Client) outlived(conn *connection, err error) bool {
 	return failed == nil || !failed.MayHaveRun
 }
 
-// find connects. It is the only place that decides which era the server is of.
+// negotiate connects. No other function decides which era the server belongs to.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility; basic/transports.
-func (c *Client) find(ctx context.Context) (*connection, error) {
+func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	sessions, dual := c.transport.(SessionTransport)
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	pinnedLegacy := pinned && !pin.Modern()
 	if pinnedLegacy && !dual {
-		return nil, fmt.Errorf("%w: the transport cannot carry %s", ErrNoRevision, pin)
+		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires", ErrNoRevision, pin)
 	}
-	remembered := c.verdict() == eraLegacy && !pinned && dual
+	remembered := c.knownEra() == eraLegacy && !pinned && dual
 	if remembered || pinnedLegacy {
 		conn, err := c.openSession(ctx, sessions)
 		if err == nil || pinnedLegacy || ctx.Err() != nil {
@@ -203,7 +208,7 @@ func (c *Client) find(ctx context.Context) (*connection, error) {
 	case ctx.Err() != nil, !mayBeLegacy(probed):
 		return nil, probed
 	case !dual, pinned:
-		return nil, fmt.Errorf("%w: the server does not answer as one that speaks %s: %w", ErrNoRevision, wire.Latest(), probed)
+		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w", ErrNoRevision, wire.Latest(), probed)
 	}
 	conn, err := c.openSession(ctx, sessions)
 	if err != nil {
@@ -212,13 +217,13 @@ func (c *Client) find(ctx context.Context) (*connection, error) {
 		}
 		return nil, afterProbe(err, probed)
 	}
-	if !errors.Is(probed, ErrTimeout) { // silence may have been slowness
+	if !errors.Is(probed, ErrTimeout) { // the server may only have been slow
 		c.remember(eraLegacy)
 	}
 	return conn, nil
 }
 
-// notModern is the error of a probe whose answer is no proof of the modern era.
+// A notModern is the error of a probe that does not prove that the server is modern.
 type notModern struct{ err error }
 
 func (e *notModern) Error() string { return e.err.Error() }
@@ -229,15 +234,17 @@ func mayBeLegacy(err error) bool {
 	return errors.As(err, &not)
 }
 
-// probe asks the server to describe itself in the modern way.
+// probe sends server/discover.
 func (c *Client) probe(ctx context.Context) (*connection, error) {
 	revision := wire.Latest()
 	conn := &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
-	probing, stop := withTimeLimit(ctx, c.opts.ProbeTimeout)
-	defer stop()
-	raw, err := c.discover(probing, conn)
-	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedVersion && slices.Contains(supportedVersions(e), revision.String()) {
-		raw, err = c.discover(probing, conn) // it does speak it: something on the way did not, or it has just begun to
+	var probing peer.Timeout
+	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
+	defer probing.Stop()
+	raw, err := c.discover(&probing, conn)
+	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedVersion &&
+		slices.Contains(supportedVersions(e), revision.String()) {
+		raw, err = c.discover(&probing, conn) // an intermediary refused the revision, or the server was updated just now
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -267,26 +274,26 @@ func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, err
 	return rawResult(res)
 }
 
-// describe takes what the server says of itself.
+// describe stores the result of server/discover.
 func (conn *connection) describe(raw RawResult) error {
 	if t := raw.ResultType(); t != ResultComplete {
-		return fmt.Errorf("server/discover has result type %.64q", t)
+		return fmt.Errorf("invalid resultType %.64q of server/discover: must be \"complete\"", t)
 	}
 	if versions, ok := jsonscan.Get(raw, "supportedVersions"); !ok || jsonscan.Kind(versions) != '[' {
 		return errors.New("the result of server/discover has no supportedVersions")
 	}
 	conn.discovered = &DiscoverResult{}
-	if err := json.Unmarshal(raw, conn.discovered); err != nil {
+	if err := jsonv2.Unmarshal(raw, conn.discovered); err != nil {
 		return fmt.Errorf("the result of server/discover cannot be read: %w", err)
 	}
 	meta, _ := jsonscan.Get(raw, "_meta")
 	if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok {
-		_ = json.Unmarshal(info, &conn.server) // a server that names itself badly is only less well named
+		_ = jsonv2.Unmarshal(info, &conn.server) // invalid fields stay empty
 	}
 	return nil
 }
 
-// prefix is how the params of every request begin.
+// prefix returns the beginning of the params of every request.
 func (c *Client) prefix(r wire.Revision) []byte {
 	b := []byte(`{"_meta":{"` + wire.MetaProtocolVersion + `":"` + r.String() + `","` + wire.MetaClientInfo + `":`)
 	b = append(b, c.info...)
@@ -294,14 +301,216 @@ func (c *Client) prefix(r wire.Revision) []byte {
 	return append(b, c.declared...)
 }
 
-// afterProbe is the error of a session that could not be opened either. The probe's is told too if it says something else.
+// afterProbe returns the error of a session that could not be opened. It includes the error of the probe if that differs.
 func afterProbe(err, probed error) error {
 	var first, second *TransportError
 	if errors.As(probed, &first) && errors.As(err, &second) && first.Err.Error() == second.Err.Error() {
 		return err
 	}
 	if errors.Is(probed, ErrDisconnected) && errors.Is(err, ErrDisconnected) {
-		return err // the same server has died twice
+		return err // the server has exited twice
 	}
 	return fmt.Errorf("%w (%s before that: %s)", err, wire.MethodDiscover, probed.Error())
+}
+
+// An era is the family of revisions that a server belongs to.
+type era uint8
+
+const (
+	eraUnknown era = iota
+	eraModern
+	eraLegacy
+)
+
+// eras caches the eras of servers by [KeyedTransport.ServerKey].
+//
+// Spec: basic/versioning (2026-07-28): clients cache the result of the probe.
+var eras struct {
+	sync.Mutex
+	found map[string]cachedEra
+}
+
+type cachedEra struct {
+	era   era
+	until time.Time
+}
+
+const (
+	// maxEras is the number of cached servers: more than one process connects to.
+	maxEras = 1000
+	// eraTTL is how long an era is cached. An update of the server to a modern revision is noticed after that.
+	eraTTL = time.Hour
+)
+
+func (c *Client) knownEra() era {
+	keyed, ok := c.transport.(KeyedTransport)
+	if !ok {
+		return eraUnknown
+	}
+	eras.Lock()
+	defer eras.Unlock()
+	if f := eras.found[keyed.ServerKey()]; time.Now().Before(f.until) {
+		return f.era
+	}
+	return eraUnknown
+}
+
+func (c *Client) remember(e era) {
+	keyed, ok := c.transport.(KeyedTransport)
+	if !ok {
+		return
+	}
+	eras.Lock()
+	defer eras.Unlock()
+	if len(eras.found) >= maxEras {
+		clear(eras.found)
+	}
+	put(&eras.found, keyed.ServerKey(), cachedEra{e, time.Now().Add(eraTTL)})
+}
+
+// judge decides whether an error of the probe may come from a server of the session era.
+//
+// Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
+func (c *Client) judge(err error) error {
+	var failed *TransportError
+	switch e := asError(err); {
+	case isUnauthorized(err):
+		return err // authorized clients may get another response
+	case e != nil && e.Code == CodeUnsupportedVersion:
+		return c.noCommon(supportedVersions(e))
+	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability):
+		return err // the server is modern
+	case e != nil, errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
+		return &notModern{err}
+	case errors.As(err, &failed) && failed.MayHaveRun && isConnectionEnd(err) && c.isStream():
+		return &notModern{err} // the request made the server exit; it will be started again
+	}
+	return err
+}
+
+// isUnauthorized reports whether an HTTP status asks for other credentials.
+func isUnauthorized(err error) bool {
+	var status interface{ HTTPStatus() int }
+	return errors.As(err, &status) && (status.HTTPStatus() == 401 || status.HTTPStatus() == 403)
+}
+
+func (c *Client) isStream() bool {
+	_, ok := c.transport.(interface{ streams() *connTransport })
+	return ok
+}
+
+// isEraSignal reports whether an HTTP status shows that the server does not support the request, rather than that it is
+// overloaded or requires authorization.
+func isEraSignal(err error) bool {
+	var status interface{ HTTPStatus() int }
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch s := status.HTTPStatus(); s {
+	case 401, 403, 407, 408, 413, 425, 429, 431, 451:
+		return false
+	default:
+		return s >= 200 && s < 300 || s >= 400 && s < 500
+	}
+}
+
+// noCommon returns the error for a server that does not support the modern revision.
+func (c *Client) noCommon(versions []string) error {
+	const shown = 20 // the list comes from the server
+	err := fmt.Errorf("%w: the server supports %.64q, this client %s", ErrNoRevision, versions[:min(len(versions), shown)], supportedHere())
+	for _, v := range versions {
+		if r, ok := wire.ParseRevision(v); ok && !r.Modern() {
+			return &notModern{err}
+		}
+	}
+	return err
+}
+
+// supportedVersions returns the revisions in the data of an unsupported-version error.
+func supportedVersions(e *Error) []string {
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	_ = jsonv2.Unmarshal(e.Data, &data) // invalid data lists no revision
+	return data.Supported
+}
+
+// openSession connects to a server of the session era.
+func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connection, error) {
+	pin, pinned := wire.ParseRevision(c.opts.Revision)
+	session := legacy.NewClient(legacy.ClientConfig{
+		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
+		Answer: c.answerDirect, Cancelled: cancelledBecause,
+		Notify: func(ctx context.Context, method string, params json.RawMessage) {
+			_ = c.logs.put(ctx, method, params)
+		},
+	})
+	var opening peer.Timeout
+	opening.Start(ctx, peer.TimeLimits{Total: c.opts.Timeout}, ErrTimeout)
+	defer opening.Stop()
+	ctx = &opening
+	opened, err := t.OpenSession(ctx, session.Receive)
+	if err != nil {
+		_ = session.Close()
+		return nil, err
+	}
+	raw, err := session.Open(ctx, opened)
+	if err != nil {
+		return nil, c.sessionError(wire.MethodInitialize, err)
+	}
+	conn := &connection{
+		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,
+		prefix: c.prefix(session.Revision()), done: opened.Done(),
+	}
+	if err := conn.describe(RawResult(raw)); err != nil {
+		_ = session.Close()
+		return nil, c.invalid(wire.MethodInitialize, err)
+	}
+	return conn, nil
+}
+
+// A sessionTransport sends modern requests on a session.
+type sessionTransport struct {
+	client  *Client
+	session *legacy.Client
+}
+
+func (t sessionTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
+	raw, err := t.session.RoundTrip(ctx, req.Method, req.Params, req.Notify)
+	if err != nil {
+		return nil, t.client.sessionError(req.Method, err)
+	}
+	return RawResult(raw), nil
+}
+
+// sessionError converts an error of the translator to one of this package.
+func (c *Client) sessionError(method string, err error) error {
+	var failed *TransportError
+	switch {
+	case asError(err) != nil, errors.As(err, &failed),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, legacy.ErrMalformed):
+		return c.invalid(method, err)
+	case errors.Is(err, legacy.ErrEnded):
+		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+		return &TransportError{Method: method, MayHaveRun: method == wire.MethodSubscriptionsListen, Err: err}
+	case method == wire.MethodInitialize:
+		return fmt.Errorf("%w: %w", ErrNoRevision, err)
+	}
+	return err
+}
+
+func (t sessionTransport) Close() error { return t.session.Close() }
+
+// RootsChanged notifies the server that the list of roots has changed. Servers of revisions since 2026-07-28 request the
+// list when they need it, and receive no notification.
+//
+// Spec: client/roots#root-list-changes (2025-11-25).
+func (c *Client) RootsChanged(ctx context.Context) error {
+	conn, err := c.live(ctx)
+	if err != nil || conn.session == nil {
+		return err
+	}
+	return conn.session.RootsChanged(ctx)
 }

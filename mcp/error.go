@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -32,12 +33,12 @@ const (
 // Ends and refusals that callers test for with [errors.Is].
 var (
 	// ErrClosed is what every end of a connection satisfies.
-	ErrClosed = errors.New("mcp: connection closed")
+	ErrClosed = peer.ErrClosed
 	// ErrCancelled is the cause of a context whose request the peer cancelled, and the error of an [Ask] whose
 	// question the user dismissed.
 	ErrCancelled = errors.New("mcp: cancelled")
 	// ErrDisconnected is the cause of a context whose peer went away before the answer.
-	ErrDisconnected = fmt.Errorf("%w: peer disconnected", ErrClosed)
+	ErrDisconnected = peer.ErrDisconnected
 	// ErrTimeout is within the error of a client's request that was not answered in time. It is a
 	// context.DeadlineExceeded.
 	ErrTimeout = fmt.Errorf("mcp: no answer in time: %w", context.DeadlineExceeded)

@@ -1,16 +1,88 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
+	"io"
+	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// InMemory returns the Transport to a handler, such as a [*Server], within the process. Requests and results cross it in
-// their encoded form, so that neither side can change what the other holds, and the handler is called on the goroutine
-// of its caller: one that does not heed its context holds the caller up.
+// pipeQueue is the number of messages that one direction of a pipe buffers. It lets both sides work concurrently, and a
+// side that does not read is soon noticed.
+const pipeQueue = 64
+
+// Pipe returns the two ends of a connection within the process. Messages are encoded and decoded, so that the sides share
+// no memory. After one end is closed, the other reads the messages that are in the pipe, then io.EOF. The owner of each
+// end closes it.
+func Pipe() (client, server Conn) {
+	toServer, toClient := make(chan []byte, pipeQueue), make(chan []byte, pipeQueue)
+	c := &pipeConn{in: toClient, out: toServer, closed: make(chan struct{})}
+	s := &pipeConn{in: toServer, out: toClient, closed: make(chan struct{})}
+	c.peerClosed, s.peerClosed = s.closed, c.closed
+	return c, s
+}
+
+// A pipeConn is one end of a pipe.
+type pipeConn struct {
+	in         <-chan []byte
+	out        chan<- []byte
+	once       sync.Once
+	closed     chan struct{}
+	peerClosed <-chan struct{}
+}
+
+func (c *pipeConn) Read(ctx context.Context) (*jsonrpc.Message, error) {
+	select {
+	case data := <-c.in:
+		return jsonrpc.Decode(data)
+	case <-c.closed:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-c.peerClosed:
+	}
+	select {
+	case data := <-c.in:
+		return jsonrpc.Decode(data)
+	default:
+		return nil, io.EOF
+	}
+}
+
+func (c *pipeConn) Write(ctx context.Context, m *jsonrpc.Message) error {
+	switch {
+	case peer.IsClosed(c.closed):
+		return ErrClosed
+	case peer.IsClosed(c.peerClosed):
+		return ErrDisconnected
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	select {
+	case c.out <- jsonrpc.Append(nil, m):
+		return nil
+	case <-c.closed:
+		return ErrClosed
+	case <-c.peerClosed:
+		return ErrDisconnected
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *pipeConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
+
+// InMemory returns a Transport to a handler within the process, such as a [*Server]. Requests and results are encoded, so
+// that the sides share no memory. The handler runs on the goroutine of its caller: one that ignores its context blocks the
+// caller.
 func InMemory(h Handler) Transport {
 	t := &memoryTransport{handler: h}
 	t.ctx, t.close = context.WithCancelCause(context.Background())
@@ -21,10 +93,10 @@ type memoryTransport struct {
 	handler Handler
 	ctx     context.Context // ends with the transport
 	close   context.CancelCauseFunc
-	serving sync.WaitGroup // streams of the session era
+	serving sync.WaitGroup // of sessions
 }
 
-// RoundTrip has the handler answer.
+// RoundTrip calls the handler.
 func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
 	if t.ctx.Err() != nil {
 		return nil, &TransportError{Method: req.Method, Err: ErrClosed}
@@ -32,19 +104,19 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if err := jsonscan.Valid(req.Params, jsonscan.Limits{}); err != nil {
+		return nil, remoteError(Errorf(CodeInvalidParams, "params: %v", err))
+	}
 	served := newServed()
 	served.Method, served.ID, served.Params = req.Method, memoryID, req.Params
 	served.Principal, served.Notify = PrincipalFrom(ctx), req.Notify
-	if req.isAsMade() {
-		served.env = req.env
-	} else if err := served.open(); err != nil {
-		return nil, err
+	if err := served.env.Open(req.Params); err != nil {
+		return nil, remoteError(err)
 	}
 	if err := served.env.Complete(); err != nil {
 		return nil, remoteError(err)
 	}
-	const room = 256 // for small results
-	body, err := appendResult(make([]byte, 0, room), ctx, t.handler, served)
+	body, err := appendResult(nil, ctx, t.handler, served)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -54,18 +126,10 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	return RawResult(body), nil
 }
 
-// isAsMade reports whether the envelope of a request is the one that its params begin with, so that it need not be read
-// again: that of a request of a [Client], unless its middleware has changed it. The log level is its caller's, unchecked.
-func (r *Request) isAsMade() bool {
-	const before = `{"_meta":`
-	return r.env.Meta != nil && r.env.LogLevel == "" && len(r.Params) > len(before) &&
-		string(r.Params[:len(before)]) == before && bytes.HasPrefix(r.Params[len(before):], r.env.Meta)
-}
-
-// memoryID is the id of all requests in memory: nothing has to be told apart by it.
+// memoryID is the id of all requests in memory: responses need no matching.
 var memoryID = jsonrpc.IntID(1)
 
-// remoteError returns the error as the client of a stream would read it.
+// remoteError returns an error as a client reads it from a stream.
 func remoteError(err *Error) error {
 	m, refused := jsonrpc.Decode(jsonrpc.Append(nil, jsonrpc.NewErrorResponse(memoryID, err)))
 	if refused != nil {
@@ -74,7 +138,17 @@ func remoteError(err *Error) error {
 	return m.Error
 }
 
-// Close refuses further requests. Those in progress end with their contexts.
+// memoryDrain is how long requests may run after their client has closed the session: it no longer reads their results.
+const memoryDrain = time.Millisecond
+
+// OpenSession serves the handler on a pipe.
+func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
+	client, server := Pipe()
+	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
+	return newClientConn(client, slog.Default(), receive), nil
+}
+
+// Close refuses further requests. Those in progress end with their own contexts.
 func (t *memoryTransport) Close() error {
 	t.close(ErrClosed)
 	t.serving.Wait()

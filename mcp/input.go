@@ -2,12 +2,12 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -138,13 +138,9 @@ func wronglyAsked(code int, format string, args ...any) error {
 
 // answerDirect answers a question that is a request of its own, as servers of older revisions send it. What the server may
 // not know is logged.
-func (c *Client) answerDirect(ctx context.Context, method string, params stdjson.RawMessage) (stdjson.RawMessage, *Error) {
-	c.asking.Add(1)
-	began := time.Now()
-	defer func() {
-		c.watches.answered(time.Since(began))
-		c.asking.Add(-1)
-	}()
+func (c *Client) answerDirect(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
+	c.requests.beginQuestion()
+	defer c.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
 	defer cancel()
 	raw, err := c.answer(ctx, method, params)
@@ -160,7 +156,7 @@ func (c *Client) answerDirect(ctx context.Context, method string, params stdjson
 
 // answer has one of the caller's functions answer a question of the server. The error is
 // [errWronglyAsked] if it is the server's fault.
-func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMessage) (answer stdjson.RawMessage, err error) {
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (answer json.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {
 	case method == wire.MethodElicitationCreate && c.caps.Elicitation != nil:
@@ -172,7 +168,7 @@ func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMe
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
+		return jsonv2.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
 	}
 	return nil, wronglyAsked(CodeMethodNotFound, "method not found: %.128q", method)
 }
@@ -180,9 +176,9 @@ func (c *Client) answer(ctx context.Context, method string, params stdjson.RawMe
 // answerElicitation asks the user.
 //
 // Spec: client/elicitation (2026-07-28).
-func (c *Client) answerElicitation(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p ElicitParams
-	if err := json.Unmarshal(params, &p); err != nil {
+	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, wronglyAsked(CodeInvalidParams, "the params of an elicitation cannot be read")
 	}
 	switch {
@@ -194,7 +190,7 @@ func (c *Client) answerElicitation(ctx context.Context, params stdjson.RawMessag
 		if err := checkElicited("ElicitURL", r, err); err != nil {
 			return nil, err
 		}
-		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
+		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
 	case (p.Mode == "" || p.Mode == modeForm) && c.opts.Elicit != nil:
 		p.Mode = modeForm
 		return c.answerForm(ctx, &p)
@@ -216,7 +212,7 @@ func checkElicited(function string, r *ElicitResult, err error) error {
 }
 
 // answerForm has the user fill in a form, completes what was left out and checks it.
-func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMessage, error) {
+func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (json.RawMessage, error) {
 	form, err := schema.Compile(p.RequestedSchema)
 	if err != nil {
 		return nil, wronglyAsked(CodeInvalidParams, "requestedSchema: %v", err)
@@ -226,11 +222,11 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMe
 		return nil, err
 	}
 	if r.Action != ElicitAccept {
-		return json.Marshal(ElicitResult{Action: r.Action}, deterministic)
+		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
 	}
 	content := r.Content
 	if len(content) == 0 {
-		content = stdjson.RawMessage("{}")
+		content = json.RawMessage("{}")
 	}
 	if err := jsonscan.Valid(content, jsonscan.Limits{}); err != nil || jsonscan.Kind(content) != '{' {
 		return nil, fmt.Errorf("the content of the form is no JSON object: %.64q", []byte(content))
@@ -239,15 +235,15 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (stdjson.RawMe
 	if err := form.Validate(content); err != nil {
 		return nil, fmt.Errorf("the content of the form is not what was asked for: %w", err)
 	}
-	return json.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
+	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
 }
 
 // answerSampling has the model continue a conversation.
 //
 // Spec: client/sampling (2026-07-28).
-func (c *Client) answerSampling(ctx context.Context, params stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p SampleParams
-	if err := json.Unmarshal(params, &p); err != nil {
+	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, wronglyAsked(CodeInvalidParams, "the params of sampling cannot be read: %v", err)
 	}
 	if p.usesTools() && !c.opts.SampleTools {
@@ -264,5 +260,5 @@ func (c *Client) answerSampling(ctx context.Context, params stdjson.RawMessage) 
 	if answer.Role == "" {
 		answer.Role = RoleAssistant
 	}
-	return json.Marshal(answer, deterministic)
+	return jsonv2.Marshal(answer, deterministic)
 }

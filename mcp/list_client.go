@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -109,7 +109,7 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 		}
 		for value := range jsonscan.Elements(array) {
 			v := new(V)
-			err := json.Unmarshal(value, v)
+			err := jsonv2.Unmarshal(value, v)
 			if err == nil && l.check != nil {
 				err = l.check(v)
 			}
@@ -170,15 +170,15 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, err
 //
 // Spec: server/prompts, Getting a Prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
-	members := newMembers()
-	defer members.free()
-	members.putName(name)
+	members := jsonscan.AppendQuote([]byte(`,"name":`), name)
 	if len(args) > 0 {
-		if err := members.putArguments(args); err != nil {
-			return nil, err
+		arguments, err := jsonv2.Marshal(args, deterministic)
+		if err != nil {
+			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
 		}
+		members = append(append(members, `,"arguments":`...), arguments...)
 	}
-	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members.bytes(), made: members})
+	raw, err := c.do(ctx, &ask{method: wire.MethodPromptsGet, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -186,31 +186,21 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 	return r, c.decode(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
 }
 
-// A CompletionRef names what has the argument that is to be completed: a prompt, or a resource template. One of the two is
-// set.
-//
-// Spec: server/utilities/completion, Reference Types.
-type CompletionRef struct {
-	Prompt   string // its name
-	Template string // its URI template
-}
-
-// Complete asks for values of an argument of which value has been typed so far. known holds the arguments that were
-// chosen before, or is nil; servers of revisions before 2025-06-18 do not get it.
+// Complete requests possible values of an argument.
 //
 // Spec: server/utilities/completion.
-func (c *Client) Complete(ctx context.Context, ref CompletionRef, argument, value string, known map[string]string) (*Completion, error) {
-	if (ref.Prompt == "") == (ref.Template == "") {
-		return nil, errors.New("mcp: Complete: CompletionRef names either a prompt or a template")
+func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, error) {
+	if (p.Ref.Prompt == "") == (p.Ref.Template == "") {
+		return nil, errors.New("mcp: invalid CompleteParams.Ref: exactly one of Prompt and Template must be set")
 	}
-	params := map[string]any{"argument": map[string]string{"name": argument, "value": value}}
-	if ref.Prompt != "" {
-		params["ref"] = map[string]string{"type": "ref/prompt", "name": ref.Prompt}
+	params := map[string]any{"argument": p.Argument}
+	if p.Ref.Prompt != "" {
+		params["ref"] = map[string]string{"type": "ref/prompt", "name": p.Ref.Prompt}
 	} else {
-		params["ref"] = map[string]string{"type": "ref/resource", "uri": ref.Template}
+		params["ref"] = map[string]string{"type": "ref/resource", "uri": p.Ref.Template}
 	}
-	if len(known) > 0 {
-		params["context"] = map[string]any{"arguments": known}
+	if len(p.Context.Arguments) > 0 {
+		params["context"] = p.Context
 	}
 	members, err := appendParams(nil, params)
 	if err != nil {
@@ -251,7 +241,7 @@ func (c *Client) decode(method string, raw RawResult, member string, v any, meta
 	if _, ok := jsonscan.Get(raw, member); !ok {
 		return c.invalid(method, fmt.Errorf("it has no %s", member))
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return c.invalid(method, err)
 	}
 	if value, ok := jsonscan.Get(raw, "_meta"); ok {

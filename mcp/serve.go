@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,23 +18,22 @@ import (
 )
 
 const (
-	// defaultDrain is how long requests may take to end when the stream does: what runs longer is not waited for by
-	// whoever stops a process either.
+	// defaultDrain is how long requests may run after the end of the stream. Process managers wait no longer either.
 	defaultDrain = 10 * time.Second
-	// grace is how long handlers have to return once they are cancelled.
-	grace = 2 * time.Second
-	// maxReplies is the number of replies without a handler, such as refusals, that wait for the peer to read. Past
-	// it nothing more is read.
-	maxReplies = 256
+	// cancelGrace is how long handlers have to return once they are cancelled.
+	cancelGrace = 2 * time.Second
+	// maxUncalled is the number of queued responses that belong to no call, such as refusals. Beyond it, reading stops
+	// until the client reads.
+	maxUncalled = 256
 )
 
 // ServeOptions configures [Serve]. The zero value is right for most uses.
 type ServeOptions struct {
-	// Logger takes what goes wrong on the stream. Default: slog.Default().
+	// Logger logs problems of the stream. Default: slog.Default().
 	Logger *slog.Logger
-	// Drain is how long requests in progress may take to end once the stream does. Default: 10 seconds.
+	// Drain is how long requests in progress may run after the end of the stream. Default: 10 seconds.
 	Drain time.Duration
-	// MaxInFlight is how many requests of the stream are worked on at once. Default: 256.
+	// MaxInFlight is the number of requests of the stream that are served concurrently. Default: 256.
 	MaxInFlight int
 }
 
@@ -43,19 +42,27 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 	return Serve(ctx, s, conn, &ServeOptions{Logger: s.log})
 }
 
-// Serve has h answer the client at the other end of a stream, in whichever revision the client speaks; a client may
-// speak several at once. It returns nil when the client ends the stream or ctx ends, after what is in progress has been
-// answered, and closes conn. A stream that breaks gives an error that is [ErrDisconnected]. The principal of ctx, if it
-// has one, is that of every request.
+// Serve serves the client at the other end of a stream with h, in every revision that the client speaks; a client may
+// speak several at once. When the client ends the stream or ctx ends, Serve answers the requests in progress, closes conn
+// and returns nil. If the stream breaks, it returns an error that is [ErrDisconnected]. The principal of ctx, if any, is
+// that of every request.
 //
-// When the stream ends, subscriptions end with their result at once. Other requests have the time that the options give,
-// then their contexts end with [ErrShutdown]. Handlers that still do not return are left behind. Requests beyond
-// [ServeOptions.MaxInFlight] are refused with [CodeBusy].
+// At the end of the stream, subscriptions end with their result at once. The contexts of other requests end with
+// [ErrShutdown] after [ServeOptions.Drain]. Serve does not wait for handlers that ignore the end of their context.
+// Requests beyond [ServeOptions.MaxInFlight] are refused with [CodeBusy].
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/versioning (2026-07-28).
 func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
+	if c, ok := conn.(*stdioConn); ok {
+		var release func()
+		var err error
+		if reading, release, err = c.beginServing(reading); err != nil {
+			return err
+		}
+		defer release()
+	}
 	s := newStream(ctx, h, conn, opts)
 	defer context.AfterFunc(s.ctx, stop)()
 	err := s.read(reading)
@@ -63,39 +70,39 @@ func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error 
 	return err
 }
 
-// A stream is the server's end of a Conn.
+// A stream is the server side of a Conn.
 type stream struct {
-	handler Handler
-	conn    Conn
-	log     *slog.Logger
-	timeout time.Duration
+	handler      Handler
+	conn         Conn
+	lines        lineConn // conn, if it is one
+	log          *slog.Logger
+	drainTimeout time.Duration
 
-	ctx       context.Context // of everything on the stream: ends when nothing can be written any more
-	gone      context.CancelCauseFunc
+	ctx       context.Context // ends when nothing can be written any more
+	end       context.CancelCauseFunc
 	listening context.Context // of subscriptions: ends when reading ends
 	unlisten  context.CancelCauseFunc
 
 	calls   peer.Table
 	config  legacy.Config
-	session atomic.Pointer[legacy.Session] // of the client that opened with initialize; nil for none
-	crew    crew
-	work    sync.WaitGroup // of the crew, and of what else runs
-	answers answers
-	writing chan struct{} // holds a token while messages are written
+	session atomic.Pointer[legacy.Session] // of a client that has sent initialize; nil for none
+	readers readers
+	work    sync.WaitGroup // the readers and all other goroutines
+	queue   writeQueue
+	writing chan struct{} // the write lock: holds a token while messages are written
 	out     legacy.Stream // write
-	lines   lineConn      // the conn, if it is one
 }
 
-// A lineConn is a Conn of lines of text: those that are encoded already can be written together, at the price of one.
+// A lineConn is a Conn of lines of text. Encoded lines can be written together in one write.
 type lineConn interface {
-	writeLines(ctx context.Context, lines []byte) error
-	// hasLine reports whether a line that can be read is here already. It is not called while Read is.
-	hasLine() bool
+	WriteLines(ctx context.Context, lines []byte) error
+	// HasLine reports whether Read returns at once. It is not called during a Read.
+	HasLine() bool
 }
 
 func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *stream {
 	s := &stream{
-		handler: h, conn: conn, log: slog.Default(), timeout: defaultDrain,
+		handler: h, conn: conn, log: slog.Default(), drainTimeout: defaultDrain,
 		writing: make(chan struct{}, 1),
 	}
 	s.lines, _ = conn.(lineConn)
@@ -104,93 +111,95 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 		s.log = opts.Logger
 	}
 	if opts != nil && opts.Drain != 0 {
-		s.timeout = opts.Drain
+		s.drainTimeout = opts.Drain
 	}
 	if opts != nil {
 		s.calls.MaxCalls = opts.MaxInFlight
 	}
-	s.ctx, s.gone = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.listening, s.unlisten = context.WithCancelCause(s.ctx)
 	s.config = legacy.Config{Core: core{s}, Logger: s.log, Calls: &s.calls, Cancelled: cancelledBecause}
 	return s
 }
 
-// read serves what comes until the stream or ctx ends.
+// read reads and serves messages until the stream or ctx ends.
 func (s *stream) read(ctx context.Context) error {
 	ended := make(chan error, 1)
-	s.crew.start = func() {
-		s.work.Go(func() { s.attend(ctx, ended) })
+	s.readers.start = func() {
+		s.work.Go(func() { s.serveLoop(ctx, ended) })
 	}
-	s.crew.open()
+	s.readers.open()
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
 }
 
-// A job is what is left of a message to do without the turn. The zero job is none.
+// A job is the part of serving a message that does not need the read lock. The zero job is empty.
 type job struct {
 	request  *streamRequest
 	exchange *legacy.Exchange        // a request of a session
-	work     func() *jsonrpc.Message // of a session, anything else: gives the reply, nil for none
+	work     func() *jsonrpc.Message // any other message of a session: returns the response, or nil
 }
 
-func (j job) none() bool { return j.request == nil && j.exchange == nil && j.work == nil }
+func (j job) isEmpty() bool { return j.request == nil && j.exchange == nil && j.work == nil }
 
-// attend is what each goroutine of the crew does: with the turn it reads; without, it serves what it has read and writes.
-// Answers that nobody is about to write are looked at by each who gets the turn.
-func (s *stream) attend(ctx context.Context, ended chan<- error) {
-	var room []byte // for the lines of its answers
-	for turn := s.crew.join(); turn; turn = s.crew.take() {
-		for turn {
+// serveLoop runs in each goroutine of the readers. With the read lock held, it reads; without it, it serves what it has
+// read, and writes. A goroutine that has acquired the lock checks for queued responses that no goroutine is about to
+// write.
+func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
+	var buf []byte // for the lines of responses
+	for locked := s.readers.join(); locked; locked = s.readers.acquire() {
+		for locked {
 			j, err := s.next(ctx)
 			if err != nil {
-				s.crew.close()
+				s.readers.close()
 				ended <- err
 				break
 			}
-			s.crew.leave(s.readsAtOnce())
-			if j.none() {
+			s.readers.release(s.readsAtOnce())
+			if j.isEmpty() {
 				break
 			}
-			if room = s.serve(j, room); cap(room) > keptBuffer {
-				room = nil
+			if buf = s.serve(j, buf); cap(buf) > maxBatch {
+				buf = nil
 			}
-			turn = s.crew.takeAgain()
+			locked = s.readers.tryAcquire()
 		}
 		s.flush()
 	}
 }
 
-// next reads messages up to one that is a job, or until the answers that wait should not wait for more: then it gives
-// none. It waits for nothing else, so that a cancellation is always heard, unless the peer leaves too many replies unread.
-// The error is io.EOF when the stream or ctx has ended.
+// next reads messages until one is a job, or until queued responses must be written: then it returns an empty job. It
+// blocks only on reads, so that cancellations are always seen, unless the client leaves too many responses unread. The
+// error is io.EOF when the stream or ctx has ended.
 func (s *stream) next(ctx context.Context) (job, error) {
 	for {
-		if wait, overdue := s.answers.unclaimed(); overdue || wait && !s.readsAtOnce() {
+		if waits, overdue := s.queue.unclaimed(); overdue || waits && !s.readsAtOnce() {
 			return job{}, nil
 		}
-		if s.answers.replies() >= maxReplies {
-			s.writeAnswers(ctx) // or wait until the peer reads
+		if s.queue.uncalled() >= maxUncalled {
+			s.writeQueued(ctx) // blocks until the client reads
 		}
 		m, err := s.conn.Read(ctx)
 		if err == nil {
-			if j := s.take(m); !j.none() {
+			if j := s.begin(m); !j.isEmpty() {
 				return j, nil
 			}
-		} else if err := s.unread(ctx, err); err != nil {
+		} else if err := s.readError(ctx, err); err != nil {
 			return job{}, err
 		}
 	}
 }
 
-// unread replies to a message that is refused, or says why there is nothing more to read.
-func (s *stream) unread(ctx context.Context, err error) error {
+// readError handles an error of Conn.Read. It responds to a message that was refused and returns nil, or returns the
+// reason for the end of the stream.
+func (s *stream) readError(ctx context.Context, err error) error {
 	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
 	switch {
 	case ok:
 		s.log.DebugContext(ctx, "mcp: message refused", "error", err)
-		s.reply(refused.Response())
+		s.enqueueUncalled(refused.Response())
 		return nil
 	case s.ctx.Err() != nil:
 		return context.Cause(s.ctx)
@@ -200,17 +209,17 @@ func (s *stream) unread(ctx context.Context, err error) error {
 	return disconnected(err)
 }
 
-// readsAtOnce reports whether the next message is known to be here already.
-func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.hasLine() }
+// readsAtOnce reports whether the next message can be read without waiting.
+func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.HasLine() }
 
-// take decides which era a message belongs to. It is the only place that does.
+// begin decides which era a message belongs to, and begins to serve it. No other function decides that.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
-func (s *stream) take(m *jsonrpc.Message) job {
+func (s *stream) begin(m *jsonrpc.Message) job {
 	session := s.session.Load()
 	switch m.Kind() {
 	case jsonrpc.Request:
-		return s.takeRequest(m, session)
+		return s.beginRequest(m, session)
 	case jsonrpc.Notification:
 		if m.Method == wire.NotificationCancelled {
 			s.cancel(m)
@@ -219,7 +228,7 @@ func (s *stream) take(m *jsonrpc.Message) job {
 		}
 	case jsonrpc.Batch:
 		if session == nil {
-			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches need an initialized session"))
+			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches require an initialized session"))
 		}
 		return s.accept(session, m)
 	case jsonrpc.Response:
@@ -230,27 +239,27 @@ func (s *stream) take(m *jsonrpc.Message) job {
 	return job{}
 }
 
-func (s *stream) takeRequest(m *jsonrpc.Message, session *legacy.Session) job {
+func (s *stream) beginRequest(m *jsonrpc.Message, session *legacy.Session) job {
 	env, err := wire.Open(m.Params)
 	switch {
 	case err != nil:
 		return s.refuse(m.ID, err)
 	case env.HasVersion:
-		return s.takeModern(m, env)
+		return s.beginModern(m, env)
 	case session != nil:
 		return s.acceptRequest(session, m, env.Index())
 	case m.Method == wire.MethodInitialize:
 		return s.initialize(m)
 	case m.Method == wire.MethodPing:
-		s.reply(jsonrpc.NewResponse(m.ID, nil))
+		s.enqueueUncalled(jsonrpc.NewResponse(m.ID, nil))
 		return job{}
 	}
 	return s.refuse(m.ID, Errorf(CodeInvalidParams,
 		"missing required field params._meta[%q]: send it with every request, or send initialize first", wire.MetaProtocolVersion))
 }
 
-// takeModern begins a request that carries its envelope.
-func (s *stream) takeModern(m *jsonrpc.Message, env wire.Envelope) job {
+// beginModern begins a request that carries its envelope.
+func (s *stream) beginModern(m *jsonrpc.Message, env wire.Envelope) job {
 	if err := env.Complete(); err != nil {
 		return s.refuse(m.ID, err)
 	}
@@ -265,19 +274,21 @@ func (s *stream) takeModern(m *jsonrpc.Message, env wire.Envelope) job {
 	if err := s.calls.Enter(base, &r.call, m.ID); err != nil {
 		return s.refuse(m.ID, err)
 	}
-	r.Request = Request{Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), Notify: r.notify, env: env}
+	r.Request = Request{
+		Method: m.Method, ID: m.ID, Params: m.Params, Principal: PrincipalFrom(s.ctx), Notify: r.notify, env: env,
+	}
 	return job{request: r}
 }
 
-// A streamRequest is a modern request that came on a stream. Nothing is said of it once the client has cancelled it, and
-// nothing after its answer, whatever a goroutine that the handler has left behind may want to say.
+// A streamRequest is a modern request of a stream. No notification follows its cancellation or its response, even if a
+// goroutine of the handler still sends one.
 type streamRequest struct {
 	Request
 	stream *stream
 	call   peer.Call
 }
 
-func (r *streamRequest) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
+func (r *streamRequest) notify(ctx context.Context, method string, params json.RawMessage) error {
 	s := r.stream
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -289,40 +300,40 @@ func (r *streamRequest) notify(ctx context.Context, method string, params stdjso
 	return s.send(jsonrpc.NewNotification(method, params))
 }
 
-// serve does a job and adds its answer to those that wait. It gives back room, which is for the answer's line.
-func (s *stream) serve(j job, room []byte) []byte {
+// serve does a job and queues its response. It returns buf, which is used for the line.
+func (s *stream) serve(j job, buf []byte) []byte {
 	switch {
 	case j.request != nil:
-		return s.serveRequest(j.request, room)
+		return s.serveRequest(j.request, buf)
 	case j.work != nil:
-		return s.answer(nil, j.work(), room)
+		return s.enqueue(nil, j.work(), buf)
 	}
-	line, _ := j.exchange.AppendAnswer(room[:0]) // an error is in the line
+	line, _ := j.exchange.AppendAnswer(buf[:0]) // the line holds the error, if any
 	if len(line) == 0 {
 		return line // cancelled
 	}
-	return s.answers.add(answer{line: append(line, '\n')})
+	return s.queue.add(queuedResponse{line: append(line, '\n')})
 }
 
-func (s *stream) serveRequest(r *streamRequest, room []byte) []byte {
+func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
 	ctx := r.call.Context()
 	switch {
 	case r.Method == wire.MethodSubscriptionsListen:
 		response := Answer(ctx, s.handler, &r.Request)
 		if response.Error == nil {
 			s.endSubscription(&r.call, response)
-			return room
+			return buf
 		}
-		return s.answer(&r.call, response, room)
+		return s.enqueue(&r.call, response, buf)
 	case s.lines == nil:
-		return s.answer(&r.call, Answer(ctx, s.handler, &r.Request), room)
+		return s.enqueue(&r.call, Answer(ctx, s.handler, &r.Request), buf)
 	}
-	line, _ := appendResponse(room[:0], ctx, s.handler, &r.Request) // an error is in the line
-	return s.answers.add(answer{call: &r.call, line: append(line, '\n')})
+	line, _ := appendResponse(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
+	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
 }
 
-// endSubscription writes the result that ends a subscription, unless it was cancelled. On streams the rules want the end
-// said once more.
+// endSubscription writes the result that ends a subscription, unless it was cancelled. On streams, a cancellation follows
+// the result.
 //
 // Spec: basic/patterns/cancellation (2026-07-28).
 func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
@@ -338,7 +349,7 @@ func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
 	}
 }
 
-// cancel ends the call that a notification names. One that names none is ignored.
+// cancel ends the call that a notification names. A notification that names no call is ignored.
 func (s *stream) cancel(m *jsonrpc.Message) {
 	if id, reason, ok := peer.ParseCancelled(m.Params); ok && s.calls.Cancel(id, cancelledBecause(reason)) {
 		s.log.DebugContext(s.ctx, "mcp: request cancelled", "id", id, "reason", reason)
@@ -352,7 +363,8 @@ func cancelledBecause(reason string) error {
 	return fmt.Errorf("%w: %s", ErrCancelled, reason)
 }
 
-// initialize opens the stream's one session. Messages that do not wait for its answer belong to it already.
+// initialize opens the session of the stream. Messages that the client sends before it has read the response belong to
+// the session already.
 func (s *stream) initialize(m *jsonrpc.Message) job {
 	session, err := legacy.Open(s.ctx, &s.config, m)
 	if err != nil {
@@ -361,20 +373,20 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	session.Attach(s.out)
 	s.session.Store(session)
 	return job{work: func() *jsonrpc.Message {
-		welcome := session.Welcome(s.ctx, m.ID)
-		if welcome.Error != nil {
+		response := session.Welcome(s.ctx, m.ID)
+		if response.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
 		}
-		return welcome
+		return response
 	}}
 }
 
-// acceptRequest hands a request to the session. The index is that of its params.
+// acceptRequest passes a request to the session. The index is that of its params.
 func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message, index wire.Index) job {
 	if s.lines != nil {
 		x := &legacy.Exchange{Index: index}
-		if reply := session.Begin(s.ctx, x, m, s.out); reply != nil {
-			s.reply(reply)
+		if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
+			s.enqueueUncalled(refusal)
 			return job{}
 		}
 		return job{exchange: x}
@@ -382,20 +394,20 @@ func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message, inde
 	return s.accept(session, m)
 }
 
-// accept hands a message to the session.
+// accept passes a message to the session.
 func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
-	reply, work := session.Accept(s.ctx, m, s.out)
-	s.reply(reply)
+	response, work := session.Accept(s.ctx, m, s.out)
+	s.enqueueUncalled(response)
 	return job{work: work}
 }
 
-// refuse answers a request with an error, which leaves no job.
+// refuse responds to a request with an error.
 func (s *stream) refuse(id jsonrpc.ID, err *Error) job {
-	s.reply(jsonrpc.NewErrorResponse(id, err))
+	s.enqueueUncalled(jsonrpc.NewErrorResponse(id, err))
 	return job{}
 }
 
-// write sends one message that nobody can cancel, or only through ctx.
+// write sends one message, unless ctx was cancelled by the client.
 func (s *stream) write(ctx context.Context, m *jsonrpc.Message) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -407,8 +419,8 @@ func (s *stream) write(ctx context.Context, m *jsonrpc.Message) error {
 	return s.send(m)
 }
 
-// lock waits for its turn to write. A turn that is free is taken even if ctx has ended: what a handler says last when its
-// context ends is still said.
+// lock acquires the write lock. It succeeds if the lock is free even if ctx has ended, so that a handler can send
+// notifications after the end of its context.
 func (s *stream) lock(ctx context.Context) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -440,24 +452,24 @@ func (s *stream) send(messages ...*jsonrpc.Message) error {
 	return nil
 }
 
-// sendLines writes whole lines, if there are any, with the lock held.
+// sendLines writes complete lines, if any, with the lock held.
 func (s *stream) sendLines(lines []byte) {
 	if len(lines) == 0 || s.ctx.Err() != nil {
 		return
 	}
-	if err := s.lines.writeLines(s.ctx, lines); err != nil {
+	if err := s.lines.WriteLines(s.ctx, lines); err != nil {
 		_ = s.fail(err)
 	}
 }
 
-// fail ends the stream for everyone, because a message could not be written.
+// fail ends the stream, because a message could not be written.
 func (s *stream) fail(err error) error {
 	err = disconnected(err)
-	s.gone(err)
+	s.end(err)
 	return err
 }
 
-// disconnected says of an error of the conn what it means.
+// disconnected makes an error of a Conn an ErrDisconnected, unless it reports the end of the connection already.
 func disconnected(err error) error {
 	if errors.Is(err, ErrClosed) {
 		return err
@@ -465,14 +477,14 @@ func disconnected(err error) error {
 	return fmt.Errorf("%w: %w", ErrDisconnected, err)
 }
 
-// drain ends the stream in good order: subscriptions first, since they would never end by themselves, then what is in
-// progress, then what refuses to.
+// drain ends the stream: first the subscriptions, which would not end by themselves, then the requests in progress, then
+// those that exceed the time to drain.
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
 func (s *stream) drain(broken error) {
-	s.calls.Hangup(ErrDisconnected) // answers are not read any more
+	s.calls.Hangup(ErrDisconnected) // responses of the client are not read any more
 	if broken != nil {
-		s.gone(broken) // there is nobody to answer
+		s.end(broken) // nothing can be written
 	}
 	s.unlisten(ErrShutdown)
 	idle := make(chan struct{})
@@ -480,31 +492,19 @@ func (s *stream) drain(broken error) {
 		s.work.Wait()
 		close(idle)
 	}()
-	if broken != nil || !within(s.timeout, idle) {
+	if broken != nil || !peer.ClosedWithin(idle, s.drainTimeout) {
 		s.calls.Close(ErrShutdown)
-		if !within(grace, idle) {
-			s.log.WarnContext(s.ctx, "mcp: handlers do not return though their contexts have ended")
+		if !peer.ClosedWithin(idle, cancelGrace) {
+			s.log.WarnContext(s.ctx, "mcp: some handlers have not returned although their contexts have ended")
 		}
 	}
-	s.gone(ErrClosed)
+	s.end(ErrClosed)
 	if err := s.conn.Close(); err != nil {
 		s.log.DebugContext(s.ctx, "mcp: close", "error", err)
 	}
 }
 
-// within reports whether done is closed before the time is over.
-func within(d time.Duration, done <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// A core is the modern side of a session.
+// A core serves the requests of a session in the modern form.
 type core struct{ s *stream }
 
 func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
@@ -516,8 +516,8 @@ func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *E
 	return appendResult(dst, ctx, c.s.handler, req)
 }
 
-// Listen waits for changes on a goroutine, which may wait for the peer to read: so what a slow client is not told yet
-// collects in the handler, which merges it.
+// Listen serves a subscription on a goroutine, which may block until the client reads. Changes that a slow client has not
+// received yet collect in the handler, which merges them.
 func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
@@ -528,8 +528,8 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Noti
 		return nil, err
 	}
 	req.Principal = PrincipalFrom(c.s.ctx)
-	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		first() // whatever it is: the acknowledgement, by the rules
+	req.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
+		first() // the first notification is the acknowledgement
 		return notify(ctx, method, params)
 	}
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
@@ -542,7 +542,7 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Noti
 	case <-opened:
 		return stop, nil
 	case response := <-ended:
-		err = errors.New("the subscription ended before it began")
+		err = errors.New("the subscription ended before its acknowledgement")
 		if response.Error != nil {
 			err = response.Error
 		}
@@ -550,7 +550,7 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Noti
 		err = context.Cause(ctx)
 	}
 	if c.s.listening.Err() != nil {
-		return stop, nil // the stream ends too, and tells of nothing any more
+		return stop, nil // the stream is ending
 	}
 	stop()
 	return nil, err

@@ -2,49 +2,72 @@ package mcp
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
-	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/linestream"
 )
 
-// Stdio returns the Conn to the client that started this process: messages on standard input and output. It is for
-// [Server.Run], and called once.
+// StreamOptions configures [NewStream]. The zero value is right for all known peers.
+type StreamOptions struct {
+	// MaxMessage is the largest message that is read, in bytes. A longer one is refused, and reading continues with the
+	// next. Default: 32 MiB.
+	MaxMessage int
+}
+
+// NewStream returns a Conn over two byte streams, which may be the two directions of one socket. Each message is one line
+// of JSON, as on standard input and output. Close closes r and w if they are io.Closers.
 //
-// From then on os.Stdout is os.Stderr, so that what the program prints goes to the client's log and not between the
-// messages. The stream ends with standard input, and just so when the process is told to end by SIGINT or SIGTERM:
-// requests in progress are answered, then [Server.Run] returns. A second signal ends the process at once.
+// Reads and writes end with their context if r and w support deadlines, as sockets and pipes of the operating system do.
+// Otherwise a goroutine of the Conn reads from r; it ends when r does.
 //
-// It panics if standard output is given away already.
+// Spec: basic/transports/stdio (2026-07-28).
+func NewStream(r io.Reader, w io.Writer, opts *StreamOptions) Conn {
+	if opts == nil {
+		opts = &StreamOptions{}
+	}
+	return linestream.New(r, w, opts.MaxMessage)
+}
+
+// Stdio returns the Conn to the client that started this process. Messages travel over standard input and output. Pass
+// it to [Server.Run] or [Serve].
+//
+// While it is served, os.Stdout is os.Stderr, so that output of the program goes to the client's log and does not corrupt
+// the protocol, and SIGINT and SIGTERM end the stream like the end of standard input does: requests in progress are
+// answered, then Serve returns. A second signal ends the process at once. When Serve returns, os.Stdout and the signal
+// handling are restored; standard input and output stay open.
+//
+// Serve fails if standard input and output are being served already.
 //
 // Spec: basic/transports/stdio.
 func Stdio() Conn {
-	in, out := os.Stdin, os.Stdout
-	if out == os.Stderr {
-		panic("mcp: Stdio: os.Stdout is os.Stderr: Stdio was called before")
+	return &stdioConn{Conn: linestream.NewStdio(os.Stdin, os.Stdout), stdout: os.Stdout}
+}
+
+type stdioConn struct {
+	*linestream.Conn
+	stdout *os.File
+}
+
+// stdioServed is set while a stdioConn is served: the standard streams belong to the process.
+var stdioServed atomic.Bool
+
+// beginServing redirects os.Stdout to standard error and ends the returned context on the first signal. release undoes
+// both.
+func (c *stdioConn) beginServing(ctx context.Context) (reading context.Context, release func(), err error) {
+	if !stdioServed.CompareAndSwap(false, true) {
+		return nil, nil, errors.New("mcp: standard input and output are being served already")
 	}
 	os.Stdout = os.Stderr
-	signalled, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(signalled, release)
-	c := newStreamConn(nil, out, 0) // standard input is not closed: on some systems that waits for a read to end
-	c.lines.source = newPump(in, c.closed, signalled.Done())
-	if polled := openPolled(in); polled != nil {
-		c.r = polled
-		c.lines.source = &deadlineSource{
-			r: polled, setDeadline: polled.SetReadDeadline, stopped: signalled.Done(), buf: make([]byte, chunkSize),
-		}
-		context.AfterFunc(signalled, func() { _ = polled.SetReadDeadline(time.Unix(1, 0)) }) // long past
-	}
-	return &stdioConn{streamConn: c, release: release}
-}
-
-// A stdioConn listens to signals as long as it is open.
-type stdioConn struct {
-	*streamConn
-	release func()
-}
-
-func (c *stdioConn) Close() error {
-	c.release()
-	return c.streamConn.Close()
+	reading, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(reading, stop) // the next signal ends the process
+	return reading, func() {
+		stop()
+		os.Stdout = c.stdout
+		stdioServed.Store(false)
+	}, nil
 }

@@ -107,26 +107,6 @@ func TestLongLinesInARow(t *testing.T) {
 	}
 }
 
-// A line costs its own memory, and a watch of its context, however many reads it takes.
-func TestLongLinesCostTheirOwnMemory(t *testing.T) {
-	if raceDetector {
-		t.Skip("with the race detector, pools lose things at random")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	line := paddedMessage(1<<20) + "\n"
-	input := strings.NewReader("")
-	conn := mcp.NewStream(directReader{input}, io.Discard, nil)
-	if n := testing.AllocsPerRun(50, func() {
-		input.Reset(line)
-		if _, err := conn.Read(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 10 {
-		t.Errorf("%v allocations for a line of 1 MiB, want 10 at most", n)
-	}
-}
-
 // paddedMessage is a message of exactly n bytes.
 func paddedMessage(n int) string {
 	const frame = `{"jsonrpc":"2.0","method":"m","params":[""]}`
@@ -436,7 +416,11 @@ func TestStdio(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn := mcp.NewStream(stdout, stdin, nil)
-		if err := conn.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
+		request, refused := jsonrpc.Decode([]byte(modernLine(`1`, "tools/call", "")))
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		if err := conn.Write(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
 		if m, err := conn.Read(t.Context()); err != nil || m.ID != jsonrpc.IntID(1) { // STDIO-03: the print is not there
@@ -503,10 +487,12 @@ func TestStdioReadsWhatItsInputHolds(t *testing.T) {
 }
 
 func stdioChild() {
-	conn := mcp.Stdio()
-	fmt.Println("a stray print")
-	err := mcp.Serve(context.Background(), refuseAll, conn, nil)
-	fmt.Println("ended:", err)
+	noisy := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		fmt.Println("a stray print")
+		return refuseAll(ctx, req)
+	})
+	err := mcp.Serve(context.Background(), noisy, mcp.Stdio(), nil)
+	fmt.Fprintln(os.Stderr, "ended:", err)
 	os.Exit(0) // before the test framework prints
 }
 
@@ -515,16 +501,53 @@ var refuseAll = mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.R
 	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "no method %s", req.Method)
 })
 
-func TestStdioTwiceIsAMistake(t *testing.T) {
+func TestStdioChangesNothingUntilItIsServed(t *testing.T) {
 	stdout := os.Stdout
-	defer func() {
-		os.Stdout = stdout
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	os.Stdout = os.Stderr
 	mcp.Stdio()
+	mcp.Stdio()
+	if os.Stdout != stdout {
+		t.Error("Stdio has replaced os.Stdout")
+	}
+}
+
+// TestServingStdioRestoresOutput serves a handler on pipes in place of the standard streams of this process.
+func TestServingStdioRestoresOutput(t *testing.T) {
+	stdin, stdout := os.Stdin, os.Stdout
+	defer func() { os.Stdin, os.Stdout = stdin, stdout }()
+	in, client, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	answers, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answers.Close()
+	defer out.Close()
+	os.Stdin, os.Stdout = in, out
+	first, second := mcp.Stdio(), mcp.Stdio()
+	served := make(chan error, 1)
+	go func() { served <- mcp.Serve(t.Context(), refuseAll, first, nil) }()
+	conn := mcp.NewStream(answers, client, nil)
+	for range 2 {
+		if err := conn.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := mcp.Serve(t.Context(), refuseAll, second, nil); err == nil || !strings.Contains(err.Error(), "served already") {
+			t.Errorf("a second Serve returned %v", err)
+		}
+	}
+	client.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if os.Stdout != out {
+		t.Error("os.Stdout is not restored")
+	}
 }
 
 func FuzzLines(f *testing.F) {

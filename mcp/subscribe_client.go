@@ -3,7 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"iter"
 	"maps"
@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -32,8 +32,6 @@ const (
 	// single one may be as large as a message.
 	maxTopicEvents = 1000
 	maxTopicBytes  = 4 << 20
-	// forever is longer than any process lives.
-	forever = 100 * 365 * 24 * time.Hour
 )
 
 // An EventKind says what an [Event] is.
@@ -68,10 +66,10 @@ func (k EventKind) String() string {
 // An Event is a change at the server, or of the subscription itself.
 type Event struct {
 	Kind   EventKind
-	URI    string             // of EventResourceUpdated
-	Filter *Filter            // of EventListening and EventResync
-	Method string             // of EventTopic
-	Params stdjson.RawMessage // of EventTopic: a JSON object, `_meta` included
+	URI    string          // of EventResourceUpdated
+	Filter *Filter         // of EventListening and EventResync
+	Method string          // of EventTopic
+	Params json.RawMessage // of EventTopic: a JSON object, `_meta` included
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost it subscribes again, and then
@@ -225,23 +223,18 @@ func (l *listening) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	patience, _ := callOptionsFrom(ctx).times(&l.client.opts)
-	late := time.AfterFunc(patience, func() { cancel(ErrTimeout) })
-	defer late.Stop()
-	take := func(method string, params stdjson.RawMessage) {
+	take := func(w *requestContext, method string, params json.RawMessage) {
 		if method == wire.NotificationSubscriptionsAcknowledged {
-			late.Stop()
+			w.Pause() // the time limits are for the acknowledgement
 		}
 		l.take(method, params)
 	}
-	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, endless: true, notify: take})
+	_, err = l.client.do(ctx, &ask{method: wire.MethodSubscriptionsListen, members: members, notify: take})
 	return err // nil is a server that ends it in good order, as one does that restarts
 }
 
 // take notes a notification, if it was asked for. What is noted already is not noted again, so a slow loop costs no memory.
-func (l *listening) take(method string, params stdjson.RawMessage) {
+func (l *listening) take(method string, params json.RawMessage) {
 	switch {
 	case method == wire.NotificationSubscriptionsAcknowledged:
 		l.acknowledged(params)
@@ -273,13 +266,13 @@ func coreNotification(method string) bool {
 	return ok
 }
 
-func (l *listening) acknowledged(params stdjson.RawMessage) {
+func (l *listening) acknowledged(params json.RawMessage) {
 	raw, _ := jsonscan.Get(params, "notifications")
 	var f Filter
-	if json.Unmarshal(raw, &f) != nil {
+	if jsonv2.Unmarshal(raw, &f) != nil {
 		f = Filter{}
 	}
-	maps.DeleteFunc(f.Topics, func(member string, _ stdjson.RawMessage) bool {
+	maps.DeleteFunc(f.Topics, func(member string, _ json.RawMessage) bool {
 		_, asked := l.filter.Topics[member]
 		return !asked
 	})

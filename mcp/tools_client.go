@@ -3,14 +3,14 @@ package mcp
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
 	"sync"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -54,7 +54,7 @@ type toolIndex struct {
 // A knownTool is a tool as it was listed last.
 type knownTool struct {
 	mirror []HeaderParam
-	raw    stdjson.RawMessage // output schema, nil for none
+	raw    json.RawMessage // output schema, nil for none
 	output func() (*schema.Schema, error)
 }
 
@@ -112,7 +112,7 @@ func checkSchemas(t *Tool) error {
 	if jsonscan.Kind(t.InputSchema) != '{' {
 		return errors.New("its inputSchema is no object")
 	}
-	for _, raw := range []stdjson.RawMessage{t.InputSchema, t.OutputSchema} {
+	for _, raw := range []json.RawMessage{t.InputSchema, t.OutputSchema} {
 		if len(raw) > schema.MaxBytes {
 			return fmt.Errorf("a schema has %d bytes, at most %d are taken", len(raw), schema.MaxBytes)
 		}
@@ -156,10 +156,8 @@ func countSchema(raw []byte, nodes *int) error {
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
-	members := newMembers()
-	defer members.free()
-	members.putName(name)
-	if err := members.putArguments(args); err != nil {
+	members, err := appendCall(nil, name, args)
+	if err != nil {
 		return nil, err
 	}
 	known := c.knownTool(name)
@@ -182,12 +180,37 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResu
 	return res, nil
 }
 
-func (c *Client) callTool(ctx context.Context, known *knownTool, members *memberBuffer) (RawResult, error) {
-	k := &ask{method: wire.MethodToolsCall, members: members.bytes(), made: members}
+func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte) (RawResult, error) {
+	k := &ask{method: wire.MethodToolsCall, members: members}
 	if known != nil {
 		k.mirror = known.mirror
 	}
 	return c.do(ctx, k)
+}
+
+// appendCall appends the members name and arguments of the params, each after a comma.
+func appendCall(dst []byte, name string, args any) ([]byte, error) {
+	dst = jsonscan.AppendQuote(append(dst, `,"name":`...), name)
+	dst = append(dst, `,"arguments":`...)
+	raw, ok := args.(json.RawMessage)
+	if ok && len(raw) > 0 {
+		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil {
+			return nil, fmt.Errorf("mcp: arguments %.64q: %w", []byte(raw), err)
+		}
+		raw = bytes.Trim(raw, " \t\r\n")
+	} else if !ok && args != nil {
+		var err error
+		if raw, err = jsonv2.Marshal(args, deterministic); err != nil {
+			return nil, fmt.Errorf("mcp: encode arguments: %w", err)
+		}
+	}
+	switch {
+	case len(raw) == 0, !ok && string(raw) == "null":
+		return append(dst, `{}`...), nil
+	case jsonscan.Kind(raw) != '{':
+		return nil, fmt.Errorf("mcp: invalid arguments %.64q: must be a JSON object", []byte(raw))
+	}
+	return append(dst, raw...), nil
 }
 
 // refresh lists the tools again, because the server has other headers in mind for one of them. The call has not run.
@@ -208,7 +231,7 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 }
 
 // UnmarshalJSON decodes a result that came another way than as the answer to a call: a stored one, or that of a task. It is
-// not checked against the output schema of a tool. StructuredContent is a json.RawMessage then.
+// not checked against the output schema of a tool. StructuredContent is a jsonv2.RawMessage then.
 func (r *ToolResult) UnmarshalJSON(raw []byte) error {
 	if jsonscan.Kind(raw) != '{' {
 		return errors.New("mcp: a tool result is an object")
@@ -238,9 +261,9 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 		case "content":
 			r.Content, err = decodeContents(r.list[:0], &r.text, &d)
 		case "structuredContent":
-			r.StructuredContent = stdjson.RawMessage(d.Value())
+			r.StructuredContent = json.RawMessage(d.Value())
 		case "isError":
-			err = json.Unmarshal(d.Value(), &r.IsError)
+			err = jsonv2.Unmarshal(d.Value(), &r.IsError)
 		case "_meta":
 			r.Meta, err = decodeMeta(&d)
 		default:
@@ -265,7 +288,7 @@ func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 			continue
 		}
 		var v any
-		if err := json.Unmarshal(value, &v); err != nil {
+		if err := jsonv2.Unmarshal(value, &v); err != nil {
 			return nil, err
 		}
 		if meta == nil {
@@ -306,7 +329,7 @@ func (c *Client) checkOutput(known *knownTool, r *ToolResult) error {
 		c.opts.Logger.Debug("mcp: output schema cannot be used", "error", err)
 		return nil
 	}
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if !ok {
 		return errors.New("it has an output schema, and the result no structured content")
 	}
@@ -388,11 +411,11 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 // decodeOutput decodes the structured content of a result, or the text if there is none.
 func decodeOutput[Out any](r *ToolResult) (Out, error) {
 	var out Out
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if !ok {
-		raw = stdjson.RawMessage(r.Text())
+		raw = json.RawMessage(r.Text())
 	}
-	err := json.Unmarshal(raw, &out)
+	err := jsonv2.Unmarshal(raw, &out)
 	return out, err
 }
 

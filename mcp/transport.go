@@ -1,109 +1,315 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Conn is a stream of messages between one client and one server. [Stdio], [NewStream] and [Pipe] give Conns; a further
-// transport on streams needs nothing more than another one.
+// A Conn is a stream of messages between one client and one server. [Stdio], [NewStream] and [Pipe] return Conns. A custom
+// stream transport is another implementation of Conn.
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
-	// Read returns the next message of the peer. The error is io.EOF at the end of the stream, and a [*jsonrpc.DecodeError]
-	// for one message that is refused, after which reading goes on. It fails when ctx ends or the Conn is closed. The
-	// message is the caller's. One goroutine reads at a time.
+	// Read returns the next message from the peer, which the caller owns. The error is io.EOF at the end of the stream. A
+	// [*jsonrpc.DecodeError] reports one invalid message, after which reading continues. Read fails when ctx ends or the
+	// Conn is closed. It is called by one goroutine at a time.
 	Read(ctx context.Context) (*jsonrpc.Message, error)
 	// Write sends one message, and blocks while the peer is slow. It fails when ctx ends or the Conn is closed; a message
-	// of which a part has left by then ends the stream. It does not keep the message. It is safe for concurrent use.
+	// that was written in part by then ends the stream. Write does not retain the message. It is safe for concurrent use.
 	Write(ctx context.Context, m *jsonrpc.Message) error
-	// Close ends both directions, and with them every Read and Write that waits, as far as what is below allows.
+	// Close ends both directions, and pending calls of Read and Write as far as the underlying streams allow.
 	Close() error
 }
 
-// A Transport carries a client's requests to one server, as an http.RoundTripper does for HTTP. [Command], [InMemory],
-// [OverConn] and mcphttp.NewTransport give Transports. [Connect] makes a [Client] of one.
+// A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP. [Command], [InMemory],
+// [OverConn] and mcphttp.NewTransport return Transports. [Connect] makes a [Client] of one.
 //
 // Spec: basic/transports (2026-07-28).
 type Transport interface {
-	// RoundTrip sends a request, which carries its envelope in the params, and gives its result: a [RawResult], unless the
-	// transport stays within the process. Notifications that belong to the request go to req.Notify, if that is set,
-	// one after the other and all of them before RoundTrip returns; a Notify that blocks may hold up all that the transport
-	// carries. The id is the transport's to choose.
+	// RoundTrip sends a request, whose params hold its envelope, and returns its result: a [RawResult], unless the
+	// transport stays within the process. It passes the notifications of the request to req.Notify, if that is set, in
+	// order, and all of them before it returns; a Notify that blocks may block the whole transport. The transport
+	// chooses the id.
 	//
-	// The error is an [*Error] that is remote if the server answered with one, and a [*TransportError] if there is no
-	// answer. When ctx ends, the transport cancels the request at the server, in the way that its kind of transport has,
-	// and returns context.Cause(ctx). RoundTrip is called from many goroutines.
+	// The error is a remote [*Error] if the server responded with an error, and a [*TransportError] if there is no
+	// response. When ctx ends, RoundTrip cancels the request at the server and returns context.Cause(ctx). It is safe
+	// for concurrent use.
 	RoundTrip(ctx context.Context, req *Request) (Result, error)
-	// Close ends everything, and returns within bounded time. It may be called several times.
+	// Close ends all requests and connections within bounded time. It may be called several times.
 	Close() error
 }
 
-// A TransportError says that a request has no answer: the connection failed, or what came back is no message of the
-// protocol. What a server says itself is an [*Error].
+// A TransportError reports that a request has no valid response: the connection failed, or the response violates the
+// protocol. An error that the server responded with is an [*Error] instead.
 type TransportError struct {
-	// Method is the request's.
+	// Method is the method of the request.
 	Method string
-	// MayHaveRun says that the server may have carried the request out, or may still do so. When it is false the
-	// server certainly has not, and sending the request again repeats nothing.
+	// MayHaveRun reports whether the server may have executed the request, or may still do so. If it is false, the server
+	// has not, and the request can be sent again.
 	MayHaveRun bool
-	// Err is what happened.
+	// Err is the reason.
 	Err error
 }
 
-// Error says what happened, and whether the request may have run.
+// Error returns the reason, and whether the request may have run.
 func (e *TransportError) Error() string {
 	if e.MayHaveRun {
-		return fmt.Sprintf("mcp: %s: no answer, it may have run: %v", e.Method, e.Err)
+		return fmt.Sprintf("mcp: %s: no response, the request may have run: %v", e.Method, e.Err)
 	}
-	return fmt.Sprintf("mcp: %s: did not run: %v", e.Method, e.Err)
+	return fmt.Sprintf("mcp: %s: the request did not run: %v", e.Method, e.Err)
 }
 
-// Unwrap returns what happened.
+// Unwrap returns the reason.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// A KeyedTransport is a Transport that can name its server. [Connect] then remembers, for as long as the process lives,
-// what it found out about the server.
+// A KeyedTransport is a Transport that can identify its server. [Connect] caches for the life of the process which era
+// the server belongs to.
 type KeyedTransport interface {
 	Transport
-	// ServerKey is the same for all transports to one server: a command line, the origin of a URL.
+	// ServerKey returns a key that is equal for all transports to one server, such as a command line or the origin of a URL.
 	ServerKey() string
 }
 
 // A headerParamTransport is a Transport that repeats arguments of tools in headers; see [HeaderParam].
 type headerParamTransport interface{ UsesHeaderParams() }
 
-// A SessionTransport is a Transport that can also reach servers which speak no revision since 2026-07-28. [Connect] asks
-// it for a session when it finds that a server is one of these.
+// A SessionTransport is a Transport that can also connect to servers of revisions before 2026-07-28. [Connect] opens a
+// session if the server is one of these.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
 type SessionTransport interface {
 	Transport
-	// OpenSession returns what carries the messages of one new session; initialize is the first request that is sent on it.
-	// What the server sends and nobody awaits, its requests and notifications, goes to receive, which does not block and
-	// may be called from several goroutines. A nil message says that some may have been missed. ctx bounds the opening,
-	// not the session.
+	// OpenSession opens the connection of a new session, whose first request is initialize. The server's requests, and its
+	// notifications that belong to no request in progress, go to receive, which must not block and may be called
+	// concurrently. A nil message reports that messages may have been missed. ctx bounds the opening, not the session.
 	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error)
 }
 
 // A SessionLink carries the messages of one session. It is safe for concurrent use.
 type SessionLink interface {
-	// RoundTrip sends a request, under an id that the link chooses and sets, and gives the response, which may be an error.
-	// Its errors are those of [Transport.RoundTrip]; [ErrSessionLost] is within one that says that the server no longer
-	// knows the session. When ctx ends, it sends notifications/cancelled, unless the request is initialize.
+	// RoundTrip sends a request, under an id that it chooses and sets, and returns the response, which may be an error. Its
+	// errors are those of [Transport.RoundTrip]; one that wraps [ErrSessionLost] reports that the server no longer has the
+	// session. When ctx ends, RoundTrip sends notifications/cancelled, unless the request is initialize.
 	RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error)
 	// Send sends a notification or a response.
 	Send(ctx context.Context, m *jsonrpc.Message) error
-	// Done is closed when the link can carry nothing any more, because the server or the transport has ended it.
+	// Done returns a channel that is closed when the server or the transport has ended the session.
 	Done() <-chan struct{}
-	// Close ends the session, at the server too if that is possible. It may be called several times.
+	// Close ends the session, at the server too if possible. It may be called several times.
 	Close() error
 }
 
-// ErrSessionLost is within the error of a request whose session the server has ended or forgotten.
+// ErrSessionLost is within the error of a request whose session the server has ended or lost.
 //
 // Spec: basic/transports#session-management (2025-11-25).
-var ErrSessionLost = errors.New("mcp: the server no longer knows the session")
+var ErrSessionLost = errors.New("mcp: the server no longer has the session")
+
+const (
+	// minBackoff is the delay before the third start of a server that exits early. It doubles with each further start.
+	minBackoff = time.Second
+	// maxBackoff is the longest delay.
+	maxBackoff = 30 * time.Second
+	// minUptime is how long a server must have run for its exit not to count as early.
+	minUptime = 10 * time.Second
+)
+
+// OverConn returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It ends when the Conn does.
+func OverConn(conn Conn) Transport {
+	t := &connTransport{}
+	used := false
+	t.init(func(context.Context) (Conn, error) {
+		if used {
+			return nil, fmt.Errorf("%w: the Conn has ended", ErrDisconnected)
+		}
+		used = true
+		return conn, nil
+	})
+	t.unused = conn
+	return t
+}
+
+// A connTransport is a Transport over Conns, one at a time. When one has ended, it dials the next.
+type connTransport struct {
+	dial   func(ctx context.Context) (Conn, error)
+	logger *slog.Logger
+	unused Conn // closed by Close if no request was sent
+
+	lock       chan struct{} // holds a token while the fields below are used
+	current    *clientConn   // nil before the first request
+	dialed     time.Time     // when current was
+	earlyExits int           // number of consecutive early exits
+	backoff    time.Time     // when the next dial is allowed
+	closed     bool
+
+	routes   routes
+	unrouted func(m *jsonrpc.Message) // receives notifications that belong to no request
+}
+
+func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
+	t.dial, t.lock = dial, make(chan struct{}, 1)
+	t.unrouted = func(*jsonrpc.Message) {}
+}
+
+func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
+
+// RoundTrip sends a request in the modern form. If the Conn has ended since the last request, it dials again, even if the
+// end is only noticed by the write of this request.
+func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
+	c, fresh, err := t.live(ctx, req.Method)
+	if err != nil {
+		return nil, err
+	}
+	if err := req.open(); err != nil {
+		return nil, err
+	}
+	res, err := c.roundTripModern(ctx, req, &t.routes)
+	if fresh || err == nil || !unsentAtEnd(err) {
+		return res, err
+	}
+	again, _, err2 := t.live(ctx, req.Method)
+	if err2 != nil {
+		return nil, err
+	}
+	return again.roundTripModern(ctx, req, &t.routes)
+}
+
+// open parses the envelope of a request, unless it has been parsed.
+func (r *Request) open() error {
+	if r.env.Meta != nil {
+		return nil
+	}
+	env, err := wire.Open(r.Params)
+	if err != nil {
+		return err
+	}
+	r.env = env
+	return nil
+}
+
+// live returns the current clientConn, and dials if there is none. fresh reports whether it has dialed.
+func (t *connTransport) live(ctx context.Context, method string) (c *clientConn, fresh bool, err error) {
+	if t.dial == nil {
+		err := errors.New("the transport was not made by Command or OverConn")
+		return nil, false, &TransportError{Method: method, Err: err}
+	}
+	select {
+	case t.lock <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	}
+	defer func() { <-t.lock }()
+	if t.closed {
+		return nil, false, &TransportError{Method: method, Err: ErrClosed}
+	}
+	if t.current != nil && !t.current.isOver() {
+		return t.current, false, nil
+	}
+	t.closeDead()
+	if err := t.waitBackoff(ctx); err != nil {
+		return nil, false, err
+	}
+	conn, err := t.dial(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, false, context.Cause(ctx)
+		}
+		return nil, false, &TransportError{Method: method, Err: err}
+	}
+	t.unused, t.dialed = nil, time.Now()
+	t.current = newClientConn(conn, t.log(), t.receive)
+	return t.current, true, nil
+}
+
+// closeDead discards the Conn that has ended. After several early exits, the next dial is delayed.
+func (t *connTransport) closeDead() {
+	if t.current == nil {
+		return
+	}
+	_ = t.current.Close()
+	if time.Since(t.dialed) > minUptime {
+		t.earlyExits = 0
+	}
+	t.current = nil
+	if t.earlyExits++; t.earlyExits >= 2 {
+		t.backoff = time.Now().Add(min(minBackoff<<min(t.earlyExits-2, 10), maxBackoff))
+	}
+}
+
+// waitBackoff waits until the next dial is allowed.
+func (t *connTransport) waitBackoff(ctx context.Context) error {
+	left := time.Until(t.backoff)
+	if left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// receive handles messages other than responses.
+//
+// Spec: basic/transports/stdio (2026-07-28): servers send no requests.
+func (t *connTransport) receive(m *jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Request {
+		t.log().Debug("mcp: the server has sent a request, which modern revisions forbid", "method", m.Method)
+		return
+	}
+	if !t.routes.notify(context.Background(), m) {
+		t.unrouted(m)
+	}
+}
+
+// OpenSession opens a session on the current Conn.
+func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
+	c, _, err := t.live(ctx, wire.MethodInitialize)
+	if err != nil {
+		return nil, err
+	}
+	c.receive.Store(&receive)
+	return c, nil
+}
+
+func (t *connTransport) streams() *connTransport { return t }
+
+// Close ends the Conn.
+func (t *connTransport) Close() error {
+	if t.dial == nil {
+		return nil
+	}
+	t.lock <- struct{}{}
+	defer func() { <-t.lock }()
+	t.closed = true
+	switch {
+	case t.current != nil:
+		return t.current.Close()
+	case t.unused != nil:
+		conn := t.unused
+		t.unused = nil
+		return conn.Close()
+	}
+	return nil
+}
+
+// unsentAtEnd reports whether err says that the connection ended before the request was sent.
+func unsentAtEnd(err error) bool {
+	var failed *TransportError
+	return isConnectionEnd(err) && errors.As(err, &failed) && !failed.MayHaveRun
+}
+
+// isConnectionEnd reports whether err says that the connection has ended.
+func isConnectionEnd(err error) bool {
+	var failed *TransportError
+	return errors.As(err, &failed) && errors.Is(err, ErrClosed)
+}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/gather"
+	"github.com/patchbay-mcp/patchbay/internal/readbuf"
 )
 
 // past is a deadline that is over.
@@ -74,7 +74,7 @@ func tooLarge(w http.ResponseWriter) *refusal {
 func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
 	// It is dropped by Take alone: r may be the user's, and leave a read behind that writes when it has failed. There is room
 	// for one byte that is too many.
-	body := gather.Buffer{Limit: limit + 1}
+	body := readbuf.Buffer{Limit: limit + 1}
 	for {
 		n, err := r.Read(body.Space(claim))
 		body.Filled(n)

@@ -194,7 +194,7 @@ func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) e
 	if strings.ContainsAny(words[0], ":{") {
 		ref = mcp.CompletionRef{Template: words[0]}
 	}
-	completion, err := c.Complete(ctx, ref, name, typed, known)
+	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
 	if err != nil {
 		return err
 	}

@@ -5,60 +5,60 @@ import (
 	"sync"
 )
 
-// A CallContext is the context of one call: that of what carries the call, except that the call's end ends it too. It
-// costs nothing until someone waits for it, and most calls are over before anyone does.
-type CallContext struct {
-	context.Context // of what carries the call
+// A LazyContext is a child of a context that ends with its parent or by End. It allocates nothing until its Done channel
+// is needed. Most requests end before that.
+type LazyContext struct {
+	context.Context // the parent
 
-	mu    sync.Mutex // guards the fields below
-	awake context.Context
-	stop  context.CancelCauseFunc // of awake
-	ended bool
-	cause error
+	mu     sync.Mutex // guards the fields below
+	child  context.Context
+	cancel context.CancelCauseFunc // of child
+	ended  bool
+	cause  error
 }
 
-// wake returns the context that can be waited for.
-func (c *CallContext) wake() context.Context {
+// cancellable returns the child context that has a Done channel.
+func (c *LazyContext) cancellable() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.awake == nil {
-		c.awake, c.stop = context.WithCancelCause(c.Context)
+	if c.child == nil {
+		c.child, c.cancel = context.WithCancelCause(c.Context)
 		if c.ended {
-			c.stop(c.cause)
+			c.cancel(c.cause)
 		}
 	}
-	return c.awake
+	return c.child
 }
 
-// current returns the context to ask: the one that can be waited for as soon as it makes a difference.
-func (c *CallContext) current() context.Context {
+// current returns the parent for as long as the child would not differ from it.
+func (c *LazyContext) current() context.Context {
 	c.mu.Lock()
-	asleep := c.awake == nil && !c.ended
+	same := c.child == nil && !c.ended
 	c.mu.Unlock()
-	if asleep && c.Context.Err() == nil {
+	if same && c.Context.Err() == nil {
 		return c.Context
 	}
-	return c.wake()
+	return c.cancellable()
 }
 
 // End ends the context, unless it has ended. A nil cause is [context.Canceled].
-func (c *CallContext) End(cause error) {
+func (c *LazyContext) End(cause error) {
 	c.mu.Lock()
 	if !c.ended {
 		c.ended, c.cause = true, cause
 	}
-	stop := c.stop
+	cancel := c.cancel
 	c.mu.Unlock()
-	if stop != nil {
-		stop(cause)
+	if cancel != nil {
+		cancel(cause)
 	}
 }
 
-// Done ends with what carries the call, or by End.
-func (c *CallContext) Done() <-chan struct{} { return c.wake().Done() }
+// Done returns a channel that is closed when the context ends.
+func (c *LazyContext) Done() <-chan struct{} { return c.cancellable().Done() }
 
-// Err is the error of the context.
-func (c *CallContext) Err() error { return c.current().Err() }
+// Err returns the error of the context.
+func (c *LazyContext) Err() error { return c.current().Err() }
 
-// Value returns the values of the context of what carries the call.
-func (c *CallContext) Value(key any) any { return c.current().Value(key) }
+// Value returns the value of the parent.
+func (c *LazyContext) Value(key any) any { return c.current().Value(key) }

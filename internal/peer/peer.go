@@ -8,7 +8,7 @@ package peer
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"sync"
 
@@ -32,7 +32,7 @@ var ErrTooManyQuestions = errors.New("too many questions wait for an answer")
 // how long handlers take.
 const codeBusy = -32000
 
-var retryAfter = stdjson.RawMessage(`{"retryAfterMs":1000}`)
+var retryAfter = json.RawMessage(`{"retryAfterMs":1000}`)
 
 // A Table is what is in flight. The zero Table is empty and ready; its bounds are not changed once it is in use. All
 // methods are safe for concurrent use, and none waits for anything.
@@ -54,7 +54,7 @@ type Table struct {
 type Call struct {
 	table     *Table
 	id        jsonrpc.ID
-	ctx       CallContext
+	ctx       LazyContext
 	cancelled bool // by its id; guarded by table.mu
 	ended     bool // guarded by table.mu
 }

@@ -1,4 +1,4 @@
-package mcp
+package childproc
 
 import (
 	"os"
@@ -17,7 +17,7 @@ var (
 )
 
 const (
-	createNoWindow          = 0x08000000 // a console of its own, which is not shown: Ctrl-C in ours is not for the server
+	createNoWindow          = 0x08000000 // a hidden console of its own, so that Ctrl-C does not reach the server
 	jobExtendedLimits       = 9
 	jobLimitKillOnJobClose  = 0x2000
 	statusTerminatedByOwner = 1
@@ -31,14 +31,14 @@ type jobLimits struct {
 	activeProcesses                    uint32
 	affinity                           uintptr
 	priority, scheduling               uint32
-	_                                  [8 - unsafe.Sizeof(uintptr(0))]byte // to the alignment that C has on 32 bits
+	_                                  [8 - unsafe.Sizeof(uintptr(0))]byte // the alignment of C on 32-bit systems
 	ioCounters                         [6]uint64
 	processMemory, jobMemory           uintptr
 	peakProcessMemory, peakJobMemory   uintptr
 }
 
-// A processGroup is a job: a process and all that it starts. The job ends when its last handle is closed, and so when this
-// process ends, however it does.
+// A processGroup is a job: a process and its descendants. The job ends when its last handle is closed, and therefore when
+// this process ends, for whatever reason.
 type processGroup struct {
 	job     syscall.Handle // zero if there is none
 	process *os.Process    // nil before the start
@@ -57,33 +57,33 @@ func newProcessGroup(cmd *exec.Cmd) *processGroup {
 	return &processGroup{job: syscall.Handle(job)}
 }
 
-// adopt takes the process that was started into the job. What it may have started in the microseconds since is not in it.
-func (g *processGroup) adopt(p *os.Process) {
+// add puts the process into the job. Processes that it has started before that, within microseconds, are not in the job.
+func (g *processGroup) add(p *os.Process) {
 	g.process = p
 	_ = p.WithHandle(func(process uintptr) {
 		_, _, _ = assignProcessToJobObject.Call(uintptr(g.job), process)
 	})
 }
 
-// release closes the job, which kills what is left in it.
+// release closes the job, which kills its remaining processes.
 func (g *processGroup) release() {
 	if g.job != 0 {
 		_ = syscall.CloseHandle(g.job)
 	}
 }
 
-// terminate ends all processes of the job: there is no polite way that programs without windows know.
+// terminate ends all processes of the job: Windows has no request to terminate for programs without windows.
 func (g *processGroup) terminate() {
 	_, _, _ = terminateJobObject.Call(uintptr(g.job), statusTerminatedByOwner)
-	_ = g.process.Kill() // if it could not be taken into the job
+	_ = g.process.Kill() // in case it could not be put into the job
 	g.ended.Store(true)
 }
 
 // kill ends all processes of the job.
 func (g *processGroup) kill() { g.terminate() }
 
-// gone reports whether the job was ended, once its first process was waited for. Nothing survives that.
-func (g *processGroup) gone() bool { return g.ended.Load() }
+// hasEnded reports whether the job has been terminated, which no process survives.
+func (g *processGroup) hasEnded() bool { return g.ended.Load() }
 
-// signalOf returns nothing: there are no signals.
+// signalOf returns "": Windows has no signals.
 func signalOf(*os.ProcessState) string { return "" }

@@ -102,7 +102,7 @@ func TestAnswersDoNotWaitForWhatArrivedWithTheirRequests(t *testing.T) {
 	}
 }
 
-func TestHandlersThatBlockHoldUpNobody(t *testing.T) {
+func TestBlockingHandlersDoNotDelayOtherRequests(t *testing.T) {
 	const blocked = 100 // more than there are goroutines that wait for work
 	synctest.Test(t, func(t *testing.T) {
 		c := serveLines(t, methodTable{"tools/list": answerRevision, "tools/call": untilDone})

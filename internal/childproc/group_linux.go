@@ -1,4 +1,4 @@
-package mcp
+package childproc
 
 import (
 	"bytes"
@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the process when the thread that starts it ends.
+// dieWithParent makes the kernel kill the process when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// onlyZombies reports whether all processes of a group are dead and wait for the system's first process, which in some
-// containers never comes to reap them.
+// onlyZombies reports whether all processes of a group are zombies. In some containers the first process never reaps
+// orphans.
 func onlyZombies(group int) bool {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -22,16 +22,16 @@ func onlyZombies(group int) bool {
 	if err != nil {
 		return false
 	}
-	found := false // none is found where /proc is that of another namespace
+	found := false // stays false if /proc belongs to another namespace
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
 			continue
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // it has ended since
+			continue // the process has ended
 		}
-		// The name of the program is in parentheses and may hold anything; then come state, parent and group.
+		// The name of the program is in parentheses and may hold any character; state, parent and group follow it.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 3 || string(fields[2]) != strconv.Itoa(group) {
 			continue

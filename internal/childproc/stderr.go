@@ -1,0 +1,225 @@
+package childproc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+)
+
+const (
+	// maxStderrLine is the length at which a line of standard error is cut.
+	maxStderrLine = 64 << 10
+	// maxLastLines and maxLastBytes bound the part of standard error that an [Exit] has: about a screen.
+	maxLastLines = 16
+	maxLastBytes = 4 << 10
+)
+
+// A stderrReader reads standard error as fast as the process writes it, so that the process never blocks.
+type stderrReader struct {
+	r     io.ReadCloser
+	log   *logQueue
+	ended chan struct{} // closed at the end of standard error
+
+	mu    sync.Mutex // guards the fields below
+	lines [maxLastLines][]byte
+	count int // of all lines
+}
+
+func newStderrReader(r io.ReadCloser, log *logQueue) *stderrReader {
+	s := &stderrReader{r: r, log: log, ended: make(chan struct{})}
+	go s.run()
+	return s
+}
+
+func (s *stderrReader) run() {
+	defer close(s.ended)
+	in := bufio.NewReaderSize(s.r, maxStderrLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if text := bytes.TrimRight(line, "\r\n"); len(text) > 0 || err == nil {
+			s.keep(text)
+			s.log.addLine(text)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Close ends reading.
+func (s *stderrReader) Close() error {
+	err := s.r.Close()
+	<-s.ended
+	return err
+}
+
+// keep stores a line in place of the oldest one.
+func (s *stderrReader) keep(line []byte) {
+	if len(line) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := &s.lines[s.count%maxLastLines]
+	*place = append((*place)[:0], line[:min(len(line), maxLastBytes)]...)
+	s.count++
+}
+
+// last returns the last lines, as many as fit into maxLastBytes.
+func (s *stderrReader) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var text string
+	for i := s.count - 1; i >= max(0, s.count-maxLastLines); i-- {
+		line := strings.ToValidUTF8(string(s.lines[i%maxLastLines]), "\uFFFD")
+		if text != "" {
+			line += "\n"
+		}
+		if len(line)+len(text) > maxLastBytes {
+			break
+		}
+		text = line + text
+	}
+	return text
+}
+
+const (
+	// maxQueued is the size of a logQueue in bytes: a burst of some ten thousand lines.
+	maxQueued = 1 << 20
+	// entryCost is added to the length of each entry, so that empty lines count as well.
+	entryCost = 128
+	// logTimeout is how long Close waits for the last entries to be written.
+	logTimeout = 200 * time.Millisecond
+)
+
+// A logQueue writes lines of standard error and log records on a goroutine of its own, so that neither the process nor
+// its callers wait for a slow writer or logger.
+type logQueue struct {
+	out    io.Writer // receives lines of standard error; nil if the logger does
+	logger *slog.Logger
+
+	wake    chan struct{} // holds a token when there is something to do
+	stopped chan struct{} // closed when no further entry must be written
+	ended   chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex // guards the fields below
+	entries []logEntry
+	size    int // of the entries
+	dropped int // entries that did not fit, after the queued ones
+	closed  bool
+}
+
+// A logEntry is a line of standard error, or a log record, which has a message.
+type logEntry struct {
+	line    []byte
+	level   slog.Level
+	message string
+	attrs   []slog.Attr
+}
+
+func newLogQueue(out io.Writer, logger *slog.Logger) *logQueue {
+	q := &logQueue{
+		out: out, logger: logger,
+		wake: make(chan struct{}, 1), stopped: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go q.run()
+	return q
+}
+
+// addLine queues a line of standard error.
+func (q *logQueue) addLine(text []byte) {
+	if q.out != nil || q.logger.Enabled(context.Background(), slog.LevelDebug) {
+		q.push(logEntry{line: text}, maxQueued)
+	}
+}
+
+// add queues a log record. Records still fit into the queue when lines no longer do.
+func (q *logQueue) add(level slog.Level, message string, attrs ...slog.Attr) {
+	q.push(logEntry{level: level, message: message, attrs: attrs}, 2*maxQueued)
+}
+
+// push queues an entry if it fits into limit bytes. After a dropped line, no line is queued until the number of dropped
+// lines has been written.
+func (q *logQueue) push(e logEntry, limit int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.size+len(e.line)+entryCost > limit || q.dropped > 0 && e.message == "" {
+		q.dropped++
+		return
+	}
+	e.line = bytes.Clone(e.line)
+	q.entries = append(q.entries, e)
+	q.size += len(e.line) + entryCost
+	q.signal()
+}
+
+func (q *logQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close waits up to logTimeout until all entries have been written. Later entries are discarded: the writer or logger
+// may have been closed by then. The goroutine ends when its current call returns.
+func (q *logQueue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.signal()
+	peer.ClosedWithin(q.ended, logTimeout)
+	close(q.stopped)
+}
+
+func (q *logQueue) run() {
+	defer close(q.ended)
+	for closed := false; !closed; {
+		<-q.wake
+		q.mu.Lock()
+		entries, dropped := q.entries, q.dropped
+		closed = q.closed
+		q.entries, q.size, q.dropped = nil, 0, 0
+		q.mu.Unlock()
+		for _, e := range entries {
+			if peer.IsClosed(q.stopped) {
+				return
+			}
+			q.write(e)
+		}
+		if dropped > 0 {
+			q.writeDropped(dropped)
+		}
+	}
+}
+
+func (q *logQueue) write(e logEntry) {
+	switch {
+	case e.message != "":
+		q.logger.LogAttrs(context.Background(), e.level, e.message, e.attrs...)
+	case q.out == nil:
+		q.logger.Debug("mcp: standard error of the server", "stderr", string(e.line))
+	default:
+		_, _ = q.out.Write(append(e.line, '\n')) // there is no one to report an error to
+	}
+}
+
+// writeDropped writes the number of dropped lines in their place.
+func (q *logQueue) writeDropped(n int) {
+	if q.out == nil {
+		q.logger.Warn("mcp: lines of the server's standard error were dropped: they arrived too fast", "lines", n)
+		return
+	}
+	q.write(logEntry{line: fmt.Appendf(nil, "[%d lines dropped: they arrived too fast]", n)})
+}

@@ -1,0 +1,212 @@
+// Package linestream carries JSON-RPC messages over byte streams, one message per line.
+//
+// Spec: basic/transports/stdio (2026-07-28).
+package linestream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// DefaultMaxMessage is several times the size of the largest content that is sensible within JSON.
+const DefaultMaxMessage = 32 << 20
+
+// keptBuffer is the largest write buffer that a Conn keeps between messages.
+const keptBuffer = 64 << 10
+
+// ErrLineTooLong is within the error of a Read that discarded a line over the limit.
+var ErrLineTooLong = errors.New("line is too long")
+
+// A Conn reads and writes messages as lines over two byte streams. Its methods are safe for concurrent use,
+// except that one goroutine reads at a time.
+type Conn struct {
+	r     io.Reader
+	lines lineReader
+
+	writing     chan struct{} // holds a token while a message is written; guards the fields below
+	w           io.Writer
+	setDeadline func(time.Time) error // nil if w has no deadlines
+	buf         []byte
+	broken      error // set once a message has been written in part
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// New returns a Conn that reads from r and writes to w. A message of more than maxMessage bytes is refused; zero means
+// [DefaultMaxMessage].
+//
+// Reads and writes end with their context if r and w have deadlines. If r has none, a separate goroutine reads from
+// it; that goroutine ends when r does, or at its first read after Close.
+func New(r io.Reader, w io.Writer, maxMessage int) *Conn {
+	if maxMessage <= 0 {
+		maxMessage = DefaultMaxMessage
+	}
+	c := &Conn{r: r, w: w, writing: make(chan struct{}, 1), closed: make(chan struct{})}
+	c.lines.limit = maxMessage
+	if d, ok := w.(interface{ SetWriteDeadline(time.Time) error }); ok && d.SetWriteDeadline(time.Time{}) == nil {
+		c.setDeadline = d.SetWriteDeadline
+	}
+	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Time{}) == nil {
+		c.lines.source = &deadlineSource{r: r, setDeadline: d.SetReadDeadline, buf: make([]byte, chunkSize)}
+	} else {
+		c.lines.source = newPump(r, c.closed)
+	}
+	return c
+}
+
+// NewStdio returns a Conn over the standard input and output of this process, which Close leaves open.
+func NewStdio(in, out *os.File) *Conn {
+	w := struct{ io.Writer }{out}
+	if polled := openPolled(in); polled != nil {
+		return New(polled, w, 0)
+	}
+	// Standard input is not closed: on some systems Close waits for a pending read.
+	return New(struct{ io.Reader }{in}, w, 0)
+}
+
+// Read returns the next message. See mcp.Conn for its errors.
+func (c *Conn) Read(ctx context.Context) (*jsonrpc.Message, error) {
+	line, err := c.ReadLine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return jsonrpc.Decode(line)
+}
+
+// ReadLine is like Read, but returns the message undecoded.
+func (c *Conn) ReadLine(ctx context.Context) ([]byte, error) {
+	line, err := c.lines.next(ctx)
+	switch {
+	case err == nil:
+		return line, nil
+	case errors.Is(err, ErrLineTooLong):
+		message := fmt.Sprintf("invalid request: longer than %d bytes", c.lines.limit)
+		refused := &jsonrpc.DecodeError{Err: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: message}}
+		return nil, fmt.Errorf("%w: %w", refused, err)
+	case errors.Is(err, io.EOF):
+		return nil, io.EOF
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case peer.IsClosed(c.closed):
+		return nil, peer.ErrClosed
+	}
+	return nil, fmt.Errorf("%w: %w", peer.ErrDisconnected, err)
+}
+
+// HasLine reports whether Read returns at once, with a message or a refusal. It must not be called during a Read.
+func (c *Conn) HasLine() bool { return c.lines.hasNext() }
+
+// Write writes one message.
+func (c *Conn) Write(ctx context.Context, m *jsonrpc.Message) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	c.buf = append(jsonrpc.Append(c.buf[:0], m), '\n')
+	err := c.writeLocked(ctx, c.buf)
+	if cap(c.buf) > keptBuffer {
+		c.buf = nil
+	}
+	return err
+}
+
+// WriteLines writes messages that are encoded as lines already, in one write.
+func (c *Conn) WriteLines(ctx context.Context, lines []byte) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	return c.writeLocked(ctx, lines)
+}
+
+// lock acquires the write lock.
+func (c *Conn) lock(ctx context.Context) (err error) {
+	select {
+	case c.writing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.closed:
+		return peer.ErrClosed
+	}
+	switch {
+	case peer.IsClosed(c.closed):
+		err = peer.ErrClosed
+	case c.broken != nil:
+		err = c.broken
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		c.unlock()
+	}
+	return err
+}
+
+func (c *Conn) unlock() { <-c.writing }
+
+// HasWriteDeadline reports whether a blocked write ends with its context.
+func (c *Conn) HasWriteDeadline() bool { return c.setDeadline != nil }
+
+// InterruptWrite makes a blocked write fail, if the writer has deadlines. No other write must follow.
+func (c *Conn) InterruptWrite() {
+	if c.setDeadline != nil {
+		_ = c.setDeadline(longPast)
+	}
+}
+
+// writeLocked writes lines, with the lock held.
+func (c *Conn) writeLocked(ctx context.Context, lines []byte) error {
+	stop := interruptWith(ctx, c.setDeadline)
+	n, err := c.w.Write(lines)
+	stop()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = context.Cause(ctx)
+	} else {
+		err = fmt.Errorf("%w: %w", peer.ErrDisconnected, err)
+	}
+	if n == 0 {
+		return &UnsentError{err}
+	}
+	// Part of a line has been written: the peer would read whatever follows as the rest of it.
+	c.broken = &UnsentError{fmt.Errorf("%w: a message was written in part", peer.ErrDisconnected)}
+	return err
+}
+
+// An UnsentError reports that no byte of a message has been written.
+type UnsentError struct{ Err error }
+
+// Error returns the text of the reason.
+func (e *UnsentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// Closed returns a channel that is closed when the Conn is.
+func (c *Conn) Closed() <-chan struct{} { return c.closed }
+
+// Close closes the reader and the writer, if they are io.Closers.
+func (c *Conn) Close() error {
+	var err error
+	c.once.Do(func() {
+		close(c.closed)
+		if w, ok := c.w.(io.Closer); ok {
+			err = w.Close()
+		}
+		if r, ok := c.r.(io.Closer); ok {
+			_ = r.Close() // it may be w, and a failure to close a reader loses nothing
+		}
+	})
+	return err
+}

@@ -1,0 +1,118 @@
+package linestream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/patchbay-mcp/patchbay/internal/readbuf"
+)
+
+// chunkSize is the size of one read. A pipe holds no more on most systems, and two chunks stay within the 64 KiB that a
+// reader may hold in addition to its longest line.
+const chunkSize = 32 << 10
+
+// A lineReader splits a stream into lines. However long the lines are, it holds at most its limit and the buffers of
+// its source, or four times the received part of a line where that is less than the limit.
+type lineReader struct {
+	source source
+	limit  int            // of one line, in bytes
+	unread []byte         // returned by the source and not split yet
+	long   readbuf.Buffer // the beginning of a line whose end has not been read
+	skip   bool           // discard up to the end of a line that was too long
+}
+
+// next returns the next line that is not blank, without its line feed. The caller owns the line. The error is
+// ErrLineTooLong, once, for a line over the limit, and io.EOF at the end. The last line needs no line feed.
+func (l *lineReader) next(ctx context.Context) ([]byte, error) {
+	if line, err := l.cut(); line != nil || err != nil {
+		return line, err
+	}
+	defer l.source.bind(ctx)()
+	for {
+		if err := l.read(ctx); err != nil {
+			if errors.Is(err, io.EOF) {
+				if line := l.join(nil); !isBlank(line) {
+					return line, nil
+				}
+			}
+			return nil, err
+		}
+		if line, err := l.cut(); line != nil || err != nil {
+			return line, err
+		}
+	}
+}
+
+// cut returns the next complete line of what has been read, or nil if there is none.
+func (l *lineReader) cut() ([]byte, error) {
+	for {
+		part, rest, ended := bytes.Cut(l.unread, []byte{'\n'})
+		l.unread = rest
+		switch {
+		case l.skip:
+			l.skip = !ended
+		case l.long.Len()+len(part) > l.limit:
+			l.long.Reset()
+			l.skip = !ended
+			return nil, ErrLineTooLong
+		case !ended:
+			l.long.Limit = int64(l.limit)
+			l.long.Add(part)
+		default:
+			if line := l.join(part); !isBlank(line) {
+				return line, nil
+			}
+		}
+		if !ended {
+			return nil, nil
+		}
+	}
+}
+
+// read reads one chunk. The middle of a long line is read directly into its buffer.
+func (l *lineReader) read(ctx context.Context) (err error) {
+	direct, ok := l.source.(directSource)
+	left := l.limit - l.long.Len()
+	if !ok || l.long.Len() == 0 || left == 0 {
+		l.unread, err = l.source.next(ctx)
+		return err
+	}
+	space := l.long.Space(-1)
+	space = space[:min(len(space), left, chunkSize)]
+	n, err := direct.read(ctx, space)
+	if err != nil {
+		return err
+	}
+	if end := bytes.IndexByte(space[:n], '\n'); end >= 0 {
+		l.unread = bytes.Clone(space[end:n]) // the beginning of the next line
+		n = end
+	}
+	l.long.Filled(n)
+	return nil
+}
+
+// hasNext reports whether next returns a line or ErrLineTooLong without reading from the source.
+func (l *lineReader) hasNext() bool {
+	for !l.skip && l.long.Len() == 0 {
+		line, rest, ended := bytes.Cut(l.unread, []byte{'\n'})
+		if !ended || len(line) > l.limit || !isBlank(line) {
+			return ended
+		}
+		l.unread = rest
+	}
+	return false
+}
+
+// join returns a copy of the line that ends with part.
+func (l *lineReader) join(part []byte) []byte {
+	if l.long.Len() == 0 {
+		return bytes.Clone(part)
+	}
+	l.long.Add(part)
+	return l.long.Take()
+}
+
+// isBlank reports whether a line holds only JSON white space.
+func isBlank(line []byte) bool { return len(bytes.Trim(line, " \t\r")) == 0 }

@@ -1,0 +1,147 @@
+package linestream
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+)
+
+// longPast is a deadline that makes pending and later calls fail at once.
+var longPast = time.Unix(1, 0)
+
+// A source returns the bytes of a stream in chunks. It can be read again after a context has ended.
+type source interface {
+	// next returns bytes that are valid until the next call.
+	next(ctx context.Context) ([]byte, error)
+	// bind makes calls end with ctx until release is called.
+	bind(ctx context.Context) (release func())
+}
+
+// A directSource can also read into memory of its caller.
+type directSource interface {
+	source
+	read(ctx context.Context, p []byte) (int, error)
+}
+
+// interruptWith makes reads or writes under a deadline fail when ctx ends, until stop is called.
+func interruptWith(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
+	if setDeadline == nil || ctx.Done() == nil {
+		return func() {}
+	}
+	moved := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		_ = setDeadline(longPast)
+		close(moved)
+	})
+	return func() {
+		if !cancel() {
+			<-moved
+			_ = setDeadline(time.Time{})
+		}
+	}
+}
+
+// A deadlineSource reads on the goroutine of its caller.
+type deadlineSource struct {
+	r           io.Reader
+	setDeadline func(time.Time) error
+	buf         []byte
+}
+
+func (s *deadlineSource) bind(ctx context.Context) (release func()) {
+	return interruptWith(ctx, s.setDeadline)
+}
+
+func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
+	n, err := s.read(ctx, s.buf)
+	return s.buf[:n], err
+}
+
+func (s *deadlineSource) read(ctx context.Context, p []byte) (int, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return readSome(s.r, p)
+}
+
+// readSome reads at least one byte, or returns an error.
+func readSome(r io.Reader, p []byte) (int, error) {
+	const tries = 100 // of a reader that returns neither bytes nor an error
+	for range tries {
+		if n, err := r.Read(p); n > 0 {
+			return n, nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// A pump reads on a goroutine of its own, because a pending read cannot be interrupted. The goroutine starts with the
+// first read. It ends with the reader, or at its first read after closed.
+type pump struct {
+	r      io.Reader
+	closed <-chan struct{} // closed with the Conn
+	start  sync.Once
+	filled chan []byte
+	free   chan []byte // two buffers: one is filled while the other is consumed
+	inUse  []byte      // the buffer that is consumed
+	err    error       // why filled was closed
+}
+
+func newPump(r io.Reader, closed <-chan struct{}) *pump {
+	return &pump{r: r, closed: closed, filled: make(chan []byte), free: make(chan []byte, 2)}
+}
+
+// bind does nothing: next selects on its context.
+func (p *pump) bind(context.Context) (release func()) { return func() {} }
+
+func (p *pump) next(ctx context.Context) ([]byte, error) {
+	p.start.Do(func() {
+		p.free <- make([]byte, chunkSize)
+		p.free <- make([]byte, chunkSize)
+		go p.run()
+	})
+	if p.inUse != nil {
+		p.free <- p.inUse
+		p.inUse = nil
+	}
+	select {
+	case b, ok := <-p.filled:
+		if !ok {
+			return nil, p.err
+		}
+		p.inUse = b[:cap(b)]
+		return b, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-p.closed:
+		return nil, peer.ErrClosed
+	}
+}
+
+func (p *pump) run() {
+	defer close(p.filled)
+	p.err = peer.ErrClosed
+	for {
+		var buf []byte
+		select {
+		case buf = <-p.free:
+		case <-p.closed:
+			return
+		}
+		n, err := readSome(p.r, buf)
+		if err != nil {
+			p.err = err
+			return
+		}
+		select {
+		case p.filled <- buf[:n]:
+		case <-p.closed:
+			return
+		}
+	}
+}

@@ -1,0 +1,560 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/linestream"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	// maxAwaited is the number of requests that wait for responses on one Conn. Each blocks a goroutine of the caller, so
+	// more of them are an error of the program.
+	maxAwaited = 100_000
+	// cancelWriteTimeout is how long a cancellation may take to be written.
+	cancelWriteTimeout = 5 * time.Second
+	// cancelTimeout is how long Close waits for the server to read the cancellations of the requests in progress.
+	cancelTimeout = 200 * time.Millisecond
+	// maxRefusalWarnings is the number of refused messages that are logged as warnings, so that a server cannot fill the
+	// log.
+	maxRefusalWarnings = 8
+)
+
+// A clientConn is the client side of a Conn. It assigns the ids of requests and matches responses to them. Other messages
+// go to receive.
+type clientConn struct {
+	conn  Conn
+	log   *slog.Logger
+	ids   atomic.Int64
+	table peer.Table // of the requests in progress
+
+	receive atomic.Pointer[func(m *jsonrpc.Message)]
+
+	done     chan struct{} // closed when reading has ended
+	err      error         // the reason; set before done is closed
+	closing  sync.Once
+	closeErr error
+	ctx      context.Context // of the goroutines of the clientConn
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	refused  int         // number of refused messages; used by the reader only
+	failed   atomic.Bool // a write has failed; reads continue
+
+	mu      sync.Mutex     // guards the fields below
+	cancels []cancellation // not written yet; at most one for each request
+	written chan struct{}  // closed when all of them are written; nil if no goroutine writes them
+	closed  bool           // no further goroutine is started
+}
+
+// A cancellation tells the server that a request has been cancelled.
+type cancellation struct {
+	id    jsonrpc.ID
+	cause error
+}
+
+// newClientConn returns a clientConn that reads from conn.
+func newClientConn(conn Conn, log *slog.Logger, receive func(m *jsonrpc.Message)) *clientConn {
+	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
+	c.table.MaxQuestions = maxAwaited
+	c.receive.Store(&receive)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.work.Go(c.read)
+	return c
+}
+
+// RoundTrip sends a request and waits for its response.
+func (c *clientConn) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	return c.roundTrip(ctx, req, nil)
+}
+
+// roundTrip is like RoundTrip, but passes the id to begun before the request is sent.
+func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message, begun func(id jsonrpc.ID)) (*jsonrpc.Message, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	req.ID = jsonrpc.IntID(c.ids.Add(1))
+	question, err := c.table.Ask(req.ID)
+	if err != nil {
+		return nil, &TransportError{Method: req.Method, Err: err}
+	}
+	if begun != nil {
+		begun(req.ID)
+	}
+	if err := c.write(ctx, req); err != nil {
+		question.Withdraw()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx) // if it is sent later, write cancels it
+		}
+		return nil, c.writeError(req.Method, err)
+	}
+	response, err := question.Wait(ctx)
+	switch {
+	case err == nil:
+		return checkResponse(req.Method, response)
+	case ctx.Err() != nil:
+		c.cancelRequest(req, context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}
+	return nil, &TransportError{Method: req.Method, MayHaveRun: true, Err: err}
+}
+
+// write writes a message, and returns when ctx ends even if the Conn has no deadlines, so that a server that does not read
+// never blocks the caller. At most one goroutine stays behind then, until the server reads or the Conn is closed.
+func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
+	if d, ok := c.conn.(interface{ HasWriteDeadline() bool }); !ok || d.HasWriteDeadline() {
+		return c.conn.Write(ctx, m)
+	}
+	copied := *m // the caller may change its own
+	written := make(chan error, 1)
+	var over atomic.Bool // set by the write or the wait, whichever ends first
+	go func() {
+		err := c.conn.Write(ctx, &copied)
+		written <- err
+		if waited := over.CompareAndSwap(false, true); !waited && err == nil && copied.Kind() == jsonrpc.Request {
+			c.cancelRequest(&copied, context.Cause(ctx))
+		}
+	}()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		if over.CompareAndSwap(false, true) {
+			return context.Cause(ctx)
+		}
+		return <-written
+	}
+}
+
+// checkResponse returns an error for a response made by refuse, and else the response.
+func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if response.Error != nil && !response.Error.Remote() {
+		err := fmt.Errorf("invalid response: %s", response.Error.Message)
+		return nil, &TransportError{Method: method, MayHaveRun: true, Err: err}
+	}
+	return response, nil
+}
+
+// writeError converts an error of a write. If the stream has ended, the reason for that is more useful than the write
+// error.
+func (c *clientConn) writeError(method string, err error) error {
+	var unsent *linestream.UnsentError
+	if errors.Is(err, ErrDisconnected) {
+		c.failed.Store(true)
+	}
+	never := errors.As(err, &unsent) || errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected)
+	select {
+	case <-c.done:
+		err = c.err
+	default:
+	}
+	return &TransportError{Method: method, MayHaveRun: !never, Err: err}
+}
+
+// cancelRequest sends the cancellation of a request. It does not block: the server may not be reading.
+//
+// Spec: basic/patterns/cancellation (2026-07-28); basic/utilities/cancellation#behavior-requirements (2025-11-25).
+func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
+	if req.Method == wire.MethodInitialize || req.Method == wire.MethodDiscover {
+		return // they open the connection, and must not be cancelled
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.cancels = append(c.cancels, cancellation{req.ID, cause})
+	if c.written == nil {
+		c.written = make(chan struct{})
+		c.work.Go(c.writeCancels)
+	}
+}
+
+// writeCancels writes the queued cancellations. If one cannot be written, those queued with it are dropped.
+func (c *clientConn) writeCancels() {
+	for {
+		queued := c.dequeueCancels()
+		if len(queued) == 0 {
+			return
+		}
+		for _, cancelled := range queued {
+			ctx, cancel := context.WithTimeout(c.ctx, cancelWriteTimeout)
+			err := c.write(ctx, cancelNotification(cancelled.id, cancelled.cause))
+			cancel()
+			if err != nil {
+				break
+			}
+		}
+	}
+}
+
+// dequeueCancels returns the queued cancellations. If there are none, the writing goroutine must end.
+func (c *clientConn) dequeueCancels() []cancellation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	queued := c.cancels
+	c.cancels = nil
+	if len(queued) == 0 {
+		close(c.written)
+		c.written = nil
+	}
+	return queued
+}
+
+// cancelNotification returns the notification that cancels a request. It gives the kind of the cause, not its text, which
+// is not meant for the server.
+func cancelNotification(id jsonrpc.ID, cause error) *jsonrpc.Message {
+	reason := `,"reason":"cancelled"}`
+	switch {
+	case errors.Is(cause, context.DeadlineExceeded):
+		reason = `,"reason":"timeout"}`
+	case errors.Is(cause, ErrClosed):
+		reason = `,"reason":"disconnecting"}`
+	}
+	params := append(id.Append([]byte(`{"requestId":`)), reason...)
+	return jsonrpc.NewNotification(wire.NotificationCancelled, params)
+}
+
+// Send sends a notification or a response.
+func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
+	if err := c.write(ctx, m); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return c.writeError(m.Method, err)
+	}
+	return nil
+}
+
+// isOver reports whether no request can get a response any more. It is true as soon as a request has failed for that
+// reason; done is closed a moment later.
+func (c *clientConn) isOver() bool { return c.failed.Load() || c.table.HungUp() != nil }
+
+// Done returns a channel that is closed when reading has ended.
+func (c *clientConn) Done() <-chan struct{} { return c.done }
+
+// Close closes the Conn.
+func (c *clientConn) Close() error {
+	c.closing.Do(func() {
+		c.mu.Lock()
+		c.closed = true
+		written := c.written
+		c.mu.Unlock()
+		c.cancelAll(written)
+		c.closeErr = c.conn.Close() // reading continues meanwhile, so that the server is not blocked in a write
+		c.cancel()
+		c.work.Wait()
+	})
+	return c.closeErr
+}
+
+// cancelAll fails all requests in progress and cancels them at the server, so that it does not finish them before it
+// exits. It waits for the cancellations that are being written.
+func (c *clientConn) cancelAll(written <-chan struct{}) {
+	waiting := c.table.Waiting()
+	c.table.Hangup(ErrClosed)
+	ctx, cancel := context.WithTimeout(c.ctx, cancelTimeout)
+	defer cancel()
+	if written != nil {
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for _, id := range waiting {
+		if c.write(ctx, cancelNotification(id, ErrClosed)) != nil {
+			return
+		}
+	}
+}
+
+// read reads messages until the Conn ends. It calls nothing that blocks, so responses are always read.
+func (c *clientConn) read() {
+	defer close(c.done)
+	for {
+		m, err := c.conn.Read(c.ctx)
+		if err == nil {
+			c.dispatch(m)
+			continue
+		}
+		var refused *jsonrpc.DecodeError
+		switch {
+		case errors.As(err, &refused):
+			c.refuse(refused, errors.Is(err, linestream.ErrLineTooLong))
+			continue
+		case c.ctx.Err() != nil:
+			c.err = ErrClosed
+		case errors.Is(err, io.EOF):
+			c.err = fmt.Errorf("%w: the server has closed the stream", ErrDisconnected)
+		default:
+			c.err = disconnected(err)
+		}
+		c.table.Hangup(c.err)
+		return
+	}
+}
+
+func (c *clientConn) dispatch(m *jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		if !c.table.Answer(m) {
+			c.log.Debug("mcp: response to an unknown request", "id", m.ID)
+		}
+	case jsonrpc.Batch:
+		for _, m := range m.Batch {
+			c.dispatch(m)
+		}
+	case jsonrpc.Invalid:
+		c.refuse(m.Refused, false)
+	default:
+		(*c.receive.Load())(m)
+	}
+}
+
+// refuse fails the request whose response is invalid. Invalid input without an id, such as text that a server prints as it
+// starts, belongs to no request. The id of a message that is too long is unknown: it is taken for the response to the
+// request in progress if there is exactly one; several requests keep waiting.
+func (c *clientConn) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
+	level := slog.LevelWarn
+	if c.refused++; c.refused > maxRefusalWarnings {
+		level = slog.LevelDebug
+	}
+	c.log.Log(c.ctx, level, "mcp: invalid message from the server", "error", refused)
+	response := &jsonrpc.Message{ID: refused.ID, Error: &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message}}
+	switch {
+	case refused.Kind == jsonrpc.Request, refused.Kind == jsonrpc.Notification:
+		return
+	case tooLong:
+		response.ID, _ = c.table.Alone()
+	}
+	if !response.ID.IsZero() {
+		c.table.Answer(response)
+	}
+}
+
+// routes maps the notifications of a clientConn to the requests that they belong to.
+type routes struct {
+	mu       sync.Mutex
+	requests map[string]*Request // by progressRoute or subscriptionRoute; guarded by mu
+}
+
+func (r *routes) add(key string, req *Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	put(&r.requests, key, req)
+}
+
+func (r *routes) remove(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.requests, key)
+}
+
+func (r *routes) find(key string) []*Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if req := r.requests[key]; req != nil {
+		return []*Request{req}
+	}
+	return nil
+}
+
+// subscriptions returns all open subscriptions.
+func (r *routes) subscriptions() (all []*Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, req := range r.requests {
+		if req.Method == wire.MethodSubscriptionsListen {
+			all = append(all, req)
+		}
+	}
+	return all
+}
+
+// The keys of progress tokens and subscription ids have different prefixes, since the values may be equal.
+func progressRoute(token []byte) string  { return "p" + string(token) }
+func subscriptionRoute(id []byte) string { return "s" + string(id) }
+
+// notify delivers a notification to the request that it names. It reports false if the notification names no request.
+//
+// Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
+func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
+	var to []*Request
+	switch m.Method {
+	case wire.NotificationMessage:
+		return false
+	case wire.NotificationProgress:
+		token, _ := jsonscan.Get(m.Params, "progressToken")
+		to = r.find(progressRoute(token))
+	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged,
+		wire.NotificationResourcesUpdated, wire.NotificationSubscriptionsAcknowledged:
+		meta, _ := jsonscan.Get(m.Params, "_meta")
+		if id, ok := jsonscan.Get(meta, wire.MetaSubscriptionID); ok {
+			to = r.find(subscriptionRoute(id))
+		} else {
+			to = r.subscriptions() // some servers omit the id
+		}
+	default:
+		meta, _ := jsonscan.Get(m.Params, "_meta")
+		id, ok := jsonscan.Get(meta, wire.MetaSubscriptionID)
+		if !ok {
+			return false
+		}
+		to = r.find(subscriptionRoute(id)) // of an extension's topic
+	}
+	for _, req := range to {
+		_ = req.Notify(ctx, m.Method, m.Params) // does not fail at a client
+	}
+	return true // also for a late notification, whose request has ended
+}
+
+// roundTripModern sends a request in the modern form.
+func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *routes) (Result, error) {
+	var begun func(id jsonrpc.ID)
+	if req.Notify != nil {
+		if token := req.env.ProgressToken; token != nil {
+			r.add(progressRoute(token), req)
+			defer r.remove(progressRoute(token))
+		}
+		if req.Method == wire.MethodSubscriptionsListen {
+			key := ""
+			begun = func(id jsonrpc.ID) {
+				key = subscriptionRoute([]byte(id.String()))
+				r.add(key, req)
+			}
+			defer func() { r.remove(key) }()
+		}
+	}
+	response, err := c.roundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, req.Method, req.Params), begun)
+	if err != nil {
+		return nil, err
+	}
+	if response.Error != nil {
+		return nil, response.Error
+	}
+	return RawResult(response.Result), nil
+}
+
+// paramsOf returns the params of a notification, an empty object if it has none.
+func paramsOf(m *jsonrpc.Message) json.RawMessage {
+	if jsonscan.Kind(m.Params) != '{' {
+		return json.RawMessage(`{}`)
+	}
+	return m.Params
+}
+
+const (
+	// maxInbox is the number of queued notifications of one request: more than a well-behaved server sends in a second.
+	maxInbox = 10_000
+	// maxInboxBytes is the size of their params in all, so that a server cannot fill the memory of a slow client.
+	maxInboxBytes = 16 << 20
+)
+
+// An inbox queues notifications between the reader of the connection, which must not block, and a function of the caller,
+// which may. It calls the function in order, on a goroutine that exists while the queue is not empty.
+type inbox struct {
+	log    *slog.Logger
+	handle func(method string, params json.RawMessage)
+
+	mu      sync.Mutex // guards the fields below
+	queued  []notification
+	bytes   int
+	dropped int
+	running bool
+	closed  bool
+	idle    chan struct{} // closed when the goroutine ends; nil before it starts
+}
+
+// A notification is the method and the params of a notification.
+type notification struct {
+	method string
+	params json.RawMessage
+}
+
+// put queues a notification. It has the signature of [Request.Notify].
+func (b *inbox) put(_ context.Context, method string, params json.RawMessage) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil // too late
+	}
+	if len(b.queued) >= maxInbox || b.bytes+len(params) > maxInboxBytes {
+		if b.dropped++; b.dropped == 1 {
+			b.log.Warn("mcp: notifications dropped: the server sends them faster than they are handled", "method", method)
+		}
+		return nil
+	}
+	b.queued = append(b.queued, notification{method, params})
+	b.bytes += len(params)
+	if !b.running {
+		b.running, b.idle = true, make(chan struct{})
+		go b.run(b.idle)
+	}
+	return nil
+}
+
+func (b *inbox) run(idle chan<- struct{}) {
+	defer close(idle)
+	for {
+		b.mu.Lock()
+		if len(b.queued) == 0 {
+			b.running = false
+			b.mu.Unlock()
+			return
+		}
+		batch := b.queued
+		b.queued, b.bytes = nil, 0
+		b.mu.Unlock()
+		for _, n := range batch {
+			if b.isClosed() {
+				break
+			}
+			b.deliver(n)
+		}
+	}
+}
+
+// deliver calls the function, and recovers from its panics.
+func (b *inbox) deliver(n notification) {
+	var err error
+	defer recovered(context.Background(), b.log, n.method, &err)
+	b.handle(n.method, n.params)
+}
+
+// close discards queued and later notifications. It does not wait for the function.
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.queued, b.bytes = true, nil, 0
+}
+
+func (b *inbox) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// drain waits until the queue is empty, or ctx ends.
+func (b *inbox) drain(ctx context.Context) {
+	b.mu.Lock()
+	idle := b.idle
+	b.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,149 @@
+package mcp
+
+import (
+	"context"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+)
+
+// AwaitUser suspends the timeouts of the [Client] request that ctx belongs to, those of [CallOptions] and of [Connect],
+// until done is called. A deadline that the caller has set itself is not affected. It is for middleware, transports and
+// what they use, such as an http.RoundTripper, that wait for a person, as for a login, or for other work of unknown
+// length, as for a task of the server. done must be called once.
+func AwaitUser(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
+
+// AfterRequest registers f to be called at the end of the [Client] request that ctx belongs to, after all its rounds and
+// whatever its outcome. The method that made the request waits for f before it returns. It is for middleware that keeps
+// state from one round to the next. Functions are called in reverse order. If the request has ended, f is called at
+// once; if ctx belongs to no request, it is not called.
+func AfterRequest(ctx context.Context, f func()) {
+	if r, ok := ctx.Value(requestKey{}).(*requestContext); ok {
+		r.onDone(f)
+	}
+}
+
+// A requestContext is the context of one request of a client.
+type requestContext struct {
+	peer.Timeout
+	client *Client
+
+	mu   sync.Mutex // guards the fields below
+	done []func()   // called at the end, last one first
+	over bool
+}
+
+type requestKey struct{}
+
+// Value returns the request for AfterRequest, and the client for ClientFrom.
+func (r *requestContext) Value(key any) any {
+	switch key {
+	case requestKey{}:
+		return r
+	case clientKey{}:
+		return r.client
+	}
+	return r.Timeout.Value(key)
+}
+
+// EndRequest ends the request. A transport that is closed calls it if the context has it, and then needs no context of
+// its own.
+func (r *requestContext) EndRequest(cause error) { r.End(cause) }
+
+func (r *requestContext) onDone(f func()) {
+	r.mu.Lock()
+	over := r.over
+	if !over {
+		r.done = append(r.done, f)
+	}
+	r.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// stop calls the registered functions and ends the context.
+func (r *requestContext) stop() {
+	for f := r.nextDone(); f != nil; f = r.nextDone() {
+		f()
+	}
+	r.client.requests.remove(r)
+	r.Stop()
+}
+
+// nextDone removes and returns the last registered function. It returns nil, and ends the request, if there is none.
+func (r *requestContext) nextDone() (f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.done)
+	if n == 0 {
+		r.over = true
+		return nil
+	}
+	f, r.done = r.done[n-1], r.done[:n-1]
+	return f
+}
+
+// A requestSet holds the requests of a client that are in progress.
+type requestSet struct {
+	mu        sync.Mutex // guards the fields below
+	requests  map[*requestContext]struct{}
+	questions int // requests of the server that are being answered
+	closed    bool
+}
+
+// start starts a request of the client.
+func (s *requestSet) start(ctx context.Context, c *Client, limits peer.TimeLimits) *requestContext {
+	r := &requestContext{client: c}
+	r.Start(ctx, limits, ErrTimeout)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	put(&s.requests, r, struct{}{})
+	if s.questions > 0 {
+		r.BeginGrace()
+	}
+	if s.closed {
+		r.End(ErrClosed)
+	}
+	return r
+}
+
+func (s *requestSet) remove(r *requestContext) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.requests, r)
+}
+
+// beginQuestion records that the server waits for an answer. It does not say for which request, so the timeouts of all
+// of them are in a grace period until endQuestion.
+func (s *requestSet) beginQuestion() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.questions++; s.questions > 1 {
+		return
+	}
+	for r := range s.requests {
+		r.BeginGrace()
+	}
+}
+
+func (s *requestSet) endQuestion() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.questions--; s.questions > 0 {
+		return
+	}
+	for r := range s.requests {
+		r.EndGrace()
+	}
+}
+
+// close ends all requests, and those that start later.
+func (s *requestSet) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for r := range s.requests {
+		r.End(ErrClosed)
+	}
+}
