@@ -64,7 +64,7 @@ func answer(tb testing.TB, dst []byte, s *mcp.Server, msg []byte) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	out, fault := mcp.AppendAnswer(dst, context.Background(), s, req)
+	out, fault := mcp.AppendResponse(dst, context.Background(), s, req)
 	if fault != nil {
 		tb.Fatal(fault)
 	}

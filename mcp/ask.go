@@ -233,14 +233,11 @@ type InputRequired struct {
 	// RequestState comes back unchanged with the answers. It has been in the hands of a client: what depends on it
 	// needs a seal.
 	RequestState string `json:"requestState,omitzero"`
-	Meta         Meta   `json:"-"`
+	Meta         `json:"-"`
 }
 
 // ResultType is "input_required".
 func (*InputRequired) ResultType() string { return ResultInputRequired }
-
-// ResultMeta is r.Meta.
-func (r *InputRequired) ResultMeta() Meta { return r.Meta }
 
 func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
 	if len(r.InputRequests) == 0 && r.RequestState == "" {

@@ -23,14 +23,9 @@ type DiscoverResult struct {
 	Capabilities      ServerCapabilities `json:"capabilities"`
 	Instructions      string             `json:"instructions,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*DiscoverResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *DiscoverResult) ResultMeta() Meta { return r.Meta }
 
 func (s *Server) discover(context.Context) (Result, error) {
 	revisions := wire.Revisions()
@@ -120,27 +115,8 @@ type ServerCapabilities struct {
 	Logging      *struct{}           `json:"logging,omitzero"`
 	Experimental map[string]any      `json:"experimental,omitzero"`
 	Extensions   map[string]any      `json:"extensions,omitzero"`
-	// Tasks is of revision 2025-11-25 alone: requests may be carried on as tasks. Later it is an extension.
-	Tasks *TasksCapability `json:"tasks,omitzero"`
-}
-
-// TasksCapability says what a server of revision 2025-11-25 does with tasks.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Server Capabilities.
-type TasksCapability struct {
-	List     *struct{}     `json:"list,omitzero"`     // tasks/list is answered
-	Cancel   *struct{}     `json:"cancel,omitzero"`   // tasks/cancel is answered
-	Requests *TaskRequests `json:"requests,omitzero"` // which requests may become tasks
-}
-
-// TaskRequests names the requests that may become tasks, by the first part of their method.
-type TaskRequests struct {
-	Tools *TaskToolRequests `json:"tools,omitzero"`
-}
-
-// TaskToolRequests names the requests on tools that may become tasks.
-type TaskToolRequests struct {
-	Call *struct{} `json:"call,omitzero"` // tools/call
+	// Tasks is the JSON object of the capability that revision 2025-11-25 alone defines; see package ext/tasks.
+	Tasks json.RawMessage `json:"tasks,omitzero"`
 }
 
 // ListCapability says whether changes of a list can be listened to.

@@ -108,14 +108,9 @@ type PromptResult struct {
 	// Description says what the prompt is for. Default: that of the prompt.
 	Description string          `json:"description,omitzero"`
 	Messages    []PromptMessage `json:"messages"`
-	Meta        Meta            `json:"-"`
+	Meta        `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*PromptResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *PromptResult) ResultMeta() Meta { return r.Meta }
 
 func (r *PromptResult) appendFields(dst []byte) ([]byte, error) {
 	if r.Description != "" {
@@ -142,16 +137,11 @@ type ListPromptsResult struct {
 	Prompts    []*Prompt `json:"prompts"`
 	NextCursor string    `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
 	page *listPage[Prompt]
 }
-
-// ResultType is "complete".
-func (*ListPromptsResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListPromptsResult) ResultMeta() Meta { return r.Meta }
 
 func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
 	return r.page.appendList(dst, "prompts", r.Prompts, r.NextCursor, r.Cache)

@@ -31,14 +31,14 @@ type Request struct {
 	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
 	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
-	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
-	Mirror []MirroredParam
+	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in headers.
+	HeaderParams []HeaderParam
 
 	env      wire.Envelope
-	server   *Server   // that answers; nil before one does
-	first    *call     // room for one call; nil for none
-	apart    *apart    // takes a subscription that goes on when its call has returned; nil where it does not return
-	detached *Detached // nil for a client's own request
+	server   *Server     // that answers; nil before one does
+	first    *call       // room for one call; nil for none
+	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
+	detached *Detached   // nil for a client's own request
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`
@@ -104,10 +104,10 @@ func (r *Request) Param(key string) (json.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }
 
-// AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
-// with what the server says of itself, and its result type. It is one line.
-func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
-	return appendResult(dst, res, r.frame())
+// EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the identity of the server, and
+// its result type. It contains no line breaks.
+func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
+	return encodeResult(nil, res, r.frame())
 }
 
 // frame is what the server says of itself in each `_meta`; nil for no server.

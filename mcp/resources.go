@@ -122,14 +122,9 @@ type ReadResult struct {
 	// Cache says how long and for whom the answer may be kept. Default, when a function gives the result: that of the
 	// resource.
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*ReadResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ReadResult) ResultMeta() Meta { return r.Meta }
 
 func (r *ReadResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"contents":[`...)
@@ -152,16 +147,11 @@ type ListResourcesResult struct {
 	Resources  []*Resource `json:"resources"`
 	NextCursor string      `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
 	page *listPage[Resource]
 }
-
-// ResultType is "complete".
-func (*ListResourcesResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
 
 func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
 	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor, r.Cache)
@@ -174,16 +164,11 @@ type ListResourceTemplatesResult struct {
 	ResourceTemplates []*ResourceTemplate `json:"resourceTemplates"`
 	NextCursor        string              `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
 	page *listPage[ResourceTemplate]
 }
-
-// ResultType is "complete".
-func (*ListResourceTemplatesResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
 
 func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
 	return r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor, r.Cache)

@@ -59,7 +59,7 @@ func serveAs(t *testing.T, s *mcp.Server, who *mcp.Principal, method string, par
 		}
 		return "", e
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}
@@ -733,7 +733,7 @@ func printResult(s *mcp.Server, method, params string) {
 		fmt.Println(err)
 		return
 	}
-	out, err := req.AppendResult(nil, res)
+	out, err := req.EncodeResult(res)
 	if err != nil {
 		panic(err)
 	}

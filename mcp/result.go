@@ -35,6 +35,14 @@ const (
 // Spec: basic (2026-07-28), _meta.
 type Meta map[string]any
 
+// ResultMeta returns m. Result types embed a Meta.
+func (m Meta) ResultMeta() Meta { return m }
+
+// complete is embedded in the results of type "complete".
+type complete struct{}
+
+func (complete) ResultType() string { return ResultComplete }
+
 // A RawResult is a whole result object in JSON, passed on as it is.
 type RawResult json.RawMessage
 
@@ -56,14 +64,9 @@ func (RawResult) ResultMeta() Meta { return nil }
 
 // An EmptyResult says that a request was carried out, and nothing else.
 type EmptyResult struct {
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (EmptyResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r EmptyResult) ResultMeta() Meta { return r.Meta }
 
 // fieldAppender is a Result that writes its own members, without braces and on one line.
 type fieldAppender interface {
@@ -73,9 +76,9 @@ type fieldAppender interface {
 // deterministic makes two encodings of one value equal, which clients' caches rely on.
 var deterministic = jsonv2.Deterministic(true)
 
-// appendResult writes the members that every result has in front, so that a reader knows early what it reads. What is
+// encodeResult writes the members that every result has in front, so that a reader knows early what it reads. What is
 // written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
-func appendResult(dst []byte, res Result, frame []byte) ([]byte, error) {
+func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))

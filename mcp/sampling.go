@@ -77,17 +77,9 @@ type SampleResult struct {
 	Role       Role
 	Content    []Content
 	Model      string // the model's name
-	StopReason string // why it stopped: one of the Stop constants, or a word of the model's provider
+	StopReason string // "endTurn", "stopSequence", "maxTokens", "toolUse", or a reason of the model's provider
 	Meta       Meta
 }
-
-// Reasons for a model to stop. Spec: schema CreateMessageResult.
-const (
-	StopEndTurn  = "endTurn"      // it was done
-	StopSequence = "stopSequence" // it came to one of StopSequences
-	StopTokens   = "maxTokens"    // it came to MaxTokens
-	StopToolUse  = "toolUse"      // it wants to use tools
-)
 
 // Text returns the text of the answer; other content is left out.
 func (r *SampleResult) Text() string {

@@ -328,7 +328,7 @@ func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
 	case s.lines == nil:
 		return s.enqueue(&r.call, Answer(ctx, s.handler, &r.Request), buf)
 	}
-	line, _ := AppendAnswer(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
+	line, _ := appendResponse(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
 	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
 }
 
@@ -513,7 +513,7 @@ func (c core) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notif
 		return nil, asError(err)
 	}
 	req.Notify, req.Principal = notify, PrincipalFrom(c.s.ctx)
-	return AppendResult(dst, ctx, c.s.handler, req)
+	return appendResult(dst, ctx, c.s.handler, req)
 }
 
 // Listen serves a subscription on a goroutine, which may block until the client reads. Changes that a slow client has not

@@ -34,7 +34,7 @@ type Server struct {
 	prompts   featureSet[Prompt, promptEntry]
 	resources featureSet[Resource, resourceEntry]
 	templates featureSet[ResourceTemplate, templateEntry]
-	hub       hub
+	changes   broadcaster
 	sealer    *seal.KeyRing
 
 	mu         sync.Mutex // guards the fields below, and is held to change the maps that are read without it
@@ -111,10 +111,10 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", func() { s.hub.listChanged(toolsChanged) })
-	s.prompts.init("prompt", func() { s.hub.listChanged(promptsChanged) })
-	s.resources.init("resource", func() { s.hub.listChanged(resourcesChanged) })
-	s.templates.init("resource template", func() { s.hub.listChanged(resourcesChanged) })
+	s.tools.init("tool", func() { s.changes.listChanged(toolsChanged) })
+	s.prompts.init("prompt", func() { s.changes.listChanged(promptsChanged) })
+	s.resources.init("resource", func() { s.changes.listChanged(resourcesChanged) })
+	s.templates.init("resource template", func() { s.changes.listChanged(resourcesChanged) })
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s
@@ -203,7 +203,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	c := newCall(ctx, s, req)
 	h := s.handler.Load()
 	res, err := contain(c, s.log, req, h.Handler)
-	if !req.goesOn() {
+	if !req.outlivesHandler() {
 		c.progress.finish(c)
 	}
 	switch {
@@ -264,18 +264,18 @@ func (s *Server) AddExtension(id string, settings any) {
 	s.extensions = extensions
 }
 
-// MirroredParams returns the arguments of a tool that HTTP clients repeat in headers; none for a tool that the caller
-// of req cannot see.
-func (s *Server) MirroredParams(ctx context.Context, req *Request, tool string) (params []MirroredParam) {
+// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil for a tool that the
+// caller of req must not see.
+func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []HeaderParam) {
 	e, ok := s.tools.lookup(tool)
-	if !ok || len(e.extra.mirrored) == 0 {
+	if !ok || len(e.extra.headerParams) == 0 {
 		return nil
 	}
 	c := &call{Context: ctx, server: s, req: req}
-	var err error // of a panic in Visible: the call itself will tell the client
+	var err error // of a panic in Visible, which the call itself will report
 	defer recovered(c, s.log, req.Method, &err)
 	if s.visible(c, toolFeature(e.value)) {
-		params = e.extra.mirrored
+		params = e.extra.headerParams
 	}
 	return params
 }

@@ -25,10 +25,10 @@ type Tool struct {
 	// Annotations are hints about what the tool does. They are claims that a client may choose to believe.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
-	// Execution is of revision 2025-11-25 alone: whether calls of the tool may be tasks. Lists of other revisions leave
-	// it out.
-	Execution *ToolExecution `json:"execution,omitzero"`
-	Meta      Meta           `json:"_meta,omitzero"`
+	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the tool may be tasks; see
+	// package ext/tasks. Lists of other revisions leave it out.
+	Execution json.RawMessage `json:"execution,omitzero"`
+	Meta      Meta            `json:"_meta,omitzero"`
 }
 
 // ToolAnnotations are hints about a tool. A nil pointer leaves the protocol's default.
@@ -47,14 +47,6 @@ type ToolAnnotations struct {
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
 }
 
-// ToolExecution says how a tool may be called.
-//
-// Spec: schema ToolExecution (2025-11-25).
-type ToolExecution struct {
-	// TaskSupport is "optional" or "required" if a call may or must be a task, and "forbidden" or empty if it must not.
-	TaskSupport string `json:"taskSupport,omitzero"`
-}
-
 // A ToolResult is the outcome of a tool call.
 //
 // Spec: server/tools, Tool Result; schema CallToolResult.
@@ -66,7 +58,8 @@ type ToolResult struct {
 	StructuredContent any `json:"structuredContent,omitzero"`
 	// IsError says that the tool failed; Content tells the model how.
 	IsError bool `json:"isError,omitzero"`
-	Meta    Meta `json:"-"`
+	Meta    `json:"-"`
+	complete
 
 	// checked is the structured content that the server has encoded itself, and so need not be checked again.
 	checked json.RawMessage
@@ -83,12 +76,6 @@ func textResult(text string) *ToolResult {
 	r.Content = r.content[:]
 	return &r.ToolResult
 }
-
-// ResultType is "complete".
-func (*ToolResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ToolResult) ResultMeta() Meta { return r.Meta }
 
 // appendFields writes the result by hand: it is what a server does most.
 func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
@@ -133,16 +120,11 @@ type ListToolsResult struct {
 	Tools      []*Tool `json:"tools"`
 	NextCursor string  `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
 	page *listPage[Tool]
 }
-
-// ResultType is "complete".
-func (*ListToolsResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListToolsResult) ResultMeta() Meta { return r.Meta }
 
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
 	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor, r.Cache)

@@ -16,11 +16,11 @@ type toolFunc func(ctx context.Context, args json.RawMessage) (*ToolResult, erro
 
 // toolEntry is what the server keeps of a tool.
 type toolEntry struct {
-	name     string
-	call     toolFunc
-	input    *schema.Schema
-	output   *schema.Schema // nil when the tool declares no structured result
-	mirrored []MirroredParam
+	name         string
+	call         toolFunc
+	input        *schema.Schema
+	output       *schema.Schema // nil when the tool declares no structured result
+	headerParams []HeaderParam
 }
 
 // AddTool registers a function as a tool and gives its handle.
@@ -75,7 +75,7 @@ func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	if entry.input.RootType() != "object" {
 		return entry, fmt.Errorf(`input schema: its type is %q, want "object"`, entry.input.RootType())
 	}
-	if entry.mirrored, err = mirroredParams(entry.input); err != nil {
+	if entry.headerParams, err = headerParams(entry.input); err != nil {
 		return entry, fmt.Errorf("input schema: %w", err)
 	}
 	if t.OutputSchema == nil {
@@ -112,14 +112,14 @@ func checkToolName(name string) error {
 	return nil
 }
 
-func mirroredParams(s *schema.Schema) ([]MirroredParam, error) {
+func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 	headers, err := s.Headers()
 	if err != nil {
 		return nil, err
 	}
-	var params []MirroredParam
+	var params []HeaderParam
 	for _, h := range headers {
-		params = append(params, MirroredParam{Header: h.Name, Path: h.Path, Type: h.Type})
+		params = append(params, HeaderParam{Header: h.Name, Path: h.Path, Type: h.Type})
 	}
 	return params, nil
 }

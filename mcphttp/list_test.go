@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -144,7 +145,7 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, _ := mcp.AppendAnswer(nil, t.Context(), core, req)
+		want, _ := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResponse(nil, t.Context(), core, req)
 		if got := start(t, core, nil).modern("tools/list", "").body; got != string(want) {
 			t.Errorf("got %.300s, want %.300s", got, want)
 		}
@@ -155,7 +156,7 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 func TestListsAreTheirHandlersOwn(t *testing.T) {
 	server := lister(30, nil)
 	front := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-		if _, err := mcp.AppendResult(nil, ctx, server, req); err != nil {
+		if _, err := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResult(nil, ctx, server, req); err != nil {
 			return nil, err
 		}
 		res, err := server.ServeMCP(ctx, req)

@@ -132,7 +132,7 @@ func (x *exchange) serve(req *mcp.Request) {
 		answer = sizes.newBuffer()
 	}
 	defer answer.free()
-	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
+	body, err := mcpFuncs.AppendResponse(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	sizes.learn(len(body))
 	x.write(body, err)

@@ -9,10 +9,14 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// mcpFuncs are functions of package mcp that are not part of its API.
+var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
 
 // sessionCore lets package legacy put its requests to an mcp.Handler.
 type sessionCore struct{ handler mcp.Handler }
@@ -26,7 +30,7 @@ func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Messag
 	}
 	req.Notify = notify
 	attribute(ctx, req)
-	return mcp.AppendResult(dst, ctx, c, req)
+	return mcpFuncs.AppendResult(dst, ctx, c, req)
 }
 
 // ServeMCP has a request answered, and notes what HTTP has to say about the error.

@@ -221,7 +221,7 @@ func (b *Bridge) readResource(ctx context.Context, raw json.RawMessage) (json.Ra
 
 // encodeResult returns a server's result without the members that are for clients only.
 func encodeResult(res mcp.Result) (json.RawMessage, error) {
-	raw, err := (&mcp.Request{}).AppendResult(nil, res)
+	raw, err := (&mcp.Request{}).EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}

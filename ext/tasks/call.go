@@ -131,10 +131,11 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
 func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result, error) {
 	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
-	result, fault := mcp.AppendResult(nil, ctx, handler, c.request)
-	if fault != nil {
-		return nil, fault
+	response := mcp.Answer(ctx, handler, c.request)
+	if response.Error != nil {
+		return nil, response.Error
 	}
+	result := response.Result
 	j := newJob(ctx, c)
 	created := *j // a task is created with the status working
 	j.finish(j.Created)

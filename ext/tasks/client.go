@@ -184,7 +184,7 @@ func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.
 func (m *clientTasks) waitFor(
 	ctx context.Context, in *intent, req *mcp.Request, res mcp.Result, progress *progressSender,
 ) (mcp.Result, error) {
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request
 	if w.intent == nil {
 		return res, nil
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (in *intent) finished(req *mcp.Request, res mcp.Result) (mcp.Result, error)
 	if in == nil {
 		return res, nil
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,28 @@ func (f client2025) send(
 
 // acceptsTaskCalls reports whether the server declares that calls can be tasks.
 func acceptsTaskCalls(ctx context.Context) bool {
-	tasks := mcp.ClientFrom(ctx).Capabilities().Tasks
-	return tasks != nil && tasks.Requests != nil && tasks.Requests.Tools != nil && tasks.Requests.Tools.Call != nil
+	return capabilityOf(mcp.ClientFrom(ctx)).Requests.Tools.Call != nil
+}
+
+// A capability2025 is the capability of a server for tasks. An absent member is not supported.
+//
+// Spec: basic/utilities/tasks (2025-11-25), Server Capabilities.
+type capability2025 struct {
+	List     *struct{} `json:"list"`
+	Requests struct {
+		Tools struct {
+			Call *struct{} `json:"call"`
+		} `json:"tools"`
+	} `json:"requests"`
+}
+
+// capabilityOf returns the capability of a client's server. A malformed one is not supported.
+func capabilityOf(c *mcp.Client) capability2025 {
+	var declared capability2025
+	if raw := c.Capabilities().Tasks; raw != nil && jsonv2.Unmarshal(raw, &declared) != nil {
+		return capability2025{}
+	}
+	return declared
 }
 
 func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request {
@@ -84,7 +104,7 @@ func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 }
 
 func (client2025) noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error {
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return err
 	}
@@ -109,8 +129,10 @@ type toolSupport struct {
 // note reads the definition of a tool. A tool with an invalid definition is not called as a task.
 func (x *toolSupport) note(raw []byte) {
 	var tool struct {
-		Name      string            `json:"name"`
-		Execution mcp.ToolExecution `json:"execution"`
+		Name      string `json:"name"`
+		Execution struct {
+			TaskSupport string `json:"taskSupport"`
+		} `json:"execution"`
 	}
 	_ = jsonv2.Unmarshal(raw, &tool)
 	x.mu.Lock()
@@ -213,7 +235,7 @@ const (
 
 // Spec: basic/utilities/tasks (2025-11-25), Listing Tasks.
 func (f client2025) list(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error] {
-	if tasks := c.Capabilities().Tasks; tasks == nil || tasks.List == nil {
+	if capabilityOf(c).List == nil {
 		return noList
 	}
 	return func(yield func(*Task, error) bool) {

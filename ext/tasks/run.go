@@ -247,7 +247,8 @@ func (s *Server) callHandler(r *run) outcome {
 		}
 		return res, err
 	}
-	out.result, out.fault = mcp.AppendResult(nil, ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
+	answer := mcp.Answer(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
+	out.result, out.fault = answer.Result, answer.Error
 	if out.fault != nil {
 		out.required = nil
 	}

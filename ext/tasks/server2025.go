@@ -92,11 +92,9 @@ func (f server2025) discover(req *mcp.Request, res *mcp.DiscoverResult) *mcp.Dis
 		return res
 	}
 	out := *res
-	out.Capabilities.Tasks = &mcp.TasksCapability{
-		Cancel: &struct{}{}, Requests: &mcp.TaskRequests{Tools: &mcp.TaskToolRequests{Call: &struct{}{}}},
-	}
+	out.Capabilities.Tasks = json.RawMessage(`{"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	if req.Principal != nil {
-		out.Capabilities.Tasks.List = &struct{}{}
+		out.Capabilities.Tasks = json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	}
 	return &out
 }
@@ -107,10 +105,11 @@ func (f server2025) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult {
 	for _, t := range res.Tools {
 		if tool := f.server.tool(t.Name); tool != nil {
 			withSupport := *t
-			withSupport.Execution = &mcp.ToolExecution{TaskSupport: supportOptional}
+			support := supportOptional
 			if tool.Required {
-				withSupport.Execution.TaskSupport = supportRequired
+				support = supportRequired
 			}
+			withSupport.Execution = json.RawMessage(`{"taskSupport":"` + support + `"}`)
 			t = &withSupport
 		}
 		out.Tools = append(out.Tools, t)

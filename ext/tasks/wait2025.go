@@ -138,6 +138,6 @@ func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
 		raw = []byte("{}") // a string always encodes
 	}
 	out := *req
-	out.Method, out.Mirror, out.Params = methodResult, nil, raw
+	out.Method, out.HeaderParams, out.Params = methodResult, nil, raw
 	return withMember(&out, "_meta", metaOf(req))
 }

@@ -637,8 +637,8 @@ func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 	odd := one.provider("one")
 	odd.Name = "A & B"
 	for want, change := range map[string]func(*authserver.Options){
-		"Next you log in. You can":                             withPasswords(t),
-		"Next you log in with <bdi>A &amp; B</bdi>. You can":   withProviders(t, odd),
+		"Next you log in. You can":                               withPasswords(t),
+		"Next you log in with <bdi>A &amp; B</bdi>. You can":     withProviders(t, odd),
 		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"), two.provider("two")),
 	} {
 		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {

@@ -134,6 +134,6 @@ func (a *answer) sampleResult() *mcp.SampleResult {
 		model = modelName
 	}
 	return &mcp.SampleResult{
-		Role: mcp.RoleAssistant, Content: []mcp.Content{mcp.Text(a.Text)}, Model: model, StopReason: mcp.StopEndTurn,
+		Role: mcp.RoleAssistant, Content: []mcp.Content{mcp.Text(a.Text)}, Model: model, StopReason: "endTurn",
 	}
 }
