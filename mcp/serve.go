@@ -297,7 +297,7 @@ func (s *stream) serve(j job, room []byte) []byte {
 	case j.work != nil:
 		return s.answer(nil, j.work(), room)
 	}
-	line, _ := j.exchange.AppendAnswer(room[:0]) // an error is in the line
+	line, _ := j.exchange.AppendResponse(room[:0]) // an error is in the line
 	if len(line) == 0 {
 		return line // cancelled
 	}
@@ -361,7 +361,7 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	session.Attach(s.out)
 	s.session.Store(session)
 	return job{work: func() *jsonrpc.Message {
-		welcome := session.Welcome(s.ctx, m.ID)
+		welcome := session.InitializeResponse(s.ctx, m.ID)
 		if welcome.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
 		}

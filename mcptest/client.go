@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// patience is how long a client waits for anything: a test that waits longer has found a hang.
-const patience = 30 * time.Second
+// timeout is how long a client waits for anything: a test that waits longer has found a hang.
+const timeout = 30 * time.Second
 
 // maxRounds bounds the times that one request may ask for input.
 const maxRounds = 20
@@ -29,7 +29,7 @@ type Client struct {
 	handler mcp.Handler
 	bubble  bool            // within synctest
 	ctx     context.Context // of everything that the client sends
-	link    link
+	conn    conn
 	schema  *Schema // nil when there are none
 
 	mu            sync.Mutex // guards the fields below
@@ -71,8 +71,8 @@ type Extension struct {
 	Topics map[string]string
 }
 
-// A link carries messages to the server. What the server sends goes to Client.receive.
-type link interface {
+// A conn carries messages to the server. What the server sends goes to Client.receive.
+type conn interface {
 	send(ctx context.Context, m *jsonrpc.Message) error
 	// abandon ends a request without saying so; false if the transport has no such thing.
 	abandon(id jsonrpc.ID) bool
@@ -108,9 +108,9 @@ func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 	c.schema = openSchema(t, on.Revision)
 	var cancel context.CancelFunc
 	c.ctx, cancel = context.WithCancel(context.Background())
-	c.link = newLink(c)
+	c.conn = newConn(c)
 	t.Cleanup(func() {
-		c.link.close()
+		c.conn.close()
 		cancel()
 	})
 	if !c.Modern() {
@@ -207,7 +207,7 @@ func (c *Client) SendAs(id jsonrpc.ID, method string, params map[string]any) *Pe
 	}
 	c.mu.Unlock()
 	c.record("client", m)
-	if err := c.link.send(c.ctx, m); err != nil {
+	if err := c.conn.send(c.ctx, m); err != nil {
 		c.t.Fatalf("%s: %s: %v", c, method, err)
 	}
 	return p
@@ -222,7 +222,7 @@ func (c *Client) Notify(method string, params map[string]any) {
 	}
 	m := jsonrpc.NewNotification(method, raw)
 	c.record("client", m)
-	if err := c.link.send(c.ctx, m); err != nil {
+	if err := c.conn.send(c.ctx, m); err != nil {
 		c.t.Fatalf("%s: %s: %v", c, method, err)
 	}
 }
@@ -262,7 +262,7 @@ func encode(v any) json.RawMessage {
 }
 
 // Shutdown ends the server in good order, as if its process had been told to end. It returns when that is done.
-func (c *Client) Shutdown() { c.link.shutdown() }
+func (c *Client) Shutdown() { c.conn.shutdown() }
 
 // A Pending is a request that was sent.
 type Pending struct {
@@ -279,7 +279,7 @@ type Pending struct {
 // Wait returns the response, a result or an error. That there is none fails the test.
 func (p *Pending) Wait() *jsonrpc.Message {
 	p.c.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -288,7 +288,7 @@ func (p *Pending) Wait() *jsonrpc.Message {
 		}
 		return p.response
 	case <-timer.C:
-		p.c.t.Fatalf("%s: %s was not answered within %v", p.c, p.Method, patience)
+		p.c.t.Fatalf("%s: %s was not answered within %v", p.c, p.Method, timeout)
 		return nil
 	}
 }
@@ -306,7 +306,7 @@ func (p *Pending) Answered() bool {
 // Cancel cancels the request in the way of the transport and the revision.
 func (p *Pending) Cancel(reason string) {
 	p.c.t.Helper()
-	if p.c.Modern() && p.c.link.abandon(p.ID) {
+	if p.c.Modern() && p.c.conn.abandon(p.ID) {
 		return
 	}
 	p.c.Notify("notifications/cancelled", map[string]any{"requestId": json.RawMessage(p.ID.String()), "reason": reason})

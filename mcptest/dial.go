@@ -24,7 +24,7 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 	}
 	full.Revision = on.Revision
 	full.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := mcp.Connect(ctx, Transport(t, h, on.Transport), &full)
 	if err != nil {
@@ -73,7 +73,7 @@ func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
 	done.Go(func() { _ = server.Serve(network) })
 	client := &http.Client{Transport: &http.Transport{DialContext: network.dial}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)

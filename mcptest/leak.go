@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// leakPatience is how long goroutines may take to end after a test: closing a connection is not instant.
-const leakPatience = 5 * time.Second
+// leakTimeout is how long goroutines may take to end after a test: closing a connection is not instant.
+const leakTimeout = 5 * time.Second
 
 // NoLeaks fails the test if a goroutine that was started in it is still there when it has ended. Call it first, so that
 // it checks last. Tests that run beside others cannot use it, tests in a bubble of synctest need not.
@@ -46,7 +46,7 @@ func Main(m *testing.M) int {
 // left returns the stacks of the goroutines that are there now and were not before, and stay.
 func left(before map[string]string) (stacks []string) {
 	wait := time.Millisecond
-	for deadline := time.Now().Add(leakPatience); ; wait *= 2 {
+	for deadline := time.Now().Add(leakTimeout); ; wait *= 2 {
 		stacks = stacks[:0]
 		for name, stack := range goroutines() {
 			if _, old := before[name]; !old && !isTesting(stack) {

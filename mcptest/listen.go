@@ -109,7 +109,7 @@ func (c *Client) Listen(f mcp.Filter) (stop func()) {
 		c.Await(before+1, acknowledged)
 		return func() { p.Cancel("enough") }
 	}
-	c.link.listen()
+	c.conn.listen()
 	for _, uri := range f.ResourceSubscriptions {
 		c.Call("resources/subscribe", map[string]any{"uri": uri})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// receive takes one message of the server. The goroutines of the link call it, so it cannot end the test.
+// receive takes one message of the server. The goroutines of the conn call it, so it cannot end the test.
 func (c *Client) receive(m *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Batch {
 		for _, one := range m.Batch {
@@ -154,7 +154,7 @@ func (c *Client) answer(m *jsonrpc.Message) {
 		response = c.answerTo(m)
 	}
 	c.record("client", response)
-	if err := c.link.send(c.ctx, response); err != nil && c.ctx.Err() == nil {
+	if err := c.conn.send(c.ctx, response); err != nil && c.ctx.Err() == nil {
 		c.fault("answer to %s: %v", m.Method, err)
 	}
 }
@@ -232,7 +232,7 @@ func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 // Await waits until n notifications of a method have come since the client was connected, and gives them.
 func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 	c.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
@@ -245,7 +245,7 @@ func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 		select {
 		case <-arrived:
 		case <-timer.C:
-			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, patience)
+			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, timeout)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 				return
 			}
 			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(settle)
+				t.Cleanup(drainTimers)
 				c := connect(t, h, combination, opts)
 				c.bubble = true
 				body(t, c)
@@ -91,6 +91,6 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 	}
 }
 
-// settle lets what the handler has put off happen within the bubble, whose timers die with it: the handler is used by
+// drainTimers lets what the handler has put off happen within the bubble, whose timers die with it: the handler is used by
 // the next one.
-func settle() { time.Sleep(time.Minute) }
+func drainTimers() { time.Sleep(time.Minute) }

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxAnswering is the number of the server's requests that are worked on at once. Most of them wait for a person, who
+	// maxServerRequests is the number of the server's requests that are worked on at once. Most of them wait for a person, who
 	// can look at a few.
-	maxAnswering = 64
-	// maxAnsweringBytes bounds the params of them all together: pictures for a model are large, 64 of them need not be.
-	maxAnsweringBytes = 64 << 20
+	maxServerRequests = 64
+	// maxServerRequestBytes bounds the params of them all together: pictures for a model are large, 64 of them need not be.
+	maxServerRequestBytes = 64 << 20
 	// maxReplies is the number of replies that wait for the server to read, such as those to its pings. What a server does
 	// not read, it does not miss.
 	maxReplies = 256
-	// sendPatience is how long one reply may take to be sent before the next one gets its turn.
-	sendPatience = 30 * time.Second
-	// closePatience is how long a function that answers the server has to return once its context has ended.
-	closePatience = 2 * time.Second
+	// sendTimeout is how long one reply may take to be sent before the next one gets its turn.
+	sendTimeout = 30 * time.Second
+	// closeTimeout is how long a function that hasResponseMember the server has to return once its context has ended.
+	closeTimeout = 2 * time.Second
 )
 
 var (
@@ -40,8 +40,8 @@ var (
 	errOpened  = errors.New("the session was opened before")
 )
 
-// A Link carries the messages of one session. It is safe for concurrent use.
-type Link interface {
+// A Conn carries the messages of one session. It is safe for concurrent use.
+type Conn interface {
 	// RoundTrip sends a request, under an id that the link chooses and sets, and gives the response, which may be an error.
 	// What the server sent before the response has been received by then. When ctx ends, it tells the server so, unless
 	// the request is initialize, and gives context.Cause(ctx).
@@ -63,7 +63,7 @@ type ClientConfig struct {
 	// Info and Capabilities are what the client says of itself, in the modern form: JSON objects, or nil. One with the
 	// extension of tasks lets a server of the revision that has tasks make tasks of its questions.
 	Info, Capabilities json.RawMessage
-	// Answer answers a request of the server as an input request of the modern era is answered. It is only asked what the
+	// Answer hasResponseMember a request of the server as an input request of the modern era is answered. It is only asked what the
 	// capabilities promise. Its context ends when the server cancels the request and when the session ends.
 	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 	// Notify takes notifications that belong to no request, such as log messages. It must not block. It may be called
@@ -84,13 +84,13 @@ type Client struct {
 	offered  wire.Revision
 	declared json.RawMessage // capabilities, as the server is told
 
-	calls     peer.Table             // the server's requests that are worked on
-	answering atomic.Int64           // the bytes of their params, and of those of tasks at work
-	tasks     askedTasks             // that the server has made of its questions
-	replies   chan *jsonrpc.Message  // to what took no work
-	unsaid    atomic.Int64           // replies that were dropped since that was logged
-	level     atomic.Pointer[string] // that the server was told last; nil before
-	leveling  chan struct{}          // holds a token while it is told another one
+	calls          peer.Table             // the server's requests that are worked on
+	requestBytes   atomic.Int64           // the bytes of their params, and of those of tasks at work
+	tasks          clientTasks            // that the server has made of its questions
+	replies        chan *jsonrpc.Message  // to what took no work
+	droppedReplies atomic.Int64           // replies that were dropped since that was logged
+	level          atomic.Pointer[string] // that the server was told last; nil before
+	levelLock      chan struct{}          // holds a token while it is told another one
 
 	ctx    context.Context // of everything that is not a request of the caller: ends with the session
 	cancel context.CancelCauseFunc
@@ -101,27 +101,27 @@ type Client struct {
 	rev          wire.Revision
 	capabilities json.RawMessage   // of the server, in the modern form
 	lacks        map[string]string // of methods: what the server would have to declare
-	offers       offers
+	server       capabilitySet
 	discovered   json.RawMessage
 
-	mu        sync.Mutex // guards the fields below
-	link      Link       // nil before Open; not changed after
-	closed    bool
-	exchanges map[string]*clientExchange // by progress token
-	listeners map[*listener]struct{}
-	listens   int               // that were begun: the last one's number
-	watches   map[string]*watch // by URI
-	visits    map[string]chan struct{}
+	mu           sync.Mutex // guards the fields below
+	conn         Conn       // nil before Open; not changed after
+	closed       bool
+	progressing  map[string]*clientProgress // by progress token
+	listeners    map[*listener]struct{}
+	listens      int                              // that were begun: the last one's number
+	resources    map[string]*resourceSubscription // by URI
+	elicitations map[string]chan struct{}
 }
 
 // NewClient returns a client that is to be opened. Whoever has one closes it.
 func NewClient(cfg ClientConfig) *Client {
 	c := &Client{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), offered: cmp.Or(cfg.Revision, wire.LatestLegacy()),
-		calls:   peer.Table{MaxCalls: maxAnswering},
-		replies: make(chan *jsonrpc.Message, maxReplies), leveling: make(chan struct{}, 1), opened: make(chan struct{}),
-		exchanges: map[string]*clientExchange{}, listeners: map[*listener]struct{}{}, watches: map[string]*watch{},
-		visits: map[string]chan struct{}{},
+		calls:   peer.Table{MaxCalls: maxServerRequests},
+		replies: make(chan *jsonrpc.Message, maxReplies), levelLock: make(chan struct{}, 1), opened: make(chan struct{}),
+		progressing: map[string]*clientProgress{}, listeners: map[*listener]struct{}{}, resources: map[string]*resourceSubscription{},
+		elicitations: map[string]chan struct{}{},
 	}
 	c.declared = sessionCapabilities(c.offered, cfg.Capabilities)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -155,7 +155,7 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 	case !hasCapability(c.declared, "roots"):
 		return errors.New("the server was not told of roots")
 	}
-	return c.link.Send(ctx, jsonrpc.NewNotification(wire.NotificationRootsListChanged, nil))
+	return c.conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationRootsListChanged, nil))
 }
 
 // Close ends the session and closes its link. It waits a little for functions that answer the server, and may be called
@@ -163,7 +163,7 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true // from here on nothing is started
-	link := c.link
+	link := c.conn
 	c.mu.Unlock()
 	c.end()
 	var err error
@@ -175,7 +175,7 @@ func (c *Client) Close() error {
 		c.work.Wait()
 		close(idle)
 	}()
-	patience := time.NewTimer(closePatience)
+	patience := time.NewTimer(closeTimeout)
 	defer patience.Stop()
 	select {
 	case <-idle:
@@ -193,17 +193,17 @@ func (c *Client) end() {
 }
 
 // attach takes the link, and begins to reply: a server may ping before it has answered initialize.
-func (c *Client) attach(link Link) error {
+func (c *Client) attach(link Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return ErrEnded
-	case c.link != nil:
+	case c.conn != nil:
 		return errOpened
 	}
-	c.link = link
-	c.work.Go(c.reply)
+	c.conn = link
+	c.work.Go(c.sendReplies)
 	c.work.Go(func() {
 		select {
 		case <-link.Done():

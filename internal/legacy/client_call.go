@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// levelPatience is how long a server may take to change its log level. It does not hold up the request for longer.
-const levelPatience = 10 * time.Second
+// levelTimeout is how long a server may take to change its log level. It does not hold up the request for longer.
+const levelTimeout = 10 * time.Second
 
 // A notifier takes a notification. It does not block.
 type notifier = func(ctx context.Context, method string, params json.RawMessage) error
@@ -38,7 +38,7 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params json
 	case wire.MethodSubscriptionsListen:
 		return nil, c.listen(ctx, params, notify)
 	}
-	if refusal := c.refuses(method); refusal != nil {
+	if refusal := c.checkMethod(method); refusal != nil {
 		return nil, refusal
 	}
 	if env == nil {
@@ -48,7 +48,7 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params json
 		}
 		env = &opened
 	}
-	if err := c.awaitVisits(ctx, method, env.Subject(params).InputResponses); err != nil {
+	if err := c.awaitElicitations(ctx, method, env.Subject(params).InputResponses); err != nil {
 		return nil, err
 	}
 	c.setLevel(ctx, env.LogLevel)
@@ -80,7 +80,7 @@ func (c *Client) call(ctx context.Context, method string, params json.RawMessage
 }
 
 func (c *Client) request(ctx context.Context, method string, params json.RawMessage) (*jsonrpc.Message, error) {
-	return c.link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
+	return c.conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
 }
 
 // sessionParams takes out of the params of a request what the session knows already or its revision has not. Params that
@@ -143,19 +143,19 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 //
 // Spec: server/utilities/logging#setting-log-level
 func (c *Client) setLevel(ctx context.Context, level string) {
-	if level == "" || !c.offers.logging || c.hasLevel(level) {
+	if level == "" || !c.server.logging || c.hasLevel(level) {
 		return
 	}
 	select {
-	case c.leveling <- struct{}{}:
-		defer func() { <-c.leveling }()
+	case c.levelLock <- struct{}{}:
+		defer func() { <-c.levelLock }()
 	case <-ctx.Done():
 		return
 	}
 	if c.hasLevel(level) {
 		return
 	}
-	waiting, stop := context.WithTimeout(ctx, levelPatience)
+	waiting, stop := context.WithTimeout(ctx, levelTimeout)
 	defer stop()
 	params := append(jsonscan.AppendQuote([]byte(`{"level":`), level), '}')
 	response, err := c.request(waiting, wire.MethodLoggingSetLevel, params)
@@ -175,51 +175,51 @@ func (c *Client) hasLevel(level string) bool {
 	return told != nil && *told == level
 }
 
-// A clientExchange is a request that waits for its response and wants to hear of its progress.
-type clientExchange struct {
+// A clientProgress is a request that waits for its response and wants to hear of its progress.
+type clientProgress struct {
 	token  string
 	ctx    context.Context
 	notify notifier
 
 	mu   sync.Mutex // held while notify is called; guards the field below
-	over bool
+	done bool
 }
 
 // begin enters a request under its progress token. Nil is a request that wants no progress.
 //
 // Spec: basic/utilities/progress#progress-flow
-func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientExchange, *jsonrpc.Error) {
+func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientProgress, *jsonrpc.Error) {
 	if token == nil || notify == nil {
 		return nil, nil
 	}
-	x := &clientExchange{token: tokenKey(token), ctx: ctx, notify: notify}
+	x := &clientProgress{token: tokenKey(token), ctx: ctx, notify: notify}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.exchanges[x.token] != nil {
+	if c.progressing[x.token] != nil {
 		return nil, invalidParams("params._meta.progressToken: a request with this token is in progress")
 	}
-	c.exchanges[x.token] = x
+	c.progressing[x.token] = x
 	return x, nil
 }
 
 // finish ends the progress of a request: once it returns, none is told.
-func (c *Client) finish(x *clientExchange) {
+func (c *Client) finish(x *clientProgress) {
 	if x == nil {
 		return
 	}
 	c.mu.Lock()
-	delete(c.exchanges, x.token)
+	delete(c.progressing, x.token)
 	c.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.over = true
+	x.done = true
 }
 
 // progressed hands progress to the request that it belongs to. Late progress belongs to none.
-func (c *Client) progressed(m *jsonrpc.Message) {
+func (c *Client) progress(m *jsonrpc.Message) {
 	token, _ := jsonscan.Get(m.Params, "progressToken")
 	c.mu.Lock()
-	x := c.exchanges[tokenKey(token)]
+	x := c.progressing[tokenKey(token)]
 	c.mu.Unlock()
 	if x == nil {
 		c.log.Debug("mcp: progress of no request")
@@ -227,11 +227,11 @@ func (c *Client) progressed(m *jsonrpc.Message) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.over {
+	if x.done {
 		return
 	}
 	if err := x.notify(x.ctx, m.Method, m.Params); err != nil {
-		x.over = true // whoever waits wants to hear no more of it
+		x.done = true // whoever waits wants to hear no more of it
 	}
 }
 

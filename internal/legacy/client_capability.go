@@ -153,7 +153,7 @@ var capabilityMethods = [...]struct {
 // needs. Methods that no revision knows belong to extensions: they are the server's to judge.
 //
 // Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion needs no capability.
-func (c *Client) refuses(method string) *jsonrpc.Error {
+func (c *Client) checkMethod(method string) *jsonrpc.Error {
 	if !sends(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}

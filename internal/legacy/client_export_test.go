@@ -4,14 +4,14 @@ package legacy
 func (c *Client) Visits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.visits)
+	return len(c.elicitations)
 }
 
 // Watches is the number of resources that are subscribed to or about to be.
 func (c *Client) Watches() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.watches)
+	return len(c.resources)
 }
 
 // ModernResults says of which methods the results lose something on their way to the modern era.

@@ -11,15 +11,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// unnamedClient stands for a client that does not say what it is; a session's server has to be told something.
-const unnamedClient = `{"name":"unnamed","version":"0"}`
+// defaultClientInfo stands for a client that does not say what it is; a session's server has to be told something.
+const defaultClientInfo = `{"name":"unnamed","version":"0"}`
 
 // Open begins the session on a link, whose messages go to [Client.Receive] already, and gives what server/discover would
 // give. The link is the client's from then on; it is closed if Open fails. The error is that of the link, a
 // [*jsonrpc.Error] that is remote if the server refuses, or says why the two cannot speak. A client is opened once.
 //
 // Spec: basic/lifecycle#initialization
-func (c *Client) Open(ctx context.Context, link Link) (json.RawMessage, error) {
+func (c *Client) Open(ctx context.Context, link Conn) (json.RawMessage, error) {
 	if err := c.attach(link); err != nil {
 		_ = link.Close()
 		return nil, err
@@ -31,7 +31,7 @@ func (c *Client) Open(ctx context.Context, link Link) (json.RawMessage, error) {
 	return c.discovered, nil
 }
 
-func (c *Client) initialize(ctx context.Context, link Link) error {
+func (c *Client) initialize(ctx context.Context, link Conn) error {
 	if c.offered.Modern() {
 		return fmt.Errorf("protocol revision %s has no sessions", c.offered)
 	}
@@ -44,10 +44,10 @@ func (c *Client) initialize(ctx context.Context, link Link) error {
 	case jsonscan.Kind(response.Result) != '{':
 		return fmt.Errorf("initialize: %w: it is not an object", ErrMalformed)
 	}
-	if c.rev, err = c.agree(response.Result); err != nil {
+	if c.rev, err = c.negotiated(response.Result); err != nil {
 		return err
 	}
-	c.welcomed(response.Result)
+	c.setServer(response.Result)
 	close(c.opened)
 	return link.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
 }
@@ -55,7 +55,7 @@ func (c *Client) initialize(ctx context.Context, link Link) error {
 func (c *Client) initializeParams() json.RawMessage {
 	info := c.cfg.Info
 	if jsonscan.Kind(info) != '{' {
-		info = json.RawMessage(unnamedClient)
+		info = json.RawMessage(defaultClientInfo)
 	}
 	params := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, c.offered.String()))
 	params = appendMember(append(params, ','), []byte("capabilities"), c.declared)
@@ -63,10 +63,10 @@ func (c *Client) initializeParams() json.RawMessage {
 	return append(params, '}')
 }
 
-// agree returns the revision that the server has chosen, unless it cannot be spoken.
+// agree returns the revision that the server has chosen, unless it cannot be sessionRevisions.
 //
 // Spec: basic/lifecycle#version-negotiation
-func (c *Client) agree(result []byte) (wire.Revision, error) {
+func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	const shown = 64 // bytes of the server's text; a version is a date of ten
 	version, _ := jsonscan.Get(result, "protocolVersion")
 	if jsonscan.Kind(version) != '"' {
@@ -79,17 +79,17 @@ func (c *Client) agree(result []byte) (wire.Revision, error) {
 	}
 	switch {
 	case !known:
-		return 0, fmt.Errorf("the server chose protocol revision %q, which is not spoken here; these are: %s", chosen, spoken())
+		return 0, fmt.Errorf("the server chose protocol revision %q, which is not spoken here; these are: %s", chosen, sessionRevisions())
 	case rev.Modern():
-		return 0, fmt.Errorf("the server chose protocol revision %q in answer to initialize, but that one has no sessions; these have: %s", chosen, spoken())
+		return 0, fmt.Errorf("the server chose protocol revision %q in answer to initialize, but that one has no sessions; these have: %s", chosen, sessionRevisions())
 	case c.cfg.Pinned && rev != c.offered:
 		return 0, fmt.Errorf("the server chose protocol revision %q, but only %s is wanted", chosen, c.offered)
 	}
 	return rev, nil
 }
 
-// spoken lists the revisions that have sessions, the newest first.
-func spoken() string {
+// sessionRevisions lists the revisions that have sessions, the newest first.
+func sessionRevisions() string {
 	var versions []string
 	for rev := wire.LatestLegacy(); rev != 0; rev-- {
 		versions = append(versions, rev.String())
@@ -98,14 +98,14 @@ func spoken() string {
 }
 
 // welcomed keeps what the server says of itself, in the form of a discover result. What is missing or malformed there is
-// left out: a server that can be spoken with is spoken with.
+// left out: a server that can be sessionRevisions with is sessionRevisions with.
 //
 // Spec: server/discover (2026-07-28)
-func (c *Client) welcomed(result []byte) {
+func (c *Client) setServer(result []byte) {
 	declared, _ := jsonscan.Get(result, "capabilities")
 	c.capabilities = serverCapabilities(c.rev, declared)
 	c.lacks = lacking(c.rev, c.capabilities)
-	c.offers = parseOffers(c.capabilities)
+	c.server = parseCapabilities(c.capabilities)
 
 	dst := appendMember([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",`), []byte("supportedVersions"), nil)
 	dst = append(jsonscan.AppendQuote(append(dst, '['), c.rev.String()), `],`...)

@@ -18,7 +18,7 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	case c.ctx.Err() != nil:
 		return
 	case m == nil:
-		c.missed()
+		c.changesMissed()
 		return
 	}
 	switch m.Kind() {
@@ -31,7 +31,7 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	case jsonrpc.Response:
 		c.log.Debug("mcp: response to no request that waits", "id", m.ID)
 	default:
-		c.refuse(m)
+		c.replyToMalformed(m)
 	}
 }
 
@@ -48,14 +48,14 @@ func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
 	}
 }
 
-// refuse answers a message that could not be read, if it was a request.
-func (c *Client) refuse(m *jsonrpc.Message) {
+// errorResponse hasResponseMember a message that could not be read, if it was a request.
+func (c *Client) replyToMalformed(m *jsonrpc.Message) {
 	if m.Refused == nil {
 		return
 	}
 	c.log.Debug("mcp: message of the server refused", "error", m.Refused)
 	if response := m.Refused.Response(); response != nil && !response.ID.IsZero() {
-		c.say(response)
+		c.enqueueReply(response)
 	}
 }
 
@@ -69,13 +69,13 @@ func (c *Client) acceptNotification(m *jsonrpc.Message) {
 			c.calls.Cancel(id, c.cancelled(reason))
 		}
 	case wire.NotificationProgress:
-		c.progressed(m)
+		c.progress(m)
 	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged:
 		c.listChanged(m.Method)
 	case wire.NotificationResourcesUpdated:
-		c.updated(text(m.Params, "uri"))
+		c.resourceUpdated(text(m.Params, "uri"))
 	case wire.NotificationElicitationComplete:
-		c.visited(text(m.Params, "elicitationId"))
+		c.elicitationCompleted(text(m.Params, "elicitationId"))
 		c.notify(m)
 	default:
 		c.notify(m)
@@ -96,16 +96,16 @@ func (c *Client) cancelled(reason string) error {
 }
 
 // say puts a reply on its way, or drops it if the server does not read those before.
-func (c *Client) say(reply *jsonrpc.Message) {
+func (c *Client) enqueueReply(reply *jsonrpc.Message) {
 	select {
 	case c.replies <- reply:
 	default:
-		c.unsaid.Add(1)
+		c.droppedReplies.Add(1)
 	}
 }
 
 // reply sends what is to be said until the session ends.
-func (c *Client) reply() {
+func (c *Client) sendReplies() {
 	for {
 		select {
 		case m := <-c.replies:
@@ -113,7 +113,7 @@ func (c *Client) reply() {
 		case <-c.ctx.Done():
 			return
 		}
-		if n := c.unsaid.Swap(0); n > 0 {
+		if n := c.droppedReplies.Swap(0); n > 0 {
 			c.log.Warn("mcp: the server asks faster than it reads; replies were dropped", "replies", n)
 		}
 	}
@@ -121,9 +121,9 @@ func (c *Client) reply() {
 
 func (c *Client) send(m *jsonrpc.Message) {
 	c.mu.Lock()
-	link := c.link // which may not be open yet
+	link := c.conn // which may not be open yet
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(c.ctx, sendPatience)
+	ctx, cancel := context.WithTimeout(c.ctx, sendTimeout)
 	defer cancel()
 	if err := link.Send(ctx, m); err != nil && c.ctx.Err() == nil {
 		c.log.Debug("mcp: reply to the server not delivered", "id", m.ID, "error", err)

@@ -42,7 +42,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (modern json.
 		p = nil
 	}
 	for key, value := range jsonscan.Members(result) {
-		if isInvented(method, string(key)) {
+		if isModernMember(method, string(key)) {
 			continue
 		}
 		hasTask = hasTask || string(key) == "task"
@@ -60,8 +60,8 @@ func modernResult(rev wire.Revision, method string, result []byte) (modern json.
 	return closeWith(dst, '}'), hasTask, nil
 }
 
-// isInvented reports whether the modern era has added a member to the results of a method.
-func isInvented(method, member string) bool {
+// isModernMember reports whether the modern era has added a member to the results of a method.
+func isModernMember(method, member string) bool {
 	switch member {
 	case "resultType":
 		return true
@@ -88,7 +88,7 @@ func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (js
 		}
 		return nil, &modern
 	case e.Code == wire.CodeURLElicitationRequired:
-		if result := c.visitsRequired(method, e.Data); result != nil {
+		if result := c.elicitationsRequired(method, e.Data); result != nil {
 			return result, nil
 		}
 	}

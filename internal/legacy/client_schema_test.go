@@ -34,7 +34,7 @@ func (e *echo) Close() error                                 { return nil }
 
 const richClient = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}`
 
-// opened returns a client of a server of rev that offers everything.
+// opened returns a client of a server of rev that declares everything.
 func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 	t.Helper()
 	link.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"i"}`
@@ -120,7 +120,7 @@ func TestQuestionsOfSessionsAreValidModernOnes(t *testing.T) {
 				continue // the revision cannot ask it
 			}
 			// A visit keeps its id, with which the session tells of its end. No modern one has it.
-			question := strings.Replace(string(modernQuestion(q.method, params)), `"elicitationId":"",`, "", 1)
+			question := strings.Replace(string(modernInputRequest(q.method, params)), `"elicitationId":"",`, "", 1)
 			mustValidate(t, wire.Latest(), q.definition+"/properties/params", []byte(question))
 		}
 	}
@@ -141,7 +141,7 @@ func TestAnswersAreValidInEachRevision(t *testing.T) {
 			if _, ok := rev.Method(a.method); !ok {
 				continue
 			}
-			answer, refused := projectAnswer(rev, a.method, []byte(a.answer))
+			answer, refused := projectResponse(rev, a.method, []byte(a.answer))
 			if refused != nil {
 				if !strings.Contains(refused.Message, "has no form for") {
 					t.Errorf("%v %s: %v", rev, a.answer, refused)
@@ -271,7 +271,7 @@ func FuzzModernResult(f *testing.F) {
 		if isNewTask(method, data, data) {
 			wantResult(t, modernTask(data), "task")
 		}
-		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: json.RawMessage(richClient), visits: map[string]chan struct{}{}}
+		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: json.RawMessage(richClient), elicitations: map[string]chan struct{}{}}
 		for _, c.rev = range legacyRevisions() {
 			result, err := c.modernError(method, data, &jsonrpc.Error{Code: code, Data: data})
 			if (result == nil) == (err == nil) {
@@ -282,7 +282,7 @@ func FuzzModernResult(f *testing.F) {
 			}
 			for name, object := range map[string][]byte{
 				"client": sessionCapabilities(c.rev, data), "server": serverCapabilities(c.rev, data),
-				"params": c.sessionParams(method, data), "elicitation": modernQuestion(wire.MethodElicitationCreate, data),
+				"params": c.sessionParams(method, data), "elicitation": modernInputRequest(wire.MethodElicitationCreate, data),
 			} {
 				if object != nil && (jsonscan.Valid(object, jsonscan.Limits{}) != nil || jsonscan.Kind(object) != '{') {
 					t.Fatalf("%s: %s of %s", name, object, data)

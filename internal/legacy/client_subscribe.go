@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxNoted is the number of resources below those subscribed to whose changes wait to be told. Of more, only the
+	// maxUpdated is the number of resources below those subscribed to whose changes wait to be told. Of more, only the
 	// resource above is told.
-	maxNoted = 1000
-	// maxAbove bounds how far up the resource is looked for that a changed one is below.
-	maxAbove = 32
+	maxUpdated = 1000
+	// maxAncestors bounds how far up the resource is looked for that a changed one is below.
+	maxAncestors = 32
 )
 
 // listen serves subscriptions/listen out of what the server pushes: it acknowledges what the server declared, and tells of
@@ -41,19 +41,19 @@ func (c *Client) listen(ctx context.Context, params []byte, notify notifier) err
 		c.mu.Unlock()
 	}()
 	asked := l.subscribedTo()
-	c.join(asked)
-	defer c.leave(asked)
+	c.addListeners(asked)
+	defer c.removeListeners(asked)
 	if err := c.subscribeAll(ctx, l, asked); err != nil {
 		return err
 	}
 	if err := notify(ctx, wire.NotificationSubscriptionsAcknowledged, l.acknowledgement()); err != nil {
 		return err
 	}
-	return c.tell(ctx, l, notify)
+	return c.sendChanges(ctx, l, notify)
 }
 
 // tell tells of changes until something ends it.
-func (c *Client) tell(ctx context.Context, l *listener, notify notifier) error {
+func (c *Client) sendChanges(ctx context.Context, l *listener, notify notifier) error {
 	for {
 		select {
 		case <-l.woken:
@@ -77,13 +77,13 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 	if jsonscan.Kind(filter) != '{' {
 		return nil, invalidParams("params.notifications: want an object that names what to listen to")
 	}
-	if c.offers.tells() == (offers{}) {
+	if c.server.notifying() == (capabilitySet{}) {
 		return nil, methodNotFound("this server tells of no changes")
 	}
-	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{}, changed: map[string]bool{}, noted: map[string]bool{}}
-	l.lists.tools = c.offers.tools && wants(filter, "toolsListChanged")
-	l.lists.prompts = c.offers.prompts && wants(filter, "promptsListChanged")
-	l.lists.resources = c.offers.resources && wants(filter, "resourcesListChanged")
+	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{}, changed: map[string]bool{}, seen: map[string]bool{}}
+	l.lists.tools = c.server.tools && wants(filter, "toolsListChanged")
+	l.lists.prompts = c.server.prompts && wants(filter, "promptsListChanged")
+	l.lists.resources = c.server.resources && wants(filter, "resourcesListChanged")
 	uris, _ := jsonscan.Get(filter, "resourceSubscriptions")
 	for raw := range jsonscan.Elements(uris) {
 		uri, err := jsonscan.Unquote(raw)
@@ -93,7 +93,7 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 		case len(uri) > maxSubscribedURI:
 			return nil, invalidParams("params.notifications.resourceSubscriptions: at most %d bytes are taken of a URI", maxSubscribedURI)
 		}
-		if c.offers.subscribe {
+		if c.server.subscribe {
 			l.uris[uri] = true
 		}
 	}
@@ -107,8 +107,8 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 	return l, nil
 }
 
-// tells returns the offers that are changes to be told.
-func (o offers) tells() offers {
+// tells returns the capabilitySet that are changes to be told.
+func (o capabilitySet) notifying() capabilitySet {
 	o.logging = false
 	return o
 }
@@ -121,14 +121,14 @@ func wants(filter []byte, member string) bool {
 // A listener is one open subscription.
 type listener struct {
 	id    string        // of the subscription, as JSON
-	lists offers        // whose changes are wanted
+	lists capabilitySet // whose changes are wanted
 	woken chan struct{} // holds a token when there is something to tell
 
 	mu      sync.Mutex      // guards the fields below
 	uris    map[string]bool // that are subscribed to
 	changed map[string]bool // lists that have changed, by notification
 	updated []string        // resources that have, in the order that they did
-	noted   map[string]bool // the same, each once
+	seen    map[string]bool // the same, each once
 	missed  bool            // it is not known what else has changed
 }
 
@@ -181,31 +181,31 @@ func (l *listener) listChanged(method string) {
 func (l *listener) resourceUpdated(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	above, ok := l.above(uri)
+	above, ok := l.subscribedAncestor(uri)
 	if !ok {
 		return
 	}
-	if len(l.updated) >= maxNoted {
+	if len(l.updated) >= maxUpdated {
 		uri = above
 	}
-	if l.noted[uri] {
+	if l.seen[uri] {
 		return
 	}
-	l.noted[uri] = true
+	l.seen[uri] = true
 	l.updated = append(l.updated, uri)
 	l.wake()
 }
 
 // above returns the resource that is subscribed to: the one of that URI, or the nearest that it is below. The caller holds
 // l.mu.
-func (l *listener) above(uri string) (string, bool) {
+func (l *listener) subscribedAncestor(uri string) (string, bool) {
 	if len(uri) > maxSubscribedURI || len(l.uris) == 0 {
 		return "", false
 	}
 	if l.uris[uri] {
 		return uri, true
 	}
-	for range maxAbove {
+	for range maxAncestors {
 		i := strings.LastIndexAny(uri, "/?#")
 		if i < 0 {
 			break
@@ -236,7 +236,7 @@ var changeNotifications = []string{
 func (l *listener) send(ctx context.Context, notify notifier) error {
 	l.mu.Lock()
 	changed, updated := l.changed, l.updated
-	l.changed, l.updated, l.noted = map[string]bool{}, nil, map[string]bool{}
+	l.changed, l.updated, l.seen = map[string]bool{}, nil, map[string]bool{}
 	missed := l.missed
 	l.missed = false
 	l.mu.Unlock()
@@ -262,7 +262,7 @@ func (l *listener) send(ctx context.Context, notify notifier) error {
 }
 
 // missed says that the server may have told of changes that did not arrive.
-func (c *Client) missed() {
+func (c *Client) changesMissed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l := range c.listeners {
@@ -281,7 +281,7 @@ func (c *Client) listChanged(method string) {
 	}
 }
 
-func (c *Client) updated(uri string) {
+func (c *Client) resourceUpdated(uri string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l := range c.listeners {

@@ -48,7 +48,7 @@ func modernTask(result []byte) json.RawMessage {
 }
 
 // relatedTask returns the task that a request of the server belongs to, as its `_meta` has it, or nil.
-func (c *Client) relatedTask(params []byte) []byte {
+func (c *Client) relatedTaskOf(params []byte) []byte {
 	if !c.isOpen() || !c.rev.Has(wire.Tasks) || jsonscan.Kind(params) != '{' {
 		return nil
 	}

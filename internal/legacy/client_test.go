@@ -235,7 +235,7 @@ func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
 func TestLIFE10_OtherRevisionsAreTakenOrRefused(t *testing.T) {
 	for _, tc := range []struct{ offered, chosen, pinned, wantError string }{
 		{"2025-11-25", "2024-11-05", "", ""},
-		{"2025-03-26", "2025-11-25", "", ""}, // odd, and can be spoken
+		{"2025-03-26", "2025-11-25", "", ""}, // unusual, but a session revision
 		{"2025-11-25", "2025-06-18", "pinned", "only 2025-11-25 is wanted"},
 		{"2025-06-18", "2025-06-18", "pinned", ""},
 		{"2025-11-25", "2026-07-28", "", "has no sessions"},
@@ -287,7 +287,7 @@ func TestOpenFailsWithTheServer(t *testing.T) {
 	}
 }
 
-// gives is a server that answers everything with one result, fails one that answers with an error.
+// gives is a server that returns one result for every request; fails is one that returns an error.
 func gives(result string) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		return jsonrpc.NewResponse(req.ID, json.RawMessage(result))

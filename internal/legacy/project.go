@@ -27,7 +27,7 @@ var metaShape = shape{fields: []field{
 var (
 	meta     = field{key: "_meta", shape: &metaShape, omitEmpty: true}
 	dataMeta = field{key: "_meta", needs: wire.DataMeta}
-	viewMeta = field{key: "_meta", needs: wire.DataMeta, as: onlyViews}
+	viewMeta = field{key: "_meta", needs: wire.DataMeta, as: viewMetaOnly}
 )
 
 var (
@@ -128,9 +128,9 @@ type revisionProjection struct {
 	sampling       *projection
 }
 
-// An onFirstUse is a value for each revision, made once. Most processes speak one revision or none with sessions, and should
+// An perRevision is a value for each revision, made once. Most processes speak one revision or none with sessions, and should
 // not wait for the others to start.
-type onFirstUse[T any] struct {
+type perRevision[T any] struct {
 	make func(wire.Revision) T
 	made [wire.July2026 + 1]struct {
 		once  sync.Once
@@ -139,7 +139,7 @@ type onFirstUse[T any] struct {
 }
 
 // of returns the value of a revision; one that is not known is that of none.
-func (u *onFirstUse[T]) of(rev wire.Revision) T {
+func (u *perRevision[T]) get(rev wire.Revision) T {
 	if int(rev) >= len(u.made) {
 		rev = 0
 	}
@@ -148,7 +148,7 @@ func (u *onFirstUse[T]) of(rev wire.Revision) T {
 	return m.value
 }
 
-var projections = onFirstUse[*revisionProjection]{make: compileProjection}
+var projections = perRevision[*revisionProjection]{make: compileProjection}
 
 func compileProjection(rev wire.Revision) *revisionProjection {
 	if rev == 0 || rev.Modern() {
@@ -167,7 +167,7 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 }
 
 func projectionOf(rev wire.Revision) *revisionProjection {
-	return projections.of(rev)
+	return projections.get(rev)
 }
 
 // projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
@@ -177,7 +177,7 @@ func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message
 	switch {
 	case !known:
 		return nil
-	case !p.concerns(m.Params):
+	case !p.affects(m.Params):
 		return m
 	}
 	projected := *m

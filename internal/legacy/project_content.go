@@ -82,12 +82,12 @@ func hasText(content []byte) bool {
 	return false
 }
 
-// onlyViews keeps of a `_meta` what the extension for views says, if it says anything: a host may declare it in any
+// viewMetaOnly keeps of a `_meta` what the extension for views says, if it says anything: a host may declare it in any
 // revision, and has to learn there too which tools it must not show to its model. The schemas allow members that they do not
 // name.
 //
 // Spec: SEP-1865, Resource Discovery, Visibility.
-func onlyViews(dst []byte, key string, meta []byte) []byte {
+func viewMetaOnly(dst []byte, key string, meta []byte) []byte {
 	before := len(dst)
 	dst = append(appendMember(dst, []byte(key), nil), '{')
 	from := len(dst)
@@ -119,7 +119,7 @@ func objectSchema(dst []byte, key string, schema []byte) []byte {
 }
 
 // closedSchema writes a schema so that each of its properties is described by an object: older revisions know no boolean
-// schemas there, and a client that checks would refuse the whole list of tools.
+// schemas there, and a client that checks would errorResponse the whole list of tools.
 func closedSchema(dst []byte, key string, schema []byte) []byte {
 	dst = appendMember(dst, []byte(key), nil)
 	if jsonscan.Kind(schema) != '{' {

@@ -142,7 +142,7 @@ func ifBoolean(dst []byte, key string, value []byte) []byte {
 }
 
 // projectInputResponse returns what a client of rev answered, as the answer to an input request: without what only a
-// session's messages carry. Whether it answers the question is not looked at.
+// session's messages carry. Whether it hasResponseMember the inputRequest is not looked at.
 //
 // Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
 func projectInputResponse(rev wire.Revision, method string, result json.RawMessage) json.RawMessage {
@@ -152,19 +152,19 @@ func projectInputResponse(rev wire.Revision, method string, result json.RawMessa
 	dst := append(make([]byte, 0, len(result)), '{')
 	for key, value := range jsonscan.Members(result) {
 		if string(key) == "_meta" {
-			if value = questionMeta(value); value == nil {
+			if value = inputRequestMeta(value); value == nil {
 				continue
 			}
 		}
-		if answers(method, string(key)) && jsonscan.Kind(value) != 'n' {
+		if hasResponseMember(method, string(key)) && jsonscan.Kind(value) != 'n' {
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
 	return closeWith(dst, '}')
 }
 
-// answers reports whether the answer to an input request has a member of that name.
-func answers(method, member string) bool {
+// hasResponseMember reports whether the answer to an input request has a member of that name.
+func hasResponseMember(method, member string) bool {
 	switch method {
 	case wire.MethodElicitationCreate:
 		return member == "action" || member == "content"

@@ -97,16 +97,16 @@ func (p *projection) find(key []byte) *projectedField {
 }
 
 // concerns reports whether an object has something that the projection may change.
-func (p *projection) concerns(obj []byte) bool {
+func (p *projection) affects(obj []byte) bool {
 	if p == nil {
 		return false
 	}
 	d := jsonscan.Descend(obj)
-	return p.concernsObject(&d)
+	return p.affectsObject(&d)
 }
 
 // concernsObject is concerns for the value ahead. It passes over it, or stops where it has found something.
-func (p *projection) concernsObject(d *jsonscan.Descent) bool {
+func (p *projection) affectsObject(d *jsonscan.Descent) bool {
 	if !d.Into('{') {
 		d.Value()
 		return false
@@ -119,7 +119,7 @@ func (p *projection) concernsObject(d *jsonscan.Descent) bool {
 		}
 		if f := p.find(key); f == nil {
 			d.Value()
-		} else if f.concerns(d) {
+		} else if f.affects(d) {
 			return true
 		}
 	}
@@ -127,23 +127,23 @@ func (p *projection) concernsObject(d *jsonscan.Descent) bool {
 }
 
 // concerns reports whether the projection may change something in the member whose value is ahead.
-func (f *projectedField) concerns(d *jsonscan.Descent) bool {
+func (f *projectedField) affects(d *jsonscan.Descent) bool {
 	switch {
 	case f.nested == nil:
 		return true
 	case f.omitEmpty:
 		value := d.Value()
 		inner := jsonscan.Descend(value)
-		return isEmptyObject(value) || f.nested.concernsValue(&inner)
+		return isEmptyObject(value) || f.nested.affectsValue(&inner)
 	case f.byName && d.Into('{'):
 		for _, ok := d.Key(); ok; _, ok = d.Key() {
-			if f.nested.concernsValue(d) {
+			if f.nested.affectsValue(d) {
 				return true
 			}
 		}
 		return false
 	}
-	return f.nested.concernsValue(d)
+	return f.nested.affectsValue(d)
 }
 
 func isEmptyObject(value []byte) bool {
@@ -154,12 +154,12 @@ func isEmptyObject(value []byte) bool {
 }
 
 // concernsValue is concernsObject for an object that is ahead, or for the objects in an array.
-func (p *projection) concernsValue(d *jsonscan.Descent) bool {
+func (p *projection) affectsValue(d *jsonscan.Descent) bool {
 	if !d.Into('[') {
-		return p.concernsObject(d)
+		return p.affectsObject(d)
 	}
 	for d.More() {
-		if p.concernsObject(d) {
+		if p.affectsObject(d) {
 			return true
 		}
 	}
@@ -169,7 +169,7 @@ func (p *projection) concernsValue(d *jsonscan.Descent) bool {
 // replace puts the projection of the object that dst holds from the offset on in place of the object. Anything else than an
 // object stays as it is, and so does one that nothing changes in.
 func (p *projection) replace(dst []byte, from int) []byte {
-	if !p.concerns(dst[from:]) {
+	if !p.affects(dst[from:]) {
 		return dst
 	}
 	end := len(dst)

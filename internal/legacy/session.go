@@ -1,7 +1,7 @@
 // Package legacy translates between the session era of the protocol and the modern form that the core speaks.
 //
 // A [Session] is one client that opened with initialize. What it sends is rewritten into requests that each carry their
-// envelope; what the core answers is projected onto the client's revision. What a session has and the modern era has
+// envelope; what the core hasResponseMember is projected onto the client's revision. What a session has and the modern era has
 // not, is here: questions that travel as requests of the server, pushed changes, subscriptions to one resource, a log
 // level for all requests, pings and batches.
 //
@@ -47,7 +47,7 @@ type Notify = func(ctx context.Context, method string, params json.RawMessage) e
 // A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
 // Its methods are called from several goroutines.
 type Core interface {
-	// Serve answers one request. It sends the notifications that belong to the request to notify before it returns. It
+	// Serve hasResponseMember one request. It sends the notifications that belong to the request to notify before it returns. It
 	// appends the result to dst, on one line, or returns the error, which may alias the request.
 	Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to notify until
@@ -61,7 +61,7 @@ const DefaultAnswerTimeout = 10 * time.Minute
 
 // A Config is what sessions have in common. It is neither changed nor copied once it is in use.
 type Config struct {
-	// Core answers the requests.
+	// Core hasResponseMember the requests.
 	Core Core
 	// Logger takes what goes wrong. Default: slog.Default().
 	Logger *slog.Logger
@@ -112,17 +112,17 @@ type Session struct {
 	ctx    context.Context // of subscriptions: ends with the session
 	cancel context.CancelCauseFunc
 
-	changing  sync.Mutex // held while the subscription changes; guards the fields below
-	stop      func()     // ends the subscription; nil when there is none
-	heard     offers     // what it is to
-	heardURIs []string
-	uris      []string // resources that the client subscribed to
+	subMu         sync.Mutex    // held while the subscription changes; guards the fields below
+	stopListening func()        // ends the subscription; nil when there is none
+	listened      capabilitySet // what it is to
+	listenedURIs  []string
+	uris          []string // resources that the client subscribed to
 
 	mu          sync.Mutex     // guards the fields below
 	envelope    sharedEnvelope // of every request
-	welcomed    bool           // offers is known
-	offers      offers         // not changed once it is known
-	described   chan struct{}  // closed when offers is known; nil while nobody waits for that
+	hasServer   bool           // capabilitySet is known
+	server      capabilitySet  // not changed once it is known
+	serverKnown chan struct{}  // closed when capabilitySet is known; nil while nobody waits for that
 	initialized bool           // the client is ready for what it did not ask for
 	changes     Stream         // where changes go; nil for nowhere
 	tokens      []*taskToken   // the oldest first
@@ -181,16 +181,16 @@ func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Str
 }
 
 // Begin is [Session.Accept] for a request whose response its caller writes as bytes. It returns the reply, if there is
-// nothing to do for it, or nil: then x serves the request, on any goroutine, by [Exchange.AppendAnswer].
+// nothing to do for it, or nil: then x serves the request, on any goroutine, by [Exchange.AppendResponse].
 func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, out Sender) (reply *jsonrpc.Message) {
 	method := methodOf(s.rev, m.Method)
 	switch {
 	case m.Method == wire.MethodPing:
 		return jsonrpc.NewResponse(m.ID, emptyResult)
 	case m.Method == wire.MethodInitialize:
-		return refuse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already")
+		return errorResponse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already")
 	case !method.served:
-		return refuse(m.ID, jsonrpc.CodeMethodNotFound, "method not found")
+		return errorResponse(m.ID, jsonrpc.CodeMethodNotFound, "method not found")
 	}
 	if err := s.calls.Enter(ctx, &x.call, m.ID); err != nil {
 		return jsonrpc.NewErrorResponse(m.ID, err)
@@ -215,7 +215,7 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 		}
 		s.initialized = true
 		return func() *jsonrpc.Message {
-			s.resume()
+			s.refreshSubscription()
 			return nil
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 // Spec: basic#batching (2025-03-26)
 func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
 	if !s.rev.Has(wire.Batches) {
-		return refuse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
+		return errorResponse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
 	}
 	var replies []*jsonrpc.Message
 	var works []func() *jsonrpc.Message
@@ -268,17 +268,17 @@ func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 	return batch
 }
 
-// Close ends the session: everything in flight and every waiting question, with the cause. What is in flight is still
+// Close ends the session: everything in flight and every waiting inputRequest, with the cause. What is in flight is still
 // answered.
 func (s *Session) Close(cause error) {
 	s.calls.Close(cause)
 	s.cancel(cause)
-	s.resume()
+	s.refreshSubscription()
 }
 
 // emptyResult says that a request was carried out.
 var emptyResult = []byte(`{}`)
 
-func refuse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {
+func errorResponse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {
 	return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: code, Message: message})
 }

@@ -26,18 +26,18 @@ var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "inte
 // with [Session.Begin], which is called once: an Exchange is not used again, for a goroutine that a handler has left behind
 // may still look at it.
 type Exchange struct {
-	session *Session
-	call    peer.Call
-	request *jsonrpc.Message // as the client sent it
-	method  *method
-	out     Sender
-	told    progress
-	task    *taskToken // whose progress is told, in place of the request's own; nil for that
+	session  *Session
+	call     peer.Call
+	request  *jsonrpc.Message // as the client sent it
+	method   *method
+	out      Sender
+	progress progress
+	task     *taskToken // whose progress is told, in place of the request's own; nil for that
 }
 
 // AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
 // is left out then. The error is the one within the response.
-func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
+func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, x.request.ID.String()...)
@@ -84,7 +84,7 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(dst, result...), nil
 }
 
-// relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
+// relay has the core answer the request, as often as it needs hasResponseMember from the client, and appends the result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
 	var retry []byte
@@ -93,7 +93,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		result, further, err := x.settle(ctx, answer, len(dst))
+		result, further, err := x.finishRound(ctx, answer, len(dst))
 		if result != nil || err != nil {
 			return result, err
 		}
@@ -106,7 +106,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 // settle makes the result that answer ends with, from the offset on, one for the session; left is what the core has left
 // out of it. In place of one that asks for input it gives what the client has answered: members for the request's next
 // round. It is apart so that relay, within which the core works, needs little of the stack.
-func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
+func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
 		return append(answer[:from], projected...), nil, nil
@@ -121,11 +121,11 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled
 		further, err = s.ask(ctx, bytes.Clone(result), x.out)
 		return nil, further, err
 	case isString(typ, "task"):
-		if !fitsTask(s.rev, result) {
+		if !isSessionTask(s.rev, result) {
 			s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
 			return nil, nil, errInternal
 		}
-		x.keepToken(result)
+		x.saveTaskToken(result)
 	}
 	answer = x.method.result.replace(answer, from)
 	if modern != nil {
@@ -139,18 +139,18 @@ func (x *Exchange) notify(ctx context.Context, method string, params json.RawMes
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
-	told := &x.told
+	told := &x.progress
 	if x.task != nil {
-		told = &x.task.told
+		told = &x.task.progress
 	}
-	if method == wire.NotificationProgress && x.method.mayAskInput && !told.rises(params) {
+	if method == wire.NotificationProgress && x.method.mayAskInput && !told.advance(params) {
 		return nil
 	}
 	p, known := notificationProjection(x.session.rev, method)
 	if !known {
 		return nil
 	}
-	if p.concerns(params) {
+	if p.affects(params) {
 		params = p.apply(params)
 	}
 	return x.out.Notify(ctx, method, params)
@@ -167,11 +167,11 @@ func asksForInput(result []byte) bool {
 // Spec: basic/utilities/progress#behavior-requirements
 type progress struct {
 	mu   sync.Mutex // guards the fields below
-	told bool
+	sent bool
 	last float64
 }
 
-func (p *progress) rises(params []byte) bool {
+func (p *progress) advance(params []byte) bool {
 	raw, _ := jsonscan.Get(params, "progress")
 	value, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
@@ -179,10 +179,10 @@ func (p *progress) rises(params []byte) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.told && value <= p.last {
+	if p.sent && value <= p.last {
 		return false
 	}
-	p.told, p.last = true, value
+	p.sent, p.last = true, value
 	return true
 }
 
@@ -190,7 +190,7 @@ func (p *progress) rises(params []byte) bool {
 //
 // Spec: server/utilities/logging#setting-log-level
 func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
-	has, err := s.offered(ctx)
+	has, err := s.awaitServer(ctx)
 	if err != nil {
 		return nil, errInternal
 	}

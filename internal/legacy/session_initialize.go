@@ -16,15 +16,15 @@ import (
 // request of it carries them.
 const maxDeclared = 16 << 10
 
-// logLevelUnlessSet is the lowest level of log messages for clients that never chose one: what a person who watches wants
+// defaultLogLevel is the lowest level of log messages for clients that never chose one: what a person who watches wants
 // to see.
-const logLevelUnlessSet = "info"
+const defaultLogLevel = "info"
 
-// unnamedServer stands for a server that does not say what it is; a session's client has to be told something.
-const unnamedServer = `{"name":"unnamed","version":"0"}`
+// defaultServerInfo stands for a server that does not say what it is; a session's client has to be told something.
+const defaultServerInfo = `{"name":"unnamed","version":"0"}`
 
-// offers is what the server offered the client when the session began.
-type offers struct {
+// capabilitySet is what the server offered the client when the session began.
+type capabilitySet struct {
 	logging   bool
 	subscribe bool // to one resource
 	tools     bool // changes of the list, as the next two
@@ -32,14 +32,14 @@ type offers struct {
 	resources bool
 }
 
-// Initialize answers an initialize request, and gives the session to use from then on. The session is nil when the answer
-// is an error. It is [Open] and [Session.Welcome] in one.
+// Initialize hasResponseMember an initialize request, and gives the session to use from then on. The session is nil when the answer
+// is an error. It is [Open] and [Session.InitializeResponse] in one.
 func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Message) {
 	s, err := Open(ctx, cfg, req)
 	if err != nil {
 		return nil, jsonrpc.NewErrorResponse(req.ID, err)
 	}
-	answer := s.Welcome(ctx, req.ID)
+	answer := s.InitializeResponse(ctx, req.ID)
 	if answer.Error != nil {
 		return nil, answer
 	}
@@ -47,7 +47,7 @@ func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Sessio
 }
 
 // Open begins a session by an initialize request, without waiting for anything. A revision that is unknown, or has no
-// sessions, is answered with one that is known. The session is ready; [Session.Welcome] makes the answer. The context's
+// sessions, is answered with one that is known. The session is ready; [Session.InitializeResponse] makes the answer. The context's
 // values last as long as the session, its end does not matter.
 //
 // Spec: basic/lifecycle#version-negotiation
@@ -62,7 +62,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	}
 	envelope := unique.Make(sessionEnvelope{
 		revision: rev, clientInfo: string(p.clientInfo), capabilities: string(clientCapabilities(rev, p.capabilities)),
-		logLevel: logLevelUnlessSet,
+		logLevel: defaultLogLevel,
 	})
 	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls, envelope: envelope}
 	if s.calls == nil {
@@ -119,20 +119,20 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	return short, nil
 }
 
-// Welcome asks the core what the server is and offers, and makes of that the response to the initialize request with the
+// Welcome asks the core what the server is and capabilitySet, and makes of that the response to the initialize request with the
 // given id. It is called once.
 //
 // Spec: basic/lifecycle#initialization
-func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
-	var found offers
-	defer func() { s.describe(found) }()
-	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discard)
+func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
+	var found capabilitySet
+	defer func() { s.setServer(found) }()
+	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discardNotification)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
-	found = parseOffers(capabilities)
+	found = parseCapabilities(capabilities)
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
 	result = appendMember(append(result, ','), []byte("capabilities"), capabilities)
@@ -150,12 +150,12 @@ func serverInfo(discovered []byte) json.RawMessage {
 			return info
 		}
 	}
-	return json.RawMessage(unnamedServer)
+	return json.RawMessage(defaultServerInfo)
 }
 
-func parseOffers(capabilities []byte) offers {
+func parseCapabilities(capabilities []byte) capabilitySet {
 	_, logging := jsonscan.Get(capabilities, "logging")
-	return offers{
+	return capabilitySet{
 		logging:   logging,
 		subscribe: declares(capabilities, "resources", "subscribe"),
 		tools:     declares(capabilities, "tools", "listChanged"),
@@ -174,39 +174,39 @@ func declares(capabilities []byte, name, flag string) bool {
 	return jsonscan.Kind(value) == 't'
 }
 
-// describe makes known what the server offers.
-func (s *Session) describe(found offers) {
+// describe makes known what the server capabilitySet.
+func (s *Session) setServer(found capabilitySet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offers, s.welcomed = found, true
-	if s.described != nil {
-		close(s.described)
-		s.described = nil
+	s.server, s.hasServer = found, true
+	if s.serverKnown != nil {
+		close(s.serverKnown)
+		s.serverKnown = nil
 	}
 }
 
-// offered waits for what the server offers. It fails when ctx ends first.
-func (s *Session) offered(ctx context.Context) (offers, error) {
+// offered waits for what the server capabilitySet. It fails when ctx ends first.
+func (s *Session) awaitServer(ctx context.Context) (capabilitySet, error) {
 	s.mu.Lock()
-	if s.welcomed {
+	if s.hasServer {
 		defer s.mu.Unlock()
-		return s.offers, nil
+		return s.server, nil
 	}
-	if s.described == nil {
-		s.described = make(chan struct{})
+	if s.serverKnown == nil {
+		s.serverKnown = make(chan struct{})
 	}
-	described := s.described
+	described := s.serverKnown
 	s.mu.Unlock()
 	select {
 	case <-described:
-		return s.offers, nil
+		return s.server, nil
 	case <-ctx.Done():
-		return offers{}, context.Cause(ctx)
+		return capabilitySet{}, context.Cause(ctx)
 	}
 }
 
-// discard tells nobody.
-func discard(context.Context, string, json.RawMessage) error { return nil }
+// discardNotification tells nobody.
+func discardNotification(context.Context, string, json.RawMessage) error { return nil }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

@@ -5,7 +5,7 @@ import "github.com/patchbay-mcp/patchbay/internal/wire"
 // A method is what a revision of the session era says about the requests of one name.
 type method struct {
 	served      bool        // clients may send them
-	mayAskInput bool        // the core may ask for input before it answers
+	mayAskInput bool        // the core may ask for input before it hasResponseMember
 	result      *projection // of the result
 }
 

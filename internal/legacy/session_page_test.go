@@ -23,7 +23,7 @@ func listTools(t testing.TB, s *legacy.Session, room []byte) []byte {
 	if reply := s.Begin(t.Context(), x, request, nil); reply != nil {
 		t.Fatal(reply.Error)
 	}
-	room, _ = x.AppendAnswer(room[:0])
+	room, _ = x.AppendResponse(room[:0])
 	return room
 }
 

@@ -45,7 +45,7 @@ func checkCall(t *testing.T, session *legacy.Session, given, want string) {
 	if reply := session.Begin(t.Context(), x, message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), nil); reply != nil {
 		t.Fatal(reply.Error)
 	}
-	got, _ := x.AppendAnswer(nil)
+	got, _ := x.AppendResponse(nil)
 	if want = `{"jsonrpc":"2.0","id":1,"result":` + want + `}`; string(got) != want {
 		t.Errorf("%s\ngot  %s\nwant %s", given, got, want)
 	}

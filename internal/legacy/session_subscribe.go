@@ -32,16 +32,16 @@ func (s *Session) Attach(out Stream) {
 	initialized := s.initialized
 	s.mu.Unlock()
 	if initialized {
-		s.resume()
+		s.refreshSubscription()
 	}
 }
 
 // resume makes the subscription fit what is wanted of it now: none if the session has ended.
-func (s *Session) resume() {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	has, _ := s.offered(s.ctx)
-	if err := s.relisten(has); err != nil {
+func (s *Session) refreshSubscription() {
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	has, _ := s.awaitServer(s.ctx)
+	if err := s.updateSubscription(has); err != nil {
 		s.cfg.logger().WarnContext(s.ctx, "mcp: changes cannot be listened to", "error", err)
 	}
 }
@@ -49,7 +49,7 @@ func (s *Session) resume() {
 // relisten opens a subscription to what is wanted now and only then ends the one before: a change between the two must not
 // be missed. One to the same stays, so that no change is told twice. If it fails, the one before stays. The caller holds
 // s.changing.
-func (s *Session) relisten(has offers) error {
+func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Lock()
 	wanted := s.changes != nil && s.initialized && s.ctx.Err() == nil
 	s.mu.Unlock()
@@ -59,25 +59,25 @@ func (s *Session) relisten(has offers) error {
 		if invalid != nil {
 			return invalid
 		}
-		if s.stop != nil && s.heard == has && slices.Equal(s.heardURIs, s.uris) {
+		if s.stopListening != nil && s.listened == has && slices.Equal(s.listenedURIs, s.uris) {
 			return nil
 		}
 		var err error
-		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.push); err != nil {
+		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.sendChange); err != nil {
 			return err
 		}
 	}
-	if s.stop != nil {
-		s.stop()
+	if s.stopListening != nil {
+		s.stopListening()
 	}
-	s.stop, s.heard, s.heardURIs = stop, has, s.uris
+	s.stopListening, s.listened, s.listenedURIs = stop, has, s.uris
 	return nil
 }
 
 // filter returns the params of a subscription.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28)
-func filter(has offers, uris []string) []byte {
+func filter(has capabilitySet, uris []string) []byte {
 	b := []byte(`{"notifications":{`)
 	for _, list := range []struct {
 		wanted bool
@@ -102,7 +102,7 @@ func filter(has offers, uris []string) []byte {
 }
 
 // push tells of a change.
-func (s *Session) push(ctx context.Context, method string, params json.RawMessage) error {
+func (s *Session) sendChange(ctx context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	out := s.changes
 	s.mu.Unlock()
@@ -113,8 +113,8 @@ func (s *Session) push(ctx context.Context, method string, params json.RawMessag
 	return out(ctx, m)
 }
 
-// maxRemembered bounds the params of a change that is remembered, in bytes: there is no telling how long.
-const maxRemembered = 16 << 10
+// maxCachedChange bounds the params of a change that is remembered, in bytes: there is no telling how long.
+const maxCachedChange = 16 << 10
 
 // A projectedChange is the last change that sessions of one revision were told of. Most changes are told to many of them,
 // one after the other, and all get the same message.
@@ -131,7 +131,7 @@ func (c *Config) projectChange(rev wire.Revision, method string, params json.Raw
 	if last != nil && last.method == method && bytes.Equal(last.params, params) {
 		return last.projected
 	}
-	if len(params) > maxRemembered {
+	if len(params) > maxCachedChange {
 		return projectNotification(rev, jsonrpc.NewNotification(method, params))
 	}
 	params = bytes.Clone(params) // they are the handler's
@@ -170,7 +170,7 @@ func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessa
 
 // changeURIs replaces the resources of the subscription by what changed makes of them, all or nothing.
 func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
-	has, err := s.offered(ctx)
+	has, err := s.awaitServer(ctx)
 	if err != nil {
 		return nil, errInternal
 	}
@@ -185,8 +185,8 @@ func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(ur
 	if err != nil || uri == "" {
 		return nil, invalidParams("params.uri: want a string")
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
 	before := s.uris
 	after, refusal := changed(uri)
 	if refusal != nil {
@@ -196,7 +196,7 @@ func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(ur
 		return emptyResult, nil
 	}
 	s.uris = after
-	if err := s.relisten(has); err != nil {
+	if err := s.updateSubscription(has); err != nil {
 		s.uris = before
 		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, s.failure(ctx, "resource not subscribed to", err))
 	}

@@ -16,12 +16,12 @@ import (
 // "task" of a call and the results all pass. What is done here is the one thing that only a session has: a client that
 // waits for the result of a task is asked what the task wants to know.
 
-// taskPause is how often a task is looked at whose client has been asked: it may have been answered or called off
-// elsewhere, and the question is to be taken back while its user still looks at it.
-const taskPause = 5 * time.Second
+// taskPollPause is how often a task is looked at whose client has been asked: it may have been answered or called off
+// elsewhere, and the inputRequest is to be taken back while its user still looks at it.
+const taskPollPause = 5 * time.Second
 
-// errNotWaited ends the waiting for a task whose session ends before it.
-var errNotWaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the result of the task can not be waited for any more"}
+// errTaskNotAwaited ends the waiting for a task whose session ends before it.
+var errTaskNotAwaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the result of the task can not be waited for any more"}
 
 // isTaskMethod reports whether a request belongs to the tasks of sessions.
 //
@@ -34,28 +34,28 @@ func isTaskMethod(method string) bool {
 	return false
 }
 
-// fitsTask reports whether the task that a result is can be told to a client of rev. That of the extension has another
+// isSessionTask reports whether the task that a result is can be told to a client of rev. That of the extension has another
 // form, and no session has that extension.
-func fitsTask(rev wire.Revision, result []byte) bool {
+func isSessionTask(rev wire.Revision, result []byte) bool {
 	task, _ := jsonscan.Get(result, "task")
 	return rev.Has(wire.Tasks) && jsonscan.Kind(task) == '{'
 }
 
 // A taskWait is a tasks/result request. A task may wait for its client for hours and ask any number of times, so there
-// is no bound on either: the wait is over when the task is, and every question waits for a person. It ends with the
+// is no bound on either: the wait is over when the task is, and every inputRequest waits for a person. It ends with the
 // request and leaves the task alone.
 type taskWait struct {
 	*Exchange
-	params   []byte                   // of the request, with the token of the task's call
-	open     map[string]*taskQuestion // that the client was asked, by key
-	answered chan *taskQuestion       // those that are no longer waited for
-	freed    <-chan struct{}          // closed once there may be a place for a question that found none; nil if all did
-	waiting  sync.WaitGroup
+	params    []byte                // of the request, with the token of the task's call
+	pending   map[string]*taskInput // that the client was asked, by key
+	responses chan *taskInput       // those that are no longer waited for
+	slotFreed <-chan struct{}       // closed once there may be a place for a inputRequest that found none; nil if all did
+	waiting   sync.WaitGroup
 }
 
-// A taskQuestion is a question of a task. The fields at the end are set once it comes out of taskWait.answered.
-type taskQuestion struct {
-	question
+// A taskInput is a inputRequest of a task. The fields at the end are set once it comes out of taskWait.responses.
+type taskInput struct {
+	inputRequest
 	stop context.CancelFunc // ends the waiting
 
 	answer  json.RawMessage
@@ -73,11 +73,11 @@ type outcome struct {
 //
 // Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
-	w := &taskWait{Exchange: x, params: x.request.Params, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
-	if x.task = x.session.tokenOf(x.request.Params); x.task != nil {
+	w := &taskWait{Exchange: x, params: x.request.Params, pending: map[string]*taskInput{}, responses: make(chan *taskInput)}
+	if x.task = x.session.taskTokenOf(x.request.Params); x.task != nil {
 		w.params = withProgressToken(w.params, x.task.token)
 	}
-	defer w.end(ctx)
+	defer w.close(ctx)
 	now := w.serveCore(ctx, nil)
 	for now.err == nil && asksForInput(now.result) {
 		if err := w.ask(ctx, now.result); err != nil {
@@ -98,7 +98,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 		return nil, projectError(s.rev, x.request.Method, now.err)
 	}
 	if x.task != nil {
-		s.forget(x.task)
+		s.dropTaskToken(x.task)
 	}
 	return x.method.result.replace(append(dst, now.result...), len(dst)), nil
 }
@@ -115,12 +115,12 @@ func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 // longer asked, and asks what is new.
 func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	requests, _ := jsonscan.Get(result, "inputRequests")
-	for key, q := range w.open {
+	for key, q := range w.pending {
 		if _, still := jsonscan.Get(requests, key); !still {
-			w.takeBack(ctx, q)
+			w.withdraw(ctx, q)
 		}
 	}
-	added, err := w.added(ctx, requests)
+	added, err := w.newRequests(ctx, requests)
 	if err != nil {
 		for _, q := range added {
 			q.Withdraw()
@@ -128,7 +128,7 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 		return err
 	}
 	for _, q := range added {
-		w.wait(ctx, &taskQuestion{question: q})
+		w.awaitResponse(ctx, &taskInput{inputRequest: q})
 	}
 	for _, q := range added {
 		if err := w.out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
@@ -140,21 +140,21 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 
 // added returns the questions that the client was not asked yet. Those that find no place among the questions that wait have
 // their turn later.
-func (w *taskWait) added(ctx context.Context, requests []byte) (all []question, err *jsonrpc.Error) {
-	w.freed = nil
+func (w *taskWait) newRequests(ctx context.Context, requests []byte) (all []inputRequest, err *jsonrpc.Error) {
+	w.slotFreed = nil
 	for key, request := range jsonscan.Members(requests) {
-		if w.open[string(key)] != nil {
+		if w.pending[string(key)] != nil {
 			continue
 		}
 		place, freed, askErr := w.session.calls.Offer(jsonrpc.StringID(rand.Text()))
 		switch {
 		case freed != nil:
-			w.freed = freed
+			w.slotFreed = freed
 			return all, nil
 		case askErr != nil:
-			return all, w.session.unasked(ctx, askErr)
+			return all, w.session.notAsked(ctx, askErr)
 		}
-		q, err := w.session.question(string(key), request)
+		q, err := w.session.newInputRequest(string(key), request)
 		q.Question = place
 		all = append(all, q)
 		if err != nil {
@@ -164,14 +164,14 @@ func (w *taskWait) added(ctx context.Context, requests []byte) (all []question, 
 	return all, nil
 }
 
-// wait waits for the answer to a question.
-func (w *taskWait) wait(ctx context.Context, q *taskQuestion) {
+// wait waits for the answer to a inputRequest.
+func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 	ctx, q.stop = context.WithCancel(ctx)
-	w.open[q.key] = q
+	w.pending[q.key] = q
 	w.waiting.Go(func() {
-		q.answer, q.failure = w.session.await(ctx, q.question)
+		q.answer, q.failure = w.session.await(ctx, q.inputRequest)
 		select {
-		case w.answered <- q:
+		case w.responses <- q:
 		case <-ctx.Done():
 		}
 	})
@@ -183,35 +183,35 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	seen := make(chan outcome, 1)
-	go func() { seen <- w.watch(watching, before) }()
+	go func() { seen <- w.poll(watching, before) }()
 	for {
 		select {
-		case q := <-w.answered:
-			if w.open[q.key] != q {
+		case q := <-w.responses:
+			if w.pending[q.key] != q {
 				continue // it was taken back
 			}
 			stop()
 			<-seen
-			answers, err = w.take(q)
+			answers, err = w.retryMembers(q)
 			return answers, outcome{}, err
 		case changed = <-seen:
 			return nil, changed, nil
-		case <-w.freed:
+		case <-w.slotFreed:
 			stop()
 			<-seen
 			return nil, outcome{result: before}, nil
 		case <-ctx.Done():
 			<-seen
-			return nil, outcome{}, errNotWaited
+			return nil, outcome{}, errTaskNotAwaited
 		}
 	}
 }
 
-// watch asks the core again until it says something else. A core that gave a request state knows by it what it said before,
-// and answers once there is something new; another one is asked now and then.
-func (w *taskWait) watch(ctx context.Context, before []byte) outcome {
+// resourceSubscription asks the core again until it says something else. A core that gave a request state knows by it what it said before,
+// and hasResponseMember once there is something new; another one is asked now and then.
+func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 	var further []byte
-	pause := time.NewTimer(taskPause)
+	pause := time.NewTimer(taskPollPause)
 	defer pause.Stop()
 	if state, ok := jsonscan.Get(before, "requestState"); ok {
 		further = append(appendMember(nil, []byte("requestState"), state), ',')
@@ -220,19 +220,19 @@ func (w *taskWait) watch(ctx context.Context, before []byte) outcome {
 	for {
 		select {
 		case <-pause.C:
-			pause.Reset(taskPause)
+			pause.Reset(taskPollPause)
 		case <-ctx.Done():
-			return outcome{err: errNotWaited}
+			return outcome{err: errTaskNotAwaited}
 		}
-		if now := w.serveCore(ctx, further); now.err != nil || !asksForInput(now.result) || !asksTheSame(before, now.result) {
+		if now := w.serveCore(ctx, further); now.err != nil || !asksForInput(now.result) || !sameInputRequests(before, now.result) {
 			return now
 		}
 	}
 }
 
-// asksTheSame reports whether two results ask for input under the same keys. The key of a question is never used for
+// sameInputRequests reports whether two results ask for input under the same keys. The key of a inputRequest is never used for
 // another one of the same task.
-func asksTheSame(a, b []byte) bool {
+func sameInputRequests(a, b []byte) bool {
 	before, _ := jsonscan.Get(a, "inputRequests")
 	now, _ := jsonscan.Get(b, "inputRequests")
 	n := 0
@@ -250,9 +250,9 @@ func asksTheSame(a, b []byte) bool {
 
 // take returns the member that hands an answer to the core. What the client refuses to answer ends the request; the task
 // goes on waiting.
-func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
+func (w *taskWait) retryMembers(q *taskInput) ([]byte, *jsonrpc.Error) {
 	q.stop()
-	delete(w.open, q.key)
+	delete(w.pending, q.key)
 	if q.failure != nil {
 		return nil, q.failure
 	}
@@ -260,17 +260,17 @@ func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
 	return append(answers, "},"...), nil
 }
 
-// takeBack returns up a question and tells the client so.
-func (w *taskWait) takeBack(ctx context.Context, q *taskQuestion) {
+// takeBack returns up a inputRequest and tells the client so.
+func (w *taskWait) withdraw(ctx context.Context, q *taskInput) {
 	q.stop()
-	delete(w.open, q.key)
-	w.session.takeBack(ctx, []question{q.question}, w.out)
+	delete(w.pending, q.key)
+	w.session.cancelRequests(ctx, []inputRequest{q.inputRequest}, w.out)
 }
 
 // end takes back what the client was asked, and waits until nobody waits any more.
-func (w *taskWait) end(ctx context.Context) {
-	for _, q := range w.open {
-		w.takeBack(ctx, q)
+func (w *taskWait) close(ctx context.Context) {
+	for _, q := range w.pending {
+		w.withdraw(ctx, q)
 	}
 	w.waiting.Wait()
 }

@@ -22,7 +22,7 @@ const task = `{"taskId":"t1","status":"working","createdAt":"2025-11-25T10:30:00
 
 const taskResult = `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t1","_meta":{"progressToken":"p"}}}`
 
-// related returns a question the mark of the task.
+// related returns a request that is marked as related to the task.
 func related(question string) string {
 	return strings.Replace(question, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}},`, 1)
 }
@@ -110,7 +110,7 @@ func (c *client) waitFor() {
 	synctest.Wait()
 }
 
-// wantAnswers fails the test unless these are the answers that the task got.
+// wantAnswers fails the test unless the task got these input responses.
 func (s *slowTask) wantAnswers(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
@@ -453,7 +453,7 @@ func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
 		waiting := first
 		for n := len(first); n > 0; n = len(waiting) {
 			answer := `{"jsonrpc":"2.0","id":` + waiting[0].ID.String() + `,"result":{"action":"decline"}}`
-			c.session.Handle(c.Context(), message(answer), c.out.write) // the next question may come at once
+			c.session.Handle(c.Context(), message(answer), c.out.write) // the next input request may come at once
 			synctest.Wait()
 			waiting = append(waiting[1:], c.out.takeMessages()...)
 		}

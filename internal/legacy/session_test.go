@@ -332,7 +332,7 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 	}{
 		{"2025-11-25", "server/discover", false},
 		{"2025-11-25", "subscriptions/listen", false},
-		{"2025-11-25", "tasks/get", true}, // whoever has tasks answers it
+		{"2025-11-25", "tasks/get", true}, // served where there are tasks
 		{"2025-11-25", "tasks/result", true},
 		{"2025-11-25", "tasks/list", true},
 		{"2025-11-25", "tasks/cancel", true},

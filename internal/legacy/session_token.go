@@ -18,13 +18,13 @@ const (
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 type taskToken struct {
-	task  string
-	token string // JSON
-	told  progress
+	task     string
+	token    string // JSON
+	progress progress
 }
 
 // keepToken remembers the token of a call, if it has one, for the task that the call has become.
-func (x *Exchange) keepToken(result []byte) {
+func (x *Exchange) saveTaskToken(result []byte) {
 	meta, _ := jsonscan.Get(x.request.Params, "_meta")
 	token, ok := jsonscan.Get(meta, "progressToken")
 	if !ok || len(token) > maxTaskToken {
@@ -32,9 +32,9 @@ func (x *Exchange) keepToken(result []byte) {
 	}
 	task, _ := jsonscan.Get(result, "task")
 	t := &taskToken{task: text(task, "taskId"), token: string(token)}
-	x.told.mu.Lock()
-	t.told.told, t.told.last = x.told.told, x.told.last
-	x.told.mu.Unlock()
+	x.progress.mu.Lock()
+	t.progress.sent, t.progress.last = x.progress.sent, x.progress.last
+	x.progress.mu.Unlock()
 
 	s := x.session
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func (x *Exchange) keepToken(result []byte) {
 }
 
 // tokenOf returns the token for the task of a request; nil if its call gave none, or was not this session's.
-func (s *Session) tokenOf(params []byte) *taskToken {
+func (s *Session) taskTokenOf(params []byte) *taskToken {
 	id := text(params, "taskId")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Session) tokenOf(params []byte) *taskToken {
 }
 
 // forget drops a token whose task is over.
-func (s *Session) forget(t *taskToken) {
+func (s *Session) dropTaskToken(t *taskToken) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens = slices.DeleteFunc(s.tokens, func(other *taskToken) bool { return other == t })

@@ -78,7 +78,7 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 		return invalidParams("params._meta must be an object")
 	}
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
-		if err := e.take(key, d.Value()); err != nil {
+		if err := e.readMember(key, d.Value()); err != nil {
 			return err
 		}
 	}
@@ -96,18 +96,18 @@ func (e *Envelope) Clone() Envelope {
 }
 
 // take reads one member of `_meta`.
-func (e *Envelope) take(key, value []byte) *jsonrpc.Error {
+func (e *Envelope) readMember(key, value []byte) *jsonrpc.Error {
 	switch string(key) {
 	case MetaProtocolVersion:
-		return e.takeVersion(value)
+		return e.readVersion(value)
 	case MetaLogLevel:
-		return e.takeLogLevel(value)
+		return e.readLogLevel(value)
 	case MetaClientInfo:
 		e.ClientInfo = value
-		return wantObject(MetaClientInfo, value)
+		return checkObject(MetaClientInfo, value)
 	case MetaClientCapabilities:
 		e.Capabilities = value
-		return wantObject(MetaClientCapabilities, value)
+		return checkObject(MetaClientCapabilities, value)
 	case MetaProgressToken:
 		e.ProgressToken = value
 		return checkProgressToken(value)
@@ -115,7 +115,7 @@ func (e *Envelope) take(key, value []byte) *jsonrpc.Error {
 	return nil
 }
 
-func (e *Envelope) takeVersion(value []byte) *jsonrpc.Error {
+func (e *Envelope) readVersion(value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) != '"' {
 		return invalidParams(MetaProtocolVersion + " must be a string")
 	}
@@ -138,7 +138,7 @@ func (e *Envelope) takeVersion(value []byte) *jsonrpc.Error {
 	return nil
 }
 
-func (e *Envelope) takeLogLevel(value []byte) *jsonrpc.Error {
+func (e *Envelope) readLogLevel(value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) == '"' {
 		for _, level := range logLevels {
 			if string(value[1:len(value)-1]) == level {
@@ -150,7 +150,7 @@ func (e *Envelope) takeLogLevel(value []byte) *jsonrpc.Error {
 	return invalidParams(MetaLogLevel + " must be one of " + strings.Join(logLevels, ", "))
 }
 
-func wantObject(key string, value []byte) *jsonrpc.Error {
+func checkObject(key string, value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) != '{' {
 		return invalidParams(key + " must be an object")
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A server of the last revision with sessions may ask for an answer that it fetches later: its question has a member
-// "task". It is told a task at once, the question is put to whoever answers questions, and the server looks after the task
+// A server of the last revision with sessions may ask for an answer that it fetches later: its inputRequest has a member
+// "task". It is told a task at once, the inputRequest is put to whoever hasResponseMember questions, and the server looks after the task
 // with the methods that clients have for the tasks of servers.
 
 const (
-	// maxTasksAtWork is the number of tasks whose questions are being answered. It leaves half of maxAnswering to a server
+	// maxRunningTasks is the number of tasks whose questions are being answered. It leaves half of maxServerRequests to a server
 	// that waits for the results of all of them, so that it can still call them off.
-	maxTasksAtWork = maxAnswering / 2
+	maxRunningTasks = maxServerRequests / 2
 	// maxTasks is the number of tasks that a session keeps, with those that have ended. A list of them is one message.
 	// Where there would be more, the oldest that have ended are forgotten before their time.
 	maxTasks = 128
@@ -38,7 +38,7 @@ const (
 	leastTaskTTL = time.Second
 	// defaultTaskTTL is that of a task whose server wants no other. It is longer than people are waited for.
 	defaultTaskTTL = time.Hour
-	// maxTaskTTL is the longest one. No question of yesterday waits for an answer.
+	// maxTaskTTL is the longest one. No inputRequest of yesterday waits for an answer.
 	maxTaskTTL = 24 * time.Hour
 	// taskPollInterval is how often a server is to ask for the status of a task: people are not faster.
 	taskPollInterval = time.Second
@@ -46,7 +46,7 @@ const (
 	taskTimeFormat = "2006-01-02T15:04:05.000Z"
 )
 
-// The statuses of tasks that the client has. None requires input: whoever answers asks the server nothing.
+// The statuses of tasks that the client has. None requires input: whoever hasResponseMember asks the server nothing.
 //
 // Spec: basic/utilities/tasks#task-status (2025-11-25)
 const (
@@ -64,7 +64,7 @@ var (
 	errTooManyTasks  = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
 )
 
-func noTask() *jsonrpc.Error {
+func unknownTask() *jsonrpc.Error {
 	return invalidParams("params.taskId: there is no such task; a task is kept for its ttl, and the last %d of a session at most", maxTasks)
 }
 
@@ -91,7 +91,7 @@ func taskCapability(rev wire.Revision, declared []byte) []byte {
 }
 
 // takesTasks reports whether the server may make tasks at all; with a method, whether of those questions.
-func (c *Client) takesTasks(method string) bool {
+func (c *Client) supportsTasks(method string) bool {
 	path := []string{"tasks"}
 	if method != "" {
 		path = append(path, "requests")
@@ -100,12 +100,12 @@ func (c *Client) takesTasks(method string) bool {
 	return c.rev.Has(wire.Tasks) && hasCapability(c.declared, path...)
 }
 
-// takeTask makes a task of a question that wants to be one, or gives nil. Whoever gets a task works on it.
+// takeTask makes a task of a inputRequest that wants to be one, or gives nil. Whoever gets a task works on it.
 //
 // Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks (2025-11-25)
-func (c *Client) takeTask(m *jsonrpc.Message) (*askedTask, *jsonrpc.Error) {
+func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	wanted, _ := jsonscan.Get(m.Params, "task")
-	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.takesTasks(m.Method) {
+	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.supportsTasks(m.Method) {
 		return nil, nil
 	}
 	ttl, err := parseTaskTTL(wanted)
@@ -120,7 +120,7 @@ func (c *Client) takeTask(m *jsonrpc.Message) (*askedTask, *jsonrpc.Error) {
 	return task, nil
 }
 
-// parseTaskTTL returns the time to live that the member "task" of a question asks for, within what is given.
+// parseTaskTTL returns the time to live that the member "task" of a inputRequest asks for, within what is given.
 //
 // Spec: basic/utilities/tasks#ttl-and-resource-management (2025-11-25)
 func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
@@ -142,16 +142,16 @@ func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 	return 0, invalidParams("params.task.ttl: want a number of milliseconds")
 }
 
-// workOn has the question of a task answered, unless nobody wants to know any more.
-func (c *Client) workOn(task *askedTask, m *jsonrpc.Message) {
+// workOn has the inputRequest of a task answered, unless nobody wants to know any more.
+func (c *Client) runTask(task *clientTask, m *jsonrpc.Message) {
 	result, err := json.RawMessage(nil), errInternal
 	if task.ctx.Err() == nil {
-		result, err = c.ask(task.ctx, m.Method, m.Params)
+		result, err = c.inputResponse(task.ctx, m.Method, m.Params)
 	}
-	c.tasks.answered(task, result, err)
+	c.tasks.finish(task, result, err)
 }
 
-// serveTask answers the server's requests about tasks.
+// serveTask hasResponseMember the server's requests about tasks.
 //
 // Spec: basic/utilities/tasks#protocol-messages (2025-11-25)
 func (c *Client) serveTask(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
@@ -168,7 +168,7 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	task := c.tasks.find(text(params, "taskId"))
 	switch {
 	case task == nil:
-		return nil, noTask()
+		return nil, unknownTask()
 	case method == wire.MethodTasksCancel:
 		return c.tasks.cancel(task, c.cancelled("the task of the question was cancelled"))
 	case method == wire.MethodTasksGet:
@@ -182,21 +182,21 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	}
 }
 
-// askedTasks are the tasks that the server has made of its questions. The zero value is empty and ready.
-type askedTasks struct {
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	all    []*askedTask // the oldest first
-	atWork int          // those that are being answered, with cancelled and forgotten ones
-	bytes  int          // of the results and errors of all
+// clientTasks are the tasks that the server has made of its questions. The zero value is empty and ready.
+type clientTasks struct {
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	all     []*clientTask // the oldest first
+	running int           // those that are being answered, with cancelled and forgotten ones
+	bytes   int           // of the results and errors of all
 }
 
-// An askedTask is a question whose answer the server fetches.
-type askedTask struct {
+// An clientTask is a inputRequest whose answer the server fetches.
+type clientTask struct {
 	id      string
 	created time.Time
 	ttl     time.Duration
-	ctx     context.Context // of whoever answers
+	ctx     context.Context // of whoever hasResponseMember
 	stop    context.CancelCauseFunc
 	expiry  *time.Timer
 	done    chan struct{} // closed when there is an outcome
@@ -209,30 +209,30 @@ type askedTask struct {
 }
 
 // add makes a task. The error is one to answer with.
-func (a *askedTasks) add(ctx context.Context, ttl time.Duration) (*askedTask, *jsonrpc.Error) {
+func (a *clientTasks) add(ctx context.Context, ttl time.Duration) (*clientTask, *jsonrpc.Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
 		return nil, errInternal
-	case a.atWork >= maxTasksAtWork:
+	case a.running >= maxRunningTasks:
 		return nil, errTooManyTasks
 	}
 	if len(a.all) >= maxTasks {
 		a.forgetOldest() // there is one that has ended: there are more tasks than can be at work
 	}
 	now := time.Now()
-	task := &askedTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking, done: make(chan struct{})}
+	task := &clientTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking, done: make(chan struct{})}
 	task.ctx, task.stop = context.WithCancelCause(ctx)
 	id := task.id // and no more: the runtime keeps timers for a while that were stopped
 	task.expiry = time.AfterFunc(ttl, func() { a.expire(id) })
 	a.all = append(a.all, task)
-	a.atWork++
+	a.running++
 	return task, nil
 }
 
 // settle returns a task that has none its outcome. The caller holds the lock.
-func (t *askedTask) settle(status string, result json.RawMessage, err *jsonrpc.Error) {
+func (t *clientTask) setOutcome(status string, result json.RawMessage, err *jsonrpc.Error) {
 	t.status, t.result, t.err, t.updated = status, result, err, time.Now()
 	if status == taskFailed {
 		t.message = strings.ToValidUTF8(err.Message[:min(len(err.Message), maxTaskMessage)], "")
@@ -240,17 +240,17 @@ func (t *askedTask) settle(status string, result json.RawMessage, err *jsonrpc.E
 	close(t.done)
 }
 
-// answered ends the work on a task. Its outcome is that of the question, unless it has one already.
+// answered ends the work on a task. Its outcome is that of the inputRequest, unless it has one already.
 //
 // Spec: basic/utilities/tasks#task-execution-errors, #result-retrieval (2025-11-25)
-func (a *askedTasks) answered(t *askedTask, result json.RawMessage, err *jsonrpc.Error) {
+func (a *clientTasks) finish(t *clientTask, result json.RawMessage, err *jsonrpc.Error) {
 	if err == nil {
 		result = withRelatedTask(result, append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.id), '}'))
 	}
 	defer t.stop(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.atWork--
+	a.running--
 	if t.status != taskWorking || a.closed {
 		return
 	}
@@ -266,10 +266,10 @@ func (a *askedTasks) answered(t *askedTask, result json.RawMessage, err *jsonrpc
 	}
 	a.bytes += size
 	if err != nil {
-		t.settle(taskFailed, nil, err)
+		t.setOutcome(taskFailed, nil, err)
 		return
 	}
-	t.settle(taskCompleted, result, nil)
+	t.setOutcome(taskCompleted, result, nil)
 }
 
 func outcomeSize(result []byte, err *jsonrpc.Error) int {
@@ -282,35 +282,35 @@ func outcomeSize(result []byte, err *jsonrpc.Error) int {
 // cancel calls a task off for good, and gives what it is then.
 //
 // Spec: basic/utilities/tasks#task-cancellation (2025-11-25)
-func (a *askedTasks) cancel(t *askedTask, cause error) (json.RawMessage, *jsonrpc.Error) {
+func (a *clientTasks) cancel(t *clientTask, cause error) (json.RawMessage, *jsonrpc.Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.status != taskWorking {
 		return nil, invalidParams("params.taskId: the task has ended already: it is %s", t.status)
 	}
-	t.settle(taskCancelled, nil, errTaskCancelled)
+	t.setOutcome(taskCancelled, nil, errTaskCancelled)
 	a.bytes += outcomeSize(nil, t.err)
 	t.stop(cause)
 	return t.append(nil), nil
 }
 
 // find returns nil for an id that no task has.
-func (a *askedTasks) find(id string) *askedTask {
+func (a *clientTasks) find(id string) *clientTask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.named(id)
+	return a.get(id)
 }
 
 // named is find for a caller that holds the lock.
-func (a *askedTasks) named(id string) *askedTask {
-	at := slices.IndexFunc(a.all, func(t *askedTask) bool { return t.id == id })
+func (a *clientTasks) get(id string) *clientTask {
+	at := slices.IndexFunc(a.all, func(t *clientTask) bool { return t.id == id })
 	if at < 0 {
 		return nil
 	}
 	return a.all[at]
 }
 
-func (a *askedTasks) describe(t *askedTask) json.RawMessage {
+func (a *clientTasks) describe(t *clientTask) json.RawMessage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return t.append(nil)
@@ -319,7 +319,7 @@ func (a *askedTasks) describe(t *askedTask) json.RawMessage {
 // list returns all tasks at once: there are few. So it never gave a cursor that could come back.
 //
 // Spec: basic/utilities/tasks#task-listing (2025-11-25)
-func (a *askedTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
+func (a *clientTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if cursor, _ := jsonscan.Get(params, "cursor"); cursor != nil && jsonscan.Kind(cursor) != 'n' {
 		return nil, invalidParams("params.cursor: there is none: a list of tasks has one page")
 	}
@@ -335,7 +335,7 @@ func (a *askedTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 // append appends the task as the server sees it. The caller holds the lock.
 //
 // Spec: basic/utilities/tasks#task (2025-11-25)
-func (t *askedTask) append(dst []byte) []byte {
+func (t *clientTask) append(dst []byte) []byte {
 	dst = jsonscan.AppendQuote(append(dst, `{"taskId":`...), t.id)
 	dst = append(append(append(dst, `,"status":"`...), t.status...), '"')
 	if t.message != "" {
@@ -348,27 +348,27 @@ func (t *askedTask) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// drop forgets a task that the server was never told, and whose question is put to nobody.
-func (a *askedTasks) drop(t *askedTask) {
+// drop forgets a task that the server was never told, and whose inputRequest is put to nobody.
+func (a *clientTasks) drop(t *clientTask) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.atWork--
+	a.running--
 	a.forget(t, context.Canceled)
 }
 
 // expire forgets a task whose time is over, whatever has become of it.
-func (a *askedTasks) expire(id string) {
+func (a *clientTasks) expire(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if t := a.named(id); t != nil {
+	if t := a.get(id); t != nil {
 		a.forget(t, errTaskExpired)
 	}
 }
 
 // forgetOldest forgets the task that was made first of those that have ended. It reports false if none has. The caller
 // holds the lock.
-func (a *askedTasks) forgetOldest() bool {
-	at := slices.IndexFunc(a.all, func(t *askedTask) bool { return t.status != taskWorking })
+func (a *clientTasks) forgetOldest() bool {
+	at := slices.IndexFunc(a.all, func(t *clientTask) bool { return t.status != taskWorking })
 	if at < 0 {
 		return false
 	}
@@ -377,7 +377,7 @@ func (a *askedTasks) forgetOldest() bool {
 }
 
 // forget takes a task out, if it is still there. Whoever works on it or waits for it stops. The caller holds the lock.
-func (a *askedTasks) forget(t *askedTask, cause error) {
+func (a *clientTasks) forget(t *clientTask, cause error) {
 	at := slices.Index(a.all, t)
 	if at < 0 {
 		return
@@ -385,7 +385,7 @@ func (a *askedTasks) forget(t *askedTask, cause error) {
 	a.all = slices.Delete(a.all, at, at+1)
 	t.expiry.Stop()
 	if t.status == taskWorking {
-		t.settle(taskCancelled, nil, noTask())
+		t.setOutcome(taskCancelled, nil, unknownTask())
 		t.stop(cause)
 		return
 	}
@@ -393,7 +393,7 @@ func (a *askedTasks) forget(t *askedTask, cause error) {
 }
 
 // close forgets all tasks, and takes no more.
-func (a *askedTasks) close() {
+func (a *clientTasks) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true

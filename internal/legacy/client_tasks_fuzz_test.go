@@ -20,7 +20,7 @@ func TestTasksOfQuestionsAreValid(t *testing.T) {
 	c.cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		return answer, refusal
 	}
-	respond := func(definition, method, params string) *askedTask {
+	respond := func(definition, method, params string) *clientTask {
 		t.Helper()
 		result, task, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
 		if err != nil {
@@ -33,12 +33,12 @@ func TestTasksOfQuestionsAreValid(t *testing.T) {
 	first := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	second := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+first.id+`"}`)
-	c.workOn(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
+	c.runTask(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
 	respond("ElicitResult", wire.MethodTasksResult, `{"taskId":"`+first.id+`"}`)
 	respond("CancelTaskResult", wire.MethodTasksCancel, `{"taskId":"`+second.id+`"}`)
 	refusal = &jsonrpc.Error{Code: -1, Message: strings.Repeat("é", 500)}
 	third := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
-	c.workOn(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
+	c.runTask(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+third.id+`"}`)
 	respond("ListTasksResult", wire.MethodTasksList, `{}`)
 }
@@ -81,7 +81,7 @@ func FuzzTasksOfQuestions(f *testing.F) {
 		if text(created, "taskId") != made.id || text(created, "status") != "working" {
 			t.Fatalf("created %s", result)
 		}
-		c.workOn(made, question)
+		c.runTask(made, question)
 		if asked != 1 {
 			t.Fatalf("asked %d times", asked)
 		}

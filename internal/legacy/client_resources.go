@@ -15,18 +15,18 @@ const (
 	// maxSubscribing is how many resources of a listener are subscribed to at once: enough to make up for a slow way to the
 	// server, few enough for a server that bounds its requests.
 	maxSubscribing = 8
-	// unsubscribePatience is how long it may take to unsubscribe from the resources of a listener. Nobody waits for it.
-	unsubscribePatience = 10 * time.Second
+	// unsubscribeTimeout is how long it may take to unsubscribe from the resources of a listener. Nobody waits for it.
+	unsubscribeTimeout = 10 * time.Second
 )
 
-// A watch is the session's subscription to one resource, which several listeners may share.
-type watch struct {
+// A resourceSubscription is the session's subscription to one resource, which several listeners may share.
+type resourceSubscription struct {
 	listeners int           // guarded by the client's mu
 	turn      chan struct{} // holds a token while the field below is looked at or changes
 	on        bool          // the server was told
 }
 
-func (w *watch) lock(ctx context.Context) error {
+func (w *resourceSubscription) lock(ctx context.Context) error {
 	select {
 	case w.turn <- struct{}{}:
 		return nil
@@ -35,29 +35,29 @@ func (w *watch) lock(ctx context.Context) error {
 	}
 }
 
-func (w *watch) unlock() { <-w.turn }
+func (w *resourceSubscription) unlock() { <-w.turn }
 
 // join counts one more listener to the resources.
-func (c *Client) join(uris []string) {
+func (c *Client) addListeners(uris []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uri := range uris {
-		w := c.watches[uri]
+		w := c.resources[uri]
 		if w == nil {
-			w = &watch{turn: make(chan struct{}, 1)}
-			c.watches[uri] = w
+			w = &resourceSubscription{turn: make(chan struct{}, 1)}
+			c.resources[uri] = w
 		}
 		w.listeners++
 	}
 }
 
 // leave counts one less, and has the server told of resources that nobody listens to any more.
-func (c *Client) leave(uris []string) {
+func (c *Client) removeListeners(uris []string) {
 	if len(uris) == 0 {
 		return
 	}
 	c.start(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, unsubscribePatience)
+		ctx, cancel := context.WithTimeout(c.ctx, unsubscribeTimeout)
 		defer cancel()
 		each(uris, func(_ int, uri string) { c.unsubscribe(ctx, uri) })
 	})
@@ -88,7 +88,7 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 
 // subscribe tells the server of a listener to the resource, unless it was told. A response is one to that.
 func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
-	w := c.watch(uri)
+	w := c.resource(uri)
 	if err := w.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, e
 
 // unsubscribe takes a listener from the resource. The last one tells the server.
 func (c *Client) unsubscribe(ctx context.Context, uri string) {
-	w := c.watch(uri)
+	w := c.resource(uri)
 	if w.lock(ctx) == nil {
 		defer w.unlock()
 		c.mu.Lock()
@@ -117,15 +117,15 @@ func (c *Client) unsubscribe(ctx context.Context, uri string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.listeners--; w.listeners == 0 {
-		delete(c.watches, uri)
+		delete(c.resources, uri)
 	}
 }
 
-// watch returns the watch of a resource that has a listener.
-func (c *Client) watch(uri string) *watch {
+// resourceSubscription returns the resourceSubscription of a resource that has a listener.
+func (c *Client) resource(uri string) *resourceSubscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watches[uri]
+	return c.resources[uri]
 }
 
 func uriParams(uri string) json.RawMessage {

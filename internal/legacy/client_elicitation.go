@@ -10,27 +10,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A server of the last revision with sessions may refuse a request until the user has visited some pages, and say with a
+// A server of the last revision with sessions may errorResponse a request until the user has visited some pages, and say with a
 // notification that this has been done. In the modern era the same is a result that asks for input. The answer to it only
 // says that the user agreed to go there, so the request that brings it waits for the notification.
 
 const (
-	// maxVisits is the number of pages that one request may need. Each is put to a person.
-	maxVisits = 16
-	// maxVisitsKept is the number of visits whose end is waited for.
-	maxVisitsKept = 256
+	// maxElicitations is the number of pages that one request may need. Each is put to a person.
+	maxElicitations = 16
+	// maxTracked is the number of visits whose end is waited for.
+	maxTracked = 256
 	// maxElicitationID bounds what names a visit, in bytes.
 	maxElicitationID = 256
-	// visitPatience is how long the end of the visits is waited for: servers need not tell it. Then the request is sent,
+	// elicitationTimeout is how long the end of the visits is waited for: servers need not tell it. Then the request is sent,
 	// and the user may be asked again.
-	visitPatience = 30 * time.Second
+	elicitationTimeout = 30 * time.Second
 )
 
 // visitsRequired returns the result that asks for what an error's data demands, or nil if this cannot be asked. The keys of
 // its input requests are the ids of the visits.
 //
 // Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr (2026-07-28)
-func (c *Client) visitsRequired(method string, data []byte) json.RawMessage {
+func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessage {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) || !hasCapability(c.declared, "elicitation", "url") {
 		return nil
@@ -40,24 +40,24 @@ func (c *Client) visitsRequired(method string, data []byte) json.RawMessage {
 	seen := map[string]bool{}
 	dst := []byte(`{"resultType":"input_required","inputRequests":{`)
 	for params := range jsonscan.Elements(elicitations) {
-		id := visitID(params)
-		if id == "" || seen[id] || len(ids) == maxVisits {
+		id := elicitationIDOf(params)
+		if id == "" || seen[id] || len(ids) == maxElicitations {
 			return nil
 		}
 		seen[id] = true
 		ids = append(ids, id)
 		dst = append(jsonscan.AppendQuote(dst, id), `:{"method":"`+wire.MethodElicitationCreate+`","params":`...)
-		dst = append(append(dst, modernQuestion(wire.MethodElicitationCreate, params)...), `},`...)
+		dst = append(append(dst, modernInputRequest(wire.MethodElicitationCreate, params)...), `},`...)
 	}
 	if ids == nil {
 		return nil
 	}
-	c.keepVisits(ids)
+	c.trackElicitations(ids)
 	return append(closeWith(dst, '}'), '}')
 }
 
-// visitID returns the id of an elicitation that is a visit, or "".
-func visitID(params []byte) string {
+// elicitationIDOf returns the id of an elicitation that is a visit, or "".
+func elicitationIDOf(params []byte) string {
 	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" || text(params, "url") == "" || text(params, "message") == "" {
 		return ""
 	}
@@ -68,39 +68,39 @@ func visitID(params []byte) string {
 	return id
 }
 
-func (c *Client) keepVisits(ids []string) {
+func (c *Client) trackElicitations(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		if c.visits[id] != nil {
+		if c.elicitations[id] != nil {
 			continue
 		}
-		for old, done := range c.visits {
-			if len(c.visits) < maxVisitsKept {
+		for old, done := range c.elicitations {
+			if len(c.elicitations) < maxTracked {
 				break
 			}
 			close(done)
-			delete(c.visits, old)
+			delete(c.elicitations, old)
 		}
-		c.visits[id] = make(chan struct{})
+		c.elicitations[id] = make(chan struct{})
 	}
 }
 
 // visited takes note of the end of a visit. One that nobody knows of is none.
 //
 // Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
-func (c *Client) visited(id string) {
+func (c *Client) elicitationCompleted(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if done := c.visits[id]; done != nil {
+	if done := c.elicitations[id]; done != nil {
 		close(done)
-		delete(c.visits, id)
+		delete(c.elicitations, id)
 	}
 }
 
 // awaitVisits waits, within limits, for the end of the visits that a request brings the user's answer to. Its error is
 // context.Cause(ctx), or says that the user does not go there.
-func (c *Client) awaitVisits(ctx context.Context, method string, answers []byte) error {
+func (c *Client) awaitElicitations(ctx context.Context, method string, answers []byte) error {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput {
 		return nil
@@ -111,7 +111,7 @@ func (c *Client) awaitVisits(ctx context.Context, method string, answers []byte)
 			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "the request needs a visit to a page, to which the user did not agree"}
 		}
 		c.mu.Lock()
-		if done := c.visits[string(id)]; done != nil {
+		if done := c.elicitations[string(id)]; done != nil {
 			waiting = append(waiting, done)
 		}
 		c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Client) awaitVisits(ctx context.Context, method string, answers []byte)
 	if waiting == nil {
 		return nil
 	}
-	patience := time.NewTimer(visitPatience)
+	patience := time.NewTimer(elicitationTimeout)
 	defer patience.Stop()
 	for _, done := range waiting {
 		select {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// rounds answers the first requests with the given results, and any further one with a complete result.
+// rounds answers the first requests with the given results, and every later one with a complete result.
 func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
 	var n atomic.Int32
 	return func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {

@@ -26,8 +26,8 @@ const (
 	maxEvent = 64 << 20
 )
 
-// An httpLink speaks the HTTP transport of its client's revision, to a server in memory.
-type httpLink struct {
+// An httpConn speaks the HTTP transport of its client's revision, to a server in memory.
+type httpConn struct {
 	c       *Client
 	handler *mcphttp.Handler
 	server  *http.Server
@@ -42,8 +42,8 @@ type httpLink struct {
 	stream  context.CancelFunc                // of the stream that GET opened; nil for none
 }
 
-func newHTTPLink(c *Client) *httpLink {
-	l := &httpLink{
+func newHTTPConn(c *Client) *httpConn {
+	l := &httpConn{
 		c: c, handler: mcphttp.NewHandler(c.handler, &mcphttp.Options{Logger: c.logger()}),
 		post: endpoint, moved: make(chan struct{}), ends: map[jsonrpc.ID]context.CancelFunc{},
 	}
@@ -63,7 +63,7 @@ func newHTTPLink(c *Client) *httpLink {
 	return l
 }
 
-func (l *httpLink) close() {
+func (l *httpConn) close() {
 	l.mu.Lock()
 	session := l.session
 	l.mu.Unlock()
@@ -86,8 +86,8 @@ func (l *httpLink) close() {
 	l.done.Wait()
 }
 
-func (l *httpLink) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (l *httpConn) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := l.handler.Shutdown(ctx); err != nil {
 		l.c.fault("shutdown: %v", err)
@@ -96,7 +96,7 @@ func (l *httpLink) shutdown() {
 
 // send posts a message. What comes back for a request is received in the background; anything else has been taken when
 // send returns.
-func (l *httpLink) send(ctx context.Context, m *jsonrpc.Message) error {
+func (l *httpConn) send(ctx context.Context, m *jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return l.exchange(ctx, m)
 	}
@@ -121,7 +121,7 @@ func (l *httpLink) send(ctx context.Context, m *jsonrpc.Message) error {
 }
 
 // abandon closes the response stream of a request.
-func (l *httpLink) abandon(id jsonrpc.ID) bool {
+func (l *httpConn) abandon(id jsonrpc.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if end := l.ends[id]; end != nil {
@@ -131,7 +131,7 @@ func (l *httpLink) abandon(id jsonrpc.ID) bool {
 }
 
 // do sends an HTTP request: with a message, or none.
-func (l *httpLink) do(ctx context.Context, method string, m *jsonrpc.Message) (*http.Response, error) {
+func (l *httpConn) do(ctx context.Context, method string, m *jsonrpc.Message) (*http.Response, error) {
 	target, body := endpoint, io.Reader(http.NoBody)
 	l.mu.Lock()
 	session := l.session
@@ -194,7 +194,7 @@ func headerValue(s string) string {
 }
 
 // exchange posts a message and receives what comes back.
-func (l *httpLink) exchange(ctx context.Context, m *jsonrpc.Message) error {
+func (l *httpConn) exchange(ctx context.Context, m *jsonrpc.Message) error {
 	res, err := l.do(ctx, http.MethodPost, m)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (l *httpLink) exchange(ctx context.Context, m *jsonrpc.Message) error {
 }
 
 // events receives an event stream until it ends.
-func (l *httpLink) events(ctx context.Context, body io.Reader) error {
+func (l *httpConn) events(ctx context.Context, body io.Reader) error {
 	events := sse.NewReader(body, maxEvent)
 	for {
 		e, err := events.Next()
@@ -255,7 +255,7 @@ func (l *httpLink) events(ctx context.Context, body io.Reader) error {
 // move takes the address that clients of the oldest revision post to.
 //
 // Spec: basic/transports (2024-11-05), HTTP with SSE.
-func (l *httpLink) move(reference string) error {
+func (l *httpConn) move(reference string) error {
 	base, err := url.Parse(endpoint)
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (l *httpLink) move(reference string) error {
 }
 
 // listen opens the stream for what belongs to no request, once.
-func (l *httpLink) listen() {
+func (l *httpConn) listen() {
 	l.mu.Lock()
 	opened := l.stream != nil
 	ctx, cancel := context.WithCancel(l.c.ctx)

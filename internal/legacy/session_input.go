@@ -14,27 +14,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// dismissed is the answer of a client that fails to put a question to its user: to the server it is as if the user had
+// cancelledElicitation is the answer of a client that fails to put a inputRequest to its user: to the server it is as if the user had
 // closed the dialog.
-const dismissed = `{"action":"cancel"}`
+const cancelledElicitation = `{"action":"cancel"}`
 
-// errUnanswered ends the waiting for a client that does not answer.
-var errUnanswered = errors.New("not answered in time")
+// errNoResponse ends the waiting for a client that does not answer.
+var errNoResponse = errors.New("not answered in time")
 
-// A question is one input request on its way to the client and back.
-type question struct {
+// A inputRequest is one input request on its way to the client and back.
+type inputRequest struct {
 	*peer.Question
 	key    string // of the input request
 	method string
 	params json.RawMessage
 }
 
-// ask puts the input requests of a result to the client and waits for all answers, for a limited time. It returns the members that the
-// retried request has in addition: the answers, and the request state as it was.
+// ask puts the input requests of a result to the client and waits for all hasResponseMember, for a limited time. It returns the members that the
+// retried request has in addition: the hasResponseMember, and the request state as it was.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
 func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
-	questions, err := s.questions(ctx, result)
+	questions, err := s.newInputRequests(ctx, result)
 	defer func() {
 		for _, q := range questions {
 			q.Withdraw() // those that nobody waits for any more; nothing happens to the others
@@ -43,7 +43,7 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 	if err != nil {
 		return nil, err
 	}
-	waiting, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errUnanswered)
+	waiting, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errNoResponse)
 	defer stop()
 	for _, q := range questions {
 		if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
@@ -60,7 +60,7 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 				if waiting.Err() != nil {
 					open = questions[i:] // this one has no answer either
 				}
-				s.takeBack(ctx, open, out)
+				s.cancelRequests(ctx, open, out)
 				return nil, err
 			}
 			further = append(appendMember(further, []byte(q.key), answer), ',')
@@ -75,16 +75,16 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 
 // questions makes the requests that a result asks for, all or none. The caller withdraws those that it gets, with an error
 // too.
-func (s *Session) questions(ctx context.Context, result []byte) (all []question, err *jsonrpc.Error) {
+func (s *Session) newInputRequests(ctx context.Context, result []byte) (all []inputRequest, err *jsonrpc.Error) {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, request := range jsonscan.Members(requests) {
-		q, err := s.question(string(key), request)
+		q, err := s.newInputRequest(string(key), request)
 		if err != nil {
 			return all, err
 		}
 		asked, askErr := s.calls.Ask(jsonrpc.StringID(rand.Text()))
 		if askErr != nil {
-			return all, s.unasked(ctx, askErr)
+			return all, s.notAsked(ctx, askErr)
 		}
 		q.Question = asked
 		all = append(all, q)
@@ -92,9 +92,9 @@ func (s *Session) questions(ctx context.Context, result []byte) (all []question,
 	return all, nil
 }
 
-// question makes what an input request asks for, without a place among the questions that wait.
-func (s *Session) question(key string, request []byte) (q question, err *jsonrpc.Error) {
-	q = question{key: key, method: text(request, "method")}
+// inputRequest makes what an input request asks for, without a place among the questions that wait.
+func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, err *jsonrpc.Error) {
+	q = inputRequest{key: key, method: text(request, "method")}
 	params, _ := jsonscan.Get(request, "params")
 	elicitationID := ""
 	if q.method == wire.MethodElicitationCreate && s.rev.Has(wire.ElicitationIDs) {
@@ -104,7 +104,7 @@ func (s *Session) question(key string, request []byte) (q question, err *jsonrpc
 	return q, err
 }
 
-func (s *Session) unasked(ctx context.Context, err error) *jsonrpc.Error {
+func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {
 	if errors.Is(err, peer.ErrTooManyQuestions) {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many requests wait for the client's input"}
 	}
@@ -112,10 +112,10 @@ func (s *Session) unasked(ctx context.Context, err error) *jsonrpc.Error {
 }
 
 // await waits for one answer and gives it in the modern form.
-func (s *Session) await(ctx context.Context, q question) (json.RawMessage, *jsonrpc.Error) {
+func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *jsonrpc.Error) {
 	response, err := q.Wait(ctx)
 	switch {
-	case errors.Is(err, errUnanswered):
+	case errors.Is(err, errNoResponse):
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client did not answer " + q.method + " in time"}
 	case err != nil:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "no answer to " + q.method + " can come any more"}
@@ -124,16 +124,16 @@ func (s *Session) await(ctx context.Context, q question) (json.RawMessage, *json
 	case response.Error == nil && jsonscan.Kind(response.Result) == '{':
 		return projectInputResponse(s.rev, q.method, response.Result), nil
 	case q.method == wire.MethodElicitationCreate:
-		return json.RawMessage(dismissed), nil
+		return json.RawMessage(cancelledElicitation), nil
 	case response.Error == nil:
-		return nil, refused(q.method, "its result is not an object")
+		return nil, declined(q.method, "its result is not an object")
 	}
-	return nil, refused(q.method, response.Error.Message)
+	return nil, declined(q.method, response.Error.Message)
 }
 
-// refused is the answer to a request that cannot go on because the client did not do its part. The modern era has no way
+// declined is the answer to a request that cannot go on because the client did not do its part. The modern era has no way
 // to tell the handler: there a client that refuses does not come back.
-func refused(method, why string) *jsonrpc.Error {
+func declined(method, why string) *jsonrpc.Error {
 	const shown = 256 // bytes; it is the client's own text
 	return &jsonrpc.Error{
 		Code:    wire.CodeUserRejected,
@@ -145,7 +145,7 @@ func refused(method, why string) *jsonrpc.Error {
 // more.
 //
 // Spec: basic/utilities/cancellation
-func (s *Session) takeBack(ctx context.Context, questions []question, out Sender) {
+func (s *Session) cancelRequests(ctx context.Context, questions []inputRequest, out Sender) {
 	for _, q := range questions {
 		if ctx.Err() != nil {
 			return

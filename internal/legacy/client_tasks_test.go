@@ -22,7 +22,7 @@ const (
 	taskCalledOff    = `"error":{"code":-32603,"message":"request cancelled"}`
 )
 
-// An answerer answers questions.
+// An answerer answers input requests.
 type answerer = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 
 func answers(result string) answerer {
