@@ -15,16 +15,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxRounds bounds how often one request may ask for input: a handler that asks for ever is a mistake, and a person
-// would have given up before.
+// maxRounds limits how often one request may ask for input, so that a handler that never stops
+// asking fails.
 const maxRounds = 32
 
-// errInternal is what a client sees of a mistake on this side; the log says more.
+// errInternal replaces an error that the client must not see. The log has the error itself.
 var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
-// An Exchange is one request of the client on its way to its response, for whoever writes the response as bytes. It begins
-// with [Session.Begin], which is called once: an Exchange is not used again, for a goroutine that a handler has left behind
-// may still look at it.
+// An Exchange serves one request of the client, for a caller that writes the response as bytes.
+// [Session.Begin] starts it. An Exchange is not reused: a goroutine that a handler has left running
+// may still refer to it.
 type Exchange struct {
 	session  *Session
 	call     peer.Call
@@ -32,11 +32,11 @@ type Exchange struct {
 	method   *method
 	out      Sender
 	progress progress
-	task     *taskToken // whose progress is told, in place of the request's own; nil for that
+	task     *taskToken // receives the progress instead of the request's own; nil for none
 }
 
-// AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
-// is left out then. The error is the one within the response.
+// AppendResponse serves the request and appends the response to dst. It appends nothing if the
+// client has cancelled the request. The error is the one within the response.
 func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -52,7 +52,7 @@ func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(answer, '}'), nil
 }
 
-// serve returns the response, or nil for none.
+// serve returns the response, or nil if the client has cancelled the request.
 func (x *Exchange) serve() *jsonrpc.Message {
 	result, err := x.respond(nil)
 	if !x.call.End() {
@@ -61,7 +61,7 @@ func (x *Exchange) serve() *jsonrpc.Message {
 	return &jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
 }
 
-// respond appends the result to dst, or gives the error.
+// respond appends the result to dst, or returns the error.
 func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	var result json.RawMessage
 	var err *jsonrpc.Error
@@ -84,7 +84,8 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(dst, result...), nil
 }
 
-// relay has the core answer the request, as often as it needs hasResponseMember from the client, and appends the result to dst.
+// relay has the core serve the request, with a further round for each result that asks for input,
+// and appends the final result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
 	var retry []byte
@@ -103,9 +104,9 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	return nil, errInternal
 }
 
-// settle makes the result that answer ends with, from the offset on, one for the session; left is what the core has left
-// out of it. In place of one that asks for input it gives what the client has answered: members for the request's next
-// round. It is apart so that relay, within which the core works, needs little of the stack.
+// finishRound projects the result that begins at an offset of answer, and returns answer with it.
+// If the result asks for input, it sends the input requests to the client instead, and returns the
+// members that the retried request has in addition.
 func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
@@ -134,7 +135,7 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (se
 	return answer, nil, nil
 }
 
-// notify writes a notification of the request. It keeps silent once the client has cancelled the request.
+// notify writes a notification of the request, unless the client has cancelled the request.
 func (x *Exchange) notify(ctx context.Context, method string, params json.RawMessage) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
@@ -161,8 +162,8 @@ func asksForInput(result []byte) bool {
 	return ok && isString(typ, "input_required")
 }
 
-// progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are
-// one request, whose progress only rises.
+// progress is the last progress that was sent for a request. Each round of the core begins at zero,
+// but to the client all rounds are one request, whose progress only increases.
 //
 // Spec: basic/utilities/progress#behavior-requirements
 type progress struct {
@@ -175,7 +176,7 @@ func (p *progress) advance(params []byte) bool {
 	raw, _ := jsonscan.Get(params, "progress")
 	value, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
-		return true // not ours to judge
+		return true // left to the client to reject
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +187,7 @@ func (p *progress) advance(params []byte) bool {
 	return true
 }
 
-// setLevel changes the lowest level of the log messages that later requests send.
+// setLevel sets the minimum log level of later requests.
 //
 // Spec: server/utilities/logging#setting-log-level
 func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
@@ -212,7 +213,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage,
 	return emptyResult, nil
 }
 
-// failure returns what a client may see of an error on this side.
+// failure returns what the client may see of an error, and logs the rest.
 func (s *Session) failure(ctx context.Context, what string, err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {

@@ -12,28 +12,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxDeclared bounds the client's capabilities and its description of itself, each: a session keeps them, and every
-// request of it carries them.
+// maxDeclared limits the size of the client's capabilities, and of its description. A session keeps
+// both, and each of its requests carries them.
 const maxDeclared = 16 << 10
 
-// defaultLogLevel is the lowest level of log messages for clients that never chose one: what a person who watches wants
-// to see.
+// defaultLogLevel is the minimum log level until the client sets one.
 const defaultLogLevel = "info"
 
-// defaultServerInfo stands for a server that does not say what it is; a session's client has to be told something.
+// defaultServerInfo replaces missing server info, which initialize requires.
 const defaultServerInfo = `{"name":"unnamed","version":"0"}`
 
-// capabilitySet is what the server offered the client when the session began.
+// A capabilitySet holds the server's capabilities that decide what a session does.
 type capabilitySet struct {
 	logging   bool
-	subscribe bool // to one resource
-	tools     bool // changes of the list, as the next two
+	subscribe bool // to single resources
+	tools     bool // listChanged, as the next two
 	prompts   bool
 	resources bool
 }
 
-// Initialize hasResponseMember an initialize request, and gives the session to use from then on. The session is nil when the answer
-// is an error. It is [Open] and [Session.InitializeResponse] in one.
+// Initialize serves an initialize request and returns the session and the response. The session is
+// nil if the response is an error. It combines [Open] and [Session.InitializeResponse].
 func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Message) {
 	s, err := Open(ctx, cfg, req)
 	if err != nil {
@@ -46,9 +45,10 @@ func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Sessio
 	return s, answer
 }
 
-// Open begins a session by an initialize request, without waiting for anything. A revision that is unknown, or has no
-// sessions, is answered with one that is known. The session is ready; [Session.InitializeResponse] makes the answer. The context's
-// values last as long as the session, its end does not matter.
+// Open begins a session with an initialize request, without waiting for the core. If the requested
+// revision is unknown or has no sessions, it chooses the newest that has.
+// [Session.InitializeResponse] returns the response. The session keeps the values of ctx but does
+// not end with it.
 //
 // Spec: basic/lifecycle#version-negotiation
 func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Error) {
@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
-// initializeParams are the params of initialize. The spans alias the request.
+// initializeParams are the params of initialize. The slices alias the request.
 type initializeParams struct {
 	version                  string
 	capabilities, clientInfo []byte
@@ -95,13 +95,13 @@ func parseInitialize(params []byte) (p initializeParams, err *jsonrpc.Error) {
 	case jsonscan.Kind(p.clientInfo) != '{':
 		return p, invalidParams("params.clientInfo: want an object")
 	}
-	p.version = text(params, "protocolVersion") // a version that cannot be read is one that is unknown
+	p.version = text(params, "protocolVersion") // one with a bad escape is unknown
 	p.clientInfo, err = boundedInfo(p.clientInfo)
 	return p, err
 }
 
-// boundedInfo checks what the client calls itself. Of a description that is too long, with icons most likely, the required
-// part is kept.
+// boundedInfo checks the client's description of itself. If it is too long, most likely because of
+// icons, only the required members are kept.
 func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	name, _ := jsonscan.Get(info, "name")
 	version, _ := jsonscan.Get(info, "version")
@@ -119,8 +119,8 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	return short, nil
 }
 
-// Welcome asks the core what the server is and capabilitySet, and makes of that the response to the initialize request with the
-// given id. It is called once.
+// InitializeResponse asks the core for the server's description and capabilities, and returns the
+// response to the initialize request with the given id. It must be called once.
 //
 // Spec: basic/lifecycle#initialization
 func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
@@ -174,7 +174,7 @@ func declares(capabilities []byte, name, flag string) bool {
 	return jsonscan.Kind(value) == 't'
 }
 
-// describe makes known what the server capabilitySet.
+// setServer sets the server's capabilities and wakes the goroutines that wait for them.
 func (s *Session) setServer(found capabilitySet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Session) setServer(found capabilitySet) {
 	}
 }
 
-// offered waits for what the server capabilitySet. It fails when ctx ends first.
+// awaitServer waits until the server's capabilities are known. It fails when ctx ends first.
 func (s *Session) awaitServer(ctx context.Context) (capabilitySet, error) {
 	s.mu.Lock()
 	if s.hasServer {
@@ -205,7 +205,7 @@ func (s *Session) awaitServer(ctx context.Context) (capabilitySet, error) {
 	}
 }
 
-// discardNotification tells nobody.
+// discardNotification drops a notification.
 func discardNotification(context.Context, string, json.RawMessage) error { return nil }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {

@@ -14,30 +14,31 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// cancelledElicitation is the answer of a client that fails to put a inputRequest to its user: to the server it is as if the user had
-// closed the dialog.
+// cancelledElicitation is the result of an elicitation to which the client responds with an error:
+// as if the user had closed the dialog.
 const cancelledElicitation = `{"action":"cancel"}`
 
-// errNoResponse ends the waiting for a client that does not answer.
+// errNoResponse ends the wait for a client that does not respond.
 var errNoResponse = errors.New("not answered in time")
 
-// A inputRequest is one input request on its way to the client and back.
+// An inputRequest is one input request that is sent to the client.
 type inputRequest struct {
 	*peer.Question
-	key    string // of the input request
+	key    string // in inputRequests
 	method string
 	params json.RawMessage
 }
 
-// ask puts the input requests of a result to the client and waits for all hasResponseMember, for a limited time. It returns the members that the
-// retried request has in addition: the hasResponseMember, and the request state as it was.
+// ask sends the input requests of a result to the client and waits for all responses, for a limited
+// time. It returns the additional members of the retried request: the input responses, and the
+// request state unchanged.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
 func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
 	questions, err := s.newInputRequests(ctx, result)
 	defer func() {
 		for _, q := range questions {
-			q.Withdraw() // those that nobody waits for any more; nothing happens to the others
+			q.Withdraw() // no effect on those with a response
 		}
 	}()
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 			if err != nil {
 				open := questions[i+1:]
 				if waiting.Err() != nil {
-					open = questions[i:] // this one has no answer either
+					open = questions[i:] // this one has no response either
 				}
 				s.cancelRequests(ctx, open, out)
 				return nil, err
@@ -73,8 +74,8 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 	return further, nil
 }
 
-// questions makes the requests that a result asks for, all or none. The caller withdraws those that it gets, with an error
-// too.
+// newInputRequests returns the requests that a result asks for, all or none. The caller must
+// withdraw those that it gets, also when there is an error.
 func (s *Session) newInputRequests(ctx context.Context, result []byte) (all []inputRequest, err *jsonrpc.Error) {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, request := range jsonscan.Members(requests) {
@@ -92,7 +93,7 @@ func (s *Session) newInputRequests(ctx context.Context, result []byte) (all []in
 	return all, nil
 }
 
-// inputRequest makes what an input request asks for, without a place among the questions that wait.
+// newInputRequest returns an input request that is not registered with the table of calls yet.
 func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, err *jsonrpc.Error) {
 	q = inputRequest{key: key, method: text(request, "method")}
 	params, _ := jsonscan.Get(request, "params")
@@ -111,7 +112,7 @@ func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {
 	return s.failure(ctx, "question not asked", err)
 }
 
-// await waits for one answer and gives it in the modern form.
+// await waits for one response and returns it in the modern form.
 func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *jsonrpc.Error) {
 	response, err := q.Wait(ctx)
 	switch {
@@ -131,18 +132,18 @@ func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *
 	return nil, declined(q.method, response.Error.Message)
 }
 
-// declined is the answer to a request that cannot go on because the client did not do its part. The modern era has no way
-// to tell the handler: there a client that refuses does not come back.
+// declined returns the error of a request whose input request the client has refused. The modern
+// era has no way to report this to the handler: a client that refuses does not retry.
 func declined(method, why string) *jsonrpc.Error {
-	const shown = 256 // bytes; it is the client's own text
+	const shown = 256 // bytes of the client's text
 	return &jsonrpc.Error{
 		Code:    wire.CodeUserRejected,
 		Message: fmt.Sprintf("the client refused %s: %s", method, strings.ToValidUTF8(why[:min(len(why), shown)], "")),
 	}
 }
 
-// takeBack tells the client that questions need no answer any more. A request that the client has cancelled says nothing
-// more.
+// cancelRequests tells the client that it need not respond to input requests any more. If the
+// client has cancelled the request that they belong to, it sends nothing.
 //
 // Spec: basic/utilities/cancellation
 func (s *Session) cancelRequests(ctx context.Context, questions []inputRequest, out Sender) {

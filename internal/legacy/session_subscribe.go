@@ -11,21 +11,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Bounds of the resources that one session subscribes to: they are kept as long as it lives.
+// Limits of the resources that one session subscribes to. They are kept until it ends.
 const (
 	maxSubscribed = 1000
-	// maxSubscribedURI bounds one URI, in bytes. Web servers take no longer ones either.
+	// maxSubscribedURI limits one URI, in bytes. Web servers accept no longer ones either.
 	maxSubscribedURI = 8 << 10
-	// maxSubscribedBytes bounds all URIs together.
+	// maxSubscribedBytes limits all URIs of a session together.
 	maxSubscribedBytes = 256 << 10
 )
 
-// subscriptionID is the id of the session's one subscription. It is never seen outside.
+// subscriptionID is the id of the session's one subscription. No peer sees it.
 var subscriptionID = jsonrpc.StringID("session")
 
-// Attach returns the session a place for messages that belong to no request: changed lists and resources. It takes the
-// place of the one before; nil is none. Changes come on whichever goroutine the core tells them from, and only once the
-// client has said that it is initialized. Without a place the session listens to no changes, and they are not told later.
+// Attach sets the stream for messages that belong to no request: changes of lists and resources. It
+// replaces the stream before; nil detaches it. Changes are written from the goroutine on which the
+// core reports them, and only once the client has sent notifications/initialized. Changes during
+// the time without a stream are lost.
 func (s *Session) Attach(out Stream) {
 	s.mu.Lock()
 	s.changes = out
@@ -36,7 +37,7 @@ func (s *Session) Attach(out Stream) {
 	}
 }
 
-// resume makes the subscription fit what is wanted of it now: none if the session has ended.
+// refreshSubscription opens or closes the subscription as the session needs it now.
 func (s *Session) refreshSubscription() {
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
@@ -46,9 +47,9 @@ func (s *Session) refreshSubscription() {
 	}
 }
 
-// relisten opens a subscription to what is wanted now and only then ends the one before: a change between the two must not
-// be missed. One to the same stays, so that no change is told twice. If it fails, the one before stays. The caller holds
-// s.changing.
+// updateSubscription opens the subscription that is needed now and only then closes the previous
+// one, so that no change between the two is missed. It keeps an equal subscription, so that no
+// change is sent twice, and keeps the previous one if it fails. The caller must hold s.subMu.
 func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Lock()
 	wanted := s.changes != nil && s.initialized && s.ctx.Err() == nil
@@ -101,7 +102,7 @@ func filter(has capabilitySet, uris []string) []byte {
 	return append(closeWith(b, '}'), '}')
 }
 
-// push tells of a change.
+// sendChange writes a change notification.
 func (s *Session) sendChange(ctx context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	out := s.changes
@@ -113,19 +114,19 @@ func (s *Session) sendChange(ctx context.Context, method string, params json.Raw
 	return out(ctx, m)
 }
 
-// maxCachedChange bounds the params of a change that is remembered, in bytes: there is no telling how long.
+// maxCachedChange limits the params of a cached change, in bytes: it may stay cached indefinitely.
 const maxCachedChange = 16 << 10
 
-// A projectedChange is the last change that sessions of one revision were told of. Most changes are told to many of them,
-// one after the other, and all get the same message.
+// A projectedChange is the last change that was sent to sessions of one revision. Most changes go
+// to many sessions in sequence, which share the message.
 type projectedChange struct {
 	method    string
 	params    json.RawMessage
 	projected *jsonrpc.Message // nil if the revision has no such notification
 }
 
-// projectChange is projectNotification, once for a change that is told to many. The message that it gives is not to be
-// changed.
+// projectChange returns a notification as projectNotification does, from the cache if it is the
+// last one again. The caller must not change the message.
 func (c *Config) projectChange(rev wire.Revision, method string, params json.RawMessage) *jsonrpc.Message {
 	last := c.changes[rev].Load()
 	if last != nil && last.method == method && bytes.Equal(last.params, params) {
@@ -134,7 +135,7 @@ func (c *Config) projectChange(rev wire.Revision, method string, params json.Raw
 	if len(params) > maxCachedChange {
 		return projectNotification(rev, jsonrpc.NewNotification(method, params))
 	}
-	params = bytes.Clone(params) // they are the handler's
+	params = bytes.Clone(params) // they belong to the handler
 	projected := projectNotification(rev, jsonrpc.NewNotification(method, params))
 	c.changes[rev].Store(&projectedChange{method, params, projected})
 	return projected
@@ -161,14 +162,15 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage
 	})
 }
 
-// unsubscribe takes a resource out of the subscription. One that is not in it is no mistake.
+// unsubscribe removes a resource from the subscription. It is not an error if it is not there.
 func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
 		return slices.DeleteFunc(slices.Clone(s.uris), func(u string) bool { return u == uri }), nil
 	})
 }
 
-// changeURIs replaces the resources of the subscription by what changed makes of them, all or nothing.
+// changeURIs replaces the resources of the subscription with those that changed returns, all or
+// nothing.
 func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.awaitServer(ctx)
 	if err != nil {

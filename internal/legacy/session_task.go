@@ -12,18 +12,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// The last revision with sessions has tasks in its core. What they are is the core's matter: their methods, the member
-// "task" of a call and the results all pass. What is done here is the one thing that only a session has: a client that
-// waits for the result of a task is asked what the task wants to know.
+// Revision 2025-11-25 has tasks in its core. The core of package mcp implements them: their
+// methods, the member "task" of a call and the results pass through. This file implements the one
+// part that needs a session: while a client waits for the result of a task, it is sent the task's
+// input requests.
 
-// taskPollPause is how often a task is looked at whose client has been asked: it may have been answered or called off
-// elsewhere, and the inputRequest is to be taken back while its user still looks at it.
+// taskPollPause is how often a task is polled while its input requests are open. Another client may
+// respond to them, or cancel the task, and then they must be cancelled.
 const taskPollPause = 5 * time.Second
 
-// errTaskNotAwaited ends the waiting for a task whose session ends before it.
+// errTaskNotAwaited ends a tasks/result request whose session ends before the task does.
 var errTaskNotAwaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the result of the task can not be waited for any more"}
 
-// isTaskMethod reports whether a request belongs to the tasks of sessions.
+// isTaskMethod reports whether the method is one of the tasks of 2025-11-25.
 //
 // Spec: basic/utilities/tasks (2025-11-25)
 func isTaskMethod(method string) bool {
@@ -34,42 +35,43 @@ func isTaskMethod(method string) bool {
 	return false
 }
 
-// isSessionTask reports whether the task that a result is can be told to a client of rev. That of the extension has another
-// form, and no session has that extension.
+// isSessionTask reports whether a task result has the form that a client of rev knows. That of the
+// tasks extension differs, and no session has that extension.
 func isSessionTask(rev wire.Revision, result []byte) bool {
 	task, _ := jsonscan.Get(result, "task")
 	return rev.Has(wire.Tasks) && jsonscan.Kind(task) == '{'
 }
 
-// A taskWait is a tasks/result request. A task may wait for its client for hours and ask any number of times, so there
-// is no bound on either: the wait is over when the task is, and every inputRequest waits for a person. It ends with the
-// request and leaves the task alone.
+// A taskWait serves one tasks/result request. A task may wait for its client for hours and ask for
+// input any number of times, so neither is limited: the wait ends with the task or with the
+// request, which does not affect the task.
 type taskWait struct {
 	*Exchange
-	params    []byte                // of the request, with the token of the task's call
-	pending   map[string]*taskInput // that the client was asked, by key
-	responses chan *taskInput       // those that are no longer waited for
-	slotFreed <-chan struct{}       // closed once there may be a place for a inputRequest that found none; nil if all did
+	params    []byte                // of the request, with the progress token of the task's call
+	pending   map[string]*taskInput // sent to the client, by key
+	responses chan *taskInput       // those that have a response or an error
+	slotFreed <-chan struct{}       // closed once a further input request may be sent; nil if none waits
 	waiting   sync.WaitGroup
 }
 
-// A taskInput is a inputRequest of a task. The fields at the end are set once it comes out of taskWait.responses.
+// A taskInput is an input request of a task. Its last fields are set when it is received from
+// taskWait.responses.
 type taskInput struct {
 	inputRequest
-	stop context.CancelFunc // ends the waiting
+	stop context.CancelFunc // ends the wait
 
 	answer  json.RawMessage
 	failure *jsonrpc.Error
 }
 
-// An outcome is what the core says of a task: a result, which may ask for input, or an error.
+// An outcome is the core's response for a task: a result, which may ask for input, or an error.
 type outcome struct {
 	result []byte
 	err    *jsonrpc.Error
 }
 
-// relayTask has the core answer a tasks/result request, and puts to the client what the task asks meanwhile. Each answer
-// is handed on as it comes. It appends the result to dst.
+// relayTask has the core serve a tasks/result request, and sends the task's input requests to the
+// client meanwhile. It passes on each response as it arrives. It appends the result to dst.
 //
 // Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
@@ -103,7 +105,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 	return x.method.result.replace(append(dst, now.result...), len(dst)), nil
 }
 
-// serveCore puts the request to the core, with further members.
+// serveCore has the core serve the request, with the additional members of a retry.
 func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	asked := *w.request
 	asked.Params = w.params
@@ -111,8 +113,8 @@ func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
 	return outcome{result, err}
 }
 
-// ask brings the questions that the client has in front of it to those that the result asks: it takes back what is no
-// longer asked, and asks what is new.
+// ask sends the client the input requests of a result that are new, and cancels those that the
+// result no longer has.
 func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, q := range w.pending {
@@ -138,8 +140,8 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	return nil
 }
 
-// added returns the questions that the client was not asked yet. Those that find no place among the questions that wait have
-// their turn later.
+// newRequests returns the input requests that the client was not sent yet, up to the limit of the
+// session. It sets slotFreed if there are more.
 func (w *taskWait) newRequests(ctx context.Context, requests []byte) (all []inputRequest, err *jsonrpc.Error) {
 	w.slotFreed = nil
 	for key, request := range jsonscan.Members(requests) {
@@ -164,7 +166,7 @@ func (w *taskWait) newRequests(ctx context.Context, requests []byte) (all []inpu
 	return all, nil
 }
 
-// wait waits for the answer to a inputRequest.
+// awaitResponse starts a goroutine that waits for the response to an input request.
 func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 	ctx, q.stop = context.WithCancel(ctx)
 	w.pending[q.key] = q
@@ -177,8 +179,9 @@ func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 	})
 }
 
-// next waits until the client has answered something, and gives the members that tell the core so, or until the core says
-// something else than it did before, or the same can be asked further.
+// next waits until the client has responded to an input request, and returns the members of the
+// retry that pass the response on. It returns early when the core's outcome changes, or when a
+// further input request may be sent.
 func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, changed outcome, err *jsonrpc.Error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -188,7 +191,7 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 		select {
 		case q := <-w.responses:
 			if w.pending[q.key] != q {
-				continue // it was taken back
+				continue // it was withdrawn
 			}
 			stop()
 			<-seen
@@ -207,8 +210,8 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 	}
 }
 
-// resourceSubscription asks the core again until it says something else. A core that gave a request state knows by it what it said before,
-// and hasResponseMember once there is something new; another one is asked now and then.
+// poll asks the core until its outcome differs from before. With a request state, the core itself
+// waits for a change; without one it is asked every taskPollPause.
 func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 	var further []byte
 	pause := time.NewTimer(taskPollPause)
@@ -230,8 +233,8 @@ func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 	}
 }
 
-// sameInputRequests reports whether two results ask for input under the same keys. The key of a inputRequest is never used for
-// another one of the same task.
+// sameInputRequests reports whether two results have input requests of the same keys. A task never
+// reuses a key.
 func sameInputRequests(a, b []byte) bool {
 	before, _ := jsonscan.Get(a, "inputRequests")
 	now, _ := jsonscan.Get(b, "inputRequests")
@@ -248,8 +251,8 @@ func sameInputRequests(a, b []byte) bool {
 	return n == 0
 }
 
-// take returns the member that hands an answer to the core. What the client refuses to answer ends the request; the task
-// goes on waiting.
+// retryMembers returns the member that passes a response on to the core. If the client has refused
+// the input request, the request fails; the task continues to wait.
 func (w *taskWait) retryMembers(q *taskInput) ([]byte, *jsonrpc.Error) {
 	q.stop()
 	delete(w.pending, q.key)
@@ -260,14 +263,14 @@ func (w *taskWait) retryMembers(q *taskInput) ([]byte, *jsonrpc.Error) {
 	return append(answers, "},"...), nil
 }
 
-// takeBack returns up a inputRequest and tells the client so.
+// withdraw gives up an input request and cancels it at the client.
 func (w *taskWait) withdraw(ctx context.Context, q *taskInput) {
 	q.stop()
 	delete(w.pending, q.key)
 	w.session.cancelRequests(ctx, []inputRequest{q.inputRequest}, w.out)
 }
 
-// end takes back what the client was asked, and waits until nobody waits any more.
+// close withdraws all input requests and waits for the goroutines of w.
 func (w *taskWait) close(ctx context.Context) {
 	for _, q := range w.pending {
 		w.withdraw(ctx, q)
