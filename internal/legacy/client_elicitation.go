@@ -10,26 +10,30 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A server of the last revision with sessions may errorResponse a request until the user has visited some pages, and say with a
-// notification that this has been done. In the modern era the same is a result that asks for input. The answer to it only
-// says that the user agreed to go there, so the request that brings it waits for the notification.
+// A server of 2025-11-25 may refuse a request until the user has completed some URL elicitations,
+// and notify the client when that is done. In the modern era, this is a result that asks for input.
+// The input response only says that the user has agreed, so the retried request first waits for the
+// notification.
 
 const (
-	// maxElicitations is the number of pages that one request may need. Each is put to a person.
+	// maxElicitations limits the elicitations that one request may require. A user sees each of
+	// them.
 	maxElicitations = 16
-	// maxTracked is the number of visits whose end is waited for.
+	// maxTracked limits the elicitations whose completion is awaited.
 	maxTracked = 256
-	// maxElicitationID bounds what names a visit, in bytes.
+	// maxElicitationID limits the id of an elicitation, in bytes.
 	maxElicitationID = 256
-	// elicitationTimeout is how long the end of the visits is waited for: servers need not tell it. Then the request is sent,
-	// and the user may be asked again.
+	// elicitationTimeout is how long a retried request waits for the completion of its
+	// elicitations, which servers need not announce. After it, the request is sent, and the user
+	// may be asked again.
 	elicitationTimeout = 30 * time.Second
 )
 
-// visitsRequired returns the result that asks for what an error's data demands, or nil if this cannot be asked. The keys of
-// its input requests are the ids of the visits.
+// elicitationsRequired returns the input_required result for the data of an error, or nil if there
+// is none. The keys of its input requests are the ids of the elicitations.
 //
-// Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr (2026-07-28)
+// Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr
+// (2026-07-28)
 func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessage {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) || !hasCapability(c.declared, "elicitation", "url") {
@@ -56,7 +60,7 @@ func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessag
 	return append(closeWith(dst, '}'), '}')
 }
 
-// elicitationIDOf returns the id of an elicitation that is a visit, or "".
+// elicitationIDOf returns the id of a valid URL elicitation, or "".
 func elicitationIDOf(params []byte) string {
 	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" || text(params, "url") == "" || text(params, "message") == "" {
 		return ""
@@ -86,7 +90,7 @@ func (c *Client) trackElicitations(ids []string) {
 	}
 }
 
-// visited takes note of the end of a visit. One that nobody knows of is none.
+// elicitationCompleted ends the wait for an elicitation, if there is one with the id.
 //
 // Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
 func (c *Client) elicitationCompleted(id string) {
@@ -98,8 +102,9 @@ func (c *Client) elicitationCompleted(id string) {
 	}
 }
 
-// awaitVisits waits, within limits, for the end of the visits that a request brings the user's answer to. Its error is
-// context.Cause(ctx), or says that the user does not go there.
+// awaitElicitations waits for the completion of the elicitations to which a request has input
+// responses, within elicitationTimeout. It returns context.Cause(ctx), or an error if the user has
+// not agreed to one.
 func (c *Client) awaitElicitations(ctx context.Context, method string, answers []byte) error {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput {

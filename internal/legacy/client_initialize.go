@@ -11,12 +11,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// defaultClientInfo stands for a client that does not say what it is; a session's server has to be told something.
+// defaultClientInfo replaces missing client info, which initialize requires.
 const defaultClientInfo = `{"name":"unnamed","version":"0"}`
 
-// Open begins the session on a link, whose messages go to [Client.Receive] already, and gives what server/discover would
-// give. The link is the client's from then on; it is closed if Open fails. The error is that of the link, a
-// [*jsonrpc.Error] that is remote if the server refuses, or says why the two cannot speak. A client is opened once.
+// Open begins the session on a connection whose messages already go to [Client.Receive], and
+// returns the result of server/discover. The Client owns the connection from then on, and closes it
+// if Open fails. The error is that of the connection, a remote [*jsonrpc.Error] if the server
+// refuses, or an error that says why the two have no revision in common. Open may be called once.
 //
 // Spec: basic/lifecycle#initialization
 func (c *Client) Open(ctx context.Context, link Conn) (json.RawMessage, error) {
@@ -63,11 +64,12 @@ func (c *Client) initializeParams() json.RawMessage {
 	return append(params, '}')
 }
 
-// agree returns the revision that the server has chosen, unless it cannot be sessionRevisions.
+// negotiated returns the revision that the server has chosen, or an error if this client does not
+// support it.
 //
 // Spec: basic/lifecycle#version-negotiation
 func (c *Client) negotiated(result []byte) (wire.Revision, error) {
-	const shown = 64 // bytes of the server's text; a version is a date of ten
+	const shown = 64 // bytes of the server's text; a version has ten
 	version, _ := jsonscan.Get(result, "protocolVersion")
 	if jsonscan.Kind(version) != '"' {
 		return 0, fmt.Errorf("initialize: %w: protocolVersion is not a string", ErrMalformed)
@@ -88,7 +90,7 @@ func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	return rev, nil
 }
 
-// sessionRevisions lists the revisions that have sessions, the newest first.
+// sessionRevisions lists the revisions that have sessions, newest first.
 func sessionRevisions() string {
 	var versions []string
 	for rev := wire.LatestLegacy(); rev != 0; rev-- {
@@ -97,8 +99,8 @@ func sessionRevisions() string {
 	return strings.Join(versions, ", ")
 }
 
-// welcomed keeps what the server says of itself, in the form of a discover result. What is missing or malformed there is
-// left out: a server that can be sessionRevisions with is sessionRevisions with.
+// setServer stores the server's description in the form of a discover result. It drops malformed
+// members: they do not prevent a session.
 //
 // Spec: server/discover (2026-07-28)
 func (c *Client) setServer(result []byte) {

@@ -10,9 +10,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Receive takes a message of the server that no request awaits: a request, a notification, or a batch of them. It never
-// blocks, and keeps the message. Nil says that messages may have been missed: subscriptions are acknowledged once more. It
-// may be called before [Client.Open], and after the end, when nothing is taken any more.
+// Receive handles a message of the server that no request awaits: a request, a notification, or a
+// batch of them. It does not block, and retains the message. A nil message means that notifications
+// may have been lost: subscriptions are acknowledged again. It may be called before [Client.Open];
+// after the session has ended, it does nothing.
 func (c *Client) Receive(m *jsonrpc.Message) {
 	switch {
 	case c.ctx.Err() != nil:
@@ -35,7 +36,7 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	}
 }
 
-// acceptBatch accepts each message of a batch. Each is answered by itself.
+// acceptBatch accepts each message of a batch. The responses are sent one by one.
 //
 // Spec: basic#batching (2025-03-26)
 func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
@@ -48,7 +49,7 @@ func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
 	}
 }
 
-// errorResponse hasResponseMember a message that could not be read, if it was a request.
+// replyToMalformed responds to a message that could not be decoded, if it was a request.
 func (c *Client) replyToMalformed(m *jsonrpc.Message) {
 	if m.Refused == nil {
 		return
@@ -95,7 +96,7 @@ func (c *Client) cancelled(reason string) error {
 	return c.cfg.Cancelled(reason)
 }
 
-// say puts a reply on its way, or drops it if the server does not read those before.
+// enqueueReply queues a reply, or drops it if the queue is full because the server does not read.
 func (c *Client) enqueueReply(reply *jsonrpc.Message) {
 	select {
 	case c.replies <- reply:
@@ -104,7 +105,7 @@ func (c *Client) enqueueReply(reply *jsonrpc.Message) {
 	}
 }
 
-// reply sends what is to be said until the session ends.
+// sendReplies sends queued replies until the session ends.
 func (c *Client) sendReplies() {
 	for {
 		select {
@@ -121,7 +122,7 @@ func (c *Client) sendReplies() {
 
 func (c *Client) send(m *jsonrpc.Message) {
 	c.mu.Lock()
-	link := c.conn // which may not be open yet
+	link := c.conn // Open may still be running
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, sendTimeout)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// codeBusy is the code for a request that may succeed a little later.
+// codeBusy is the code of the error for a request that may succeed later.
 const codeBusy = -32000
 
-// acceptRequest hasResponseMember a ping, and begins to work on any other request.
+// acceptRequest responds to a ping and starts to serve any other request.
 //
 // Spec: basic/utilities/ping#behavior-requirements
 func (c *Client) acceptRequest(m *jsonrpc.Message) {
@@ -45,9 +45,9 @@ func (c *Client) acceptRequest(m *jsonrpc.Message) {
 	}
 }
 
-// answer works on a request of the server and sends the response. Its place is taken until the response has left, so that
-// a server which reads none of them fills no memory. If it is that the inputRequest has become a task, this is given back, to
-// be worked on.
+// serveRequest serves a request of the server and sends the response. The request counts against
+// the limits until the response is sent, so that a server that does not read cannot exhaust memory.
+// If the request has become a task, serveRequest returns the task for runTask.
 func (c *Client) serveRequest(call *peer.Call, m *jsonrpc.Message) *clientTask {
 	defer call.End()
 	result, task, err := c.respond(call.Context(), m)
@@ -57,7 +57,7 @@ func (c *Client) serveRequest(call *peer.Call, m *jsonrpc.Message) *clientTask {
 			c.tasks.drop(task)
 		}
 		return nil
-	case !c.isOpen(): // there is nowhere to send it
+	case !c.isOpen(): // no connection to send to
 	case err != nil:
 		c.send(jsonrpc.NewErrorResponse(m.ID, err))
 	default:
@@ -66,8 +66,8 @@ func (c *Client) serveRequest(call *peer.Call, m *jsonrpc.Message) *clientTask {
 	return task
 }
 
-// respond returns the response to a request: the answer to a inputRequest, or the task that was made of it. A server that asks
-// before the session is open waits for that: what may be asked depends on the revision.
+// respond returns the result of a request, or the task that was created for it. A request that
+// arrives before the session is open waits until it is, since the revision decides what is allowed.
 func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, *clientTask, *jsonrpc.Error) {
 	select {
 	case <-c.opened:
@@ -94,7 +94,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessa
 	return withRelatedTask(result, c.relatedTaskOf(m.Params)), task, nil
 }
 
-// ask has a inputRequest answered as an input request.
+// inputResponse calls [ClientConfig.Answer] and projects what it returns.
 func (c *Client) inputResponse(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	answer, err := c.cfg.Answer(ctx, method, modernInputRequest(method, params))
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Client) inputResponse(ctx context.Context, method string, params []byte
 	return projectResponse(c.rev, method, answer)
 }
 
-// unanswerable says why a request of the server is not put to anyone.
+// checkRequest returns an error for a request that the client does not support.
 //
 // Spec: basic/lifecycle#operation; client/elicitation#error-handling (2025-11-25)
 func (c *Client) checkRequest(method string, params []byte) *jsonrpc.Error {
@@ -136,7 +136,7 @@ func (c *Client) checkRequest(method string, params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// unaskable says why the user is not asked: the mode is not one that was declared.
+// checkElicitation returns an error if the client did not declare the mode.
 func (c *Client) checkElicitation(params []byte) *jsonrpc.Error {
 	declared, _ := jsonscan.Get(c.declared, "elicitation")
 	mode, has := jsonscan.Get(params, "mode")
@@ -149,7 +149,7 @@ func (c *Client) checkElicitation(params []byte) *jsonrpc.Error {
 	return invalidParams("params.mode: this client did not declare this mode of elicitation")
 }
 
-// unsampleable says why the model is not asked: tools were not declared.
+// checkSamplingTools returns an error if the client did not declare the tools of the request.
 func (c *Client) checkSamplingTools(params []byte) *jsonrpc.Error {
 	if hasCapability(c.declared, "sampling", "tools") {
 		return nil
@@ -162,8 +162,8 @@ func (c *Client) checkSamplingTools(params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// modernInputRequest returns the params of an input request: those of a session's request without what belongs to the message.
-// Which kind of elicitation is meant is always said.
+// modernInputRequest turns the params of a session's request into those of an input request. It
+// adds the elicitation mode if it is missing.
 //
 // Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
 func modernInputRequest(method string, params []byte) json.RawMessage {
@@ -188,8 +188,8 @@ func modernInputRequest(method string, params []byte) json.RawMessage {
 	return closeWith(dst, '}')
 }
 
-// inputRequestMeta returns the `_meta` of a request of the server without what is said of the message, or nil if nothing is
-// left.
+// inputRequestMeta returns a `_meta` without the members that belong to a message, or nil if
+// nothing remains.
 func inputRequestMeta(meta []byte) []byte {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(meta) {
@@ -205,7 +205,7 @@ func inputRequestMeta(meta []byte) []byte {
 	return dst
 }
 
-// responseShapes are the hasResponseMember to the server's requests by method.
+// responseShapes returns the shapes of the client's results, by method.
 func responseShapes() map[string][]field {
 	return map[string][]field{
 		wire.MethodElicitationCreate: nil,
@@ -216,7 +216,7 @@ func responseShapes() map[string][]field {
 	}
 }
 
-// responseProjections are by method.
+// responseProjections compiles them for a revision, by method.
 var responseProjections = perRevision[map[string]*projection]{make: compileResponses}
 
 func compileResponses(rev wire.Revision) map[string]*projection {
@@ -227,7 +227,7 @@ func compileResponses(rev wire.Revision) map[string]*projection {
 	return answers
 }
 
-// projectResponse turns the answer to an input request into the result of a request of a server of rev.
+// projectResponse turns the response to an input request into a result for a server of rev.
 //
 // Spec: schema ClientResult
 func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -240,7 +240,8 @@ func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (
 	return responseProjections.get(rev)[method].apply(answer), nil
 }
 
-// projectSamplingResult returns what a model has said the content that rev has a form for: one block where it knows no arrays.
+// projectSamplingResult gives a sampling result the form of rev, which may allow only one content
+// block.
 //
 // Spec: schema CreateMessageResult
 func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc.Error) {
@@ -264,7 +265,7 @@ func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *
 	return appendMessage(make([]byte, 0, len(answer)), answer, single), nil
 }
 
-// singleBlock makes one block of several, if they are all text.
+// singleBlock returns one content block for several, if they are all text.
 func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	var blocks [][]byte
 	var all []byte
@@ -283,7 +284,7 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	return append(jsonscan.AppendQuote([]byte(`{"type":"text","text":`), string(all)), '}'), nil
 }
 
-// errNotExpressible says that an answer has no form in the server's revision. It is this side that failed.
+// errNotExpressible returns the error for a result that has no form in the server's revision.
 func errNotExpressible(what string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is " + what + ", which the session's protocol revision has no form for"}
 }

@@ -12,18 +12,20 @@ import (
 )
 
 const (
-	// maxSubscribing is how many resources of a listener are subscribed to at once: enough to make up for a slow way to the
-	// server, few enough for a server that bounds its requests.
+	// maxSubscribing limits the concurrent requests of one listener, to hide latency without
+	// exceeding the limits of servers.
 	maxSubscribing = 8
-	// unsubscribeTimeout is how long it may take to unsubscribe from the resources of a listener. Nobody waits for it.
+	// unsubscribeTimeout limits how long the client unsubscribes from the resources of a listener,
+	// in the background.
 	unsubscribeTimeout = 10 * time.Second
 )
 
-// A resourceSubscription is the session's subscription to one resource, which several listeners may share.
+// A resourceSubscription is the session's subscription to one resource. Several listeners may share
+// it.
 type resourceSubscription struct {
 	listeners int           // guarded by the client's mu
-	turn      chan struct{} // holds a token while the field below is looked at or changes
-	on        bool          // the server was told
+	turn      chan struct{} // a lock for the field below; holds a token while locked
+	on        bool          // the server may know of the subscription
 }
 
 func (w *resourceSubscription) lock(ctx context.Context) error {
@@ -37,7 +39,7 @@ func (w *resourceSubscription) lock(ctx context.Context) error {
 
 func (w *resourceSubscription) unlock() { <-w.turn }
 
-// join counts one more listener to the resources.
+// addListeners counts one more listener of each resource.
 func (c *Client) addListeners(uris []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +53,8 @@ func (c *Client) addListeners(uris []string) {
 	}
 }
 
-// leave counts one less, and has the server told of resources that nobody listens to any more.
+// removeListeners counts one listener less, and unsubscribes from the resources that have none
+// left.
 func (c *Client) removeListeners(uris []string) {
 	if len(uris) == 0 {
 		return
@@ -63,7 +66,8 @@ func (c *Client) removeListeners(uris []string) {
 	})
 }
 
-// subscribeAll subscribes to the resources that a listener asked for. One that the server refuses is not acknowledged.
+// subscribeAll subscribes to the resources of a listener. Those that the server refuses are not
+// acknowledged.
 //
 // Spec: server/resources#subscriptions
 func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) error {
@@ -86,7 +90,8 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 	return nil
 }
 
-// subscribe tells the server of a listener to the resource, unless it was told. A response is one to that.
+// subscribe subscribes to the resource, unless the session already has. It returns the response,
+// nil for none.
 func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
 	w := c.resource(uri)
 	if err := w.lock(ctx); err != nil {
@@ -97,11 +102,12 @@ func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, e
 		return nil, nil
 	}
 	response, err := c.request(ctx, wire.MethodResourcesSubscribe, uriParams(uri))
-	w.on = err != nil || response.Error == nil // without an answer it may be
+	w.on = err != nil || response.Error == nil // without a response, it may have been received
 	return response, err
 }
 
-// unsubscribe takes a listener from the resource. The last one tells the server.
+// unsubscribe removes a listener from the resource. After the last one, it unsubscribes from the
+// resource.
 func (c *Client) unsubscribe(ctx context.Context, uri string) {
 	w := c.resource(uri)
 	if w.lock(ctx) == nil {
@@ -111,7 +117,7 @@ func (c *Client) unsubscribe(ctx context.Context, uri string) {
 		c.mu.Unlock()
 		if last && w.on {
 			w.on = false
-			_, _ = c.request(ctx, wire.MethodResourcesUnsubscribe, uriParams(uri)) // it does no harm if the server goes on
+			_, _ = c.request(ctx, wire.MethodResourcesUnsubscribe, uriParams(uri)) // further updates are ignored
 		}
 	}
 	c.mu.Lock()
@@ -121,7 +127,7 @@ func (c *Client) unsubscribe(ctx context.Context, uri string) {
 	}
 }
 
-// resourceSubscription returns the resourceSubscription of a resource that has a listener.
+// resource returns the subscription to a resource that has a listener.
 func (c *Client) resource(uri string) *resourceSubscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +138,7 @@ func uriParams(uri string) json.RawMessage {
 	return append(jsonscan.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 
-// each calls f for every URI, for a few at once, and waits.
+// each calls f for every URI, for up to maxSubscribing at once, and waits.
 func each(uris []string, f func(i int, uri string)) {
 	slots := make(chan struct{}, maxSubscribing)
 	var wg sync.WaitGroup
