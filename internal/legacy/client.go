@@ -156,7 +156,7 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 	case !c.isOpen():
 		return errNotOpen
 	case !hasCapability(c.declared, "roots"):
-		return errors.New("the server was not told of roots")
+		return errors.New("this client did not declare the capability roots")
 	}
 	return c.conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationRootsListChanged, nil))
 }
@@ -166,24 +166,24 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true // nothing is started any more
-	link := c.conn
+	conn := c.conn
 	c.mu.Unlock()
 	c.end()
 	var err error
-	if link != nil {
-		err = link.Close()
+	if conn != nil {
+		err = conn.Close()
 	}
 	idle := make(chan struct{})
 	go func() {
 		c.work.Wait()
 		close(idle)
 	}()
-	patience := time.NewTimer(closeTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-patience.C:
-		c.log.Warn("mcp: a function that answers the server does not return; it is left behind")
+	case <-timer.C:
+		c.log.Warn("mcp: a request handler does not return: its goroutine is abandoned")
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func (c *Client) end() {
 
 // attach sets the connection and starts to send replies: a server may ping before it responds to
 // initialize.
-func (c *Client) attach(link Conn) error {
+func (c *Client) attach(conn Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -206,11 +206,11 @@ func (c *Client) attach(link Conn) error {
 	case c.conn != nil:
 		return errOpened
 	}
-	c.conn = link
+	c.conn = conn
 	c.work.Go(c.sendReplies)
 	c.work.Go(func() {
 		select {
-		case <-link.Done():
+		case <-conn.Done():
 			c.end()
 		case <-c.ctx.Done():
 		}

@@ -224,7 +224,7 @@ func (c *Client) progress(m *jsonrpc.Message) {
 	x := c.progressing[tokenKey(token)]
 	c.mu.Unlock()
 	if x == nil {
-		c.log.Debug("mcp: progress of no request")
+		c.log.Debug("mcp: progress with an unknown token")
 		return
 	}
 	x.mu.Lock()

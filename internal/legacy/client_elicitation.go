@@ -113,7 +113,7 @@ func (c *Client) awaitElicitations(ctx context.Context, method string, answers [
 	var waiting []chan struct{}
 	for id, answer := range jsonscan.Members(answers) {
 		if action, _ := jsonscan.Get(answer, "action"); !isString(action, "accept") {
-			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "the request needs a visit to a page, to which the user did not agree"}
+			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "the request requires an elicitation that the user did not accept"}
 		}
 		c.mu.Lock()
 		if done := c.elicitations[string(id)]; done != nil {
@@ -124,12 +124,12 @@ func (c *Client) awaitElicitations(ctx context.Context, method string, answers [
 	if waiting == nil {
 		return nil
 	}
-	patience := time.NewTimer(elicitationTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(elicitationTimeout)
+	defer timer.Stop()
 	for _, done := range waiting {
 		select {
 		case <-done:
-		case <-patience.C:
+		case <-timer.C:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

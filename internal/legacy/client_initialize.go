@@ -20,23 +20,23 @@ const defaultClientInfo = `{"name":"unnamed","version":"0"}`
 // refuses, or an error that says why the two have no revision in common. Open may be called once.
 //
 // Spec: basic/lifecycle#initialization
-func (c *Client) Open(ctx context.Context, link Conn) (json.RawMessage, error) {
-	if err := c.attach(link); err != nil {
-		_ = link.Close()
+func (c *Client) Open(ctx context.Context, conn Conn) (json.RawMessage, error) {
+	if err := c.attach(conn); err != nil {
+		_ = conn.Close()
 		return nil, err
 	}
-	if err := c.initialize(ctx, link); err != nil {
+	if err := c.initialize(ctx, conn); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	return c.discovered, nil
 }
 
-func (c *Client) initialize(ctx context.Context, link Conn) error {
+func (c *Client) initialize(ctx context.Context, conn Conn) error {
 	if c.offered.Modern() {
 		return fmt.Errorf("protocol revision %s has no sessions", c.offered)
 	}
-	response, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodInitialize, c.initializeParams()))
+	response, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodInitialize, c.initializeParams()))
 	switch {
 	case err != nil:
 		return err
@@ -50,7 +50,7 @@ func (c *Client) initialize(ctx context.Context, link Conn) error {
 	}
 	c.setServer(response.Result)
 	close(c.opened)
-	return link.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
+	return conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
 }
 
 func (c *Client) initializeParams() json.RawMessage {
@@ -81,11 +81,11 @@ func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	}
 	switch {
 	case !known:
-		return 0, fmt.Errorf("the server chose protocol revision %q, which is not spoken here; these are: %s", chosen, sessionRevisions())
+		return 0, fmt.Errorf("unsupported protocol revision %q chosen by the server: want one of %s", chosen, sessionRevisions())
 	case rev.Modern():
-		return 0, fmt.Errorf("the server chose protocol revision %q in answer to initialize, but that one has no sessions; these have: %s", chosen, sessionRevisions())
+		return 0, fmt.Errorf("protocol revision %q chosen by the server has no sessions: want one of %s", chosen, sessionRevisions())
 	case c.cfg.Pinned && rev != c.offered:
-		return 0, fmt.Errorf("the server chose protocol revision %q, but only %s is wanted", chosen, c.offered)
+		return 0, fmt.Errorf("protocol revision %q chosen by the server: want %s", chosen, c.offered)
 	}
 	return rev, nil
 }

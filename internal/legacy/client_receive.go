@@ -30,7 +30,7 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	case jsonrpc.Batch:
 		c.acceptBatch(m.Batch)
 	case jsonrpc.Response:
-		c.log.Debug("mcp: response to no request that waits", "id", m.ID)
+		c.log.Debug("mcp: response to an unknown request", "id", m.ID)
 	default:
 		c.replyToMalformed(m)
 	}
@@ -41,7 +41,7 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 // Spec: basic#batching (2025-03-26)
 func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
 	if !c.Revision().Has(wire.Batches) {
-		c.log.Warn("mcp: the server has sent a batch, which its protocol revision has not", "messages", len(batch))
+		c.log.Warn("mcp: batch dropped: the protocol revision has no batches", "messages", len(batch))
 		return
 	}
 	for _, m := range batch {
@@ -54,7 +54,7 @@ func (c *Client) replyToMalformed(m *jsonrpc.Message) {
 	if m.Refused == nil {
 		return
 	}
-	c.log.Debug("mcp: message of the server refused", "error", m.Refused)
+	c.log.Debug("mcp: malformed message of the server", "error", m.Refused)
 	if response := m.Refused.Response(); response != nil && !response.ID.IsZero() {
 		c.enqueueReply(response)
 	}
@@ -115,18 +115,18 @@ func (c *Client) sendReplies() {
 			return
 		}
 		if n := c.droppedReplies.Swap(0); n > 0 {
-			c.log.Warn("mcp: the server asks faster than it reads; replies were dropped", "replies", n)
+			c.log.Warn("mcp: replies dropped: the server does not read them", "replies", n)
 		}
 	}
 }
 
 func (c *Client) send(m *jsonrpc.Message) {
 	c.mu.Lock()
-	link := c.conn // Open may still be running
+	conn := c.conn // Open may still be running
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(c.ctx, sendTimeout)
 	defer cancel()
-	if err := link.Send(ctx, m); err != nil && c.ctx.Err() == nil {
+	if err := conn.Send(ctx, m); err != nil && c.ctx.Err() == nil {
 		c.log.Debug("mcp: reply to the server not delivered", "id", m.ID, "error", err)
 	}
 }

@@ -101,7 +101,7 @@ func (c *Client) inputResponse(ctx context.Context, method string, params []byte
 		return nil, projectError(c.rev, method, err)
 	}
 	if jsonscan.Kind(answer) != '{' {
-		c.log.ErrorContext(ctx, "mcp: the answer to the server is not an object", "method", method)
+		c.log.ErrorContext(ctx, "mcp: the result for the server is not an object", "method", method)
 		return nil, errInternal
 	}
 	return projectResponse(c.rev, method, answer)
@@ -286,5 +286,5 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 
 // errNotExpressible returns the error for a result that has no form in the server's revision.
 func errNotExpressible(what string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is " + what + ", which the session's protocol revision has no form for"}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the session's protocol revision has no form for a result with " + what}
 }

@@ -60,7 +60,7 @@ func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
 		nothing   = `{"role":"assistant","content":[],"model":"m"}`
 		empty     = `{"role":"assistant","content":{"type":"text","text":""},"model":"m"}`
 		question  = `{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":5}`
-		noForm    = `"error":{"code":-32603,"message":"the answer is `
+		noForm    = `"error":{"code":-32603,"message":"the session's protocol revision has no form for a result with `
 		roots     = `{"roots":[{"uri":"file:///a","_meta":{"k":1}}]}`
 		accept    = `{"resultType":"complete","action":"accept","content":{"a":1}}`
 		form      = `"message":"m","requestedSchema":{"type":"object","properties":{}}`

@@ -30,7 +30,7 @@ func (c *Client) listen(ctx context.Context, params []byte, notify notifier) err
 		return invalid
 	}
 	if notify == nil {
-		return invalidParams("%s needs someone to tell", wire.MethodSubscriptionsListen)
+		return invalidParams("%s: no function for notifications", wire.MethodSubscriptionsListen)
 	}
 	c.mu.Lock()
 	c.listeners[l] = struct{}{} // before the acknowledgement, so that no change is missed
@@ -78,7 +78,7 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 		return nil, invalidParams("params.notifications: want an object that names what to listen to")
 	}
 	if c.server.notifying() == (capabilitySet{}) {
-		return nil, methodNotFound("this server tells of no changes")
+		return nil, methodNotFound("this server sends no change notifications")
 	}
 	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{}, changed: map[string]bool{}, seen: map[string]bool{}}
 	l.lists.tools = c.server.tools && wants(filter, "toolsListChanged")
@@ -91,14 +91,14 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 		case err != nil:
 			return nil, invalidParams("params.notifications.resourceSubscriptions: want an array of strings")
 		case len(uri) > maxSubscribedURI:
-			return nil, invalidParams("params.notifications.resourceSubscriptions: at most %d bytes are taken of a URI", maxSubscribedURI)
+			return nil, invalidParams("params.notifications.resourceSubscriptions: want URIs of at most %d bytes", maxSubscribedURI)
 		}
 		if c.server.subscribe {
 			l.uris[uri] = true
 		}
 	}
 	if len(l.uris) > maxSubscribed {
-		return nil, invalidParams("params.notifications.resourceSubscriptions: at most %d URIs are taken", maxSubscribed)
+		return nil, invalidParams("params.notifications.resourceSubscriptions: want at most %d URIs", maxSubscribed)
 	}
 	c.mu.Lock()
 	c.listens++

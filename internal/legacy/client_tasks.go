@@ -59,15 +59,15 @@ const (
 )
 
 var (
-	errTaskExpired = errors.New("the time of the question's task is over")
+	errTaskExpired = errors.New("the ttl of the task is over")
 
 	errTaskCancelled = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "request cancelled"}
-	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is too large to be kept: ask for it without a task"}
+	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "result too large for a task: send the request without one"}
 	errTooManyTasks  = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
 )
 
 func unknownTask() *jsonrpc.Error {
-	return invalidParams("params.taskId: there is no such task; a task is kept for its ttl, and the last %d of a session at most", maxTasks)
+	return invalidParams("params.taskId: unknown task: tasks are kept for their ttl, at most the last %d of a session", maxTasks)
 }
 
 // taskCapability returns the capability of task-augmented requests for the declared capabilities,
@@ -120,7 +120,7 @@ func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	if err != nil {
 		return nil, err
 	}
-	c.log.Debug("mcp: the server makes a task of its question", "method", m.Method, "task", task.id, "ttl", ttl)
+	c.log.Debug("mcp: the server created a task for its request", "method", m.Method, "task", task.id, "ttl", ttl)
 	return task, nil
 }
 
@@ -174,7 +174,7 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	case task == nil:
 		return nil, unknownTask()
 	case method == wire.MethodTasksCancel:
-		return c.tasks.cancel(task, c.cancelled("the task of the question was cancelled"))
+		return c.tasks.cancel(task, c.cancelled("the task was cancelled"))
 	case method == wire.MethodTasksGet:
 		return c.tasks.describe(task), nil
 	}
@@ -326,7 +326,7 @@ func (a *clientTasks) describe(t *clientTask) json.RawMessage {
 // Spec: basic/utilities/tasks#task-listing (2025-11-25)
 func (a *clientTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if cursor, _ := jsonscan.Get(params, "cursor"); cursor != nil && jsonscan.Kind(cursor) != 'n' {
-		return nil, invalidParams("params.cursor: there is none: a list of tasks has one page")
+		return nil, invalidParams("params.cursor: unknown cursor: a list of tasks has one page")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 const (
 	allOfUsWithTasks = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	accepted         = `{"action":"accept","content":{"a":1}}`
-	noSuchTask       = `"error":{"code":-32602,"message":"params.taskId: there is no such task`
+	noSuchTask       = `"error":{"code":-32602,"message":"params.taskId: unknown task`
 	taskCalledOff    = `"error":{"code":-32603,"message":"request cancelled"}`
 )
 
@@ -377,7 +377,7 @@ func TestQuestionEndsWithTheTimeOfItsTask(t *testing.T) {
 		if got := q.awaited(request); !strings.HasPrefix(got, noSuchTask) {
 			t.Errorf("the result that was waited for is %s", got)
 		}
-		if err := <-why; err == nil || !strings.Contains(err.Error(), "time") {
+		if err := <-why; err == nil || !strings.Contains(err.Error(), "ttl") {
 			t.Errorf("cause is %v", err)
 		}
 		q.wants("over", "tasks/cancel", named(id), noSuchTask)
@@ -396,7 +396,7 @@ func TestTaskOfACancelledRequestIsNone(t *testing.T) {
 		}
 		cancels := false
 		cfg.Logger = slog.New(hook{func(text string) {
-			if strings.Contains(text, "makes a task") {
+			if strings.Contains(text, "created a task") {
 				cancels = true
 				client.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 			}
@@ -531,7 +531,7 @@ func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
 		q.wants("the second", "tasks/result", named(ids[1]), `"result":{`)
 		size = 16 << 20
 		large := q.elicit()
-		q.wants("too large", "tasks/result", named(large), `"error":{"code":-32603,"message":"the answer is too large to be kept`)
+		q.wants("too large", "tasks/result", named(large), `"error":{"code":-32603,"message":"result too large for a task`)
 		q.wants("the second, still", "tasks/get", named(ids[1]), `"result":{`)
 		if n := q.client.TaskBytes(); n > 16<<20 || n < 15<<20 {
 			t.Errorf("%d bytes", n)

@@ -236,10 +236,10 @@ func TestLIFE10_OtherRevisionsAreTakenOrRefused(t *testing.T) {
 	for _, tc := range []struct{ offered, chosen, pinned, wantError string }{
 		{"2025-11-25", "2024-11-05", "", ""},
 		{"2025-03-26", "2025-11-25", "", ""}, // unusual, but a session revision
-		{"2025-11-25", "2025-06-18", "pinned", "only 2025-11-25 is wanted"},
+		{"2025-11-25", "2025-06-18", "pinned", "want 2025-11-25"},
 		{"2025-06-18", "2025-06-18", "pinned", ""},
 		{"2025-11-25", "2026-07-28", "", "has no sessions"},
-		{"2025-11-25", "1999-01-01", "", `"1999-01-01", which is not spoken here; these are: 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05`},
+		{"2025-11-25", "1999-01-01", "", `"1999-01-01" chosen by the server: want one of 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05`},
 		{"2025-11-25", strings.Repeat("x", 1000), "", strings.Repeat("x", 64) + "…"},
 		{"2026-07-28", "2025-11-25", "", "2026-07-28 has no sessions"},
 	} {
@@ -828,8 +828,8 @@ func TestELI28_VisitsAreAwaited(t *testing.T) {
 			time.AfterFunc(3*time.Second, func() { c.Receive(done(`v\"1`)) })
 			time.AfterFunc(5*time.Second, func() { c.Receive(done("v2")) })
 		}, nil, 5 * time.Second, ""},
-		"declined":  {`{"action":"decline"}`, func(c *legacy.Client) {}, nil, 0, "did not agree"},
-		"no action": {`7`, func(c *legacy.Client) {}, nil, 0, "did not agree"},
+		"declined":  {`{"action":"decline"}`, func(c *legacy.Client) {}, nil, 0, "did not accept"},
+		"no action": {`7`, func(c *legacy.Client) {}, nil, 0, "did not accept"},
 		"given up": {accepted, func(c *legacy.Client) {}, func(c *legacy.Client, cancel context.CancelCauseFunc) {
 			time.AfterFunc(time.Second, func() { cancel(errCancelled) })
 		}, time.Second, "cancelled"},

@@ -33,7 +33,7 @@ func projectInputRequest(rev wire.Revision, method string, params json.RawMessag
 		return nil, nil
 	}
 	if jsonscan.Kind(params) != '{' {
-		return nil, cannotAsk("params of %s are not an object", method)
+		return nil, cannotAsk("params of %s: want an object", method)
 	}
 	switch method {
 	case wire.MethodElicitationCreate:

@@ -167,7 +167,7 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (r
 		return nil, s.acceptNotification(m)
 	case jsonrpc.Response:
 		if !s.calls.Answer(m) {
-			s.cfg.logger().DebugContext(ctx, "mcp: answer to no question", "id", m.ID)
+			s.cfg.logger().DebugContext(ctx, "mcp: response to an unknown request", "id", m.ID)
 		}
 		return nil, nil
 	case jsonrpc.Batch:

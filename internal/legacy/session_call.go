@@ -94,20 +94,20 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		result, further, err := x.finishRound(ctx, answer, len(dst))
+		result, next, err := x.finishRound(ctx, answer, len(dst))
 		if result != nil || err != nil {
 			return result, err
 		}
-		retry = further
+		retry = next
 	}
-	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
+	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
 }
 
 // finishRound projects the result that begins at an offset of answer, and returns answer with it.
 // If the result asks for input, it sends the input requests to the client instead, and returns the
 // members that the retried request has in addition.
-func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
+func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (projected, retry []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
 		return append(answer[:from], projected...), nil, nil
@@ -119,11 +119,11 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (se
 	result := answer[from:]
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
 	case isString(typ, "input_required"):
-		further, err = s.ask(ctx, bytes.Clone(result), x.out)
-		return nil, further, err
+		retry, err = s.ask(ctx, bytes.Clone(result), x.out)
+		return nil, retry, err
 	case isString(typ, "task"):
 		if !isSessionTask(s.rev, result) {
-			s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+			s.cfg.logger().ErrorContext(ctx, "mcp: unsupported form of task in a session", "method", x.request.Method)
 			return nil, nil, errInternal
 		}
 		x.saveTaskToken(result)

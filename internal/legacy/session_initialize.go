@@ -91,7 +91,7 @@ func parseInitialize(params []byte) (p initializeParams, err *jsonrpc.Error) {
 	case jsonscan.Kind(p.capabilities) != '{':
 		return p, invalidParams("params.capabilities: want an object")
 	case len(p.capabilities) > maxDeclared:
-		return p, invalidParams("params.capabilities: at most %d bytes are taken", maxDeclared)
+		return p, invalidParams("params.capabilities: want at most %d bytes", maxDeclared)
 	case jsonscan.Kind(p.clientInfo) != '{':
 		return p, invalidParams("params.clientInfo: want an object")
 	}
@@ -106,7 +106,7 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	name, _ := jsonscan.Get(info, "name")
 	version, _ := jsonscan.Get(info, "version")
 	if jsonscan.Kind(name) != '"' || jsonscan.Kind(version) != '"' {
-		return nil, invalidParams("params.clientInfo: want name and version, which are strings")
+		return nil, invalidParams("params.clientInfo: want strings name and version")
 	}
 	if len(info) <= maxDeclared {
 		return info, nil
@@ -114,7 +114,7 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	short := appendMember([]byte{'{'}, []byte("name"), name)
 	short = append(appendMember(append(short, ','), []byte("version"), version), '}')
 	if len(short) > maxDeclared {
-		return nil, invalidParams("params.clientInfo: at most %d bytes are taken", maxDeclared)
+		return nil, invalidParams("params.clientInfo: want at most %d bytes", maxDeclared)
 	}
 	return short, nil
 }

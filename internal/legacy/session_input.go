@@ -35,43 +35,43 @@ type inputRequest struct {
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
 func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
-	questions, err := s.newInputRequests(ctx, result)
+	sent, err := s.newInputRequests(ctx, result)
 	defer func() {
-		for _, q := range questions {
+		for _, q := range sent {
 			q.Withdraw() // no effect on those with a response
 		}
 	}()
 	if err != nil {
 		return nil, err
 	}
-	waiting, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errNoResponse)
+	waitCtx, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errNoResponse)
 	defer stop()
-	for _, q := range questions {
+	for _, q := range sent {
 		if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
-			return nil, s.failure(ctx, "question not delivered", err)
+			return nil, s.failure(ctx, "input request not delivered", err)
 		}
 	}
-	var further []byte
-	if len(questions) > 0 {
-		further = append(further, `"inputResponses":{`...)
-		for i, q := range questions {
-			answer, err := s.await(waiting, q)
+	var retry []byte
+	if len(sent) > 0 {
+		retry = append(retry, `"inputResponses":{`...)
+		for i, q := range sent {
+			answer, err := s.await(waitCtx, q)
 			if err != nil {
-				open := questions[i+1:]
-				if waiting.Err() != nil {
-					open = questions[i:] // this one has no response either
+				open := sent[i+1:]
+				if waitCtx.Err() != nil {
+					open = sent[i:] // this one has no response either
 				}
 				s.cancelRequests(ctx, open, out)
 				return nil, err
 			}
-			further = append(appendMember(further, []byte(q.key), answer), ',')
+			retry = append(appendMember(retry, []byte(q.key), answer), ',')
 		}
-		further = append(closeWith(further, '}'), ',')
+		retry = append(closeWith(retry, '}'), ',')
 	}
 	if state, ok := jsonscan.Get(result, "requestState"); ok {
-		further = append(appendMember(further, []byte("requestState"), state), ',')
+		retry = append(appendMember(retry, []byte("requestState"), state), ',')
 	}
-	return further, nil
+	return retry, nil
 }
 
 // newInputRequests returns the requests that a result asks for, all or none. The caller must
@@ -107,9 +107,9 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 
 func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {
 	if errors.Is(err, peer.ErrTooManyQuestions) {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many requests wait for the client's input"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many input requests are waiting for the client"}
 	}
-	return s.failure(ctx, "question not asked", err)
+	return s.failure(ctx, "input request not sent", err)
 }
 
 // await waits for one response and returns it in the modern form.
@@ -119,7 +119,7 @@ func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *
 	case errors.Is(err, errNoResponse):
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client did not answer " + q.method + " in time"}
 	case err != nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "no answer to " + q.method + " can come any more"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session ended before the response to " + q.method}
 	}
 	switch {
 	case response.Error == nil && jsonscan.Kind(response.Result) == '{':
@@ -146,8 +146,8 @@ func declined(method, why string) *jsonrpc.Error {
 // client has cancelled the request that they belong to, it sends nothing.
 //
 // Spec: basic/utilities/cancellation
-func (s *Session) cancelRequests(ctx context.Context, questions []inputRequest, out Sender) {
-	for _, q := range questions {
+func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out Sender) {
+	for _, q := range sent {
 		if ctx.Err() != nil {
 			return
 		}

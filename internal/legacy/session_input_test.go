@@ -185,7 +185,7 @@ func TestCloseEndsWaitingQuestions(t *testing.T) {
 		c.questions("elicitation/create")
 		c.session.Close(errors.New("over"))
 		synctest.Wait()
-		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no answer to elicitation/create can come any more"}}`)
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the session ended before the response to elicitation/create"}}`)
 	})
 }
 
@@ -273,7 +273,7 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 	}
 	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{` + strings.Join(many, ",") + `}`))})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
-		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many requests wait for the client's input"}}`)
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many input requests are waiting for the client"}}`)
 }
 
 func TestPROG03_ProgressRisesOverAllRounds(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *Session) refreshSubscription() {
 	defer s.subMu.Unlock()
 	has, _ := s.awaitServer(s.ctx)
 	if err := s.updateSubscription(has); err != nil {
-		s.cfg.logger().WarnContext(s.ctx, "mcp: changes cannot be listened to", "error", err)
+		s.cfg.logger().WarnContext(s.ctx, "mcp: subscription not opened", "error", err)
 	}
 }
 
@@ -154,7 +154,7 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage
 		case slices.Contains(s.uris, uri):
 			return s.uris, nil
 		case len(uri) > maxSubscribedURI:
-			return nil, invalidParams("params.uri: at most %d bytes are taken", maxSubscribedURI)
+			return nil, invalidParams("params.uri: want at most %d bytes", maxSubscribedURI)
 		case len(s.uris) == maxSubscribed, bytes > maxSubscribedBytes:
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many resources are subscribed to"}
 		}

@@ -22,7 +22,7 @@ import (
 const taskPollPause = 5 * time.Second
 
 // errTaskNotAwaited ends a tasks/result request whose session ends before the task does.
-var errTaskNotAwaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the result of the task can not be waited for any more"}
+var errTaskNotAwaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session ended before the task"}
 
 // isTaskMethod reports whether the method is one of the tasks of 2025-11-25.
 //
@@ -106,10 +106,10 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 }
 
 // serveCore has the core serve the request, with the additional members of a retry.
-func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
+func (w *taskWait) serveCore(ctx context.Context, retry []byte) outcome {
 	asked := *w.request
 	asked.Params = w.params
-	result, err := w.session.serve(ctx, nil, &asked, further, w.notify)
+	result, err := w.session.serve(ctx, nil, &asked, retry, w.notify)
 	return outcome{result, err}
 }
 
@@ -134,7 +134,7 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	}
 	for _, q := range added {
 		if err := w.out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
-			return w.session.failure(ctx, "question not delivered", err)
+			return w.session.failure(ctx, "input request not delivered", err)
 		}
 	}
 	return nil
@@ -213,11 +213,11 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 // poll asks the core until its outcome differs from before. With a request state, the core itself
 // waits for a change; without one it is asked every taskPollPause.
 func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
-	var further []byte
+	var retry []byte
 	pause := time.NewTimer(taskPollPause)
 	defer pause.Stop()
 	if state, ok := jsonscan.Get(before, "requestState"); ok {
-		further = append(appendMember(nil, []byte("requestState"), state), ',')
+		retry = append(appendMember(nil, []byte("requestState"), state), ',')
 		pause.Reset(0)
 	}
 	for {
@@ -227,7 +227,7 @@ func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 		case <-ctx.Done():
 			return outcome{err: errTaskNotAwaited}
 		}
-		if now := w.serveCore(ctx, further); now.err != nil || !asksForInput(now.result) || !sameInputRequests(before, now.result) {
+		if now := w.serveCore(ctx, retry); now.err != nil || !asksForInput(now.result) || !sameInputRequests(before, now.result) {
 			return now
 		}
 	}
