@@ -22,11 +22,11 @@ import (
 const (
 	host     = "server.test"
 	endpoint = "http://" + host + "/mcp"
-	// maxEvent bounds what the client takes in one event.
+	// maxEvent limits the size of an event.
 	maxEvent = 64 << 20
 )
 
-// An httpConn speaks the HTTP transport of its client's revision, to a server in memory.
+// An httpConn speaks the HTTP transport of its client's revision, with an in-memory server.
 type httpConn struct {
 	c       *Client
 	handler *mcphttp.Handler
@@ -35,11 +35,11 @@ type httpConn struct {
 	done    sync.WaitGroup // the server and every exchange
 
 	mu      sync.Mutex // guards the fields below
-	post    string     // where messages go
+	post    string     // the URL of POST requests
 	moved   chan struct{}
 	session string
-	ends    map[jsonrpc.ID]context.CancelFunc // of the exchanges of requests
-	stream  context.CancelFunc                // of the stream that GET opened; nil for none
+	ends    map[jsonrpc.ID]context.CancelFunc // of the exchanges in progress
+	stream  context.CancelFunc                // of the GET stream; nil for none
 }
 
 func newHTTPConn(c *Client) *httpConn {
@@ -94,8 +94,8 @@ func (l *httpConn) shutdown() {
 	}
 }
 
-// send posts a message. What comes back for a request is received in the background; anything else has been taken when
-// send returns.
+// send posts a message. The response to a request is received on another goroutine. Any other
+// message has been accepted when send returns.
 func (l *httpConn) send(ctx context.Context, m *jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return l.exchange(ctx, m)
@@ -110,7 +110,7 @@ func (l *httpConn) send(ctx context.Context, m *jsonrpc.Message) error {
 			l.c.fault("%s: %v", m.Method, err)
 		}
 		if err != nil || l.c.Since("2025-03-26") {
-			l.c.lost(m.ID) // if it has not come, it will not
+			l.c.lost(m.ID) // no response can arrive any more
 		}
 		l.mu.Lock()
 		delete(l.ends, m.ID)
@@ -130,7 +130,7 @@ func (l *httpConn) abandon(id jsonrpc.ID) bool {
 	return true
 }
 
-// do sends an HTTP request: with a message, or none.
+// do sends an HTTP request. m may be nil.
 func (l *httpConn) do(ctx context.Context, method string, m *jsonrpc.Message) (*http.Response, error) {
 	target, body := endpoint, io.Reader(http.NoBody)
 	l.mu.Lock()
@@ -160,7 +160,7 @@ func (l *httpConn) do(ctx context.Context, method string, m *jsonrpc.Message) (*
 	return l.client.Do(req)
 }
 
-// mirror sets the headers that repeat the body.
+// mirror sets the headers that repeat members of the body.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Standard Headers.
 func mirror(h http.Header, m *jsonrpc.Message) {
@@ -181,7 +181,7 @@ func mirror(h http.Header, m *jsonrpc.Message) {
 	}
 }
 
-// headerValue encodes what a header cannot carry as it is.
+// headerValue encodes a value that cannot be sent in a header as it is.
 func headerValue(s string) string {
 	plain := s == strings.TrimSpace(s) && (!strings.HasPrefix(s, "=?base64?") || !strings.HasSuffix(s, "?="))
 	for _, r := range s {
@@ -193,7 +193,7 @@ func headerValue(s string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
 }
 
-// exchange posts a message and receives what comes back.
+// exchange posts a message and receives the response.
 func (l *httpConn) exchange(ctx context.Context, m *jsonrpc.Message) error {
 	res, err := l.do(ctx, http.MethodPost, m)
 	if err != nil {
@@ -242,7 +242,7 @@ func (l *httpConn) events(ctx context.Context, body io.Reader) error {
 			}
 			continue
 		case len(e.Data) == 0:
-			continue // it is there for its id
+			continue // an event with an id only
 		}
 		m, err := jsonrpc.Decode(e.Data)
 		if err != nil {
@@ -252,7 +252,7 @@ func (l *httpConn) events(ctx context.Context, body io.Reader) error {
 	}
 }
 
-// move takes the address that clients of the oldest revision post to.
+// move sets the URL to which clients of 2024-11-05 post.
 //
 // Spec: basic/transports (2024-11-05), HTTP with SSE.
 func (l *httpConn) move(reference string) error {
@@ -267,14 +267,14 @@ func (l *httpConn) move(reference string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.post != endpoint {
-		return errors.New("a second endpoint event")
+		return errors.New("duplicate endpoint event")
 	}
 	l.post = target.String()
 	close(l.moved)
 	return nil
 }
 
-// listen opens the stream for what belongs to no request, once.
+// listen opens the GET stream, unless it is open.
 func (l *httpConn) listen() {
 	l.mu.Lock()
 	opened := l.stream != nil

@@ -28,14 +28,14 @@ func newConn(c *Client) conn {
 	panic("mcptest: no transport " + c.Transport)
 }
 
-// logger takes what the transports have to say.
+// logger returns a logger that writes to the test's output.
 func (c *Client) logger() *slog.Logger { return slog.New(slog.NewTextHandler(c.t.Output(), nil)) }
 
-// A streamConn is a stream of messages, with the server behind it.
+// A streamConn is a stream of messages to a server.
 type streamConn struct {
 	conn   mcp.Conn
-	stop   context.CancelFunc // tells the server to end
-	served chan struct{}      // closed when it has
+	stop   context.CancelFunc // shuts down the server
+	served chan struct{}      // closed when the server has returned
 	done   sync.WaitGroup
 }
 
