@@ -50,7 +50,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendLeavesRawPartsAlone(t *testing.T) {
+func TestAppendKeepsRawValues(t *testing.T) {
 	params := []byte("{\n}")
 	jsonrpc.Append(nil, jsonrpc.NewNotification("m", params))
 	if string(params) != "{\n}" {

@@ -103,7 +103,7 @@ func requireSchemas(t *testing.T) {
 }
 
 // A wrong server fails its test, over every transport.
-func TestWrongServersFail(t *testing.T) {
+func TestInvalidServersFail(t *testing.T) {
 	requireSchemas(t)
 	const ack = `notifications/subscriptions/acknowledged {"_meta":{"io.modelcontextprotocol/subscriptionId":$},"notifications":`
 	const mine = ` {"_meta":{"io.modelcontextprotocol/subscriptionId":$}}`
@@ -162,7 +162,7 @@ func TestWrongServersFail(t *testing.T) {
 }
 
 // What no handler can make a server send.
-func TestWrongMessagesFail(t *testing.T) {
+func TestInvalidMessagesFail(t *testing.T) {
 	requireSchemas(t)
 	good := answers(`{"resultType":"complete","content":[]}`)
 	for text, want := range map[string]string{
@@ -189,7 +189,7 @@ func TestWrongMessagesFail(t *testing.T) {
 	}
 }
 
-func TestRunRunsEverything(t *testing.T) {
+func TestRunCombinations(t *testing.T) {
 	var ran []string
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
@@ -208,7 +208,7 @@ func TestRunRunsEverything(t *testing.T) {
 	}
 }
 
-func TestLeaksAreFound(t *testing.T) {
+func TestLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		faults := faultsOf(t, func(t testing.TB) {
@@ -216,7 +216,7 @@ func TestLeaksAreFound(t *testing.T) {
 			go func() { <-end }()
 		})
 		close(end)
-		if !strings.Contains(faults, "TestLeaksAreFound") {
+		if !strings.Contains(faults, "TestLeaks") {
 			t.Errorf("got %q", faults)
 		}
 		faults = faultsOf(t, func(t testing.TB) {
@@ -249,7 +249,7 @@ func TestGoldenComparesAndUpdates(t *testing.T) {
 }
 
 // Without schemas messages are not validated, and tests run.
-func TestSchemasMayBeAbsent(t *testing.T) {
+func TestWithoutSchemas(t *testing.T) {
 	t.Setenv("PATCHBAY_SCHEMAS", "")
 	t.Chdir(t.TempDir())
 	if dir := SchemaDir(); dir != "" {

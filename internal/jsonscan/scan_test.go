@@ -114,7 +114,7 @@ func TestValidAccepts(t *testing.T) {
 	}
 }
 
-func TestValidRefuses(t *testing.T) {
+func TestValidRejects(t *testing.T) {
 	for _, tt := range refused {
 		err := jsonscan.Valid([]byte(tt.text), jsonscan.Limits{})
 		fault, ok := errors.AsType[*jsonscan.SyntaxError](err)

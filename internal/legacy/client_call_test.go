@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-func TestRequestsLoseTheirEnvelope(t *testing.T) {
+func TestRequestsAreSentWithoutEnvelope(t *testing.T) {
 	s := &script{}
 	c := open(t, clientConfig("2025-06-18"), s)
 	for _, tc := range []struct{ method, params, want string }{
@@ -59,7 +59,7 @@ func TestCMP05_CompletionContextNeedsItsRevision(t *testing.T) {
 	}
 }
 
-func TestLIFE13_RPC31_OnlyWhatWasDeclaredIsSent(t *testing.T) {
+func TestLIFE13_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
 	for _, tc := range []struct{ version, capabilities, method, wantError string }{
 		{"2025-06-18", `{}`, "tools/list", "does not offer tools"},
 		{"2025-06-18", `{"tools":{}}`, "tools/call", ""},
@@ -99,7 +99,7 @@ func TestLIFE13_RPC31_OnlyWhatWasDeclaredIsSent(t *testing.T) {
 	}
 }
 
-func TestResultsBecomeModern(t *testing.T) {
+func TestModernResults(t *testing.T) {
 	for _, tc := range []struct{ method, result, want string }{
 		{"tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":""}`,
 			`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":""}`},
@@ -223,7 +223,7 @@ func TestPROG01_TokensAreUnique(t *testing.T) {
 	})
 }
 
-func TestCAN_EndOfTheContextGivesItsCause(t *testing.T) {
+func TestCAN_ContextCauseIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, clientConfig("2025-06-18"), &script{serve: after(func(ctx context.Context, _ *jsonrpc.Message) *jsonrpc.Message {
 			<-ctx.Done()

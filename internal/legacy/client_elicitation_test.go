@@ -16,7 +16,7 @@ import (
 
 const visitData = `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"v\"1"},{"mode":"url","message":"n","url":"https://b.example/","elicitationId":"v2","_meta":{"progressToken":1}}]}`
 
-func TestELI30_RequiredVisitsAreInputRequests(t *testing.T) {
+func TestELI30_RequiredElicitationsAreInputRequests(t *testing.T) {
 	s := &script{serve: after(fails(-32042, "visit", visitData))}
 	c := open(t, clientConfig("2025-11-25"), s)
 	got, err := c.RoundTrip(t.Context(), "tools/call", modern(`"name":"t"`, ""), nil)
@@ -57,7 +57,7 @@ func TestELI30_RequiredVisitsAreInputRequests(t *testing.T) {
 	}
 }
 
-func TestELI28_VisitsAreAwaited(t *testing.T) {
+func TestELI28_ElicitationsAreAwaited(t *testing.T) {
 	retry := func(answer string) json.RawMessage {
 		return modern(`"name":"t","inputResponses":{"v\"1":`+answer+`,"v2":{"action":"accept"}}`, "")
 	}
@@ -131,7 +131,7 @@ func TestELI28_VisitsAreAwaited(t *testing.T) {
 	}
 }
 
-func TestVisitsThatAreKeptAreBounded(t *testing.T) {
+func TestTrackedElicitationsAreLimited(t *testing.T) {
 	n := 0
 	c := open(t, clientConfig("2025-11-25"), &script{serve: after(func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		n++

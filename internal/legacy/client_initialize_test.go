@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-func TestLIFE02_LIFE04_OpenIsTheHandshakeOfEachRevision(t *testing.T) {
+func TestLIFE02_LIFE04_OpenInitializesInEachRevision(t *testing.T) {
 	for version, want := range map[string]string{
 		"2024-11-05": `{"roots":{"listChanged":true},"sampling":{}}`,
 		"2025-03-26": `{"roots":{"listChanged":true},"sampling":{}}`,
@@ -87,7 +87,7 @@ func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
 	}
 }
 
-func TestLIFE10_OtherRevisionsAreTakenOrRefused(t *testing.T) {
+func TestLIFE10_OtherRevisionsAreAcceptedOrRejected(t *testing.T) {
 	for _, tc := range []struct{ offered, chosen, pinned, wantError string }{
 		{"2025-11-25", "2024-11-05", "", ""},
 		{"2025-03-26", "2025-11-25", "", ""}, // unusual, but a session revision
@@ -142,7 +142,7 @@ func TestOpenFailsWithTheServer(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesOfServersAreMadeModern(t *testing.T) {
+func TestServerCapabilities(t *testing.T) {
 	for _, tc := range []struct{ version, declared, want string }{
 		{"2024-11-05", `{"prompts":{}}`, `{"prompts":{},"completions":{}}`}, // LIFE-25
 		{"2024-11-05", `{"tools":{}}`, `{"tools":{}}`},
@@ -162,7 +162,7 @@ func TestCapabilitiesOfServersAreMadeModern(t *testing.T) {
 	}
 }
 
-func TestVER23_ServersThatSayLittleAreSpokenWith(t *testing.T) {
+func TestVER23_MinimalInitializeResults(t *testing.T) {
 	for result, want := range map[string]string{
 		`{"protocolVersion":"2025-06-18"}`: `{}`,
 		`{"protocolVersion":"2025-06-18","capabilities":null,"serverInfo":7,"instructions":[]}`:            `{}`,

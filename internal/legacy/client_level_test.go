@@ -102,7 +102,7 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 	})
 }
 
-func TestLevelIsSetAgainWhenTheFirstCallerGaveUp(t *testing.T) {
+func TestLevelIsSetAgainAfterACancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodLoggingSetLevel && ctx.Value(errCancelled) != nil {
@@ -126,7 +126,7 @@ func TestLevelIsSetAgainWhenTheFirstCallerGaveUp(t *testing.T) {
 	})
 }
 
-func TestDeafLogDoesNotHoldUpRequests(t *testing.T) {
+func TestSettingTheLevelIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodLoggingSetLevel {

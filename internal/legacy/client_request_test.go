@@ -45,7 +45,7 @@ func asked(t *testing.T, version, capabilities, method, params string, answer fu
 	return lines
 }
 
-func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
+func TestServerRequestsInEachRevision(t *testing.T) {
 	const (
 		sample    = `{"role":"assistant","content":[{"type":"text","text":"a","_meta":{"k":1},"annotations":{"lastModified":"x","priority":1}}],"model":"m"}`
 		sampled   = `{"role":"assistant","content":{"type":"text","text":"a","annotations":{"priority":1}},"model":"m"}`
@@ -116,7 +116,7 @@ func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnswersArePassedOn(t *testing.T) {
+func TestErrorsOfAnswerAreSent(t *testing.T) {
 	got := asked(t, "2025-11-25", allOfUs, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
 		return "", &jsonrpc.Error{Code: -1, Message: "the user refused"}
 	})
@@ -131,7 +131,7 @@ func TestErrorsOfAnswersArePassedOn(t *testing.T) {
 	}
 }
 
-func TestRPC31_ELI26_SAMP05_UndeclaredIsNotAnswered(t *testing.T) {
+func TestRPC31_ELI26_SAMP05_UndeclaredRequestsAreRejected(t *testing.T) {
 	for _, tc := range []struct {
 		version, capabilities, method, params string
 		code                                  int
@@ -190,7 +190,7 @@ func TestPING01_PingIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-func TestServersThatAskTooEarlyWait(t *testing.T) {
+func TestRequestsBeforeOpenWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
 		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -279,7 +279,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWaitForEver(t *testing.T) {
+func TestCloseIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		cfg := clientConfig("2025-11-25")
@@ -299,7 +299,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-func TestR73_12_RequestsOfServersAreBounded(t *testing.T) {
+func TestR73_12_ServerRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 100)
 		cfg := clientConfig("2025-11-25")
@@ -328,7 +328,7 @@ func TestR73_12_RequestsOfServersAreBounded(t *testing.T) {
 	})
 }
 
-func TestBytesOfServersRequestsAreBounded(t *testing.T) {
+func TestServerRequestBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 100)
 		cfg := clientConfig("2025-11-25")
@@ -351,7 +351,7 @@ func TestBytesOfServersRequestsAreBounded(t *testing.T) {
 	})
 }
 
-func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
+func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 	for name, text := range map[string]string{
 		"pings":         `{"jsonrpc":"2.0","id":"%d","method":"ping"}`,
 		"requests":      `{"jsonrpc":"2.0","id":"%d","method":"roots/list","params":{"_meta":{"x":"0123456789012345678901234567890123456789"}}}`,
@@ -409,7 +409,7 @@ func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
 	}
 }
 
-func TestReplyThatIsNotReadHoldsUpTheNextForAWhile(t *testing.T) {
+func TestUnreadReplyDelaysTheNextForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		s := &script{send: func(ctx context.Context, m *jsonrpc.Message) error {
@@ -468,7 +468,7 @@ func TestRPC15_BatchesOfServers(t *testing.T) {
 	}
 }
 
-func TestNotificationsOfNoRequestAreHandedOn(t *testing.T) {
+func TestOtherNotificationsArePassedOn(t *testing.T) {
 	cfg := clientConfig("2025-11-25")
 	var got []string
 	cfg.Notify = func(_ context.Context, method string, params json.RawMessage) {

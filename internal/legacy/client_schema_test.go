@@ -52,7 +52,7 @@ func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 	return c
 }
 
-func TestHandshakeIsValidInEachRevision(t *testing.T) {
+func TestInitializeRequestIsValidInEachRevision(t *testing.T) {
 	for _, rev := range legacyRevisions() {
 		link := &echo{}
 		c := opened(t, rev, link)
@@ -63,7 +63,7 @@ func TestHandshakeIsValidInEachRevision(t *testing.T) {
 }
 
 // What a server of a session may send is what our own sessions send.
-func TestResultsOfSessionsAreValidModernOnes(t *testing.T) {
+func TestModernResultsAreValid(t *testing.T) {
 	for _, r := range richResults {
 		t.Run(r.name, func(t *testing.T) {
 			for _, rev := range legacyRevisions() {
@@ -105,7 +105,7 @@ func TestRequestsToSessionsAreValid(t *testing.T) {
 	}
 }
 
-func TestQuestionsOfSessionsAreValidModernOnes(t *testing.T) {
+func TestModernInputRequestsAreValid(t *testing.T) {
 	for _, q := range []struct{ method, definition, params string }{
 		{wire.MethodElicitationCreate, "ElicitRequest", richForm},
 		{wire.MethodElicitationCreate, "ElicitRequest", richMultiple},
@@ -126,7 +126,7 @@ func TestQuestionsOfSessionsAreValidModernOnes(t *testing.T) {
 	}
 }
 
-func TestAnswersAreValidInEachRevision(t *testing.T) {
+func TestResponsesAreValidInEachRevision(t *testing.T) {
 	for _, a := range []struct{ method, definition, answer string }{
 		{wire.MethodElicitationCreate, "ElicitResult", `{"resultType":"complete","action":"accept","content":{"a":1,"b":"c","d":true},"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`},
 		{wire.MethodElicitationCreate, "ElicitResult", `{"action":"decline"}`},

@@ -112,9 +112,9 @@ func (l *looseEnd) Close() error {
 	return nil
 }
 
-// TestBothEndsMeet puts a client's translator in front of a server's: what goes in modern comes out modern, in every
+// TestClientAndSession puts a client's translator in front of a server's: what goes in modern comes out modern, in every
 // revision.
-func TestBothEndsMeet(t *testing.T) {
+func TestClientAndSession(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { bothEndsMeet(t, version) })
@@ -220,7 +220,7 @@ func changesMeet(t *testing.T, c *legacy.Client, core *fakeCore) {
 	}
 }
 
-func TestCancelReachesTheOtherEnd(t *testing.T) {
+func TestCancelAcrossASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		started := make(chan struct{})
@@ -245,7 +245,7 @@ func TestCancelReachesTheOtherEnd(t *testing.T) {
 	})
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if member(req.Params, "inputResponses") == "" {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"input_required","inputRequests":{"where":{"method":"roots/list"}}}`))

@@ -101,7 +101,7 @@ func unsubscribes(uri string) string {
 	return `"method":"resources/unsubscribe","params":{"uri":"` + uri + `"}`
 }
 
-func TestSUB03_ChangesAreToldInEachRevision(t *testing.T) {
+func TestSUB03_ChangesInEachRevision(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestSUB03_ChangesAreToldInEachRevision(t *testing.T) {
 	}
 }
 
-func TestSUB02_SUB05_OnlyWhatIsWantedAndOffered(t *testing.T) {
+func TestSUB02_SUB05_OnlyRequestedAndDeclaredChanges(t *testing.T) {
 	for _, tc := range []struct{ capabilities, filter, acknowledged string }{
 		{everything, `{}`, `{}`},
 		{everything, `{"toolsListChanged":false,"promptsListChanged":true}`, `{"promptsListChanged":true}`},
@@ -166,7 +166,7 @@ func TestSUB02_SUB05_OnlyWhatIsWantedAndOffered(t *testing.T) {
 	}
 }
 
-func TestSUB15_ListenIsRefused(t *testing.T) {
+func TestSUB15_InvalidListen(t *testing.T) {
 	notify := func(context.Context, string, json.RawMessage) error { return nil }
 	uris := func(n int, uri string) string {
 		all := make([]string, n)
@@ -202,7 +202,7 @@ func TestSUB15_ListenIsRefused(t *testing.T) {
 }
 
 // What may have been missed is told by a second acknowledgement, before what is known to have changed.
-func TestSUB11_WhatMayHaveBeenMissedIsTold(t *testing.T) {
+func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, clientConfig("2025-06-18"), &script{})
 		l := listen(t, c, `{"toolsListChanged":true}`)
@@ -248,7 +248,7 @@ func TestSUB08_ListenersShareASubscription(t *testing.T) {
 }
 
 // A subscription that ends and one that begins meet: whatever the order, the server is told of the one that is open.
-func TestSubscriptionsThatMeetLeaveTheServerListening(t *testing.T) {
+func TestConcurrentSubscribeAndUnsubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
@@ -273,7 +273,7 @@ func TestSubscriptionsThatMeetLeaveTheServerListening(t *testing.T) {
 	})
 }
 
-func TestDeafServerIsNotUnsubscribedFromForEver(t *testing.T) {
+func TestUnsubscribingIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodResourcesUnsubscribe {
@@ -312,7 +312,7 @@ func TestSUB06_RefusedResourcesAreNotAcknowledged(t *testing.T) {
 	})
 }
 
-func TestListenFailsWithTheLink(t *testing.T) {
+func TestListenFailsWithTheConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		subscribed := make(chan struct{}, 100)
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
@@ -382,7 +382,7 @@ func TestListenEndsWhenNotifyFails(t *testing.T) {
 	}
 }
 
-func TestResourcesBelowASubscribedOneAreTold(t *testing.T) {
+func TestSubResourcesAreReported(t *testing.T) {
 	for _, tc := range []struct{ subscribed, updated, told string }{
 		{"file:///a", "file:///a/b/c", "file:///a/b/c"},
 		{"file:///a/", "file:///a/b", "file:///a/b"},

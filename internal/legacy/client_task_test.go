@@ -15,7 +15,7 @@ import (
 
 const taskServer = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-func TestTASKD06_CallsThatBecameTasksSaySo(t *testing.T) {
+func TestTASKD06_TaskResultsHaveTheirType(t *testing.T) {
 	const (
 		made   = `{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"},"resultType":"complete"}`
 		direct = `{"content":[]}`
@@ -70,7 +70,7 @@ func TestResultsOfTaskMethodsAreComplete(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTaskMethodsStay(t *testing.T) {
+func TestErrorsOfTaskMethodsAreUnchanged(t *testing.T) {
 	s := &script{capabilities: taskServer, serve: after(fails(-32042, "visit", `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"v"}]}`))}
 	c := open(t, clientConfig("2025-11-25"), s)
 	_, err := c.RoundTrip(t.Context(), "tasks/result", modern(`"taskId":"t1"`, ""), nil)
@@ -80,7 +80,7 @@ func TestErrorsOfTaskMethodsStay(t *testing.T) {
 	}
 }
 
-func TestTASKD14_QuestionsOfATaskAreAnsweredWhileItsResultIsAwaited(t *testing.T) {
+func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := &script{capabilities: taskServer, serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
@@ -127,7 +127,7 @@ func TestTASKD14_QuestionsOfATaskAreAnsweredWhileItsResultIsAwaited(t *testing.T
 }
 
 // What the client makes of results relies on it.
-func TestOnlyToolsSayWhatTheModernEraHasNot(t *testing.T) {
+func TestOnlyToolListsAreProjected(t *testing.T) {
 	for method, changes := range legacy.ModernResults() {
 		if changes != (method == wire.MethodToolsList) {
 			t.Errorf("results of %s are changed: %v", method, changes)

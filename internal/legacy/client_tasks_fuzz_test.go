@@ -12,7 +12,7 @@ import (
 )
 
 // What the client says of its tasks is what the revision has for it.
-func TestTasksOfQuestionsAreValid(t *testing.T) {
+func TestClientTasksAreValid(t *testing.T) {
 	const rev = wire.November2025
 	c := opened(t, rev, &echo{})
 	answer := json.RawMessage(`{"action":"accept","content":{"a":1}}`)
@@ -43,8 +43,8 @@ func TestTasksOfQuestionsAreValid(t *testing.T) {
 	respond("ListTasksResult", wire.MethodTasksList, `{}`)
 }
 
-// FuzzTasksOfQuestions makes a task, and then asks for it. ID stands for its id in the params.
-func FuzzTasksOfQuestions(f *testing.F) {
+// FuzzClientTasks makes a task, and then asks for it. ID stands for its id in the params.
+func FuzzClientTasks(f *testing.F) {
 	for _, task := range []string{`{}`, `null`, `{"ttl":60000}`, `{"ttl":null}`, `{"ttl":-0.0}`, `{"ttl":1e999}`, `{"ttl":"1"}`, `{"ttl":-1}`, `[]`, `{"\u0074tl":5}`} {
 		for _, params := range []string{`{"taskId":"ID"}`, `{"task\u0049d":"ID","_meta":{}}`, `{"taskId":"\ud800"}`, `{"cursor":"c"}`, `{}`, `[]`, `7`} {
 			f.Add([]byte(task), params)

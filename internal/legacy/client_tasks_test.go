@@ -116,7 +116,7 @@ func asTask(id, status, message string, made, changed, ttl time.Duration) string
 		id, status, message, at(made), at(changed), ttl.Milliseconds())
 }
 
-func TestTASKD01_ClientsOfTheExtensionTakeTasksWhereTheRevisionHasThem(t *testing.T) {
+func TestTASKD01_ClientTaskCapability(t *testing.T) {
 	const (
 		extension = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
 		both      = `"tasks":{"list":{},"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}`
@@ -147,7 +147,7 @@ func TestTASKD01_ClientsOfTheExtensionTakeTasksWhereTheRevisionHasThem(t *testin
 	}
 }
 
-func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
+func TestTASKD06_TASKD08_TASKD11_TaskAugmentedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, params, wanted string
 		answer                 string
@@ -221,7 +221,7 @@ func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
 	}
 }
 
-func TestTASKD03_OtherQuestionsAreAnsweredAsEver(t *testing.T) {
+func TestTASKD03_OtherRequestsAreServedDirectly(t *testing.T) {
 	direct := func(t *testing.T, version, capabilities, method, params, answer string) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := clientConfig(version)
@@ -250,7 +250,7 @@ func TestTASKD03_OtherQuestionsAreAnsweredAsEver(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAskedDirectlyIsNoTaskEither(t *testing.T) {
+func TestInvalidRequestsCreateNoTask(t *testing.T) {
 	for _, tc := range []struct{ method, params, want string }{
 		{"elicitation/create", `{"message":"m","task":true}`, `"error":{"code":-32602,"message":"params.task: want an object"`},
 		{"elicitation/create", `{"message":"m","task":[]}`, `"error":{"code":-32602,"message":"params.task: want an object"`},
@@ -274,7 +274,7 @@ func TestWhatIsNotAskedDirectlyIsNoTaskEither(t *testing.T) {
 	}
 }
 
-func TestTASKD13_TaskOfAQuestionOfATaskBelongsToThatOne(t *testing.T) {
+func TestTASKD13_RelatedTaskOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := questioning(t, answers(accepted))
 		defer q.client.Close()
@@ -343,7 +343,7 @@ func TestTASKD16_UnknownTasksAndCursors(t *testing.T) {
 	})
 }
 
-func TestTASKD10_TimeToLiveIsBounded(t *testing.T) {
+func TestTASKD10_TTLIsLimited(t *testing.T) {
 	for task, want := range map[string]time.Duration{
 		`{}`: time.Hour, `{"ttl":null}`: time.Hour, `{"ttl":0}`: time.Second, `{"ttl":1500}`: 1500 * time.Millisecond, `{"ttl":1500.7}`: 1500 * time.Millisecond,
 		`{"ttl":86400001}`: 24 * time.Hour, `{"ttl":1e300}`: 24 * time.Hour, `{"ttl":1e999}`: 24 * time.Hour, `{"ttl":1e-999}`: time.Second,
@@ -366,7 +366,7 @@ func TestTASKD10_TimeToLiveIsBounded(t *testing.T) {
 	}
 }
 
-func TestQuestionEndsWithTheTimeOfItsTask(t *testing.T) {
+func TestRequestEndsWithItsTasksTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		q := questioning(t, waiting(why))
@@ -385,7 +385,7 @@ func TestQuestionEndsWithTheTimeOfItsTask(t *testing.T) {
 }
 
 // A server that cancels its request instead of the task before it knows of the task is not told, and nobody is asked.
-func TestTaskOfACancelledRequestIsNone(t *testing.T) {
+func TestCancelledRequestCreatesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var client *legacy.Client
 		cfg := clientConfig("2025-11-25")
@@ -414,7 +414,7 @@ func TestTaskOfACancelledRequestIsNone(t *testing.T) {
 }
 
 // A task may be cancelled while the server is told of it, and nobody is asked then either.
-func TestTaskThatIsCancelledAtOnceIsNotWorkedOn(t *testing.T) {
+func TestTaskCancelledAtOnceIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
 		cfg.Capabilities = json.RawMessage(allOfUsWithTasks)
@@ -456,7 +456,7 @@ func (h hook) Handle(_ context.Context, r slog.Record) error {
 func (h hook) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h hook) WithGroup(string) slog.Handler      { return h }
 
-func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
+func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -488,7 +488,7 @@ func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
 	})
 }
 
-func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
+func TestTASKD22_TasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		first := true
@@ -515,7 +515,7 @@ func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
 	})
 }
 
-func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
+func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		size := 0
 		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -545,7 +545,7 @@ func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
 }
 
 // Of a server that makes tasks and fetches nothing there is no more to be had than memory within bounds.
-func TestTASKD22_ServersThatFetchNothingFillNothing(t *testing.T) {
+func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: json.RawMessage(`{}`)}

@@ -182,7 +182,7 @@ func after(serve func(context.Context, *jsonrpc.Message) *jsonrpc.Message) func(
 	}
 }
 
-func TestAClientIsOpenedOnce(t *testing.T) {
+func TestOpenOnlyOnce(t *testing.T) {
 	c := legacy.NewClient(clientConfig(""))
 	for name, f := range map[string]func() error{
 		"RoundTrip":    func() error { _, err := c.RoundTrip(t.Context(), "tools/list", nil, nil); return err },

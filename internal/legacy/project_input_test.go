@@ -69,7 +69,7 @@ func TestT44_SamplingBlocks(t *testing.T) {
 	}
 }
 
-func TestInputRequestsLoseTheServersIdentity(t *testing.T) {
+func TestInputRequestsHaveNoServerInfo(t *testing.T) {
 	for _, method := range []string{wire.MethodElicitationCreate, wire.MethodSamplingCreateMessage, wire.MethodRootsList} {
 		got, err := projectInputRequest(wire.June2025, method, json.RawMessage(`{"_meta":{"io.modelcontextprotocol/serverInfo":{},"a":1}}`), "")
 		if err != nil || string(got) != `{"_meta":{"a":1}}` {
@@ -78,7 +78,7 @@ func TestInputRequestsLoseTheServersIdentity(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAsked(t *testing.T) {
+func TestInputRequestsWithoutProjection(t *testing.T) {
 	cases := []struct {
 		rev                   wire.Revision
 		method, params, names string

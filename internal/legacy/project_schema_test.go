@@ -298,7 +298,7 @@ func TestInputRequestsAreValidInEachRevision(t *testing.T) {
 	}
 }
 
-func TestInputResponsesAreValidToday(t *testing.T) {
+func TestInputResponsesAreValid(t *testing.T) {
 	responses := []struct{ method, definition, result string }{
 		{wire.MethodElicitationCreate, "ElicitResult", `{"action":"accept","content":{"a":"x","b":1,"c":true},"_meta":{"x":1}}`},
 		{wire.MethodElicitationCreate, "ElicitResult", `{"action":"decline","content":null}`},
@@ -312,7 +312,7 @@ func TestInputResponsesAreValidToday(t *testing.T) {
 	}
 }
 
-func TestClientCapabilitiesAreValidToday(t *testing.T) {
+func TestClientCapabilitiesAreValid(t *testing.T) {
 	declarations := []string{
 		``, `null`, `[]`, `{}`,
 		`{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}`,

@@ -69,7 +69,7 @@ func (c *client) reply(q *jsonrpc.Message, members string) {
 	synctest.Wait()
 }
 
-func TestMRTR_QuestionsAreAskedAndTheRequestGoesOn(t *testing.T) {
+func TestMRTR_InputRequestsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: rounds(
 			asking(`"inputRequests":{"a":`+elicit+`,"b\"c":`+sample+`},"requestState":"st\u0041te"`),
@@ -118,7 +118,7 @@ func TestELI27_URLElicitationHasAnID(t *testing.T) {
 	})
 }
 
-func TestQuestionThatTheRevisionLacksFailsTheRequest(t *testing.T) {
+func TestUnsupportedInputRequestFailsTheRequest(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + visit + `}`))})
 	got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // and neither was asked
@@ -126,7 +126,7 @@ func TestQuestionThatTheRevisionLacksFailsTheRequest(t *testing.T) {
 	}
 }
 
-func TestELI10_FailedElicitationCountsAsDismissed(t *testing.T) {
+func TestELI10_FailedElicitationIsCancelled(t *testing.T) {
 	for _, answer := range []string{`"error":{"code":-32603,"message":"no screen"}`, `"result":[]`} {
 		synctest.Test(t, func(t *testing.T) {
 			core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
@@ -140,7 +140,7 @@ func TestELI10_FailedElicitationCountsAsDismissed(t *testing.T) {
 	}
 }
 
-func TestSAMP09_RefusalEndsTheRequestAndItsOtherQuestions(t *testing.T) {
+func TestSAMP09_RejectionEndsTheRequest(t *testing.T) {
 	for _, tc := range []struct{ method, request, answer, want string }{
 		{"sampling/createMessage", sample, `"error":{"code":-1,"message":"User rejected"}`, "the client refused sampling/createMessage: User rejected"},
 		{"sampling/createMessage", sample, `"error":{"code":-32603,"message":"broken"}`, "the client refused sampling/createMessage: broken"},
@@ -162,7 +162,7 @@ func TestSAMP09_RefusalEndsTheRequestAndItsOtherQuestions(t *testing.T) {
 	}
 }
 
-func TestCancelWhileAskingSaysNothingMore(t *testing.T) {
+func TestNothingFollowsACancelDuringInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
 		c := connect(t, "2025-06-18", core)
@@ -178,7 +178,7 @@ func TestCancelWhileAskingSaysNothingMore(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWaitingQuestions(t *testing.T) {
+func TestCloseEndsInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))})
 		c.call()
@@ -189,7 +189,7 @@ func TestCloseEndsWaitingQuestions(t *testing.T) {
 	})
 }
 
-func TestQuestionsThatAreNotAnsweredAreTakenBack(t *testing.T) {
+func TestUnansweredInputRequestsAreCancelled(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: legacy.DefaultAnswerTimeout, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			core := &fakeCore{discovered: discovered, handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + roots + `,"c":` + sample + `}`))}
@@ -234,7 +234,7 @@ func TestRefusalIsCutBetweenRunes(t *testing.T) {
 	})
 }
 
-func TestT8_AnswersBelongToTheSessionThatAsked(t *testing.T) {
+func TestT8_ResponsesBelongToOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask := asking(`"inputRequests":{"a":` + elicit + `}`)
 		victim := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
@@ -254,7 +254,7 @@ func TestT8_AnswersBelongToTheSessionThatAsked(t *testing.T) {
 	})
 }
 
-func TestHandlerThatAsksForEverIsStopped(t *testing.T) {
+func TestRoundsAreLimited(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
 	}}
@@ -266,7 +266,7 @@ func TestHandlerThatAsksForEverIsStopped(t *testing.T) {
 	}
 }
 
-func TestTooManyQuestionsAreRefused(t *testing.T) {
+func TestInputRequestsAreLimited(t *testing.T) {
 	var many []string
 	for i := range 65 {
 		many = append(many, fmt.Sprintf(`"%d":%s`, i, roots))
@@ -276,7 +276,7 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many input requests are waiting for the client"}}`)
 }
 
-func TestPROG03_ProgressRisesOverAllRounds(t *testing.T) {
+func TestPROG03_ProgressIncreasesOverAllRounds(t *testing.T) {
 	round := 0
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		round++

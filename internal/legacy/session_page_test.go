@@ -28,7 +28,7 @@ func listTools(t testing.TB, s *legacy.Session, room []byte) []byte {
 }
 
 // A list is projected once for all sessions of a revision, and never stands for another one.
-func TestListsAreThoseOfTheCore(t *testing.T) {
+func TestListsAreCachedByRevision(t *testing.T) {
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
 	cfg := config(core)
 	sessions := map[string]*legacy.Session{}

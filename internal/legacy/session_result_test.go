@@ -7,7 +7,7 @@ import (
 )
 
 // What every result of a server begins with is taken off by its bytes; what only looks like it is read.
-func TestSessionsGetNoFrame(t *testing.T) {
+func TestResultsWithoutServerInfo(t *testing.T) {
 	const (
 		described = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"capabilities":{"tools":{}}}`
 		frame     = `"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}`
@@ -31,7 +31,7 @@ func TestSessionsGetNoFrame(t *testing.T) {
 }
 
 // A `_meta` that says more than who the server is stays, also where it is what the server is described with.
-func TestSessionsGetWhatIsNoFrame(t *testing.T) {
+func TestResultsKeepOtherMeta(t *testing.T) {
 	const begin = `{"resultType":"complete","_meta":{"a/b":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},`
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: begin + `"capabilities":{"tools":{}}}`}
 	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))

@@ -12,7 +12,7 @@ import (
 )
 
 // What a request leaves behind is its own, whatever is served after it: a stream may write it later.
-func TestAnswersDoNotChangeWhenLaterRequestsAreServed(t *testing.T) {
+func TestResponsesDoNotAliasLaterRequests(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		arguments, _ := jsonscan.Get(req.Params, "arguments")
 		if text, _ := jsonscan.Get(req.Params, "name"); string(text) == `"fail"` {

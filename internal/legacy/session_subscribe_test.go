@@ -46,7 +46,7 @@ func TestChangesArePushedInTheRevisionsForm(t *testing.T) {
 
 // Sessions of one server share what they were told last. It has to be what their revision has, and nothing that the core
 // may change afterwards.
-func TestSessionsOfAllRevisionsAreToldTheSameChange(t *testing.T) {
+func TestSameChangeForAllRevisions(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	shared := config(core)
 	versions := []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2025-03-26", "2024-11-05"}
@@ -121,7 +121,7 @@ func TestSessionListensOnlyWhileAttached(t *testing.T) {
 }
 
 // While two subscriptions to the same are open, a change is told twice.
-func TestSubscriptionToTheSameIsNotOpenedAnew(t *testing.T) {
+func TestEqualSubscriptionIsKept(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
 	before := c.core.open[0]
@@ -132,7 +132,7 @@ func TestSubscriptionToTheSameIsNotOpenedAnew(t *testing.T) {
 	}
 }
 
-func TestSubscribeAndUnsubscribeChangeTheOneSubscription(t *testing.T) {
+func TestSubscribeAndUnsubscribe(t *testing.T) {
 	c := connect(t, "2024-11-05", &fakeCore{})
 	c.session.Attach(c.out.write)
 	for i, step := range []struct{ method, uri, want string }{
@@ -149,7 +149,7 @@ func TestSubscribeAndUnsubscribeChangeTheOneSubscription(t *testing.T) {
 	}
 }
 
-func TestSubscribeIsRefused(t *testing.T) {
+func TestInvalidSubscribe(t *testing.T) {
 	subscribe := func(c *client, params string) string {
 		return strings.Join(c.handle(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":`+params+`}`), "\n")
 	}
@@ -180,7 +180,7 @@ func TestSubscribeIsRefused(t *testing.T) {
 	}
 }
 
-func TestSubscriptionThatTheCoreRefusesChangesNothing(t *testing.T) {
+func TestFailedSubscribeChangesNothing(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
 	c.core.refusal = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not this one"}

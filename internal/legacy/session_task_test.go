@@ -120,7 +120,7 @@ func (s *slowTask) wantAnswers(t *testing.T, want ...string) {
 	}
 }
 
-func TestTASKD06_TasksReachClientsOfTheirRevisionAlone(t *testing.T) {
+func TestTASKD06_TasksOnlyInTheirRevision(t *testing.T) {
 	made := `{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait","io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
 	flat := `{"resultType":"task","taskId":"t1","status":"working","createdAt":"x","lastUpdatedAt":"x","ttlMs":60000}`
 	const internal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`
@@ -164,7 +164,7 @@ func TestTaskMethodsPass(t *testing.T) {
 	}
 }
 
-func TestTASKD14_TheClientThatWaitsForATaskIsAsked(t *testing.T) {
+func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		core := &fakeCore{handle: s.serve}
@@ -191,7 +191,7 @@ func TestTASKD14_TheClientThatWaitsForATaskIsAsked(t *testing.T) {
 	})
 }
 
-func TestATaskMayAskMoreOftenThanACall(t *testing.T) {
+func TestTaskRoundsAreNotLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -207,7 +207,7 @@ func TestATaskMayAskMoreOftenThanACall(t *testing.T) {
 	})
 }
 
-func TestEachAnswerOfATaskIsHandedOnAsItComes(t *testing.T) {
+func TestTaskResponsesArePassedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -230,7 +230,7 @@ func TestEachAnswerOfATaskIsHandedOnAsItComes(t *testing.T) {
 	})
 }
 
-func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
+func TestInputRequestsOfAnEndedTaskAreCancelled(t *testing.T) {
 	for name, end := range map[string]struct{ response, want string }{
 		"cancelled": {`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"cancelled"}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"cancelled"}}`},
 		"completed": {`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`},
@@ -267,7 +267,7 @@ func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
 }
 
 // A core that knows by the request state what it said before is not asked now and then: it says at once what is new.
-func TestQuestionsAreTakenBackAtOnceWhereTheCoreKnowsThem(t *testing.T) {
+func TestInputRequestsAreCancelledAtOnceWithRequestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		s.knows = true
@@ -294,7 +294,7 @@ func TestQuestionsAreTakenBackAtOnceWhereTheCoreKnowsThem(t *testing.T) {
 	})
 }
 
-func TestRefusalEndsTheWaitingAndNotTheTask(t *testing.T) {
+func TestRejectionEndsTasksResultOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -314,7 +314,7 @@ func TestRefusalEndsTheWaitingAndNotTheTask(t *testing.T) {
 	})
 }
 
-func TestTASKX20_CancelledWaitingSaysNothingMoreAndLeavesTheTask(t *testing.T) {
+func TestTASKX20_CancelledTasksResultKeepsTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		core := &fakeCore{handle: s.serve}
@@ -342,7 +342,7 @@ func TestTASKX20_CancelledWaitingSaysNothingMoreAndLeavesTheTask(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheWaitingForATask(t *testing.T) {
+func TestCloseEndsTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -358,7 +358,7 @@ func TestCloseEndsTheWaitingForATask(t *testing.T) {
 	})
 }
 
-func TestATaskThatAsksForNothingIsNotAskedInALoop(t *testing.T) {
+func TestTaskWithoutInputRequestsIsPolledSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
@@ -377,7 +377,7 @@ func TestATaskThatAsksForNothingIsNotAskedInALoop(t *testing.T) {
 	})
 }
 
-func TestQuestionThatCannotBeAskedEndsTheWaiting(t *testing.T) {
+func TestUnsupportedInputRequestEndsTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -394,7 +394,7 @@ func TestQuestionThatCannotBeAskedEndsTheWaiting(t *testing.T) {
 	})
 }
 
-func TestNotificationsOfTasksPass(t *testing.T) {
+func TestTaskNotificationsPass(t *testing.T) {
 	for version, want := range map[string][]string{
 		"2025-11-25": {
 			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + task + `}`,
@@ -423,7 +423,7 @@ func TestNotificationsOfTasksPass(t *testing.T) {
 
 // A session has places for so many questions. Those of tasks that find none have their turn when others are answered, and leave
 // room for calls, which cannot wait.
-func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
+func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
@@ -467,7 +467,7 @@ func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
 }
 
 // A place that another task of the session leaves is taken at once.
-func TestAQuestionTakesThePlaceThatAnotherTaskLeaves(t *testing.T) {
+func TestFreedSlotIsUsedByAnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := map[string]*slowTask{}
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
@@ -503,7 +503,7 @@ func TestAQuestionTakesThePlaceThatAnotherTaskLeaves(t *testing.T) {
 
 // The token of a call goes with every request for the result of its task, in the session that gave it. Progress under it only
 // rises.
-func TestTheTokenOfACallStaysThatOfItsTask(t *testing.T) {
+func TestProgressTokenOfATask(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if req.Method == "tools/call" {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"task","task":`+task+`}`))

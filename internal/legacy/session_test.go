@@ -205,7 +205,7 @@ func (c *client) want(got []string, want ...string) {
 	}
 }
 
-func TestLIFE08_LIFE09_RevisionIsAgreedOrCounterOffered(t *testing.T) {
+func TestLIFE08_LIFE09_RevisionNegotiation(t *testing.T) {
 	for offered, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
@@ -245,7 +245,7 @@ func TestLIFE03_InitializeResult(t *testing.T) {
 	}
 }
 
-func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
+func TestLIFE02_InvalidInitialize(t *testing.T) {
 	big := strings.Repeat("x", 20<<10)
 	for _, params := range []string{
 		`null`, `[]`, `{}`,
@@ -265,7 +265,7 @@ func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
 	}
 }
 
-func TestClientWithLargeIconsIsTaken(t *testing.T) {
+func TestOversizedClientInfoIsReduced(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","icons":[{"src":"data:` + strings.Repeat("x", 20<<10) + `"}],"version":"1"}}`
 	s, answer := legacy.Initialize(t.Context(), config(core), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", json.RawMessage(params)))
@@ -286,7 +286,7 @@ func TestInitializeFailsWithTheCore(t *testing.T) {
 	}
 }
 
-func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
+func TestRequestsHaveTheSessionsEnvelope(t *testing.T) {
 	core := &fakeCore{}
 	c := connect(t, "2025-06-18", core)
 	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
@@ -304,7 +304,7 @@ func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
 	}
 }
 
-func TestParamsOfEveryFormCarryTheEnvelope(t *testing.T) {
+func TestAllParamsHaveTheEnvelope(t *testing.T) {
 	const envelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}`
 	for _, form := range []struct{ params, want string }{
@@ -362,7 +362,7 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 	}
 }
 
-func TestEdgeAnswers(t *testing.T) {
+func TestMessagesWithoutTheCore(t *testing.T) {
 	c := connect(t, "2025-03-26", &fakeCore{})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`) // PING-01
 	c.want(c.handle(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}`),
@@ -389,7 +389,7 @@ func TestErrorsAreProjected(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"resource not found","data":{"uri":"x:y"}}}`)
 }
 
-func TestNotificationsOfARequestComeBeforeItsResponse(t *testing.T) {
+func TestNotificationsPrecedeTheResponse(t *testing.T) {
 	c := connect(t, "2024-11-05", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		for _, n := range []string{
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"new"}}`,
@@ -447,7 +447,7 @@ func TestRPC15_Batches(t *testing.T) {
 	c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`), `[{"jsonrpc":"2.0","id":1,"result":{}}]`)
 }
 
-func TestRPC18_BatchesOfOtherRevisionsAreRefused(t *testing.T) {
+func TestRPC18_BatchesOnlyInTheirRevision(t *testing.T) {
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 		c := connect(t, version, &fakeCore{})
 		c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`),
@@ -489,7 +489,7 @@ func TestCAN04_NothingFollowsACancel(t *testing.T) {
 	})
 }
 
-func TestCancelThatFollowsAtOnceIsHeard(t *testing.T) {
+func TestImmediateCancel(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		if !errors.Is(context.Cause(ctx), errCancelled) || !strings.Contains(context.Cause(ctx).Error(), "enough") {
 			t.Errorf("cause is %v", context.Cause(ctx))
@@ -504,7 +504,7 @@ func TestCancelThatFollowsAtOnceIsHeard(t *testing.T) {
 	}
 }
 
-func TestDuplicatesAndTooManyAreRefused(t *testing.T) {
+func TestDuplicateIDsAndLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := make(chan jsonrpc.ID, 300)
 		c := connect(t, "2025-06-18", &fakeCore{handle: blocking(started)})

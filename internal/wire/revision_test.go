@@ -39,7 +39,7 @@ func TestRevisionsAreOrdered(t *testing.T) {
 	}
 }
 
-func TestZeroAndUnknownRevisionsHaveNothing(t *testing.T) {
+func TestZeroAndUnknownRevisions(t *testing.T) {
 	for _, r := range []wire.Revision{0, wire.Latest() + 1, 255} {
 		if r.String() != "" || r.Modern() || r.Has(wire.Handshake) || r.Deprecated(wire.Roots) || r.HasMeta(wire.MetaProgressToken) {
 			t.Errorf("revision %d has something", uint8(r))
