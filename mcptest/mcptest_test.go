@@ -81,7 +81,8 @@ func answers(result string) wrong {
 	return func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(result), nil }
 }
 
-// says returns a handler that sends notifications, "$" being the id of the request, and an empty result at its end.
+// says returns a handler that sends notifications, "$" being the id of the request, and an empty
+// result at its end.
 func says(notifications ...string) wrong {
 	return func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for _, n := range notifications {

@@ -293,7 +293,8 @@ func TestVisit(t *testing.T) {
 const message = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"message":"héllo"},` +
 	`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","list":[1,2,3]}}}`
 
-// Keys with escapes are held for as long as their object is read, and no more of them than an object may have.
+// Keys with escapes are held for as long as their object is read, and no more of them than an
+// object may have.
 func TestEscapedKeysAreForgotten(t *testing.T) {
 	var many strings.Builder
 	for i := range 100_000 {

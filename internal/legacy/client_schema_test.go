@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An echo is a link to a server that gives one answer to everything, after initialize.
+// An echo is a Conn to a server that returns one result for all requests after initialize.
 type echo struct {
 	initialized string // the result of initialize
 	answer      jsonrpc.Message
@@ -62,7 +62,7 @@ func TestInitializeRequestIsValidInEachRevision(t *testing.T) {
 	}
 }
 
-// What a server of a session may send is what our own sessions send.
+// A session of this package may send what any server may send.
 func TestModernResultsAreValid(t *testing.T) {
 	for _, r := range richResults {
 		t.Run(r.name, func(t *testing.T) {
@@ -119,7 +119,8 @@ func TestModernInputRequestsAreValid(t *testing.T) {
 			if refused != nil {
 				continue // the revision cannot ask it
 			}
-			// A visit keeps its id, with which the session tells of its end. No modern one has it.
+			// A URL elicitation keeps its id, by which its completion is notified. Modern ones have
+			// none.
 			question := strings.Replace(string(modernInputRequest(q.method, params)), `"elicitationId":"",`, "", 1)
 			mustValidate(t, wire.Latest(), q.definition+"/properties/params", []byte(question))
 		}
@@ -231,7 +232,7 @@ func FuzzClientReceives(f *testing.F) {
 	})
 }
 
-// checkedReplies is a link that looks at what is sent on it.
+// checkedReplies is a Conn that validates what is sent.
 type checkedReplies struct {
 	*testing.T
 	echo

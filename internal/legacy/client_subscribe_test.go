@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A subscriber is someone who listens. It keeps what it is told.
+// A subscriber is an open subscription that records its notifications.
 type subscriber struct {
 	stop context.CancelCauseFunc
 	done chan struct{}
@@ -29,7 +29,7 @@ type subscriber struct {
 	told []string
 }
 
-// listen begins to listen. It is called in a bubble, and returns when nothing more happens.
+// listen opens a subscription within a bubble and returns when the client is idle.
 func listen(t *testing.T, c *legacy.Client, filter string) *subscriber {
 	t.Helper()
 	s := &subscriber{done: make(chan struct{})}
@@ -54,7 +54,7 @@ func (s *subscriber) notify(_ context.Context, method string, params json.RawMes
 	return nil
 }
 
-// wants waits until nothing more happens, and compares what was told since the last time.
+// wants waits until the client is idle, and compares the new notifications.
 func (s *subscriber) wants(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -66,7 +66,7 @@ func (s *subscriber) wants(t *testing.T, want ...string) {
 	s.told = nil
 }
 
-// end has the subscriber stop, and compares why it did.
+// end ends the subscription and checks its error.
 func (s *subscriber) end(t *testing.T) {
 	t.Helper()
 	s.stop(errCancelled)
@@ -201,7 +201,7 @@ func TestSUB15_InvalidListen(t *testing.T) {
 	}
 }
 
-// What may have been missed is told by a second acknowledgement, before what is known to have changed.
+// After missed notifications, the acknowledgement is sent again, before known changes.
 func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, clientConfig("2025-06-18"), &script{})
@@ -247,7 +247,7 @@ func TestSUB08_ListenersShareASubscription(t *testing.T) {
 	})
 }
 
-// A subscription that ends and one that begins meet: whatever the order, the server is told of the one that is open.
+// A subscription ends while another one begins. In either order, the server keeps the open one.
 func TestConcurrentSubscribeAndUnsubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -263,7 +263,7 @@ func TestConcurrentSubscribeAndUnsubscribe(t *testing.T) {
 		second := listen(t, c, `{"resourceSubscriptions":["x:a"]}`)
 		s.wants(t, subscribes("x:a"), unsubscribes("x:a"))
 		second.wants(t)
-		updated(c, "x:a") // told once it is acknowledged
+		updated(c, "x:a") // sent after the acknowledgement
 		close(release)
 		second.wants(t, acknowledged(2, `{"resourceSubscriptions":["x:a"]}`), `resources/updated {"uri":"x:a",`+id(2))
 		s.wants(t, subscribes("x:a"))
@@ -342,7 +342,7 @@ func TestListenFailsWithTheConn(t *testing.T) {
 				unsubscribed++
 			}
 		}
-		if unsubscribed == 0 { // without an answer they may be on
+		if unsubscribed == 0 { // without a response, the server may have it
 			t.Error("nothing was unsubscribed from")
 		}
 		c.Close()
@@ -360,7 +360,7 @@ func TestSUB11_ListenEndsWithTheSession(t *testing.T) {
 				c := open(t, clientConfig("2025-06-18"), s)
 				l := listen(t, c, `{"toolsListChanged":true}`)
 				l.wants(t, acknowledged(1, `{"toolsListChanged":true}`))
-				changed(c, "tools") // is told all the same
+				changed(c, "tools") // is sent all the same
 				end(c, s)
 				<-l.done
 				if !errors.Is(l.err, legacy.ErrEnded) {
@@ -434,7 +434,8 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 		}
 		close(read)
 		synctest.Wait()
-		// The acknowledgement, the list, a thousand resources below, and the one above for all others.
+		// The acknowledgement, the list, a thousand sub-resources, and the subscribed resource for
+		// all others.
 		if len(l.told) != 1+1+1000+1 || l.told[len(l.told)-1] != `resources/updated {"uri":"x:/",`+id(1) {
 			t.Errorf("%d notifications, the last is %s", len(l.told), l.told[len(l.told)-1])
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// What the client says of its tasks is what the revision has for it.
+// What the client sends about its tasks is valid in their revision.
 func TestClientTasksAreValid(t *testing.T) {
 	const rev = wire.November2025
 	c := opened(t, rev, &echo{})
@@ -43,7 +43,8 @@ func TestClientTasksAreValid(t *testing.T) {
 	respond("ListTasksResult", wire.MethodTasksList, `{}`)
 }
 
-// FuzzClientTasks makes a task, and then asks for it. ID stands for its id in the params.
+// FuzzClientTasks creates a task and then sends requests about it. ID is replaced by its id in the
+// params.
 func FuzzClientTasks(f *testing.F) {
 	for _, task := range []string{`{}`, `null`, `{"ttl":60000}`, `{"ttl":null}`, `{"ttl":-0.0}`, `{"ttl":1e999}`, `{"ttl":"1"}`, `{"ttl":-1}`, `[]`, `{"\u0074tl":5}`} {
 		for _, params := range []string{`{"taskId":"ID"}`, `{"task\u0049d":"ID","_meta":{}}`, `{"taskId":"\ud800"}`, `{"cursor":"c"}`, `{}`, `[]`, `7`} {

@@ -31,7 +31,7 @@ func answers(result string) answerer {
 	}
 }
 
-// A questioner is a server that asks by tasks.
+// A questioner is a server that sends task-augmented requests.
 type questioner struct {
 	*testing.T
 	*script
@@ -39,7 +39,8 @@ type questioner struct {
 	ids    int
 }
 
-// questioning opens a session of the last revision with a client that takes tasks. It is for use in a bubble.
+// questioning opens a session of 2025-11-25 with a client that supports tasks. It must be called in
+// a bubble.
 func questioning(t *testing.T, answer answerer) *questioner {
 	t.Helper()
 	cfg := clientConfig("2025-11-25")
@@ -55,7 +56,8 @@ func questioningBy(t *testing.T, cfg legacy.ClientConfig) *questioner {
 	return q
 }
 
-// begin sends a request, and gives what comes before the client waits, without the id.
+// begin sends a request, and returns the response that is there once the client is idle, without
+// the id.
 func (q *questioner) begin(method, params string) (id int, response string) {
 	q.Helper()
 	q.ids++
@@ -85,7 +87,7 @@ func (q *questioner) wants(what, method, params, want string) {
 	}
 }
 
-// elicit makes a task, and gives its id.
+// elicit creates a task and returns its id.
 func (q *questioner) elicit() string {
 	q.Helper()
 	_, got := q.begin("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{"ttl":60000}}`)
@@ -104,7 +106,7 @@ func (q *questioner) id(created string) string {
 
 func named(id string) string { return `{"taskId":"` + id + `"}` }
 
-// asTask is how a task is shown that was made after some time, and changed after some more.
+// asTask returns a task that was created and updated after some time.
 func asTask(id, status, message string, made, changed, ttl time.Duration) string {
 	at := func(d time.Duration) string {
 		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format("2006-01-02T15:04:05.000Z")
@@ -384,7 +386,8 @@ func TestRequestEndsWithItsTasksTTL(t *testing.T) {
 	})
 }
 
-// A server that cancels its request instead of the task before it knows of the task is not told, and nobody is asked.
+// A server cancels its request before it has the task. The client sends no response, and does not
+// call Answer.
 func TestCancelledRequestCreatesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var client *legacy.Client
@@ -413,7 +416,7 @@ func TestCancelledRequestCreatesNoTask(t *testing.T) {
 	})
 }
 
-// A task may be cancelled while the server is told of it, and nobody is asked then either.
+// A task is cancelled while its creation is reported. The client does not call Answer.
 func TestTaskCancelledAtOnceIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
@@ -445,7 +448,7 @@ func TestTaskCancelledAtOnceIsNotRun(t *testing.T) {
 	})
 }
 
-// A hook is told what is logged.
+// A hook is a slog.Handler that calls a function for each message.
 type hook struct{ note func(text string) }
 
 func (hook) Enabled(context.Context, slog.Level) bool { return true }
@@ -460,7 +463,7 @@ func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			<-release // whatever the server wants
+			<-release // without regard to its context
 			return json.RawMessage(accepted), nil
 		})
 		defer q.client.Close()
@@ -471,7 +474,7 @@ func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 		}
 		const one = `{"message":"m","task":{}}`
 		q.wants("one too many", "elicitation/create", one, `"error":{"code":-32000,"message":"too many tasks in progress"}`)
-		// There is room for all that ends them, which makes none: those who answer are still there.
+		// tasks/cancel does not lower the number of running tasks, since their handlers still run.
 		q.ids++
 		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, named(ids[0]))))
 		synctest.Wait()
@@ -544,7 +547,7 @@ func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 	})
 }
 
-// Of a server that makes tasks and fetches nothing there is no more to be had than memory within bounds.
+// A server that creates tasks and fetches no results cannot exhaust memory.
 func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {

@@ -23,8 +23,8 @@ const (
 	someone    = `{"name":"c","version":"1"}`
 )
 
-// A script is a server of the session era that is told what to do, and the link to it. It keeps what it is sent, one line
-// each, requests without their ids.
+// A script is a server of the session era that is told what to do, and the link to it. It keeps
+// what it is sent, one line each, requests without their ids.
 type script struct {
 	version      string // that it chooses; that of the client when empty
 	capabilities string // that it declares; everything when empty

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// cannedCore returns every request the same result.
+// A cannedCore returns the same result for every request.
 type cannedCore struct {
 	fakeCore
 	result string

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// rounds answers the first requests with the given results, and every later one with a complete result.
+// rounds answers the first requests with the given results, and every later one with a complete
+// result.
 func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
 	var n atomic.Int32
 	return func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
@@ -38,13 +39,13 @@ const (
 	visit  = `{"method":"elicitation/create","params":{"mode":"url","message":"Go","url":"https://s.example"}}`
 )
 
-// call begins a tools/call with id 1 and waits until the session waits.
+// call starts a tools/call with id 1 and waits until the session is idle.
 func (c *client) call() {
 	go c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`), c.out.write)
 	synctest.Wait()
 }
 
-// questions takes what was written, which has to be requests of these methods.
+// questions returns the written messages, which must be requests of these methods.
 func (c *client) questions(methods ...string) []*jsonrpc.Message {
 	c.Helper()
 	messages := c.out.takeMessages()
@@ -63,7 +64,7 @@ func (c *client) questions(methods ...string) []*jsonrpc.Message {
 
 func (c *client) reply(q *jsonrpc.Message, members string) {
 	c.Helper()
-	var back outbox // of its own: the request that goes on now may have written already
+	var back outbox // a separate one: the continued request may have written to the other
 	c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":`+q.ID.String()+`,`+members+`}`), back.write)
 	c.want(back.take())
 	synctest.Wait()
@@ -121,7 +122,7 @@ func TestELI27_URLElicitationHasAnID(t *testing.T) {
 func TestUnsupportedInputRequestFailsTheRequest(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + visit + `}`))})
 	got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
-	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // and neither was asked
+	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // neither input request was sent
 		t.Errorf("wrote %q", got)
 	}
 }
@@ -156,7 +157,7 @@ func TestSAMP09_RejectionEndsTheRequest(t *testing.T) {
 			c.want(c.out.take(),
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
 				`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"`+tc.want+`"}}`)
-			c.reply(q[1], `"result":{"action":"accept"}`) // a race that hurts nobody
+			c.reply(q[1], `"result":{"action":"accept"}`) // a response that loses the race is ignored
 			c.want(c.out.take())
 		})
 	}
@@ -200,7 +201,7 @@ func TestUnansweredInputRequestsAreCancelled(t *testing.T) {
 			c.call()
 			q := c.questions("elicitation/create", "roots/list", "sampling/createMessage")
 			time.Sleep(want - time.Second)
-			c.reply(q[0], `"result":{"action":"accept"}`) // buys the others no time
+			c.reply(q[0], `"result":{"action":"accept"}`) // does not extend the time for the others
 			c.want(c.out.take())
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -208,7 +209,7 @@ func TestUnansweredInputRequestsAreCancelled(t *testing.T) {
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[2].ID.String()+`}}`,
 				`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the client did not answer roots/list in time"}}`)
-			c.reply(q[1], `"result":{"roots":[]}`) // too late, and no harm
+			c.reply(q[1], `"result":{"roots":[]}`) // too late, and ignored
 			c.want(c.out.take())
 			if len(core.requests) != 1 {
 				t.Error("the handler went on without the answers")

@@ -6,7 +6,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 )
 
-// What every result of a server begins with is taken off by its bytes; what only looks like it is read.
+// Sessions get neither the result type nor the server info of a modern result.
 func TestResultsWithoutServerInfo(t *testing.T) {
 	const (
 		described = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"capabilities":{"tools":{}}}`
@@ -30,7 +30,7 @@ func TestResultsWithoutServerInfo(t *testing.T) {
 	}
 }
 
-// A `_meta` that says more than who the server is stays, also where it is what the server is described with.
+// Other members of `_meta` remain.
 func TestResultsKeepOtherMeta(t *testing.T) {
 	const begin = `{"resultType":"complete","_meta":{"a/b":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},`
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: begin + `"capabilities":{"tools":{}}}`}

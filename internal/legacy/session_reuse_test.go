@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// What a request leaves behind is its own, whatever is served after it: a stream may write it later.
+// Responses do not share memory with later requests, since a stream may write them later.
 func TestResponsesDoNotAliasLaterRequests(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		arguments, _ := jsonscan.Get(req.Params, "arguments")

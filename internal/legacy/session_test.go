@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A fakeCore is a core that is told what to do, and remembers what it was asked.
+// A fakeCore is a core whose results the test sets. It records its requests.
 type fakeCore struct {
 	discovered string // the result of server/discover; an error when empty
 	handle     func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message
@@ -28,7 +28,7 @@ type fakeCore struct {
 
 	mu       sync.Mutex // guards the fields below
 	requests []*jsonrpc.Message
-	open     []*listening // in the order they were opened, the stopped ones left out
+	open     []*listening // open ones, oldest first
 }
 
 type listening struct {
@@ -104,7 +104,7 @@ func (c *fakeCore) tell(method, params string) {
 	}
 }
 
-// member returns one member of a JSON object, compact.
+// member returns one member of a JSON object.
 func member(object []byte, key string) string {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(object, &m); err != nil {
@@ -113,7 +113,7 @@ func member(object []byte, key string) string {
 	return string(m[key])
 }
 
-// An outbox is a client's end: it keeps what was written.
+// An outbox is the stream to a client. It records what is written.
 type outbox struct {
 	mu       sync.Mutex
 	messages []*jsonrpc.Message
@@ -129,7 +129,7 @@ func (o *outbox) write(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// take returns what was written since the last time, one line each.
+// take returns what was written since the last call, one line each.
 func (o *outbox) take() (lines []string) {
 	for _, m := range o.takeMessages() {
 		lines = append(lines, string(jsonrpc.Append(nil, m)))
@@ -145,7 +145,7 @@ func (o *outbox) takeMessages() []*jsonrpc.Message {
 	return messages
 }
 
-// A client is a session with its other end.
+// A client is a session with its stream.
 type client struct {
 	*testing.T
 	core    *fakeCore
@@ -175,7 +175,7 @@ func message(text string) *jsonrpc.Message {
 	return m
 }
 
-// connect opens a session, up to and with the client's initialized.
+// connect opens a session, including notifications/initialized.
 func connect(t *testing.T, version string, core *fakeCore) *client {
 	t.Helper()
 	if core.discovered == "" {
@@ -191,7 +191,7 @@ func connect(t *testing.T, version string, core *fakeCore) *client {
 	return c
 }
 
-// handle has the session handle one message, and gives what it wrote.
+// handle lets the session handle one message, and returns what it wrote.
 func (c *client) handle(text string) []string {
 	c.Helper()
 	c.session.Handle(c.Context(), message(text), c.out.write)
@@ -340,7 +340,7 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 		{"2025-06-18", "tasks/result", false},
 		{"2024-11-05", "tasks/cancel", false},
 		{"2025-11-25", "notifications/tasks/status", false},
-		{"2025-11-25", "tasks/update", true}, // no revision has it: an extension's
+		{"2025-11-25", "tasks/update", true}, // of an extension
 		{"2025-11-25", "roots/list", false},
 		{"2025-11-25", "notifications/progress", false},
 		{"2025-11-25", "com.example/method", true},
@@ -455,7 +455,7 @@ func TestRPC18_BatchesOnlyInTheirRevision(t *testing.T) {
 	}
 }
 
-// blocking is a handler that waits for its context, after it has said so.
+// blocking returns a handler that reports its id and waits for its context.
 func blocking(started chan<- jsonrpc.ID) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
 	return func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		started <- req.ID

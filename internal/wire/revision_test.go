@@ -195,7 +195,8 @@ func (defs definitions) methods(union string) (list []string) {
 	return list
 }
 
-// schemaDefinitions reads the official schema of a revision, which does not live in this repository.
+// schemaDefinitions reads the official schema of a revision, which does not live in this
+// repository.
 func schemaDefinitions(t *testing.T, r wire.Revision) definitions {
 	t.Helper()
 	dir := os.Getenv("PATCHBAY_SCHEMAS")
