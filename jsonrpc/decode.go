@@ -8,18 +8,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxBatch is how many messages one batch may hold. A batch is answered as a whole, so its messages are all kept at
-// once; more of them can be sent as more batches.
+// maxBatch is the maximum number of messages in a batch. They are all kept until the batch is
+// answered.
 const maxBatch = 100
 
-// Decode reads one message, or one batch, with nothing but white space around it.
+// Decode decodes one message, or one batch, with only white space around it.
 //
-// The error is a [*DecodeError]. Text that is not JSON is refused with [CodeParseError], also for invalid UTF-8, lone
-// surrogates, a byte order mark and trailing bytes. With [CodeInvalidRequest] it refuses what is JSON and no message:
-// keys that stand twice at any depth, more than 64 levels or 10,000 keys in one object, a version other than "2.0", an
-// id that is not a string or an integer, a mixture of the kinds, and a key that is like one of JSON-RPC's but for case
-// or a NUL at its end. Other keys beside JSON-RPC's are ignored. A batch is refused as a whole when it is not JSON,
-// empty, or holds more than 100 messages; else its faulty elements are refused one by one.
+// The error is a [*DecodeError]. Its code is [CodeParseError] for text that is not JSON, including
+// invalid UTF-8, lone surrogates, a byte order mark and trailing data. Its code is
+// [CodeInvalidRequest] for JSON that is not a message: duplicate keys at any depth, more than 64
+// levels or 10,000 keys of one object, a version other than "2.0", an id that is not a string or an
+// integer, members of several kinds of messages, and keys that differ from those of JSON-RPC only
+// in case or by a trailing NUL. Other keys are ignored. A batch is rejected as a whole if it is not
+// JSON, empty, or has more than 100 messages. Otherwise its invalid messages are rejected one by
+// one.
 //
 // The message aliases data, which must not change afterwards.
 func Decode(data []byte) (*Message, error) {
@@ -37,8 +39,8 @@ func Decode(data []byte) (*Message, error) {
 }
 
 func (m *Message) decodeBatch(data []byte) *DecodeError {
-	// One level more than a message may have, for the array. Faults that leave the text JSON belong to one element,
-	// and are found again in it.
+	// One level more than a message may have, for the array. Errors in text that is still JSON
+	// belong to one element, and are found again there.
 	err := jsonscan.Valid(data, jsonscan.Limits{Depth: jsonscan.DefaultDepth + 1})
 	if err != nil && !isJSON(err) {
 		return &DecodeError{Err: syntaxError(err)}
@@ -72,7 +74,7 @@ func (m *Message) decodeOne(data []byte) *DecodeError {
 	return nil
 }
 
-// syntaxError says what is wrong with text. The scanner's own words hold an offset and nothing of the text.
+// syntaxError returns the protocol error for rejected text. It does not quote the text.
 func syntaxError(err error) *Error {
 	if isJSON(err) {
 		return invalid(err.Error())
@@ -80,7 +82,7 @@ func syntaxError(err error) *Error {
 	return &Error{Code: CodeParseError, Message: "parse error: " + err.Error()}
 }
 
-// breaksNumber reports whether the fault in text follows a digit.
+// breaksNumber reports whether the error in text follows a digit.
 func breaksNumber(text []byte, err error) bool {
 	fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
 	if !ok || fault.Offset == 0 || fault.Offset > len(text) {
@@ -90,7 +92,7 @@ func breaksNumber(text []byte, err error) bool {
 	return '0' <= last && last <= '9'
 }
 
-// isJSON reports whether the text that err refuses is JSON all the same.
+// isJSON reports whether the rejected text is still JSON by the grammar.
 func isJSON(err error) bool {
 	fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
 	return ok && fault.WellFormed()
@@ -100,7 +102,7 @@ func invalid(what string) *Error {
 	return &Error{Code: CodeInvalidRequest, Message: "invalid request: " + what}
 }
 
-// field is one of the keys of a message.
+// A field is one of the keys of a message.
 type field uint8
 
 const (
@@ -110,23 +112,23 @@ const (
 	fieldParams
 	fieldResult
 	fieldError
-	fields // how many there are
+	fields // their number
 )
 
 var fieldNames = [fields]string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// envelope is what the one pass over a message collects: the spans of its fields.
+// An envelope holds the raw fields of a message.
 type envelope struct {
-	values    [fields][]byte // nil also for a field in whose value the text broke
+	values    [fields][]byte // also nil for a malformed value
 	seen      [fields]bool
 	twice     [fields]bool
 	lookalike bool
-	broken    bool // the text could not be read to its end
-	cutNumber bool // it breaks off right behind a digit
+	broken    bool // the text is malformed
+	cutNumber bool // the text ends right after a digit
 	endsInID  bool // the id is the last member so far
 }
 
-// add takes one member of the message.
+// add adds a member of the message.
 func (e *envelope) add(key, value []byte) {
 	f := fieldOf(key)
 	e.endsInID = f == fieldID
@@ -139,7 +141,7 @@ func (e *envelope) add(key, value []byte) {
 	e.values[f] = value
 }
 
-// fieldOf returns the field of a key, fields when it is none.
+// fieldOf returns the field of a key, or fields for any other key.
 func fieldOf(key []byte) field {
 	switch string(key) {
 	case "jsonrpc":
@@ -158,8 +160,8 @@ func fieldOf(key []byte) field {
 	return fields
 }
 
-// isLookalike reports whether a reader less strict than this one would take key for a key of JSON-RPC. Folding is
-// Unicode's: the long s and the Kelvin sign count as s and k.
+// isLookalike reports whether a less strict reader would take key for a key of JSON-RPC. Case
+// folding follows Unicode: the long s and the Kelvin sign count as s and k.
 func isLookalike(key []byte) bool {
 	key = bytes.TrimRight(key, "\x00")
 	for _, name := range fieldNames {
@@ -170,7 +172,7 @@ func isLookalike(key []byte) bool {
 	return false
 }
 
-// refusal makes the error for this message, with as much of the message as is certain.
+// refusal returns the error for this message, with its id and kind if they are certain.
 func (e *envelope) refusal(err *Error) *DecodeError {
 	refused := &DecodeError{Kind: e.kind(), Err: err}
 	if id := e.values[fieldID]; !e.twice[fieldID] && isID(id) && !e.cutInID() {
@@ -179,14 +181,14 @@ func (e *envelope) refusal(err *Error) *DecodeError {
 	return refused
 }
 
-// cutInID reports whether the text breaks off in what may be no more than the beginning of an id: 12 of 123 is the id of
-// another message.
+// cutInID reports whether the text ends in what may be the beginning of an id: 12 could have been
+// 123.
 func (e *envelope) cutInID() bool {
 	return e.cutNumber && e.endsInID
 }
 
-// kind tells what a message that is refused was meant to be. It is Notification only when that is certain, since a
-// notification gets no answer: a method, the right version, and to the very end nothing like an id.
+// kind returns the intended kind of a rejected message. It is Notification only if that is certain,
+// since notifications get no response: a method, the right version, and no id up to the end.
 func (e *envelope) kind() Kind {
 	call := e.seen[fieldMethod]
 	reply := e.seen[fieldResult] || e.seen[fieldError]
@@ -212,7 +214,7 @@ func (e *envelope) isVersion2() bool {
 	return err == nil && version == "2.0"
 }
 
-// fill fills the message of an envelope whose text was checked, or says what is wrong with it.
+// fill fills the message from an envelope whose text is valid, or returns what is wrong with it.
 func (e *envelope) fill(m *Message, kind byte) (fault string) {
 	switch {
 	case kind != '{':
@@ -252,7 +254,7 @@ func (e *envelope) fillCall(m *Message) (fault string) {
 	}
 	m.Params = e.values[fieldParams]
 	m.ID = ID{string(e.values[fieldID])}
-	m.Method, _ = jsonscan.Unquote(method) // checked before
+	m.Method, _ = jsonscan.Unquote(method) // valid, as Visit has checked it
 	return ""
 }
 
@@ -267,7 +269,8 @@ func (e *envelope) fillResponse(m *Message) (fault string) {
 	case isID(id):
 		m.ID = ID{string(id)}
 	case e.seen[fieldError] && (id == nil || string(id) == "null"):
-		// Spec: schema#jsonrpcerrorresponse. The request's id could not be read; older peers say so with null.
+		// Spec: schema#jsonrpcerrorresponse. The request's id could not be read; older peers send
+		// null.
 	case id == nil:
 		return `"result" without "id"`
 	default:
@@ -276,7 +279,7 @@ func (e *envelope) fillResponse(m *Message) (fault string) {
 	return ""
 }
 
-// decodeError takes a value of any kind: what is not an object has no members, and so no code.
+// decodeError decodes an error object. A value of any other type has no code.
 func decodeError(raw []byte) (err *Error, fault string) {
 	var code, message []byte
 	err = &Error{remote: true}

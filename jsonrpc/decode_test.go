@@ -209,7 +209,7 @@ var refusals = []struct {
 	{"batch with bad UTF-8", `[{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}]`, jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 }
 
-func TestRPC32_Refusals(t *testing.T) {
+func TestRPC32_InvalidMessages(t *testing.T) {
 	for _, tt := range refusals {
 		t.Run(tt.rule, func(t *testing.T) {
 			got := refuse(t, tt.text)
@@ -224,7 +224,7 @@ func TestRPC32_Refusals(t *testing.T) {
 	}
 }
 
-func TestRPC14_NothingAnswersANotificationOrResponse(t *testing.T) {
+func TestRPC14_NoResponseToNotificationOrResponse(t *testing.T) {
 	for _, tt := range refusals {
 		refused := refuse(t, tt.text)
 		answer := refused.Response()
@@ -237,7 +237,7 @@ func TestRPC14_NothingAnswersANotificationOrResponse(t *testing.T) {
 	}
 }
 
-func TestRefusalQuotesNothing(t *testing.T) {
+func TestErrorsDoNotQuoteTheMessage(t *testing.T) {
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"m","SECRET":1,"SECRET":2}`,
 		`{"jsonrpc":"SECRET"}`,
@@ -304,7 +304,7 @@ func TestRPC11_ErrorWithoutID(t *testing.T) {
 	}
 }
 
-func TestRPC18_BatchIsAKindOfItsOwn(t *testing.T) {
+func TestRPC18_Batches(t *testing.T) {
 	text := ` [ {"jsonrpc":"2.0","id":1,"method":"a"} , {"jsonrpc":"2.0","method":"b"},
 		{"jsonrpc":"2.0","id":"c","result":{}}, 1, [], {"jsonrpc":"2.0","id":4,"method":"m","params":{"a":1,"a":2}},
 		{"jsonrpc":"2.0","id":5,"method":"m","params":` + nest(64) + `}] `
@@ -346,7 +346,7 @@ func TestMessageAliasesItsBytes(t *testing.T) {
 	}
 }
 
-func TestR712_AnIDThatMayBeCutIsNone(t *testing.T) {
+func TestR712_TruncatedIDs(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":12`:                    "",
 		`{"jsonrpc":"2.0","id":01}`:                   "",

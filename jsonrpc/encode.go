@@ -6,11 +6,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Append appends the JSON text of m to dst: one line, without a line break at its end or within it. Raw parts are
-// taken as they are, but for line breaks between their tokens, which become spaces; they have to be valid JSON.
+// Append appends the JSON text of m to dst, on one line and without a line break at its end. Raw
+// values must be valid JSON. They are copied unchanged, except that line breaks become spaces.
 //
-// m is of any kind but Invalid, and so is each message of a batch. Fields that are not set are left out, "id" too: an
-// error that answers no known request has none.
+// m and each message of a batch may be of any kind but Invalid. Fields that are not set are
+// omitted, also the id of an error that answers no known request.
+//
 // Spec: schema#jsonrpcerrorresponse.
 func Append(dst []byte, m *Message) []byte {
 	if m.Batch != nil {

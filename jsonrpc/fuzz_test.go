@@ -211,7 +211,8 @@ func slowKind(n *node) jsonrpc.Kind {
 	return jsonrpc.Invalid
 }
 
-// FuzzDecode compares Decode with the slow reader: acceptance, code, kind, and every field of the message.
+// FuzzDecode compares Decode with the slow reader: acceptance, code, kind, and every field of the
+// message.
 func FuzzDecode(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -7,33 +7,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Limits of an id that a peer sends. Peers use counters and UUIDs; an id is kept for as long as its request runs and
-// is copied into the response, so its size is not the peer's to choose.
+// Limits of the id of a received request, which is kept while the request runs and copied into the
+// response.
 const (
-	maxIDBytes  = 256 // of a string, between its quotes, as it is written
-	maxIDDigits = 20  // of an integer: enough for any 64-bit one
+	maxIDBytes  = 256 // of a string as encoded, without its quotes
+	maxIDDigits = 20  // of an integer; enough for 64 bits
 )
 
-// An ID is the identifier of a request: a string or an integer, or nothing when it is the zero value.
+// An ID identifies a request. It is a string or an integer. The zero ID means that there is no id.
 //
-// It is the JSON text exactly as it was sent, so it is echoed byte for byte, no integer loses precision, and 1 and
-// "1" are different ids. IDs are comparable with == and may be keys of a map.
+// It holds the JSON text as received and is echoed byte for byte, so integers lose no precision,
+// and 1 and "1" are different. IDs are comparable with == and may be map keys.
 type ID struct {
 	raw string
 }
 
-// StringID returns the id that is the string s.
+// StringID returns the ID of a string.
 func StringID(s string) ID {
 	return ID{string(jsonscan.AppendQuote(nil, s))}
 }
 
-// IntID returns the id that is the integer n.
+// IntID returns the ID of an integer.
 func IntID(n int64) ID {
 	return ID{strconv.FormatInt(n, 10)}
 }
 
-// ParseID reads an id from its JSON text, without white space around it. It refuses everything but a string of at most
-// 256 bytes and an integer of at most 20 digits that is written as one: not 1.0, not 1e3, not -0.
+// ParseID returns the ID with the given JSON text, which must have no white space around it. It
+// returns an error for anything but a string of at most 256 bytes and an integer of at most 20
+// digits, without fraction or exponent and other than -0.
 func ParseID(raw []byte) (ID, error) {
 	if !isID(raw) {
 		return ID{}, errNotID
@@ -48,7 +49,7 @@ func ParseID(raw []byte) (ID, error) {
 
 var errNotID = errors.New("an id is a string of at most 256 bytes or an integer of at most 20 digits")
 
-// isID reports whether a JSON value that was checked is fit to be an id.
+// isID reports whether a valid JSON value may be an id.
 func isID(raw []byte) bool {
 	if len(raw) > 0 && raw[0] == '"' {
 		return len(raw) <= maxIDBytes+len(`""`)
@@ -73,7 +74,8 @@ func (id ID) IsZero() bool {
 	return id.raw == ""
 }
 
-// String returns the JSON text of the id, with the quotes of a string id; it is empty when there is no id.
+// String returns the JSON text of the id, including the quotes of a string; it is empty for the
+// zero ID.
 func (id ID) String() string {
 	return id.raw
 }
@@ -86,7 +88,7 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return []byte(id.raw), nil
 }
 
-// UnmarshalJSON reads an id as [ParseID] does, and null as no id.
+// UnmarshalJSON decodes an id as [ParseID] does, and null as the zero ID.
 func (id *ID) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		*id = ID{}

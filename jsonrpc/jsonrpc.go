@@ -1,40 +1,39 @@
-// Package jsonrpc holds the messages of JSON-RPC 2.0 as MCP uses it, and their strict codec.
+// Package jsonrpc implements the messages of JSON-RPC 2.0 as MCP uses them, with a strict codec.
 //
-// [Decode] and [Append] are the only way from bytes to a [Message] and back. Decode reads each message in one pass and
-// refuses every text that two readers could read differently; what it refuses it reports as a [*DecodeError], which
-// knows what to answer. Parameters, results and error data stay raw: they are the bytes of the peer, for others to
-// read once.
+// [Decode] decodes a [Message], [Append] encodes one. Decode reads a message in one pass and
+// rejects any text that two readers could understand differently, with a [*DecodeError] that has
+// the response to send. Params, results and error data stay raw JSON.
 //
-// The package starts no goroutines and knows nothing of MCP's methods. Messages are plain values: they may be read
-// concurrently, but not while someone changes them.
+// The package starts no goroutines and does not know the methods of MCP. Messages are plain values:
+// they are safe for concurrent reads.
 //
 // Spec: basic/index#messages.
 package jsonrpc
 
 import "encoding/json"
 
-// Codes of errors that JSON-RPC itself defines. Spec: basic/index#responses.
+// Error codes that JSON-RPC defines. Package mcp has the codes of MCP. Spec: basic/index#responses.
 const (
-	CodeParseError     = -32700 // the bytes are not JSON
-	CodeInvalidRequest = -32600 // the JSON is not a message
-	CodeMethodNotFound = -32601 // the receiver does not have the method
-	CodeInvalidParams  = -32602 // the method does not take the parameters
+	CodeParseError     = -32700 // the text is not valid JSON
+	CodeInvalidRequest = -32600 // the JSON is not a valid message
+	CodeMethodNotFound = -32601 // the receiver does not support the method
+	CodeInvalidParams  = -32602 // the params are not valid for the method
 	CodeInternalError  = -32603 // the receiver failed
 )
 
-// Kind tells what a [Message] is.
+// A Kind is the kind of a [Message].
 type Kind uint8
 
-// The kinds. Batch exists in revision 2025-03-26 alone; an edge that serves another one refuses it.
+// The kinds. Only revision 2025-03-26 has Batch.
 const (
-	Invalid      Kind = iota // no message: refused, or not filled in
-	Request                  // has a method and an id, and wants a response
-	Notification             // has a method and no id, and must not be answered
+	Invalid      Kind = iota // rejected, or empty
+	Request                  // has a method and an id
+	Notification             // has a method and no id; gets no response
 	Response                 // has a result or an error
 	Batch                    // several messages in one array
 )
 
-// String returns the kind in lower case.
+// String returns the name of the kind in lower case.
 func (k Kind) String() string {
 	switch k {
 	case Request:
@@ -49,22 +48,22 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// A Message is one JSON-RPC message. Which fields are set decides its [Kind].
+// A Message is a JSON-RPC message. The fields that are set determine its [Kind].
 type Message struct {
-	ID     ID              // of a request, and of the response to it; zero on an error that answers no known request
+	ID     ID              // of a request or response; zero in an error that answers no known request
 	Method string          // of a request or notification
-	Params json.RawMessage // of a request or notification: an object or array as it was sent, nil when absent
-	Result json.RawMessage // of a response that is no error: any value as it was sent
-	Error  *Error          // of a response that is an error
+	Params json.RawMessage // of a request or notification: an object or array as received; nil if absent
+	Result json.RawMessage // of a successful response: any value as received
+	Error  *Error          // of a failed response
 
-	// Batch holds the messages of a batch, in order. Elements that were refused are of kind Invalid.
+	// Batch holds the messages of a batch, in order. Rejected ones are of kind Invalid.
 	Batch []*Message
 
-	// Refused says why an element of a batch was refused.
+	// Refused is why a message of a batch was rejected.
 	Refused *DecodeError
 }
 
-// Kind tells what the message is by the fields that are set.
+// Kind returns the kind of the message.
 func (m *Message) Kind() Kind {
 	switch {
 	case m.Refused != nil:
@@ -81,18 +80,18 @@ func (m *Message) Kind() Kind {
 	return Invalid
 }
 
-// NewRequest returns a request. params is a JSON object or array, or nil for none.
+// NewRequest returns a request. params must be a JSON object or array, or nil.
 func NewRequest(id ID, method string, params json.RawMessage) *Message {
 	return &Message{ID: id, Method: method, Params: params}
 }
 
-// NewNotification returns a notification. params is a JSON object or array, or nil for none.
+// NewNotification returns a notification. params must be a JSON object or array, or nil.
 func NewNotification(method string, params json.RawMessage) *Message {
 	return &Message{Method: method, Params: params}
 }
 
-// NewResponse returns the successful response to the request with that id. A nil result is sent as an empty object,
-// since a response cannot be without one.
+// NewResponse returns a successful response to the request with the id. A nil result is sent as an
+// empty object, since responses require one.
 func NewResponse(id ID, result json.RawMessage) *Message {
 	if result == nil {
 		result = json.RawMessage("{}")
@@ -100,7 +99,8 @@ func NewResponse(id ID, result json.RawMessage) *Message {
 	return &Message{ID: id, Result: result}
 }
 
-// NewErrorResponse returns the failed response to the request with that id, or to no known request when id is zero.
+// NewErrorResponse returns a failed response to the request with the id. A zero id means that the
+// request is unknown.
 func NewErrorResponse(id ID, err *Error) *Message {
 	return &Message{ID: id, Error: err}
 }

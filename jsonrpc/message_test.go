@@ -50,7 +50,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendLeavesRawPartsAlone(t *testing.T) {
+func TestAppendKeepsRawValues(t *testing.T) {
 	params := []byte("{\n}")
 	jsonrpc.Append(nil, jsonrpc.NewNotification("m", params))
 	if string(params) != "{\n}" {
@@ -175,5 +175,6 @@ func ExampleDecodeError_Response() {
 			fmt.Printf("%s\n", jsonrpc.Append(nil, answer))
 		}
 	}
-	// Output: {"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"invalid request: duplicate key at byte 46"}}
+	// Output: {"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"invalid request: duplicate
+	// key at byte 46"}}
 }

@@ -308,7 +308,7 @@ func (s *stream) serve(j job, buf []byte) []byte {
 	case j.work != nil:
 		return s.enqueue(nil, j.work(), buf)
 	}
-	line, _ := j.exchange.AppendAnswer(buf[:0]) // the line holds the error, if any
+	line, _ := j.exchange.AppendResponse(buf[:0]) // the line holds the error, if any
 	if len(line) == 0 {
 		return line // cancelled
 	}
@@ -373,7 +373,7 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	session.Attach(s.out)
 	s.session.Store(session)
 	return job{work: func() *jsonrpc.Message {
-		response := session.Welcome(s.ctx, m.ID)
+		response := session.InitializeResponse(s.ctx, m.ID)
 		if response.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
 		}

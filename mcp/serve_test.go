@@ -595,7 +595,7 @@ func TestSessionOnAStream(t *testing.T) {
 		start := time.Now()
 		c.cancel() // nobody reads answers any more
 		<-c.served
-		c.want(failureLine(`5`, -32600, "no answer to elicitation/create can come any more"))
+		c.want(failureLine(`5`, -32600, "the session ended before the response to elicitation/create"))
 		if d := time.Since(start); d > time.Millisecond {
 			t.Errorf("a question held up the end for %v", d)
 		}

@@ -75,7 +75,7 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)
 	}
-	answer := conv.Welcome(ctx, msg.ID)
+	answer := conv.InitializeResponse(ctx, msg.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -141,7 +141,7 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 		return
 	}
 	var err *mcp.Error
-	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
+	buf.bytes, err = p.call.AppendResponse(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
 	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
 }

@@ -12,79 +12,82 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// patience is how long a client waits for anything: a test that waits longer has found a hang.
-const patience = 30 * time.Second
+// timeout limits every wait of a client. A test that reaches it hangs.
+const timeout = 30 * time.Second
 
-// maxRounds bounds the times that one request may ask for input.
+// maxRounds limits how often one request may ask for input.
 const maxRounds = 20
 
-// A Client is a client of one revision, over one transport. Its methods fail the test when the server breaks the
-// protocol. They may be called from several goroutines, those that can end the test only from the test's own.
+// A Client is a client of one revision, over one transport. Its methods fail the test if the server
+// breaks the protocol. They are safe for concurrent use, but methods that end the test must be
+// called from the test's goroutine.
 type Client struct {
 	Combination
-	// Options as given to Connect, with defaults filled in. What concerns single requests may be changed between them.
+	// Options are those given to Connect, with defaults filled in. Options for single requests may
+	// be changed between requests.
 	Options Options
 
 	t       testing.TB
 	handler mcp.Handler
-	bubble  bool            // within synctest
-	ctx     context.Context // of everything that the client sends
-	link    link
-	schema  *Schema // nil when there are none
+	bubble  bool            // within a synctest bubble
+	ctx     context.Context // of all messages that the client sends
+	conn    conn
+	schema  *Schema // nil for none
 
 	mu            sync.Mutex // guards the fields below
 	nextID        int64
 	pending       map[jsonrpc.ID]*Pending
 	subscriptions map[jsonrpc.ID]*subscription
 	notifications []*jsonrpc.Message
-	arrived       chan struct{} // closed and replaced when something arrives
+	arrived       chan struct{} // closed and replaced when a notification arrives
 	wire          []string      // the transcript
 }
 
-// Options configures a [Client]. The zero value is a client that can do everything.
+// Options configures a [Client]. The zero value is a client with all capabilities.
 type Options struct {
-	// Capabilities is what the client declares. Default: everything that the revision has.
+	// Capabilities are the client's capabilities. Default: all that the revision has.
 	Capabilities map[string]any
-	// Answer answers what the server asks: elicitation/create, sampling/createMessage, roots/list. An error is the
-	// client's refusal: a [*jsonrpc.Error] is sent as it is where the era has a place for it; in the modern era the
-	// request is not sent again. It is called by the goroutine that receives. Default: accept with an empty form, a
-	// text of the model, one root.
+	// Answer returns the result of a request of the server: elicitation/create,
+	// sampling/createMessage, roots/list. An error refuses it: in a session, a [*jsonrpc.Error] is
+	// sent unchanged; in the modern era, the client does not retry the request. It is called by the
+	// receiving goroutine. Default: accept with an empty form, a text of the model, one root.
 	Answer func(method string, params json.RawMessage) (any, error)
-	// LogLevel is the lowest level of log messages that the client asks for. Default: it does not ask.
+	// LogLevel is the minimum level of log messages that the client requests. Default: none.
 	LogLevel string
-	// Principal is the caller that the transport has authenticated. Default: none.
+	// Principal is the authenticated caller. Default: none.
 	Principal *mcp.Principal
-	// Extension is what extensions add to the protocol of the modern era, and its schema does not know. Default: nothing.
+	// Extension describes what extensions add to the modern era. Default: nothing.
 	Extension Extension
-	// RealTime makes [Run] use no bubble of synctest, for handlers that share channels with goroutines outside of it, such
-	// as those of a connection pool.
+	// RealTime makes [Run] run outside a synctest bubble, for handlers that share channels with
+	// goroutines outside of it, such as those of a connection pool.
 	RealTime bool
 }
 
-// An Extension says what a server may send that the core protocol does not have. Of such messages only the general form is
-// checked.
+// An Extension describes messages of extensions. Only the general form of such messages is
+// validated.
 type Extension struct {
-	// ResultTypes are further values of resultType, such as "task".
+	// ResultTypes are additional values of resultType, such as "task".
 	ResultTypes []string
-	// Topics maps the methods of further notifications to the member of a subscription's filter that asks for them, such as
-	// "notifications/tasks" to "taskIds".
+	// Topics maps the methods of additional notifications to the member of a subscription's filter
+	// that requests them, such as "notifications/tasks" to "taskIds".
 	Topics map[string]string
 }
 
-// A link carries messages to the server. What the server sends goes to Client.receive.
-type link interface {
+// A conn carries messages to the server. Those of the server go to Client.receive.
+type conn interface {
 	send(ctx context.Context, m *jsonrpc.Message) error
-	// abandon ends a request without saying so; false if the transport has no such thing.
+	// abandon cancels a request without a message. It returns false if the transport cannot do
+	// that.
 	abandon(id jsonrpc.ID) bool
-	// listen opens the stream for changes, if it is a stream of its own.
+	// listen opens the stream for notifications, if the transport has a separate one.
 	listen()
-	// shutdown ends the server in good order.
+	// shutdown shuts down the server gracefully.
 	shutdown()
 	close()
 }
 
-// Connect returns a client that is connected to h, and disconnects it when the test ends. In the session era the session
-// is opened. The options may be nil. Tests with [Run] have no need of it.
+// Connect returns a client that is connected to h, with an open session in the session era. It is
+// closed when the test ends. opts may be nil. Tests with [Run] do not need it.
 func Connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client {
 	t.Helper()
 	return connect(t, h, on, opts)
@@ -108,9 +111,9 @@ func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 	c.schema = openSchema(t, on.Revision)
 	var cancel context.CancelFunc
 	c.ctx, cancel = context.WithCancel(context.Background())
-	c.link = newLink(c)
+	c.conn = newConn(c)
 	t.Cleanup(func() {
-		c.link.close()
+		c.conn.close()
 		cancel()
 	})
 	if !c.Modern() {
@@ -119,7 +122,7 @@ func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 	return c
 }
 
-// Another returns a further client of the same handler, transport and revision. The options may be nil.
+// Another returns another client of the same handler, transport and revision. opts may be nil.
 func (c *Client) Another(opts *Options) *Client {
 	c.t.Helper()
 	another := connect(c.t, c.handler, c.Combination, opts)
@@ -127,7 +130,7 @@ func (c *Client) Another(opts *Options) *Client {
 	return another
 }
 
-// everything declares all that a revision's clients can do.
+// everything returns all client capabilities of a revision.
 func everything(on Combination) map[string]any {
 	type object = map[string]any
 	all := object{"sampling": object{}, "roots": object{}}
@@ -156,7 +159,7 @@ func (c *Client) initialize() {
 	}
 }
 
-// Call sends a request and gives its result; an error fails the test.
+// Call sends a request and returns its result. It fails the test for an error.
 func (c *Client) Call(method string, params map[string]any) json.RawMessage {
 	c.t.Helper()
 	res, err := c.Try(method, params)
@@ -166,8 +169,8 @@ func (c *Client) Call(method string, params map[string]any) json.RawMessage {
 	return res
 }
 
-// Try sends a request and gives its result or the error that the server answered. Questions of the server are answered
-// on the way.
+// Try sends a request and returns its result, or the error that the server returned. It responds to
+// input requests and retries the request.
 func (c *Client) Try(method string, params map[string]any) (json.RawMessage, *jsonrpc.Error) {
 	c.t.Helper()
 	for range maxRounds {
@@ -185,7 +188,7 @@ func (c *Client) Try(method string, params map[string]any) (json.RawMessage, *js
 	return nil, nil
 }
 
-// Send sends a request and does not wait.
+// Send sends a request without waiting for the response.
 func (c *Client) Send(method string, params map[string]any) *Pending {
 	c.t.Helper()
 	c.mu.Lock()
@@ -195,7 +198,7 @@ func (c *Client) Send(method string, params map[string]any) *Pending {
 	return c.SendAs(id, method, params)
 }
 
-// SendAs is [Client.Send] with an id of the caller's choice.
+// SendAs is [Client.Send] with a given id.
 func (c *Client) SendAs(id jsonrpc.ID, method string, params map[string]any) *Pending {
 	c.t.Helper()
 	m := jsonrpc.NewRequest(id, method, c.params(params))
@@ -207,13 +210,13 @@ func (c *Client) SendAs(id jsonrpc.ID, method string, params map[string]any) *Pe
 	}
 	c.mu.Unlock()
 	c.record("client", m)
-	if err := c.link.send(c.ctx, m); err != nil {
+	if err := c.conn.send(c.ctx, m); err != nil {
 		c.t.Fatalf("%s: %s: %v", c, method, err)
 	}
 	return p
 }
 
-// Notify sends a notification. The params may be nil.
+// Notify sends a notification. params may be nil.
 func (c *Client) Notify(method string, params map[string]any) {
 	c.t.Helper()
 	var raw json.RawMessage
@@ -222,12 +225,12 @@ func (c *Client) Notify(method string, params map[string]any) {
 	}
 	m := jsonrpc.NewNotification(method, raw)
 	c.record("client", m)
-	if err := c.link.send(c.ctx, m); err != nil {
+	if err := c.conn.send(c.ctx, m); err != nil {
 		c.t.Fatalf("%s: %s: %v", c, method, err)
 	}
 }
 
-// params returns the params of a request, in the modern era with the envelope.
+// params returns the params of a request, with the envelope in the modern era.
 func (c *Client) params(params map[string]any) json.RawMessage {
 	if !c.Modern() {
 		if params == nil {
@@ -252,7 +255,7 @@ func (c *Client) params(params map[string]any) json.RawMessage {
 	return encode(with)
 }
 
-// encode panics on what is no JSON: the test is wrong then, and this may be a goroutine that cannot end it.
+// encode panics if v cannot be encoded: the calling goroutine may not be able to end the test.
 func encode(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -261,10 +264,10 @@ func encode(v any) json.RawMessage {
 	return b
 }
 
-// Shutdown ends the server in good order, as if its process had been told to end. It returns when that is done.
-func (c *Client) Shutdown() { c.link.shutdown() }
+// Shutdown shuts down the server gracefully, and returns when that is done.
+func (c *Client) Shutdown() { c.conn.shutdown() }
 
-// A Pending is a request that was sent.
+// A Pending is a request without a response so far.
 type Pending struct {
 	ID     jsonrpc.ID
 	Method string
@@ -273,13 +276,13 @@ type Pending struct {
 	done chan struct{}
 
 	// Set before done is closed.
-	response *jsonrpc.Message // nil if there can be none any more
+	response *jsonrpc.Message // nil if the connection has ended
 }
 
-// Wait returns the response, a result or an error. That there is none fails the test.
+// Wait returns the response, a result or an error. It fails the test if none arrives.
 func (p *Pending) Wait() *jsonrpc.Message {
 	p.c.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -288,12 +291,12 @@ func (p *Pending) Wait() *jsonrpc.Message {
 		}
 		return p.response
 	case <-timer.C:
-		p.c.t.Fatalf("%s: %s was not answered within %v", p.c, p.Method, patience)
+		p.c.t.Fatalf("%s: %s was not answered within %v", p.c, p.Method, timeout)
 		return nil
 	}
 }
 
-// Answered reports whether the response has come.
+// Answered reports whether the response has arrived.
 func (p *Pending) Answered() bool {
 	select {
 	case <-p.done:
@@ -303,10 +306,10 @@ func (p *Pending) Answered() bool {
 	}
 }
 
-// Cancel cancels the request in the way of the transport and the revision.
+// Cancel cancels the request as the transport and the revision define it.
 func (p *Pending) Cancel(reason string) {
 	p.c.t.Helper()
-	if p.c.Modern() && p.c.link.abandon(p.ID) {
+	if p.c.Modern() && p.c.conn.abandon(p.ID) {
 		return
 	}
 	p.c.Notify("notifications/cancelled", map[string]any{"requestId": json.RawMessage(p.ID.String()), "reason": reason})

@@ -13,9 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Dial returns an [mcp.Client] that is connected to h, and closes it when the test ends: the client that programs use,
-// where [Connect] gives one that watches every message. The options may be nil; Revision and Logger are set here. HTTP is
-// a network in memory, so time may be fake.
+// Dial returns an [mcp.Client] that is connected to h, and closes it when the test ends. Unlike
+// [Connect], it returns the client that programs use. opts may be nil; Revision and Logger are
+// overwritten. HTTP uses an in-memory network, so that time may be fake.
 func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) *mcp.Client {
 	t.Helper()
 	var full mcp.ClientOptions
@@ -24,7 +24,7 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 	}
 	full.Revision = on.Revision
 	full.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := mcp.Connect(ctx, Transport(t, h, on.Transport), &full)
 	if err != nil {
@@ -38,8 +38,8 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 	return c
 }
 
-// Transport returns a client's transport to h, of one of the kinds in [Transports]. What serves h ends with the test, after
-// the client was closed.
+// Transport returns a client's transport to h, of one of the kinds in [Transports]. h is served
+// until the test ends.
 func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -52,7 +52,7 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		var served sync.WaitGroup
 		served.Go(func() {
 			err := mcp.Serve(context.Background(), h, mcp.NewStream(serverReads, serverWrites, nil), &mcp.ServeOptions{Logger: log})
-			// A client may close before it has read what it no longer waits for.
+			// A client may close before it has read everything.
 			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
 				t.Errorf("serve: %v", err)
 			}
@@ -73,7 +73,7 @@ func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
 	done.Go(func() { _ = server.Serve(network) })
 	client := &http.Client{Transport: &http.Transport{DialContext: network.dial}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)

@@ -11,19 +11,20 @@
 //		})
 //	}
 //
-// A [Client] speaks its revision by the letter and hides only what differs between the eras: who calls whom when the
-// server asks for input, and how changes are listened to. It fails the test when the server breaks the protocol:
+// A [Client] follows its revision exactly and hides only the differences between the eras: how the
+// server asks for input, and how clients subscribe to changes. It fails the test if the server
+// breaks the protocol:
 //
-//   - Every message of the server is valid by the official schema of the revision and has no members but those that
-//     the schema names, where the schemas can be found (see [SchemaDir]).
-//   - A response is to a request that waits for one, with the id as it was sent.
-//   - In the modern era the server sends no requests, and changes only to a subscription that was acknowledged and asked
-//     for them.
+//   - Every message of the server is valid by the official schema of the revision and has no members
+//     but those that the schema names, if the schemas are available (see [SchemaDir]).
+//   - Every response belongs to a pending request, with the id as it was sent.
+//   - In the modern era, the server sends no requests. It sends changes only on a subscription that
+//     requested them and that it has acknowledged.
 //
-// Each body runs in a bubble of package [testing/synctest], unless [Options.RealTime] says otherwise: time passes only when
-// everything waits, so that nothing takes long, and a goroutine that is left behind fails the test. [synctest.Wait] waits
-// until the server has done all there is to do, which is how to test that something does not happen.
+// Each body runs in a bubble of package [testing/synctest], unless [Options.RealTime] is set: time
+// advances only when all goroutines are blocked, so tests are fast, and a leaked goroutine fails
+// the test. [synctest.Wait] waits until the server is idle, to test that something does not happen.
 //
-// [Golden] compares a [Client.Transcript], which is what went over the wire, with a file. [Main] and [NoLeaks] look for goroutines that tests
-// outside of a bubble leave behind.
+// [Golden] compares a [Client.Transcript], which has all messages, with a file. [Main] and
+// [NoLeaks] find goroutines that tests outside a bubble leak.
 package mcptest

@@ -9,25 +9,27 @@ import (
 	"time"
 )
 
-// leakPatience is how long goroutines may take to end after a test: closing a connection is not instant.
-const leakPatience = 5 * time.Second
+// leakTimeout is how long goroutines may take to end after a test.
+const leakTimeout = 5 * time.Second
 
-// NoLeaks fails the test if a goroutine that was started in it is still there when it has ended. Call it first, so that
-// it checks last. Tests that run beside others cannot use it, tests in a bubble of synctest need not.
+// NoLeaks fails the test if a goroutine that was started during the test still runs after it. Call
+// it first, so that it checks last. It cannot be used in parallel tests, and is not needed in a
+// synctest bubble.
 func NoLeaks(t testing.TB) {
 	t.Helper()
 	before := goroutines()
 	t.Cleanup(func() {
 		if t.Failed() {
-			return // a test that stopped half-way may well leave something
+			return // a failed test may not have cleaned up
 		}
 		for _, stack := range left(before) {
-			t.Errorf("a goroutine is left:\n%s", stack)
+			t.Errorf("leaked goroutine:\n%s", stack)
 		}
 	})
 }
 
-// Main runs the tests of a package and gives the exit status, which is a failure if goroutines are left behind:
+// Main runs the tests of a package and returns the exit status, which is a failure if goroutines
+// remain:
 //
 //	func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 func Main(m *testing.M) int {
@@ -37,16 +39,16 @@ func Main(m *testing.M) int {
 		return status
 	}
 	for _, stack := range left(before) {
-		fmt.Fprintf(os.Stderr, "a goroutine is left:\n%s\n", stack)
+		fmt.Fprintf(os.Stderr, "leaked goroutine:\n%s\n", stack)
 		status = 1
 	}
 	return status
 }
 
-// left returns the stacks of the goroutines that are there now and were not before, and stay.
+// left returns the stacks of the goroutines that were started since before and do not end.
 func left(before map[string]string) (stacks []string) {
 	wait := time.Millisecond
-	for deadline := time.Now().Add(leakPatience); ; wait *= 2 {
+	for deadline := time.Now().Add(leakTimeout); ; wait *= 2 {
 		stacks = stacks[:0]
 		for name, stack := range goroutines() {
 			if _, old := before[name]; !old && !isTesting(stack) {
@@ -56,11 +58,11 @@ func left(before map[string]string) (stacks []string) {
 		if len(stacks) == 0 || time.Now().After(deadline) {
 			return stacks
 		}
-		time.Sleep(wait) // nothing tells when a goroutine has ended
+		time.Sleep(wait) // there is no event to wait for
 	}
 }
 
-// goroutines returns the stack of every goroutine, by its name: "goroutine" and a number that is never used again.
+// goroutines returns the stack of every goroutine, by its name: "goroutine" and a unique number.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	n := runtime.Stack(buf, true)
@@ -76,7 +78,7 @@ func goroutines() map[string]string {
 	return all
 }
 
-// isTesting reports whether a goroutine is one of those that package testing and the runtime keep.
+// isTesting reports whether a goroutine belongs to package testing or the runtime.
 func isTesting(stack string) bool {
 	for _, part := range []string{"created by testing.", "created by runtime.", "created by os/signal.", "testing.(*M).Run("} {
 		if strings.Contains(stack, part) {

@@ -16,7 +16,7 @@ const (
 	resourceUpdated = "notifications/resources/updated"
 )
 
-// listChanges are the members of a filter that ask for a list's changes, by the notification that tells of them.
+// listChanges are the members of a filter, by the notification that they request.
 var listChanges = map[string]string{
 	"notifications/tools/list_changed":     "toolsListChanged",
 	"notifications/prompts/list_changed":   "promptsListChanged",
@@ -26,15 +26,15 @@ var listChanges = map[string]string{
 // A subscription is an open subscriptions/listen.
 type subscription struct {
 	asked    filter
-	honoured *filter // what the server acknowledged; nil before it did
+	honoured *filter // acknowledged by the server; nil before
 }
 
-// A filter is the JSON of what a subscription is for.
+// A filter is the JSON object of a subscription's filter.
 type filter map[string]json.RawMessage
 
 func newSubscription(params json.RawMessage) *subscription {
 	var p struct{ Notifications filter }
-	_ = json.Unmarshal(params, &p) // a filter that is none is for the server to refuse
+	_ = json.Unmarshal(params, &p) // the server rejects malformed filters
 	return &subscription{asked: p.Notifications}
 }
 
@@ -45,7 +45,7 @@ func (f filter) resources() (uris []string) {
 	return uris
 }
 
-// within reports whether f holds nothing that all does not.
+// within reports whether everything in f is also in all.
 func (f filter) within(all filter) bool {
 	for member, value := range f {
 		asked, ok := all[member]
@@ -57,7 +57,7 @@ func (f filter) within(all filter) bool {
 	return !slices.ContainsFunc(f.resources(), func(uri string) bool { return !slices.Contains(asked, uri) })
 }
 
-// checkSubscription holds the notifications of subscriptions to the rules. The caller holds the lock.
+// checkSubscription checks a notification of a subscription. The caller must hold the lock.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) checkSubscription(m *jsonrpc.Message) error {
@@ -98,9 +98,10 @@ func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 	return nil
 }
 
-// Listen begins to listen to changes and returns when the server does tell of them: by a subscription in the modern era,
-// by resources/subscribe and an open stream before. Outside of a bubble, sessions have no sign that they do. The
-// result of Listen ends what can be ended.
+// Listen subscribes to changes: with subscriptions/listen in the modern era, with
+// resources/subscribe and an open stream in a session. It returns when the server sends changes.
+// Outside a synctest bubble, it cannot wait for that in a session. stop ends the subscription, and
+// in a session the subscriptions to resources.
 func (c *Client) Listen(f mcp.Filter) (stop func()) {
 	c.t.Helper()
 	if c.Modern() {
@@ -109,7 +110,7 @@ func (c *Client) Listen(f mcp.Filter) (stop func()) {
 		c.Await(before+1, acknowledged)
 		return func() { p.Cancel("enough") }
 	}
-	c.link.listen()
+	c.conn.listen()
 	for _, uri := range f.ResourceSubscriptions {
 		c.Call("resources/subscribe", map[string]any{"uri": uri})
 	}

@@ -81,7 +81,8 @@ func answers(result string) wrong {
 	return func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(result), nil }
 }
 
-// says returns a handler that sends notifications, "$" being the id of the request, and an empty result at its end.
+// says returns a handler that sends notifications, "$" being the id of the request, and an empty
+// result at its end.
 func says(notifications ...string) wrong {
 	return func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for _, n := range notifications {
@@ -103,7 +104,7 @@ func requireSchemas(t *testing.T) {
 }
 
 // A wrong server fails its test, over every transport.
-func TestWrongServersFail(t *testing.T) {
+func TestInvalidServersFail(t *testing.T) {
 	requireSchemas(t)
 	const ack = `notifications/subscriptions/acknowledged {"_meta":{"io.modelcontextprotocol/subscriptionId":$},"notifications":`
 	const mine = ` {"_meta":{"io.modelcontextprotocol/subscriptionId":$}}`
@@ -162,7 +163,7 @@ func TestWrongServersFail(t *testing.T) {
 }
 
 // What no handler can make a server send.
-func TestWrongMessagesFail(t *testing.T) {
+func TestInvalidMessagesFail(t *testing.T) {
 	requireSchemas(t)
 	good := answers(`{"resultType":"complete","content":[]}`)
 	for text, want := range map[string]string{
@@ -189,7 +190,7 @@ func TestWrongMessagesFail(t *testing.T) {
 	}
 }
 
-func TestRunRunsEverything(t *testing.T) {
+func TestRunCombinations(t *testing.T) {
 	var ran []string
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
@@ -208,7 +209,7 @@ func TestRunRunsEverything(t *testing.T) {
 	}
 }
 
-func TestLeaksAreFound(t *testing.T) {
+func TestLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		faults := faultsOf(t, func(t testing.TB) {
@@ -216,7 +217,7 @@ func TestLeaksAreFound(t *testing.T) {
 			go func() { <-end }()
 		})
 		close(end)
-		if !strings.Contains(faults, "TestLeaksAreFound") {
+		if !strings.Contains(faults, "TestLeaks") {
 			t.Errorf("got %q", faults)
 		}
 		faults = faultsOf(t, func(t testing.TB) {
@@ -249,7 +250,7 @@ func TestGoldenComparesAndUpdates(t *testing.T) {
 }
 
 // Without schemas messages are not validated, and tests run.
-func TestSchemasMayBeAbsent(t *testing.T) {
+func TestWithoutSchemas(t *testing.T) {
 	t.Setenv("PATCHBAY_SCHEMAS", "")
 	t.Chdir(t.TempDir())
 	if dir := SchemaDir(); dir != "" {

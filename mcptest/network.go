@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A network is one in memory, with one server: tests need no ports, and time may be fake.
+// A network is an in-memory network with one server. It needs no ports, and time may be fake.
 type network struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -17,7 +17,7 @@ func newNetwork() *network {
 	return &network{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// dial connects to the server, whatever its name.
+// dial connects to the server. It ignores the address.
 func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
@@ -40,13 +40,13 @@ func (n *network) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept.
+// Close makes Accept fail.
 func (n *network) Close() error {
 	n.once.Do(func() { close(n.closed) })
 	return nil
 }
 
-// Addr is an address of no other network.
+// Addr returns a placeholder address.
 func (n *network) Addr() net.Addr { return address{} }
 
 type address struct{}

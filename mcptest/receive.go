@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// receive takes one message of the server. The goroutines of the link call it, so it cannot end the test.
+// receive handles a message of the server. It is called on goroutines of the conn, which cannot end
+// the test.
 func (c *Client) receive(m *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Batch {
 		for _, one := range m.Batch {
@@ -31,11 +32,11 @@ func (c *Client) receive(m *jsonrpc.Message) {
 		c.validate(m, "")
 		c.note(m)
 	default:
-		c.fault("the server sent what is no message: %s", jsonrpc.Append(nil, m))
+		c.fault("invalid message from the server: %s", jsonrpc.Append(nil, m))
 	}
 }
 
-// fault fails the test, and does not end it.
+// fault fails the test without ending it.
 func (c *Client) fault(format string, args ...any) {
 	c.t.Errorf("%s: %s", c, fmt.Sprintf(format, args...))
 }
@@ -54,7 +55,7 @@ func (c *Client) validate(m *jsonrpc.Message, method string) {
 	}
 }
 
-// core returns the part of a message that the core protocol's schema knows, nil if that is nothing.
+// core returns the part of a message that the core protocol's schema covers, or nil.
 func (e *Extension) core(m *jsonrpc.Message) *jsonrpc.Message {
 	if _, own := e.Topics[m.Method]; own {
 		return nil
@@ -78,7 +79,7 @@ func (e *Extension) core(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewNotification(m.Method, encode(params))
 }
 
-// complete hands a response to whoever waits for it.
+// complete passes a response to its request.
 func (c *Client) complete(m *jsonrpc.Message) {
 	c.mu.Lock()
 	p := c.pending[m.ID]
@@ -94,7 +95,8 @@ func (c *Client) complete(m *jsonrpc.Message) {
 	close(p.done)
 }
 
-// lost tells those who wait for a response that none can come any more: of one request, or of all for the zero id.
+// lost ends the wait for a response that cannot arrive any more: of one request, or of all for the
+// zero id.
 func (c *Client) lost(id jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +109,7 @@ func (c *Client) lost(id jsonrpc.ID) {
 	}
 }
 
-// note keeps a notification.
+// note records a notification.
 func (c *Client) note(m *jsonrpc.Message) {
 	c.mu.Lock()
 	err := c.checkSubscription(m)
@@ -141,7 +143,7 @@ func consent(method string, params json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("no answer to %s", method)
 }
 
-// answer answers a request of the server, which only the session era has.
+// answer responds to a request of the server. Only the session era has them.
 //
 // Spec: basic (2026-07-28), Requests.
 func (c *Client) answer(m *jsonrpc.Message) {
@@ -154,7 +156,7 @@ func (c *Client) answer(m *jsonrpc.Message) {
 		response = c.answerTo(m)
 	}
 	c.record("client", response)
-	if err := c.link.send(c.ctx, response); err != nil && c.ctx.Err() == nil {
+	if err := c.conn.send(c.ctx, response); err != nil && c.ctx.Err() == nil {
 		c.fault("answer to %s: %v", m.Method, err)
 	}
 }
@@ -167,7 +169,7 @@ func (c *Client) answerTo(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewErrorResponse(m.ID, refusal(err))
 }
 
-// refusal returns the error of Options.Answer as one of the protocol.
+// refusal returns an error of Options.Answer as a protocol error.
 func refusal(err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {
@@ -176,8 +178,8 @@ func refusal(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeInternalError, Message: err.Error()}
 }
 
-// nextRound returns the params with which to send a request again, if its result asks for input; nil if it does not, or
-// if the client refuses.
+// nextRound returns the params of the retried request for a result that asks for input. It returns
+// nil if the result does not, or an error if the client refuses.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[string]any, *jsonrpc.Error) {
@@ -216,7 +218,7 @@ func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[s
 	return again, nil
 }
 
-// Notifications returns what the server has notified of so far, of the given methods or of all.
+// Notifications returns the notifications that have arrived, of the given methods or of all.
 func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,10 +231,11 @@ func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 	return found
 }
 
-// Await waits until n notifications of a method have come since the client was connected, and gives them.
+// Await waits until n notifications of a method have arrived since the client was connected, and
+// returns them.
 func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 	c.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
@@ -245,7 +248,7 @@ func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 		select {
 		case <-arrived:
 		case <-timer.C:
-			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, patience)
+			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, timeout)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // Transports that a test body runs over.
 const (
 	InMemory = "in-memory" // mcp.Pipe
-	Stdio    = "stdio"     // lines of JSON over pipes of bytes
-	HTTP     = "http"      // Streamable HTTP, or HTTP+SSE for the revision that has only that
+	Stdio    = "stdio"     // lines of JSON over byte pipes
+	HTTP     = "http"      // Streamable HTTP; HTTP+SSE for 2024-11-05
 )
 
 // Modern is the first revision without sessions.
@@ -33,7 +33,7 @@ type Combination struct {
 	Revision  string
 }
 
-// String returns the combination as subtests are named.
+// String returns the combination as the name of a subtest.
 func (on Combination) String() string { return on.Transport + "/" + on.Revision }
 
 // Modern reports whether the revision has no sessions.
@@ -42,15 +42,15 @@ func (on Combination) Modern() bool { return on.Revision >= Modern }
 // Since reports whether the revision is the given one or newer.
 func (on Combination) Since(revision string) bool { return on.Revision >= revision }
 
-// Combinations returns every transport with every revision.
+// Combinations returns all transports with all revisions.
 func Combinations() []Combination { return combine(Revisions()) }
 
-// Since returns every transport with the revisions that are the given one or newer.
+// Since returns all transports with the given revision and newer ones.
 func Since(revision string) []Combination {
 	return combine(slices.DeleteFunc(Revisions(), func(r string) bool { return r < revision }))
 }
 
-// Before returns every transport with the revisions that are older than the given one.
+// Before returns all transports with the revisions older than the given one.
 func Before(revision string) []Combination {
 	return combine(slices.DeleteFunc(Revisions(), func(r string) bool { return r >= revision }))
 }
@@ -64,14 +64,14 @@ func combine(revisions []string) (all []Combination) {
 	return all
 }
 
-// Run runs body as a subtest for every transport and revision, each with a client of its own. The handler is shared
-// by all of them.
+// Run runs body as a subtest for every transport and revision, each with its own client. The
+// handler is shared by all.
 func Run(t *testing.T, h mcp.Handler, body func(t *testing.T, c *Client)) {
 	t.Helper()
 	RunOn(t, h, Combinations(), nil, body)
 }
 
-// RunOn is [Run] for some combinations, and for clients with options, which may be nil.
+// RunOn is [Run] for some combinations, with options for the clients, which may be nil.
 func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body func(t *testing.T, c *Client)) {
 	t.Helper()
 	for _, combination := range on {
@@ -82,7 +82,7 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 				return
 			}
 			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(settle)
+				t.Cleanup(drainTimers)
 				c := connect(t, h, combination, opts)
 				c.bubble = true
 				body(t, c)
@@ -91,6 +91,6 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 	}
 }
 
-// settle lets what the handler has put off happen within the bubble, whose timers die with it: the handler is used by
-// the next one.
-func settle() { time.Sleep(time.Minute) }
+// drainTimers waits until pending timers of the handler have fired in the bubble: the handler is
+// used in the next one.
+func drainTimers() { time.Sleep(time.Minute) }

@@ -18,9 +18,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// SchemaDir is where the official schemas are looked for: a folder with one file per revision, such as
-// 2025-11-25.json. It is the environment's PATCHBAY_SCHEMAS, or shared/spec/schema beside the module; empty when there
-// is neither, and then messages are not validated.
+// SchemaDir returns the directory of the official schemas, which has one file per revision, such as
+// 2025-11-25.json. It is the value of PATCHBAY_SCHEMAS, or shared/spec/schema beside the module. If
+// it is empty, messages are not validated.
 func SchemaDir() string {
 	if dir := os.Getenv("PATCHBAY_SCHEMAS"); dir != "" {
 		return dir
@@ -41,12 +41,12 @@ func SchemaDir() string {
 	return ""
 }
 
-// A Schema is the official schema of one revision, made strict: it refuses members that the revision does not name,
-// except where anything goes, as in `_meta`.
+// A Schema is the official schema of one revision. It rejects members that the revision does not
+// name, except where the revision allows any, as in `_meta`.
 type Schema struct {
 	revision    string
 	compiler    *jsonschema.Compiler
-	root        string // where the definitions are
+	root        string // the name of the object with the definitions
 	definitions map[string]any
 	methods     map[string]string      // the definitions of messages, by method
 	errors      map[json.Number]string // the definitions of errors, by code
@@ -55,10 +55,10 @@ type Schema struct {
 	compiled map[string]*jsonschema.Schema
 }
 
-// schemas keeps the schemas that were read, by revision: they are the same for all tests.
+// schemas caches the schemas by revision.
 var schemas sync.Map
 
-// openSchema returns the schema of a revision, nil if there are none.
+// openSchema returns the schema of a revision, nil if there is no schema directory.
 func openSchema(t testing.TB, revision string) *Schema {
 	t.Helper()
 	dir := SchemaDir()
@@ -77,7 +77,7 @@ func openSchema(t testing.TB, revision string) *Schema {
 	return known.(*Schema)
 }
 
-// OpenSchema reads the schema of a revision from a folder.
+// OpenSchema reads the schema of a revision from a directory.
 func OpenSchema(dir, revision string) (*Schema, error) {
 	text, err := os.ReadFile(filepath.Join(dir, revision+".json"))
 	if err != nil {
@@ -99,7 +99,7 @@ func OpenSchema(dir, revision string) (*Schema, error) {
 	}
 	s.compiler.AssertFormat()
 	s.compiler.RegisterFormat(&jsonschema.Format{Name: "byte", Validate: checkBase64})
-	// The library takes a template for a URI, which may hold no braces where its host is.
+	// The library treats a template as a URI, which may have no braces in its host.
 	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: func(any) error { return nil }})
 	if err := s.compiler.AddResource("mcp.json", doc); err != nil {
 		return nil, err
@@ -129,13 +129,13 @@ func checkBase64(v any) error {
 	return err
 }
 
-// open are the names of what is open by definition.
+// open are the names of definitions and members that allow additional members.
 var open = []string{
 	"_meta", "MetaObject", "ResultMetaObject", "NotificationMetaObject", "inputSchema", "outputSchema",
 	"ClientCapabilities", "ServerCapabilities", "allOf",
 }
 
-// closeObjects makes every object within a schema refuse what it does not name.
+// closeObjects makes every object within a schema reject additional members.
 func closeObjects(schema any) {
 	switch schema := schema.(type) {
 	case []any:
@@ -155,7 +155,7 @@ func closeObjects(schema any) {
 	}
 }
 
-// addView lets data name its view in `_meta`, which MCP Apps do in every revision, also in those whose data have none.
+// addView allows the `_meta` of MCP Apps in data, in every revision.
 func addView(doc map[string]any) {
 	for _, root := range []string{"$defs", "definitions"} {
 		definitions, _ := doc[root].(map[string]any)
@@ -170,16 +170,16 @@ func addView(doc map[string]any) {
 	}
 }
 
-// addEnvelope lets the definition of a message have the members of every message, which the older revisions' schemas leave
-// to another definition.
+// addEnvelope adds the members of every message to the definition of a message. The older schemas
+// define them elsewhere.
 func addEnvelope(message any) {
 	properties, _ := message.(map[string]any)["properties"].(map[string]any)
 	properties["jsonrpc"] = map[string]any{"const": "2.0"}
 	properties["id"] = map[string]any{"type": []any{"string", "integer"}}
 }
 
-// constant follows a path of names through a schema, into each element of its lists, and gives the const that it leads to;
-// nil if there is none.
+// constant returns the const at a path in a schema, following each element of lists; nil if there
+// is none.
 func constant(schema any, path ...string) any {
 	switch s := schema.(type) {
 	case []any:
@@ -197,7 +197,7 @@ func constant(schema any, path ...string) any {
 	return nil
 }
 
-// Validate checks a message of a server. For a response, method is that of its request.
+// Validate validates a message of a server. For a response, method is that of its request.
 func (s *Schema) Validate(m *jsonrpc.Message, method string) error {
 	text := jsonrpc.Append(nil, m)
 	switch m.Kind() {
@@ -217,7 +217,7 @@ func (s *Schema) Validate(m *jsonrpc.Message, method string) error {
 		}
 		return s.check(definition, text)
 	}
-	return fmt.Errorf("a server sends no such message: %s", text)
+	return fmt.Errorf("invalid kind of message: %s", text)
 }
 
 // mayAsk are the methods whose result may ask for input.
@@ -225,8 +225,8 @@ func (s *Schema) Validate(m *jsonrpc.Message, method string) error {
 // Spec: basic/patterns/mrtr (2026-07-28), Supported Requests.
 var mayAsk = []string{"tools/call", "prompts/get", "resources/read"}
 
-// checkResult checks a result against the definition that belongs to its request. Of results of methods that are not
-// the protocol's, only the general form is known.
+// checkResult validates a result against the definition for its request. Results of unknown methods
+// are only validated as a Result.
 func (s *Schema) checkResult(result []byte, method string) error {
 	var asks struct {
 		ResultType string
@@ -249,7 +249,7 @@ func (s *Schema) checkResult(result []byte, method string) error {
 	return s.check(definition, result)
 }
 
-// first returns the first name that is one of a definition, or the last name.
+// first returns the first name that has a definition, or the last name.
 func (s *Schema) first(names ...string) string {
 	for _, name := range names {
 		if s.definitions[name] != nil {

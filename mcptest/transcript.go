@@ -13,14 +13,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files instead of comparing with them")
 
-// record notes a message for the transcript.
+// record adds a message to the transcript.
 func (c *Client) record(side string, m *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wire = append(c.wire, "-- "+side+" --\n"+string(jsonrpc.Append(nil, m))+"\n")
 }
 
-// varying is what differs from one run to the next: sealed state, made-up ids.
+// varying matches values that differ between runs, such as sealed state and random ids.
 var varying = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -33,8 +33,8 @@ var varying = []struct {
 	{regexp.MustCompile(`"incident":"[^"]*"`), `"incident":"…"`},
 }
 
-// Transcript returns all messages so far, in the order they were sent and received. Values that cannot be the same twice,
-// such as sealed state, stand there as "…".
+// Transcript returns all messages so far, in the order in which they were sent and received. Values
+// that differ between runs, such as sealed state, are replaced with "…".
 func (c *Client) Transcript() string {
 	c.mu.Lock()
 	text := strings.Join(c.wire, "")
@@ -45,7 +45,8 @@ func (c *Client) Transcript() string {
 	return text
 }
 
-// Golden compares text, such as a [Client.Transcript], with a file. With the flag -update it writes the file instead.
+// Golden compares text, such as a [Client.Transcript], with a file. With the flag -update it writes
+// the file instead.
 func Golden(t testing.TB, file, text string) {
 	t.Helper()
 	if *update {

@@ -1,21 +1,21 @@
 package jsonscan
 
-// A Descent is one pass over JSON that was checked, down into its containers and up again, for what is read to the bottom:
-// [Members] and [Elements] pass over a container before its reader enters it. Text that was not checked ends the pass
-// early, and does no other harm.
+// A Descent is one pass over checked JSON that enters containers. [Members] and [Elements] skip a
+// container before the caller enters it, and so read its text twice. Unchecked text ends the pass
+// early and is otherwise harmless.
 //
-// What stands ahead is either entered, by Into, or passed over, by Value. In a container, Key or More goes on to what is
-// next, and leaves the container at its end.
+// Into enters the next value, Value skips it. Within a container, Key or More moves to the next
+// member or element, and leaves the container at its end.
 type Descent struct {
 	data []byte
-	at   int // negative when the text ends the pass
+	at   int // negative once the text has ended the pass
 }
 
-// Descend begins a pass.
+// Descend starts a pass.
 func Descend(data []byte) Descent { return Descent{data: data} }
 
-// Into enters the container ahead, an object for '{' or an array for '['. It reports false, and stays, if the value ahead
-// is none such.
+// Into enters the next value if it is an object, for '{', or an array, for '['. Otherwise it
+// returns false and does not move.
 func (d *Descent) Into(bracket byte) bool {
 	if d.peek() != bracket {
 		return false
@@ -24,8 +24,9 @@ func (d *Descent) Into(bracket byte) bool {
 	return true
 }
 
-// Key returns the decoded key of the next member of an object, whose value is then ahead. It aliases the text unless it was
-// written with escapes. At the end of the object it reports false.
+// Key returns the decoded key of the next member of an object and moves to the member's value. The
+// key aliases the text unless it has escapes. At the end of the object, Key leaves it and returns
+// false.
 func (d *Descent) Key() (key []byte, ok bool) {
 	if d.peek() == ',' {
 		d.at++
@@ -63,7 +64,7 @@ func (d *Descent) key() (key []byte, ok bool) {
 	return key, true
 }
 
-// More reports whether there is another element of an array ahead. If not, the array is left.
+// More reports whether the array has another element. If not, it leaves the array.
 func (d *Descent) More() bool {
 	if d.peek() == ',' {
 		d.at++
@@ -71,7 +72,7 @@ func (d *Descent) More() bool {
 	return d.peek() != 0 && !d.Into(']')
 }
 
-// Value passes over the value ahead, and gives it; nil if there is none.
+// Value skips the next value and returns it; nil if there is none.
 func (d *Descent) Value() []byte {
 	if d.peek() == 0 {
 		return nil
@@ -81,13 +82,14 @@ func (d *Descent) Value() []byte {
 	return d.Since(start)
 }
 
-// At is where the pass stands in the text. Before a value it is where the value begins.
+// At returns the offset of the next token.
 func (d *Descent) At() int {
 	d.peek()
 	return d.at
 }
 
-// Since returns the text from a place on, up to where the pass stands; nil if the text has ended the pass.
+// Since returns the text from an offset up to the current position; nil if the text has ended the
+// pass.
 func (d *Descent) Since(at int) []byte {
 	if at < 0 || d.at < at {
 		return nil
@@ -95,7 +97,7 @@ func (d *Descent) Since(at int) []byte {
 	return d.data[at:d.at:d.at]
 }
 
-// peek returns the first byte of what is ahead, and 0 at the end.
+// peek returns the first byte of the next token, or 0 at the end.
 func (d *Descent) peek() byte {
 	if d.at < 0 {
 		return 0

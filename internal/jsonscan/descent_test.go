@@ -73,7 +73,7 @@ func FuzzDescent(f *testing.F) {
 	})
 }
 
-func TestDescentPassesOverWhatIsNotEntered(t *testing.T) {
+func TestDescentSkipsValues(t *testing.T) {
 	text := ` { "a" : {"b":[1]} , "l" : [ [2] , "x]" ] } `
 	d := jsonscan.Descend([]byte(text))
 	if d.Into('[') || !d.Into('{') {
@@ -99,7 +99,7 @@ func TestDescentPassesOverWhatIsNotEntered(t *testing.T) {
 	}
 }
 
-func TestUncheckedBytesEndADescent(t *testing.T) {
+func TestDescentOfInvalidText(t *testing.T) {
 	for _, text := range []string{
 		`{`, `{"`, `{"a`, `{"a\`, `{"a\"`, "{\"a\n\":1}", `{"a"`, `{"a":`, `{"a":}`, `{"a":"`, `{"a":[`, `{a:1}`, `{,}`, `[`, `[,`, `["`, `["\`, `[[`, `[}`, `[:`, `{"a":1]`,
 	} {

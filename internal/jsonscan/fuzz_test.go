@@ -107,8 +107,8 @@ func FuzzValid(f *testing.F) {
 	})
 }
 
-// FuzzWalk puts a container together again from what Members and Elements give, which has to mean the same, and feeds
-// them bytes that were not checked.
+// FuzzWalk puts a container together again from what Members and Elements give, which has to mean
+// the same, and feeds them bytes that were not checked.
 func FuzzWalk(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -1,27 +1,29 @@
-// Package jsonscan checks JSON text strictly and finds its way in text that was checked.
+// Package jsonscan validates JSON text strictly and reads text that was validated.
 //
-// It is the one tokenizer that a peer's bytes meet first. What it accepts has exactly one reading: no object names a
-// key twice at any depth, every string is valid Unicode, nothing stands before or after the value. What it refuses it
-// names in a [*SyntaxError]. It keeps positions, not values: the bytes that were checked are the bytes that everyone
-// after it reads.
+// Every message of a peer is validated by it first. Valid text has exactly one meaning: no object
+// has a duplicate key at any depth, every string is valid Unicode, and only white space surrounds
+// the value. Anything else is rejected with a [*SyntaxError]. The package returns positions and
+// slices of the text, so later readers see the same bytes.
 //
-// All functions are safe for concurrent use, and none allocates on the good path of a message of ordinary shape.
+// All functions are safe for concurrent use. They do not allocate for valid messages of ordinary
+// shape.
 package jsonscan
 
 import "fmt"
 
 const (
-	// DefaultDepth is how many containers may stand inside one another. Real messages stay under 20; the limit keeps
-	// every recursive reader of the same bytes within a small stack.
+	// DefaultDepth is the maximum nesting depth of containers. Real messages stay below 20. The
+	// limit bounds the stack of recursive readers of the same text.
 	DefaultDepth = 64
 
-	// DefaultKeys is how many members one object may have. It bounds the work of finding duplicates.
+	// DefaultKeys is the maximum number of members of an object. It bounds the work of finding
+	// duplicates.
 	DefaultKeys = 10_000
 )
 
-// Limits bounds the text that is accepted. The zero value means the defaults.
+// Limits limits the accepted text. The zero value means the defaults.
 type Limits struct {
-	Depth int // containers inside one another, the outermost included; 0 means DefaultDepth
+	Depth int // nested containers, including the outermost; 0 means DefaultDepth
 	Keys  int // members of one object; 0 means DefaultKeys
 }
 
@@ -35,22 +37,22 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// A Reason says why text was refused.
+// A Reason says why text was rejected.
 type Reason uint8
 
-// The reasons. The last three are rules of ours about text that is JSON by its grammar.
+// The reasons. The last three concern text that is JSON by the grammar.
 const (
 	Malformed     Reason = iota + 1 // not JSON: wrong or missing token, control character, unknown escape
-	InvalidUTF8                     // a string holds bytes that are not UTF-8
-	LoneSurrogate                   // a \u escape names half of a surrogate pair
+	InvalidUTF8                     // a string has bytes that are not UTF-8
+	LoneSurrogate                   // a \u escape is half of a surrogate pair
 	ByteOrderMark                   // the text begins with U+FEFF
 	TrailingData                    // something other than white space follows the value
-	DuplicateKey                    // an object names a key twice, compared after decoding escapes
-	TooDeep                         // more containers inside one another than Limits.Depth
+	DuplicateKey                    // an object has a key twice, compared after decoding escapes
+	TooDeep                         // more nested containers than Limits.Depth
 	TooManyKeys                     // an object has more members than Limits.Keys
 )
 
-// String returns a fixed phrase that is fit to be shown to a peer.
+// String returns a fixed phrase that may be shown to a peer.
 func (r Reason) String() string {
 	switch r {
 	case Malformed:
@@ -73,20 +75,20 @@ func (r Reason) String() string {
 	return "unknown reason"
 }
 
-// A SyntaxError is a refusal of text.
+// A SyntaxError describes why text was rejected.
 type SyntaxError struct {
-	Offset int    // byte at which the fault was noticed
-	Reason Reason // what is wrong
+	Offset int    // in bytes, where the error was detected
+	Reason Reason // the kind of error
 }
 
-// Error describes the refusal without quoting the text.
+// Error describes the error without quoting the text.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%v at byte %d", e.Reason, e.Offset)
 }
 
-// WellFormed reports whether the text was refused for a rule of this package (duplicate keys, depth, number of keys)
-// and not for the grammar of JSON. The scan of such text went on to its end; what lies below the depth limit was
-// followed by its brackets and quotes alone.
+// WellFormed reports whether the text is JSON by the grammar, but breaks a rule of this package:
+// duplicate keys, depth or number of keys. Such text was scanned to its end. Below the depth limit,
+// only brackets and quotes were checked.
 func (e *SyntaxError) WellFormed() bool {
 	return e.Reason >= DuplicateKey
 }

@@ -6,28 +6,31 @@ import (
 	"slices"
 )
 
-// fewKeys is up to how many keys of one object are compared one by one, without an allocation; more are sorted once.
+// fewKeys is the number of keys up to which an object's keys are compared in pairs, without an
+// allocation. More keys are sorted.
 const fewKeys = 16
 
-// Scan checks the one value that starts at data[at], after white space, and returns the offset just past it.
+// Scan validates the value that starts at data[at], after white space, and returns the offset
+// behind it.
 //
-// The error is a [*SyntaxError]. When it is [*SyntaxError.WellFormed], end is still the end of the value; otherwise
-// end is where the fault was noticed.
+// The error is a [*SyntaxError]. If it is [*SyntaxError.WellFormed], end is still the end of the
+// value; otherwise end is where the error was detected.
 func Scan(data []byte, at int, lim Limits) (end int, err error) {
 	s := scanner{data: data, lim: lim.orDefault()}
 	end, _ = s.value(s.space(at), 0, nil)
 	return end, s.err()
 }
 
-// Valid checks that data is one value and nothing but white space around it. The error is a [*SyntaxError].
+// Valid validates that data is one value, with only white space around it. The error is a
+// [*SyntaxError].
 func Valid(data []byte, lim Limits) error {
 	return Visit(data, lim, nil)
 }
 
-// Visit is [Valid] that also hands over, in the same pass, each member of the outermost value when that is an object:
-// the decoded key and the raw value, which alias data unless the key was written with escapes. Members come as they
-// are read, so each is called also for text that is refused later on, and for both of two duplicates. For the member
-// in whose value the grammar broke, value is nil.
+// Visit is [Valid] that also calls each for every member of the outermost value, if that is an
+// object, with the decoded key and the raw value. They alias data unless the key has escapes.
+// Members are visited during the scan, also in text that is rejected later, and both of two
+// duplicates. The value is nil for a member whose value is malformed.
 func Visit(data []byte, lim Limits, each func(key, value []byte)) error {
 	s := scanner{data: data, lim: lim.orDefault()}
 	if end, ok := s.value(s.space(0), 0, each); ok {
@@ -38,13 +41,13 @@ func Visit(data []byte, lim Limits, each func(key, value []byte)) error {
 	return s.err()
 }
 
-// scanner walks over data once. Its methods take the offset of a token and return the offset just past it; ok is
-// false when the grammar broke and the walk has to end.
+// A scanner scans data once. Its methods take the offset of a token and return the offset behind
+// it; ok is false for malformed text, which ends the scan.
 type scanner struct {
 	data    []byte
 	lim     Limits
 	fault   SyntaxError
-	decoded [][]byte // keys that were written with escapes, of the objects that are open
+	decoded [][]byte // keys with escapes, of the enclosing objects
 }
 
 func (s *scanner) err() error {
@@ -55,13 +58,13 @@ func (s *scanner) err() error {
 	return &fault
 }
 
-// fail ends the walk. It outranks a fault that was only noted: text that is not JSON is that before anything else.
+// fail ends the scan. It overrides an earlier note: malformed text is reported as such.
 func (s *scanner) fail(at int, reason Reason) (int, bool) {
 	s.fault = SyntaxError{Offset: at, Reason: reason}
 	return at, false
 }
 
-// note refuses the text but lets the walk go on.
+// note records an error and lets the scan continue.
 func (s *scanner) note(at int, reason Reason) {
 	if s.fault.Reason == 0 {
 		s.fault = SyntaxError{Offset: at, Reason: reason}
@@ -70,7 +73,8 @@ func (s *scanner) note(at int, reason Reason) {
 
 func (s *scanner) space(at int) int { return skipSpace(s.data, at) }
 
-// token returns where the next token begins, after white space, and its first byte; 0 at the end of the text.
+// token returns the offset of the next token, after white space, and its first byte; 0 at the end
+// of the text.
 func (s *scanner) token(at int) (int, byte) {
 	for ; at < len(s.data); at++ {
 		if c := s.data[at]; !isSpace(c) {
@@ -81,10 +85,10 @@ func (s *scanner) token(at int) (int, byte) {
 }
 
 func isSpace(c byte) bool {
-	return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r') // nearly always told by the first
+	return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r') // the first comparison decides most cases
 }
 
-// peek returns the byte at an offset, and 0, which begins no token, past the end.
+// peek returns the byte at an offset, or 0 behind the end, which starts no token.
 func (s *scanner) peek(at int) byte {
 	if at < len(s.data) {
 		return s.data[at]
@@ -92,7 +96,7 @@ func (s *scanner) peek(at int) byte {
 	return 0
 }
 
-// value takes the number of containers that are open around it.
+// value scans a value within depth containers.
 func (s *scanner) value(at, depth int, each func(key, value []byte)) (end int, ok bool) {
 	switch c := s.peek(at); c {
 	case '"':
@@ -121,7 +125,7 @@ func (s *scanner) value(at, depth int, each func(key, value []byte)) (end int, o
 	return s.fail(at, Malformed)
 }
 
-// tooDeep passes over a container by its brackets, without recursion and without memory.
+// tooDeep skips a container by its brackets, without recursion.
 func (s *scanner) tooDeep(at int) (int, bool) {
 	s.note(at, TooDeep)
 	end := skip(s.data, at)
@@ -179,18 +183,18 @@ func (s *scanner) object(at, depth int, each func(key, value []byte)) (int, bool
 	return s.fail(at, Malformed)
 }
 
-// A span is a key of some size, and where it stands: in the text, or if that is negative, among those that were decoded.
+// A span is the position and size of a key: in the text, or in scanner.decoded if at is negative.
 type span struct{ at, size int }
 
-// decode returns the span of a key of an object that was written with escapes. One that is too many for the object lasts
-// until the next.
+// decode returns the span of a key with escapes. If the object has too many keys, the last entry is
+// reused.
 func (s *scanner) decode(of *keys, k span) span {
 	key := unescape(s.data[k.at : k.at+k.size])
 	s.decoded = append(s.decoded[:min(len(s.decoded), of.decoded+s.lim.Keys)], key)
 	return span{-len(s.decoded), len(key)}
 }
 
-// key returns a key, decoded.
+// key returns the decoded key of a span.
 func (s *scanner) key(k span) []byte {
 	if k.at < 0 {
 		return s.decoded[-k.at-1]
@@ -198,15 +202,17 @@ func (s *scanner) key(k span) []byte {
 	return s.data[k.at : k.at+k.size]
 }
 
-// keys are the keys of one object. Spans take little room and no pointers: this stands on the stack for every object.
+// keys are the keys of one object. Spans are small and have no pointers, since every object has
+// this on the stack.
 type keys struct {
 	n       int
-	decoded int // how many decoded keys are of the objects around it
+	decoded int // the number of decoded keys of enclosing objects
 	few     [fewKeys]span
-	many    []span // all of them, once they are more
+	many    []span // all of them, if more than few
 }
 
-// addKey adds a key to those of its object. A few keys are compared at once; checkKeys compares many.
+// addKey adds a key of an object. It compares the first few keys at once; checkKeys compares the
+// others.
 func (s *scanner) addKey(k *keys, key span, at int) {
 	switch {
 	case k.n == s.lim.Keys:
@@ -232,7 +238,7 @@ func (s *scanner) checkKeys(k *keys, at int) {
 	if k.n <= fewKeys {
 		return
 	}
-	// Sorted and not hashed: the cost does not depend on keys that an attacker chose, and no memory is needed.
+	// Sorting has no worst case that an attacker could choose, unlike hashing, and needs no memory.
 	slices.SortFunc(k.many, func(a, b span) int {
 		if a.size != b.size {
 			return cmp.Compare(a.size, b.size)
@@ -302,7 +308,7 @@ func (s *scanner) number(at int) (int, bool) {
 	return at, true
 }
 
-// digits passes over one digit or more.
+// digits scans one or more digits.
 func (s *scanner) digits(at int) (int, bool) {
 	start := at
 	for at < len(s.data) && '0' <= s.data[at] && s.data[at] <= '9' {

@@ -114,7 +114,7 @@ func TestValidAccepts(t *testing.T) {
 	}
 }
 
-func TestValidRefuses(t *testing.T) {
+func TestValidRejects(t *testing.T) {
 	for _, tt := range refused {
 		err := jsonscan.Valid([]byte(tt.text), jsonscan.Limits{})
 		fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
@@ -293,7 +293,8 @@ func TestVisit(t *testing.T) {
 const message = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"message":"héllo"},` +
 	`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","list":[1,2,3]}}}`
 
-// Keys with escapes are held for as long as their object is read, and no more of them than an object may have.
+// Keys with escapes are held for as long as their object is read, and no more of them than an
+// object may have.
 func TestEscapedKeysAreForgotten(t *testing.T) {
 	var many strings.Builder
 	for i := range 100_000 {

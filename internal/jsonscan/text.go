@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	lowBits  = 0x0101010101010101 // the lowest bit of each of eight bytes
-	highBits = 0x8080808080808080 // the highest bit of each of eight bytes
+	lowBits  = 0x0101010101010101 // of each of eight bytes
+	highBits = 0x8080808080808080 // of each of eight bytes
 )
 
-// plain passes over bytes that mean themselves inside a string: all but the quote, the backslash and control
-// characters. high has one of highBits set when some of the bytes are not ASCII.
+// plain returns the end of the bytes that need no decoding in a string: all but the quote, the
+// backslash and control characters. high has bits of highBits set if some of the bytes are not
+// ASCII.
 func plain[T string | []byte](data T, at int) (end int, high uint64) {
 	for ; at+8 <= len(data); at += 8 {
 		x := word(data[at : at+8])
-		// Each difference borrows into the high bit of exactly the bytes that end the run. A borrow can spoil only
-		// bytes after the first such one, and only the first is used. With bit 1 turned over the quote comes right behind
-		// the control characters, where the space is without.
+		// Each difference borrows into the high bit of exactly the bytes that end the run. A borrow
+		// can affect only later bytes, and only the first is used. With bit 1 inverted, the quote
+		// follows the control characters directly, in place of the space.
 		control := (x ^ 2*lowBits) - (' '+1)*lowBits
 		backslash := (x ^ '\\'*lowBits) - lowBits
 		if stop := (control | backslash) &^ x & highBits; stop != 0 {
@@ -40,23 +41,24 @@ func plain[T string | []byte](data T, at int) (end int, high uint64) {
 	return at, high & highBits
 }
 
-// word reads eight bytes at once, the first one lowest.
+// word reads eight bytes in little-endian order.
 func word[T string | []byte](b T) uint64 {
 	_ = b[7]
 	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// text checks the string whose opening quote is at data[at].
+// text scans the string whose opening quote is at data[at].
 func (s *scanner) text(at int) (end int, escaped, ok bool) {
 	end, high := plain(s.data, at+1)
 	if high == 0 && s.peek(end) == '"' {
-		return end + 1, false, true // nearly all of them
+		return end + 1, false, true // the common case
 	}
 	return s.oddText(at, end, high)
 }
 
-// oddText is text for a string that is not plain ASCII; i and high are what plain gave for its beginning.
+// oddText is text for a string that is not plain ASCII. i and high are what plain returned for its
+// beginning.
 func (s *scanner) oddText(at, i int, high uint64) (end int, escaped, ok bool) {
 	for {
 		switch s.peek(i) {
@@ -81,7 +83,7 @@ func (s *scanner) oddText(at, i int, high uint64) (end int, escaped, ok bool) {
 	}
 }
 
-// escape checks the escape whose backslash is at data[at]. A surrogate pair is one escape.
+// escape scans the escape whose backslash is at data[at]. A surrogate pair is one escape.
 func (s *scanner) escape(at int) (int, bool) {
 	switch s.peek(at + 1) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -125,7 +127,7 @@ func hexRune(data []byte, at int) (rune, bool) {
 	return r, true
 }
 
-// unescape decodes what stands between the quotes of a string that was checked.
+// unescape decodes the text between the quotes of a validated string.
 func unescape(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for {
@@ -166,8 +168,8 @@ func unescape(text []byte) []byte {
 
 var errNotString = errors.New("not a JSON string")
 
-// Unquote decodes a JSON string, quotes included. It checks it first, so raw may be any bytes; anything but exactly
-// one valid string is an error.
+// Unquote decodes a JSON string with its quotes. It validates raw first and returns an error for
+// anything but one valid string.
 func Unquote(raw []byte) (string, error) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", errNotString
@@ -189,8 +191,9 @@ func Unquote(raw []byte) (string, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendQuote appends s to dst as a JSON string. Bytes that are not UTF-8 become U+FFFD. Only what must be escaped is,
-// and U+2028 and U+2029, which end a line for some readers.
+// AppendQuote appends s to dst as a JSON string. It replaces bytes that are not UTF-8 with U+FFFD.
+// It escapes only what must be escaped, and U+2028 and U+2029, which some readers take for line
+// ends.
 func AppendQuote(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for at := 0; at < len(s); {
@@ -208,7 +211,8 @@ func AppendQuote(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// OneLine puts checked JSON on one line, in place: strings hold no line breaks, so those that are found are white space.
+// OneLine puts valid JSON on one line, in place. Strings contain no line breaks, so all line breaks
+// are white space.
 func OneLine(text []byte) {
 	for _, c := range []byte("\n\r") {
 		for rest := text; ; {
@@ -222,12 +226,12 @@ func OneLine(text []byte) {
 	}
 }
 
-// isSafe reports whether text without ASCII that has to be escaped can stand as it is.
+// isSafe reports whether text, whose ASCII characters need no escapes, needs none at all.
 func isSafe(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\u2028") && !strings.Contains(text, "\u2029")
 }
 
-// appendRunes appends text without ASCII that has to be escaped.
+// appendRunes appends text whose ASCII characters need no escapes.
 func appendRunes(dst []byte, text string) []byte {
 	for _, r := range text {
 		if r == '\u2028' || r == '\u2029' {

@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Kind tells the type of a JSON value by its first byte, white space aside: '{', '[', '"', '0' for a number, 't', 'f',
-// 'n', or 0 when raw begins no value.
+// Kind returns the type of a JSON value by its first byte after white space: '{', '[', '"', '0' for
+// a number, 't', 'f', 'n', or 0 if raw does not start with a value.
 func Kind(raw []byte) byte {
 	at := skipSpace(raw, 0)
 	if at == len(raw) {
@@ -21,9 +21,9 @@ func Kind(raw []byte) byte {
 	return 0
 }
 
-// Members iterates over an object that was checked, in order: the decoded key and the raw value of each member. Both
-// alias obj, but for a key that was written with escapes. A value that is not an object has no members. Bytes that
-// were not checked end the iteration early, and do no other harm.
+// Members returns an iterator over the members of a validated object, in order: the decoded key and
+// the raw value. Both alias obj, except a key with escapes. A value that is not an object has no
+// members. Text that was not validated may end the iteration early and is otherwise harmless.
 func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		d := Descend(obj)
@@ -36,8 +36,8 @@ func Members(obj []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Elements iterates over the raw elements of an array that was checked. They alias arr. A value that is not an array
-// has no elements.
+// Elements returns an iterator over the raw elements of a validated array. They alias arr. A value
+// that is not an array has no elements.
 func Elements(arr []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		d := Descend(arr)
@@ -52,7 +52,7 @@ func Elements(arr []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Get returns the raw value of one member of an object that was checked, and whether it is there.
+// Get returns the raw value of one member of a validated object, and whether it is there.
 func Get(obj []byte, key string) ([]byte, bool) {
 	d := Descend(obj)
 	d.Into('{')
@@ -71,8 +71,8 @@ func skipSpace(data []byte, at int) int {
 	return at
 }
 
-// skip returns the offset past the value at data[at], or -1 when no value begins there or it does not end. It follows
-// brackets and quotes alone.
+// skip returns the offset behind the value at data[at], or -1 if no value begins there or it does
+// not end. It checks only brackets and quotes.
 func skip(data []byte, at int) int {
 	if at >= len(data) {
 		return -1
@@ -113,7 +113,7 @@ func skipContainer(data []byte, at int) int {
 	return -1
 }
 
-// skipString takes the offset behind the opening quote.
+// skipString returns the offset behind a string. at is the offset behind the opening quote.
 func skipString(data []byte, at int) int {
 	if at > len(data) {
 		return -1
@@ -123,7 +123,7 @@ func skipString(data []byte, at int) int {
 		return -1
 	}
 	if end := at + first; first == 0 || data[end-1] != '\\' {
-		return end + 1 // most strings hold no quote
+		return end + 1 // most strings have no escaped quote
 	}
 	for at < len(data) {
 		switch data[at] {

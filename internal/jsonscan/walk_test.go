@@ -75,7 +75,7 @@ func TestIterationStopsEarly(t *testing.T) {
 	}
 }
 
-func TestUncheckedBytesEndTheIteration(t *testing.T) {
+func TestIterationOfInvalidText(t *testing.T) {
 	for _, text := range []string{
 		`{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":}`, `{"a":"`, `{"a":[`, `{a:1}`, `{,}`, `[`, `[,`, `["`, `["\`, `[[`, `[}`,
 	} {

@@ -16,119 +16,122 @@ import (
 )
 
 const (
-	// maxAnswering is the number of the server's requests that are worked on at once. Most of them wait for a person, who
-	// can look at a few.
-	maxAnswering = 64
-	// maxAnsweringBytes bounds the params of them all together: pictures for a model are large, 64 of them need not be.
-	maxAnsweringBytes = 64 << 20
-	// maxReplies is the number of replies that wait for the server to read, such as those to its pings. What a server does
-	// not read, it does not miss.
+	// maxServerRequests limits the server's requests that are served at once. Most of them wait for
+	// a user.
+	maxServerRequests = 64
+	// maxServerRequestBytes limits the size of all their params together. A few may hold images.
+	maxServerRequestBytes = 64 << 20
+	// maxReplies limits the replies that wait to be sent, such as those to pings. Further ones are
+	// dropped if the server does not read.
 	maxReplies = 256
-	// sendPatience is how long one reply may take to be sent before the next one gets its turn.
-	sendPatience = 30 * time.Second
-	// closePatience is how long a function that answers the server has to return once its context has ended.
-	closePatience = 2 * time.Second
+	// sendTimeout is how long sending one reply may block the next.
+	sendTimeout = 30 * time.Second
+	// closeTimeout is how long Close waits for a call of [ClientConfig.Answer] to return.
+	closeTimeout = 2 * time.Second
 )
 
 var (
-	// ErrEnded is the error of what goes on when the session ends, and of what is begun later.
+	// ErrEnded is returned for requests in progress when the session ends, and for later ones.
 	ErrEnded = errors.New("the session has ended")
-	// ErrMalformed is within the error for a response that is no result of the protocol. The request may have run.
+	// ErrMalformed is wrapped in the error for a response that is not a valid result. The server
+	// may have executed the request.
 	ErrMalformed = errors.New("the server's result is malformed")
 
 	errNotOpen = errors.New("the session is not open")
 	errOpened  = errors.New("the session was opened before")
 )
 
-// A Link carries the messages of one session. It is safe for concurrent use.
-type Link interface {
-	// RoundTrip sends a request, under an id that the link chooses and sets, and gives the response, which may be an error.
-	// What the server sent before the response has been received by then. When ctx ends, it tells the server so, unless
-	// the request is initialize, and gives context.Cause(ctx).
+// A Conn carries the messages of one session. It is safe for concurrent use.
+type Conn interface {
+	// RoundTrip sends a request, whose id it sets, and returns the response, which may be an error.
+	// Messages that the server sent before the response have been received by then. When ctx ends,
+	// RoundTrip cancels the request at the server, unless it is initialize, and returns
+	// context.Cause(ctx).
 	RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error)
 	// Send sends a notification or a response.
 	Send(ctx context.Context, m *jsonrpc.Message) error
-	// Done is closed when the link can carry nothing any more.
+	// Done returns a channel that is closed when the connection has ended.
 	Done() <-chan struct{}
-	// Close ends the session. It may be called several times.
+	// Close closes the connection and ends the session. It may be called several times.
 	Close() error
 }
 
-// A ClientConfig says what a [Client] is and does.
+// A ClientConfig configures a [Client].
 type ClientConfig struct {
-	// Revision is offered to the server. Default: the newest that has sessions.
+	// Revision is the revision that initialize requests. Default: the newest with sessions.
 	Revision wire.Revision
-	// Pinned refuses every other revision that the server may want.
+	// Pinned rejects any other revision that the server chooses.
 	Pinned bool
-	// Info and Capabilities are what the client says of itself, in the modern form: JSON objects, or nil. One with the
-	// extension of tasks lets a server of the revision that has tasks make tasks of its questions.
+	// Info and Capabilities describe the client in the modern form: JSON objects, or nil. With the
+	// tasks extension, a server of 2025-11-25 may create tasks for its requests.
 	Info, Capabilities json.RawMessage
-	// Answer answers a request of the server as an input request of the modern era is answered. It is only asked what the
-	// capabilities promise. Its context ends when the server cancels the request and when the session ends.
+	// Answer returns the result of a request of the server, as the response to an input request of
+	// the modern era. It is called only for declared capabilities. Its context ends when the server
+	// cancels the request, and with the session.
 	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
-	// Notify takes notifications that belong to no request, such as log messages. It must not block. It may be called
-	// from several goroutines.
+	// Notify receives notifications that belong to no request, such as log messages. It must not
+	// block. It may be called from several goroutines.
 	Notify func(ctx context.Context, method string, params json.RawMessage)
-	// Cancelled makes the cause of a context whose request the server has cancelled. Default: an error that gives the
-	// reason.
+	// Cancelled returns the cause of a context whose request the server has cancelled. Default: an
+	// error with the reason.
 	Cancelled func(reason string) error
-	// Logger takes what goes wrong. Default: slog.Default().
+	// Logger receives what goes wrong. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Client is the client's end of one session: it makes the server look like one of the modern era. It is safe for
-// concurrent use.
+// A Client is the client's end of one session. It makes the server look like a modern one. It is
+// safe for concurrent use.
 type Client struct {
 	cfg      ClientConfig
 	log      *slog.Logger
 	offered  wire.Revision
-	declared json.RawMessage // capabilities, as the server is told
+	declared json.RawMessage // capabilities, as sent with initialize
 
-	calls     peer.Table             // the server's requests that are worked on
-	answering atomic.Int64           // the bytes of their params, and of those of tasks at work
-	tasks     askedTasks             // that the server has made of its questions
-	replies   chan *jsonrpc.Message  // to what took no work
-	unsaid    atomic.Int64           // replies that were dropped since that was logged
-	level     atomic.Pointer[string] // that the server was told last; nil before
-	leveling  chan struct{}          // holds a token while it is told another one
+	calls          peer.Table             // the server's requests in progress
+	requestBytes   atomic.Int64           // the size of their params and those of running tasks
+	tasks          clientTasks            // created by the server for its requests
+	replies        chan *jsonrpc.Message  // to be sent by sendReplies
+	droppedReplies atomic.Int64           // since the last log message about them
+	level          atomic.Pointer[string] // the last one sent to the server; nil for none
+	levelLock      chan struct{}          // holds a token while the level is set
 
-	ctx    context.Context // of everything that is not a request of the caller: ends with the session
+	ctx    context.Context // of all work that no caller waits for; ends with the session
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
-	// The fields below are set before opened is closed, and never changed.
+	// The fields below are set before opened is closed, and never changed afterwards.
 	opened       chan struct{}
 	rev          wire.Revision
 	capabilities json.RawMessage   // of the server, in the modern form
-	lacks        map[string]string // of methods: what the server would have to declare
-	offers       offers
+	lacks        map[string]string // the missing capability, by method
+	server       capabilitySet
 	discovered   json.RawMessage
 
-	mu        sync.Mutex // guards the fields below
-	link      Link       // nil before Open; not changed after
-	closed    bool
-	exchanges map[string]*clientExchange // by progress token
-	listeners map[*listener]struct{}
-	listens   int               // that were begun: the last one's number
-	watches   map[string]*watch // by URI
-	visits    map[string]chan struct{}
+	mu           sync.Mutex // guards the fields below
+	conn         Conn       // nil before Open; not changed afterwards
+	closed       bool
+	progressing  map[string]*clientProgress // by progress token
+	listeners    map[*listener]struct{}
+	listens      int                              // the number of the last listener
+	resources    map[string]*resourceSubscription // by URI
+	elicitations map[string]chan struct{}
 }
 
-// NewClient returns a client that is to be opened. Whoever has one closes it.
+// NewClient returns a client for [Client.Open]. The caller must close it.
 func NewClient(cfg ClientConfig) *Client {
 	c := &Client{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), offered: cmp.Or(cfg.Revision, wire.LatestLegacy()),
-		calls:   peer.Table{MaxCalls: maxAnswering},
-		replies: make(chan *jsonrpc.Message, maxReplies), leveling: make(chan struct{}, 1), opened: make(chan struct{}),
-		exchanges: map[string]*clientExchange{}, listeners: map[*listener]struct{}{}, watches: map[string]*watch{},
-		visits: map[string]chan struct{}{},
+		calls:   peer.Table{MaxCalls: maxServerRequests},
+		replies: make(chan *jsonrpc.Message, maxReplies), levelLock: make(chan struct{}, 1), opened: make(chan struct{}),
+		progressing: map[string]*clientProgress{}, listeners: map[*listener]struct{}{}, resources: map[string]*resourceSubscription{},
+		elicitations: map[string]chan struct{}{},
 	}
 	c.declared = sessionCapabilities(c.offered, cfg.Capabilities)
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
 
-// Revision is the revision that the session has settled on; zero before that.
+// Revision returns the negotiated revision, or zero before [Client.Open].
 func (c *Client) Revision() wire.Revision {
 	if !c.isOpen() {
 		return 0
@@ -145,7 +148,7 @@ func (c *Client) isOpen() bool {
 	}
 }
 
-// RootsChanged tells the server that the client's roots have changed.
+// RootsChanged notifies the server that the client's roots have changed.
 //
 // Spec: client/roots#root-list-changes
 func (c *Client) RootsChanged(ctx context.Context) error {
@@ -153,60 +156,61 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 	case !c.isOpen():
 		return errNotOpen
 	case !hasCapability(c.declared, "roots"):
-		return errors.New("the server was not told of roots")
+		return errors.New("this client did not declare the capability roots")
 	}
-	return c.link.Send(ctx, jsonrpc.NewNotification(wire.NotificationRootsListChanged, nil))
+	return c.conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationRootsListChanged, nil))
 }
 
-// Close ends the session and closes its link. It waits a little for functions that answer the server, and may be called
-// several times.
+// Close ends the session and closes its connection. It waits up to closeTimeout for calls of
+// [ClientConfig.Answer]. It may be called several times.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	c.closed = true // from here on nothing is started
-	link := c.link
+	c.closed = true // nothing is started any more
+	conn := c.conn
 	c.mu.Unlock()
 	c.end()
 	var err error
-	if link != nil {
-		err = link.Close()
+	if conn != nil {
+		err = conn.Close()
 	}
 	idle := make(chan struct{})
 	go func() {
 		c.work.Wait()
 		close(idle)
 	}()
-	patience := time.NewTimer(closePatience)
-	defer patience.Stop()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-patience.C:
-		c.log.Warn("mcp: a function that answers the server does not return; it is left behind")
+	case <-timer.C:
+		c.log.Warn("mcp: a request handler does not return: its goroutine is abandoned")
 	}
 	return err
 }
 
-// end ends what the session has going.
+// end cancels everything in progress.
 func (c *Client) end() {
 	c.calls.Close(ErrEnded)
 	c.tasks.close()
 	c.cancel(ErrEnded)
 }
 
-// attach takes the link, and begins to reply: a server may ping before it has answered initialize.
-func (c *Client) attach(link Link) error {
+// attach sets the connection and starts to send replies: a server may ping before it responds to
+// initialize.
+func (c *Client) attach(conn Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return ErrEnded
-	case c.link != nil:
+	case c.conn != nil:
 		return errOpened
 	}
-	c.link = link
-	c.work.Go(c.reply)
+	c.conn = conn
+	c.work.Go(c.sendReplies)
 	c.work.Go(func() {
 		select {
-		case <-link.Done():
+		case <-conn.Done():
 			c.end()
 		case <-c.ctx.Done():
 		}
@@ -214,7 +218,8 @@ func (c *Client) attach(link Link) error {
 	return nil
 }
 
-// start runs f on a goroutine that Close waits for. It reports false, and does nothing, when the client is closed.
+// start runs f on a goroutine that Close waits for. If the client is closed, it does nothing and
+// returns false.
 func (c *Client) start(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// BenchmarkClientRoundTrip is what the translator costs a small call.
+// BenchmarkClientRoundTrip measures the translation of a small call.
 func BenchmarkClientRoundTrip(b *testing.B) {
 	link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(`{"content":[{"type":"text","text":"hello world"}]}`))}
 	c := opened(b, wire.LatestLegacy(), link)

@@ -11,23 +11,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// levelPatience is how long a server may take to change its log level. It does not hold up the request for longer.
-const levelPatience = 10 * time.Second
+// levelTimeout is how long a request waits for the server to change its log level.
+const levelTimeout = 10 * time.Second
 
-// A notifier takes a notification. It does not block.
+// A notifier receives a notification. It must not block.
 type notifier = func(ctx context.Context, method string, params json.RawMessage) error
 
-// RoundTrip sends a request in the modern form, with its envelope in the params, and gives a result in the modern form.
-// Progress goes to notify, which may be nil and must not block, in order and before RoundTrip returns. A subscription lasts
-// until ctx, notify or the session ends it, and then gives the error that says which.
+// RoundTrip sends a request in the modern form, with its envelope in the params, and returns a
+// result in the modern form. Progress goes to notify, which may be nil, in order and before
+// RoundTrip returns. A subscription lasts until ctx, notify or the session ends it, and then
+// returns the corresponding error.
 //
-// The error is that of the link, a [*jsonrpc.Error] that is remote if it is the server's answer and otherwise says why
-// nothing was sent, [ErrEnded], or is [ErrMalformed].
+// The error is that of the connection, [ErrEnded], [ErrMalformed], or a [*jsonrpc.Error]: a remote
+// one is the server's response, any other one says why nothing was sent.
 func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage, notify notifier) (json.RawMessage, error) {
 	return c.RoundTripOpened(ctx, method, params, nil, notify)
 }
 
-// RoundTripOpened is RoundTrip for params whose envelope has been opened; nil if it has not.
+// RoundTripOpened is RoundTrip for params whose envelope has been opened already; nil if it has
+// not.
 func (c *Client) RoundTripOpened(ctx context.Context, method string, params json.RawMessage, env *wire.Envelope, notify notifier) (json.RawMessage, error) {
 	if !c.isOpen() {
 		return nil, errNotOpen
@@ -38,7 +40,7 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params json
 	case wire.MethodSubscriptionsListen:
 		return nil, c.listen(ctx, params, notify)
 	}
-	if refusal := c.refuses(method); refusal != nil {
+	if refusal := c.checkMethod(method); refusal != nil {
 		return nil, refusal
 	}
 	if env == nil {
@@ -48,7 +50,7 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params json
 		}
 		env = &opened
 	}
-	if err := c.awaitVisits(ctx, method, env.Subject(params).InputResponses); err != nil {
+	if err := c.awaitElicitations(ctx, method, env.Subject(params).InputResponses); err != nil {
 		return nil, err
 	}
 	c.setLevel(ctx, env.LogLevel)
@@ -67,7 +69,7 @@ func (c *Client) call(ctx context.Context, method string, params json.RawMessage
 	case err != nil:
 		return nil, err
 	case method == wire.MethodLoggingSetLevel:
-		c.level.Store(nil) // it is no longer the one that an envelope asked for
+		c.level.Store(nil) // an envelope's level is not set any more
 	}
 	if response.Error != nil {
 		return c.modernError(method, params, response.Error)
@@ -80,11 +82,11 @@ func (c *Client) call(ctx context.Context, method string, params json.RawMessage
 }
 
 func (c *Client) request(ctx context.Context, method string, params json.RawMessage) (*jsonrpc.Message, error) {
-	return c.link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
+	return c.conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, params))
 }
 
-// sessionParams takes out of the params of a request what the session knows already or its revision has not. Params that
-// had nothing else in them are left out.
+// sessionParams removes what the session has negotiated, and what its revision does not have, from
+// the params of a request. It returns nil if nothing remains.
 func (c *Client) sessionParams(method string, params []byte) json.RawMessage {
 	dst := append(make([]byte, 0, len(params)), '{')
 	d := jsonscan.Descend(params)
@@ -117,13 +119,13 @@ func (c *Client) sessionParams(method string, params []byte) json.RawMessage {
 	return dst
 }
 
-// appendSessionMeta appends the `_meta` ahead of a request without the envelope, as a member with a comma behind, or
-// nothing if nothing is left.
+// appendSessionMeta appends the `_meta` that is next in d without the envelope, as a member
+// followed by a comma. It appends nothing if nothing remains.
 func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	const name = `"_meta":{`
 	before := len(dst)
 	dst = append(dst, name...)
-	d.Into('{') // it was opened
+	d.Into('{') // known to be an object
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		value := d.Value()
 		switch string(key) {
@@ -138,30 +140,30 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	return append(closeWith(dst, '}'), ',')
 }
 
-// setLevel tells the server which log messages are wanted, if that is not what it was told last. A server that does not
-// do as it is told is not told again: the request matters more than its log.
+// setLevel sets the server's log level, if it differs from the last one sent. A failure is logged
+// and not retried, since the request itself matters more.
 //
 // Spec: server/utilities/logging#setting-log-level
 func (c *Client) setLevel(ctx context.Context, level string) {
-	if level == "" || !c.offers.logging || c.hasLevel(level) {
+	if level == "" || !c.server.logging || c.hasLevel(level) {
 		return
 	}
 	select {
-	case c.leveling <- struct{}{}:
-		defer func() { <-c.leveling }()
+	case c.levelLock <- struct{}{}:
+		defer func() { <-c.levelLock }()
 	case <-ctx.Done():
 		return
 	}
 	if c.hasLevel(level) {
 		return
 	}
-	waiting, stop := context.WithTimeout(ctx, levelPatience)
+	waiting, stop := context.WithTimeout(ctx, levelTimeout)
 	defer stop()
 	params := append(jsonscan.AppendQuote([]byte(`{"level":`), level), '}')
 	response, err := c.request(waiting, wire.MethodLoggingSetLevel, params)
 	switch {
 	case ctx.Err() != nil:
-		return // whether the server has heard it is unknown
+		return // the server may or may not have received it
 	case err != nil:
 		c.log.DebugContext(ctx, "mcp: log level not set", "level", level, "error", err)
 	case response.Error != nil:
@@ -175,67 +177,68 @@ func (c *Client) hasLevel(level string) bool {
 	return told != nil && *told == level
 }
 
-// A clientExchange is a request that waits for its response and wants to hear of its progress.
-type clientExchange struct {
+// A clientProgress receives the progress of a request that waits for its response.
+type clientProgress struct {
 	token  string
 	ctx    context.Context
 	notify notifier
 
 	mu   sync.Mutex // held while notify is called; guards the field below
-	over bool
+	done bool
 }
 
-// begin enters a request under its progress token. Nil is a request that wants no progress.
+// begin registers a request under its progress token. It returns nil for a request without one.
 //
 // Spec: basic/utilities/progress#progress-flow
-func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientExchange, *jsonrpc.Error) {
+func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientProgress, *jsonrpc.Error) {
 	if token == nil || notify == nil {
 		return nil, nil
 	}
-	x := &clientExchange{token: tokenKey(token), ctx: ctx, notify: notify}
+	x := &clientProgress{token: tokenKey(token), ctx: ctx, notify: notify}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.exchanges[x.token] != nil {
+	if c.progressing[x.token] != nil {
 		return nil, invalidParams("params._meta.progressToken: a request with this token is in progress")
 	}
-	c.exchanges[x.token] = x
+	c.progressing[x.token] = x
 	return x, nil
 }
 
-// finish ends the progress of a request: once it returns, none is told.
-func (c *Client) finish(x *clientExchange) {
+// finish ends the progress of a request. After it returns, notify is not called.
+func (c *Client) finish(x *clientProgress) {
 	if x == nil {
 		return
 	}
 	c.mu.Lock()
-	delete(c.exchanges, x.token)
+	delete(c.progressing, x.token)
 	c.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.over = true
+	x.done = true
 }
 
-// progressed hands progress to the request that it belongs to. Late progress belongs to none.
-func (c *Client) progressed(m *jsonrpc.Message) {
+// progress passes a progress notification to its request. Late ones have none.
+func (c *Client) progress(m *jsonrpc.Message) {
 	token, _ := jsonscan.Get(m.Params, "progressToken")
 	c.mu.Lock()
-	x := c.exchanges[tokenKey(token)]
+	x := c.progressing[tokenKey(token)]
 	c.mu.Unlock()
 	if x == nil {
-		c.log.Debug("mcp: progress of no request")
+		c.log.Debug("mcp: progress with an unknown token")
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.over {
+	if x.done {
 		return
 	}
 	if err := x.notify(x.ctx, m.Method, m.Params); err != nil {
-		x.over = true // whoever waits wants to hear no more of it
+		x.done = true // the caller wants no more
 	}
 }
 
-// tokenKey makes progress tokens comparable: 1 and "1" differ, "a" and "\u0061" do not.
+// tokenKey returns a comparable form of a progress token: 1 and "1" differ, "a" and "\u0061" do
+// not.
 func tokenKey(token []byte) string {
 	if jsonscan.Kind(token) == '"' {
 		if s, err := jsonscan.Unquote(token); err == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// sessionCapabilities turns a client's capabilities into those that it declares with initialize of rev. What the revision
-// does not have is left out. Extensions stay, all but the one that sessions never have: a client with that one takes questions
-// as tasks where the revision has tasks of its own.
+// sessionCapabilities turns a client's capabilities into those that it declares with initialize of
+// rev. It drops what the revision does not have. Extensions stay, except tasks: a client with that
+// extension supports task-augmented requests where the revision has tasks.
 //
 // Spec: basic/lifecycle#capability-negotiation
 func sessionCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
@@ -50,7 +50,8 @@ func sessionCapabilities(rev wire.Revision, capabilities json.RawMessage) json.R
 	return declared
 }
 
-// sessionElicitation returns the capability to ask the user, or nil if the revision knows none of the ways.
+// sessionElicitation returns the elicitation capability, or nil if the revision has none of its
+// modes.
 func sessionElicitation(rev wire.Revision, value []byte) []byte {
 	switch {
 	case !rev.Has(wire.Elicitation):
@@ -63,12 +64,12 @@ func sessionElicitation(rev wire.Revision, value []byte) []byte {
 	return nil
 }
 
-// asksForm reports whether an elicitation capability means forms: it says so, or says nothing.
+// asksForm reports whether an elicitation capability includes form mode, which is the default.
 func asksForm(elicitation []byte) bool {
 	return hasCapability(elicitation, "form") || !hasCapability(elicitation, "url")
 }
 
-// hasCapability reports whether there is an object at a path into capabilities.
+// hasCapability reports whether capabilities have an object at a path.
 func hasCapability(capabilities []byte, path ...string) bool {
 	for _, key := range path {
 		if jsonscan.Kind(capabilities) != '{' {
@@ -79,7 +80,7 @@ func hasCapability(capabilities []byte, path ...string) bool {
 	return jsonscan.Kind(capabilities) == '{'
 }
 
-// onlyObjects returns the members of obj that are objects, but for one.
+// onlyObjects returns the members of obj that are objects, except one.
 func onlyObjects(obj []byte, but string) []byte {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(obj) {
@@ -90,8 +91,8 @@ func onlyObjects(obj []byte, but string) []byte {
 	return closeWith(dst, '}')
 }
 
-// serverCapabilities turns the capabilities of an initialize result of rev into those of a discover result. What is not an
-// object counts as not declared.
+// serverCapabilities turns the capabilities of an initialize result of rev into those of a discover
+// result. A capability that is not an object counts as not declared.
 func serverCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMessage {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(declared) {
@@ -110,7 +111,7 @@ func serverCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMes
 		}
 		dst = append(appendMember(dst, key, value), ',')
 	}
-	// The first revision has completions without a capability, for what has arguments to complete.
+	// The first revision has completion without a capability, for prompts and resources.
 	if !rev.Has(wire.CompletionsCapability) && !hasCapability(declared, "completions") &&
 		(hasCapability(declared, "prompts") || hasCapability(declared, "resources")) {
 		dst = append(dst, `"completions":{},`...)
@@ -118,7 +119,7 @@ func serverCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMes
 	return closeWith(dst, '}')
 }
 
-// withoutOddFlags leaves out the flags of a capability that are neither true nor false.
+// withoutOddFlags drops flags of a capability that are not booleans.
 func withoutOddFlags(capability []byte) []byte {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(capability) {
@@ -131,7 +132,7 @@ func withoutOddFlags(capability []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// capabilityMethods are the methods that a server has if it declares a capability, or one within another.
+// capabilityMethods are the methods that need a capability, or a part of one.
 var capabilityMethods = [...]struct {
 	capability string
 	methods    []string
@@ -149,11 +150,12 @@ var capabilityMethods = [...]struct {
 	{"tasks.cancel", []string{wire.MethodTasksCancel}},
 }
 
-// refuses says why a request cannot be sent: the revision has no such method, or the server did not declare what it
-// needs. Methods that no revision knows belong to extensions: they are the server's to judge.
+// checkMethod returns an error if the revision does not have the method or the server did not
+// declare the capability that it needs. Methods that no revision has belong to extensions, and are
+// left to the server.
 //
 // Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion needs no capability.
-func (c *Client) refuses(method string) *jsonrpc.Error {
+func (c *Client) checkMethod(method string) *jsonrpc.Error {
 	if !sends(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}
@@ -163,7 +165,8 @@ func (c *Client) refuses(method string) *jsonrpc.Error {
 	return nil
 }
 
-// lacking returns the methods that a server does not have by its own declaration, with what it would declare if it had them.
+// lacking returns the methods that the server does not offer, with the capability that each of them
+// needs.
 func lacking(rev wire.Revision, capabilities []byte) map[string]string {
 	lacks := make(map[string]string)
 	for _, c := range capabilityMethods {
@@ -180,8 +183,8 @@ func lacking(rev wire.Revision, capabilities []byte) map[string]string {
 	return lacks
 }
 
-// sends reports whether clients of rev may send the method as a request. What the modern era has given up, or has in
-// another way, is not sent, but for what only a session has a use for.
+// sends reports whether clients of rev may send the method as a request. Methods that the modern
+// era has removed are not sent, except those that only a session needs.
 func sends(rev wire.Revision, method string) bool {
 	switch method {
 	case wire.MethodPing, wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:

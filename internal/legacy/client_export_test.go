@@ -1,20 +1,20 @@
 package legacy
 
-// Visits is the number of visits whose end is waited for.
+// Visits returns the number of tracked elicitations.
 func (c *Client) Visits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.visits)
+	return len(c.elicitations)
 }
 
-// Watches is the number of resources that are subscribed to or about to be.
+// Watches returns the number of resource subscriptions.
 func (c *Client) Watches() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.watches)
+	return len(c.resources)
 }
 
-// ModernResults says of which methods the results lose something on their way to the modern era.
+// ModernResults returns the methods whose results are projected to the modern era.
 func ModernResults() map[string]bool {
 	changes := map[string]bool{}
 	for method, p := range modernResults() {
@@ -23,14 +23,14 @@ func ModernResults() map[string]bool {
 	return changes
 }
 
-// Tasks is the number of tasks that the server has made of its questions.
+// Tasks returns the number of the client's tasks.
 func (c *Client) Tasks() int {
 	c.tasks.mu.Lock()
 	defer c.tasks.mu.Unlock()
 	return len(c.tasks.all)
 }
 
-// TaskBytes is the number of bytes that are kept of the outcomes of tasks.
+// TaskBytes returns the size of the kept outcomes of tasks.
 func (c *Client) TaskBytes() int {
 	c.tasks.mu.Lock()
 	defer c.tasks.mu.Unlock()

@@ -11,31 +11,32 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// unnamedClient stands for a client that does not say what it is; a session's server has to be told something.
-const unnamedClient = `{"name":"unnamed","version":"0"}`
+// defaultClientInfo replaces missing client info, which initialize requires.
+const defaultClientInfo = `{"name":"unnamed","version":"0"}`
 
-// Open begins the session on a link, whose messages go to [Client.Receive] already, and gives what server/discover would
-// give. The link is the client's from then on; it is closed if Open fails. The error is that of the link, a
-// [*jsonrpc.Error] that is remote if the server refuses, or says why the two cannot speak. A client is opened once.
+// Open begins the session on a connection whose messages already go to [Client.Receive], and
+// returns the result of server/discover. The Client owns the connection from then on, and closes it
+// if Open fails. The error is that of the connection, a remote [*jsonrpc.Error] if the server
+// refuses, or an error that says why the two have no revision in common. Open may be called once.
 //
 // Spec: basic/lifecycle#initialization
-func (c *Client) Open(ctx context.Context, link Link) (json.RawMessage, error) {
-	if err := c.attach(link); err != nil {
-		_ = link.Close()
+func (c *Client) Open(ctx context.Context, conn Conn) (json.RawMessage, error) {
+	if err := c.attach(conn); err != nil {
+		_ = conn.Close()
 		return nil, err
 	}
-	if err := c.initialize(ctx, link); err != nil {
+	if err := c.initialize(ctx, conn); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	return c.discovered, nil
 }
 
-func (c *Client) initialize(ctx context.Context, link Link) error {
+func (c *Client) initialize(ctx context.Context, conn Conn) error {
 	if c.offered.Modern() {
 		return fmt.Errorf("protocol revision %s has no sessions", c.offered)
 	}
-	response, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodInitialize, c.initializeParams()))
+	response, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, wire.MethodInitialize, c.initializeParams()))
 	switch {
 	case err != nil:
 		return err
@@ -44,18 +45,18 @@ func (c *Client) initialize(ctx context.Context, link Link) error {
 	case jsonscan.Kind(response.Result) != '{':
 		return fmt.Errorf("initialize: %w: it is not an object", ErrMalformed)
 	}
-	if c.rev, err = c.agree(response.Result); err != nil {
+	if c.rev, err = c.negotiated(response.Result); err != nil {
 		return err
 	}
-	c.welcomed(response.Result)
+	c.setServer(response.Result)
 	close(c.opened)
-	return link.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
+	return conn.Send(ctx, jsonrpc.NewNotification(wire.NotificationInitialized, nil))
 }
 
 func (c *Client) initializeParams() json.RawMessage {
 	info := c.cfg.Info
 	if jsonscan.Kind(info) != '{' {
-		info = json.RawMessage(unnamedClient)
+		info = json.RawMessage(defaultClientInfo)
 	}
 	params := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, c.offered.String()))
 	params = appendMember(append(params, ','), []byte("capabilities"), c.declared)
@@ -63,11 +64,12 @@ func (c *Client) initializeParams() json.RawMessage {
 	return append(params, '}')
 }
 
-// agree returns the revision that the server has chosen, unless it cannot be spoken.
+// negotiated returns the revision that the server has chosen, or an error if this client does not
+// support it.
 //
 // Spec: basic/lifecycle#version-negotiation
-func (c *Client) agree(result []byte) (wire.Revision, error) {
-	const shown = 64 // bytes of the server's text; a version is a date of ten
+func (c *Client) negotiated(result []byte) (wire.Revision, error) {
+	const shown = 64 // bytes of the server's text; a version has ten
 	version, _ := jsonscan.Get(result, "protocolVersion")
 	if jsonscan.Kind(version) != '"' {
 		return 0, fmt.Errorf("initialize: %w: protocolVersion is not a string", ErrMalformed)
@@ -79,17 +81,17 @@ func (c *Client) agree(result []byte) (wire.Revision, error) {
 	}
 	switch {
 	case !known:
-		return 0, fmt.Errorf("the server chose protocol revision %q, which is not spoken here; these are: %s", chosen, spoken())
+		return 0, fmt.Errorf("unsupported protocol revision %q chosen by the server: want one of %s", chosen, sessionRevisions())
 	case rev.Modern():
-		return 0, fmt.Errorf("the server chose protocol revision %q in answer to initialize, but that one has no sessions; these have: %s", chosen, spoken())
+		return 0, fmt.Errorf("protocol revision %q chosen by the server has no sessions: want one of %s", chosen, sessionRevisions())
 	case c.cfg.Pinned && rev != c.offered:
-		return 0, fmt.Errorf("the server chose protocol revision %q, but only %s is wanted", chosen, c.offered)
+		return 0, fmt.Errorf("protocol revision %q chosen by the server: want %s", chosen, c.offered)
 	}
 	return rev, nil
 }
 
-// spoken lists the revisions that have sessions, the newest first.
-func spoken() string {
+// sessionRevisions lists the revisions that have sessions, newest first.
+func sessionRevisions() string {
 	var versions []string
 	for rev := wire.LatestLegacy(); rev != 0; rev-- {
 		versions = append(versions, rev.String())
@@ -97,15 +99,15 @@ func spoken() string {
 	return strings.Join(versions, ", ")
 }
 
-// welcomed keeps what the server says of itself, in the form of a discover result. What is missing or malformed there is
-// left out: a server that can be spoken with is spoken with.
+// setServer stores the server's description in the form of a discover result. It drops malformed
+// members: they do not prevent a session.
 //
 // Spec: server/discover (2026-07-28)
-func (c *Client) welcomed(result []byte) {
+func (c *Client) setServer(result []byte) {
 	declared, _ := jsonscan.Get(result, "capabilities")
 	c.capabilities = serverCapabilities(c.rev, declared)
 	c.lacks = lacking(c.rev, c.capabilities)
-	c.offers = parseOffers(c.capabilities)
+	c.server = parseCapabilities(c.capabilities)
 
 	dst := appendMember([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",`), []byte("supportedVersions"), nil)
 	dst = append(jsonscan.AppendQuote(append(dst, '['), c.rev.String()), `],`...)

@@ -10,15 +10,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Receive takes a message of the server that no request awaits: a request, a notification, or a batch of them. It never
-// blocks, and keeps the message. Nil says that messages may have been missed: subscriptions are acknowledged once more. It
-// may be called before [Client.Open], and after the end, when nothing is taken any more.
+// Receive handles a message of the server that no request awaits: a request, a notification, or a
+// batch of them. It does not block, and retains the message. A nil message means that notifications
+// may have been lost: subscriptions are acknowledged again. It may be called before [Client.Open];
+// after the session has ended, it does nothing.
 func (c *Client) Receive(m *jsonrpc.Message) {
 	switch {
 	case c.ctx.Err() != nil:
 		return
 	case m == nil:
-		c.missed()
+		c.changesMissed()
 		return
 	}
 	switch m.Kind() {
@@ -29,18 +30,18 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	case jsonrpc.Batch:
 		c.acceptBatch(m.Batch)
 	case jsonrpc.Response:
-		c.log.Debug("mcp: response to no request that waits", "id", m.ID)
+		c.log.Debug("mcp: response to an unknown request", "id", m.ID)
 	default:
-		c.refuse(m)
+		c.replyToMalformed(m)
 	}
 }
 
-// acceptBatch accepts each message of a batch. Each is answered by itself.
+// acceptBatch accepts each message of a batch. The responses are sent one by one.
 //
 // Spec: basic#batching (2025-03-26)
 func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
 	if !c.Revision().Has(wire.Batches) {
-		c.log.Warn("mcp: the server has sent a batch, which its protocol revision has not", "messages", len(batch))
+		c.log.Warn("mcp: batch dropped: the protocol revision has no batches", "messages", len(batch))
 		return
 	}
 	for _, m := range batch {
@@ -48,14 +49,14 @@ func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
 	}
 }
 
-// refuse answers a message that could not be read, if it was a request.
-func (c *Client) refuse(m *jsonrpc.Message) {
+// replyToMalformed responds to a message that could not be decoded, if it was a request.
+func (c *Client) replyToMalformed(m *jsonrpc.Message) {
 	if m.Refused == nil {
 		return
 	}
-	c.log.Debug("mcp: message of the server refused", "error", m.Refused)
+	c.log.Debug("mcp: malformed message of the server", "error", m.Refused)
 	if response := m.Refused.Response(); response != nil && !response.ID.IsZero() {
-		c.say(response)
+		c.enqueueReply(response)
 	}
 }
 
@@ -69,13 +70,13 @@ func (c *Client) acceptNotification(m *jsonrpc.Message) {
 			c.calls.Cancel(id, c.cancelled(reason))
 		}
 	case wire.NotificationProgress:
-		c.progressed(m)
+		c.progress(m)
 	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged:
 		c.listChanged(m.Method)
 	case wire.NotificationResourcesUpdated:
-		c.updated(text(m.Params, "uri"))
+		c.resourceUpdated(text(m.Params, "uri"))
 	case wire.NotificationElicitationComplete:
-		c.visited(text(m.Params, "elicitationId"))
+		c.elicitationCompleted(text(m.Params, "elicitationId"))
 		c.notify(m)
 	default:
 		c.notify(m)
@@ -95,17 +96,17 @@ func (c *Client) cancelled(reason string) error {
 	return c.cfg.Cancelled(reason)
 }
 
-// say puts a reply on its way, or drops it if the server does not read those before.
-func (c *Client) say(reply *jsonrpc.Message) {
+// enqueueReply queues a reply, or drops it if the queue is full because the server does not read.
+func (c *Client) enqueueReply(reply *jsonrpc.Message) {
 	select {
 	case c.replies <- reply:
 	default:
-		c.unsaid.Add(1)
+		c.droppedReplies.Add(1)
 	}
 }
 
-// reply sends what is to be said until the session ends.
-func (c *Client) reply() {
+// sendReplies sends queued replies until the session ends.
+func (c *Client) sendReplies() {
 	for {
 		select {
 		case m := <-c.replies:
@@ -113,19 +114,19 @@ func (c *Client) reply() {
 		case <-c.ctx.Done():
 			return
 		}
-		if n := c.unsaid.Swap(0); n > 0 {
-			c.log.Warn("mcp: the server asks faster than it reads; replies were dropped", "replies", n)
+		if n := c.droppedReplies.Swap(0); n > 0 {
+			c.log.Warn("mcp: replies dropped: the server does not read them", "replies", n)
 		}
 	}
 }
 
 func (c *Client) send(m *jsonrpc.Message) {
 	c.mu.Lock()
-	link := c.link // which may not be open yet
+	conn := c.conn // Open may still be running
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(c.ctx, sendPatience)
+	ctx, cancel := context.WithTimeout(c.ctx, sendTimeout)
 	defer cancel()
-	if err := link.Send(ctx, m); err != nil && c.ctx.Err() == nil {
+	if err := conn.Send(ctx, m); err != nil && c.ctx.Err() == nil {
 		c.log.Debug("mcp: reply to the server not delivered", "id", m.ID, "error", err)
 	}
 }

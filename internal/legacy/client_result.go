@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// modernResults take out of results what the modern era has not. All else in them it has too. Tools of the last revision
-// with sessions keep what they say of tasks, for whoever speaks of tasks with their server.
+// modernResults returns the projections, by method, that remove from results what the modern era
+// does not have.
 var modernResults = sync.OnceValue(compileModernResults)
 
 func compileModernResults() map[string]*projection {
@@ -22,9 +22,10 @@ func compileModernResults() map[string]*projection {
 	return results
 }
 
-// modernResult turns the result of a session's server into that of a modern one. It is complete, and nothing says that it
-// may be kept. What only the modern era has a meaning for is not believed: a server of a session cannot mean it. It reports
-// whether the result has a member called task.
+// modernResult turns the result of a session's server into that of a modern one: complete, and not
+// cacheable. It drops members that only the modern era has, since a server of a session cannot mean
+// them. It keeps what tools of 2025-11-25 say about tasks. It reports whether the result has a
+// member "task".
 //
 // Spec: basic#responses (2026-07-28)
 func modernResult(rev wire.Revision, method string, result []byte) (modern json.RawMessage, hasTask bool, err error) {
@@ -32,7 +33,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (modern json.
 		return nil, false, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
 	}
 	m, _ := wire.Latest().Method(method)
-	const room = 64 // for what is added
+	const room = 64 // for the added members
 	dst := append(make([]byte, 0, len(result)+room), `{"resultType":"complete",`...)
 	if m.Cacheable {
 		dst = append(dst, `"ttlMs":0,"cacheScope":"private",`...)
@@ -42,7 +43,7 @@ func modernResult(rev wire.Revision, method string, result []byte) (modern json.
 		p = nil
 	}
 	for key, value := range jsonscan.Members(result) {
-		if isInvented(method, string(key)) {
+		if isModernMember(method, string(key)) {
 			continue
 		}
 		hasTask = hasTask || string(key) == "task"
@@ -60,8 +61,8 @@ func modernResult(rev wire.Revision, method string, result []byte) (modern json.
 	return closeWith(dst, '}'), hasTask, nil
 }
 
-// isInvented reports whether the modern era has added a member to the results of a method.
-func isInvented(method, member string) bool {
+// isModernMember reports whether the modern era has added the member to results of the method.
+func isModernMember(method, member string) bool {
 	switch member {
 	case "resultType":
 		return true
@@ -74,8 +75,8 @@ func isInvented(method, member string) bool {
 	return false
 }
 
-// modernError turns the error of a session's server into that of a modern one, or into the result that a modern one would
-// give instead. It stays remote.
+// modernError turns the error of a session's server into that of a modern one, or into an
+// input_required result. It remains remote.
 //
 // Spec: server/resources#error-handling (2026-07-28)
 func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (json.RawMessage, error) {
@@ -88,7 +89,7 @@ func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (js
 		}
 		return nil, &modern
 	case e.Code == wire.CodeURLElicitationRequired:
-		if result := c.visitsRequired(method, e.Data); result != nil {
+		if result := c.elicitationsRequired(method, e.Data); result != nil {
 			return result, nil
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An echo is a link to a server that gives one answer to everything, after initialize.
+// An echo is a Conn to a server that returns one result for all requests after initialize.
 type echo struct {
 	initialized string // the result of initialize
 	answer      jsonrpc.Message
@@ -34,7 +34,7 @@ func (e *echo) Close() error                                 { return nil }
 
 const richClient = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}`
 
-// opened returns a client of a server of rev that offers everything.
+// opened returns a client of a server of rev that declares everything.
 func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 	t.Helper()
 	link.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"i"}`
@@ -52,7 +52,7 @@ func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 	return c
 }
 
-func TestHandshakeIsValidInEachRevision(t *testing.T) {
+func TestInitializeRequestIsValidInEachRevision(t *testing.T) {
 	for _, rev := range legacyRevisions() {
 		link := &echo{}
 		c := opened(t, rev, link)
@@ -62,8 +62,8 @@ func TestHandshakeIsValidInEachRevision(t *testing.T) {
 	}
 }
 
-// What a server of a session may send is what our own sessions send.
-func TestResultsOfSessionsAreValidModernOnes(t *testing.T) {
+// A session of this package may send what any server may send.
+func TestModernResultsAreValid(t *testing.T) {
 	for _, r := range richResults {
 		t.Run(r.name, func(t *testing.T) {
 			for _, rev := range legacyRevisions() {
@@ -105,7 +105,7 @@ func TestRequestsToSessionsAreValid(t *testing.T) {
 	}
 }
 
-func TestQuestionsOfSessionsAreValidModernOnes(t *testing.T) {
+func TestModernInputRequestsAreValid(t *testing.T) {
 	for _, q := range []struct{ method, definition, params string }{
 		{wire.MethodElicitationCreate, "ElicitRequest", richForm},
 		{wire.MethodElicitationCreate, "ElicitRequest", richMultiple},
@@ -119,14 +119,15 @@ func TestQuestionsOfSessionsAreValidModernOnes(t *testing.T) {
 			if refused != nil {
 				continue // the revision cannot ask it
 			}
-			// A visit keeps its id, with which the session tells of its end. No modern one has it.
-			question := strings.Replace(string(modernQuestion(q.method, params)), `"elicitationId":"",`, "", 1)
+			// A URL elicitation keeps its id, by which its completion is notified. Modern ones have
+			// none.
+			question := strings.Replace(string(modernInputRequest(q.method, params)), `"elicitationId":"",`, "", 1)
 			mustValidate(t, wire.Latest(), q.definition+"/properties/params", []byte(question))
 		}
 	}
 }
 
-func TestAnswersAreValidInEachRevision(t *testing.T) {
+func TestResponsesAreValidInEachRevision(t *testing.T) {
 	for _, a := range []struct{ method, definition, answer string }{
 		{wire.MethodElicitationCreate, "ElicitResult", `{"resultType":"complete","action":"accept","content":{"a":1,"b":"c","d":true},"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`},
 		{wire.MethodElicitationCreate, "ElicitResult", `{"action":"decline"}`},
@@ -141,7 +142,7 @@ func TestAnswersAreValidInEachRevision(t *testing.T) {
 			if _, ok := rev.Method(a.method); !ok {
 				continue
 			}
-			answer, refused := projectAnswer(rev, a.method, []byte(a.answer))
+			answer, refused := projectResponse(rev, a.method, []byte(a.answer))
 			if refused != nil {
 				if !strings.Contains(refused.Message, "has no form for") {
 					t.Errorf("%v %s: %v", rev, a.answer, refused)
@@ -231,7 +232,7 @@ func FuzzClientReceives(f *testing.F) {
 	})
 }
 
-// checkedReplies is a link that looks at what is sent on it.
+// checkedReplies is a Conn that validates what is sent.
 type checkedReplies struct {
 	*testing.T
 	echo
@@ -271,7 +272,7 @@ func FuzzModernResult(f *testing.F) {
 		if isNewTask(method, data, data) {
 			wantResult(t, modernTask(data), "task")
 		}
-		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: json.RawMessage(richClient), visits: map[string]chan struct{}{}}
+		c := &Client{cfg: ClientConfig{}, log: slog.Default(), declared: json.RawMessage(richClient), elicitations: map[string]chan struct{}{}}
 		for _, c.rev = range legacyRevisions() {
 			result, err := c.modernError(method, data, &jsonrpc.Error{Code: code, Data: data})
 			if (result == nil) == (err == nil) {
@@ -282,7 +283,7 @@ func FuzzModernResult(f *testing.F) {
 			}
 			for name, object := range map[string][]byte{
 				"client": sessionCapabilities(c.rev, data), "server": serverCapabilities(c.rev, data),
-				"params": c.sessionParams(method, data), "elicitation": modernQuestion(wire.MethodElicitationCreate, data),
+				"params": c.sessionParams(method, data), "elicitation": modernInputRequest(wire.MethodElicitationCreate, data),
 			} {
 				if object != nil && (jsonscan.Valid(object, jsonscan.Limits{}) != nil || jsonscan.Kind(object) != '{') {
 					t.Fatalf("%s: %s of %s", name, object, data)

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A looseEnd joins a client to a session of ours. Every message is written and read on its way.
+// A looseEnd connects a client to a session of this package. It encodes and decodes every message.
 type looseEnd struct {
 	core   *fakeCore
 	client *legacy.Client
@@ -32,7 +32,7 @@ type looseEnd struct {
 	pending map[jsonrpc.ID]chan *jsonrpc.Message
 }
 
-// loop opens a client of a session of ours.
+// loop opens a client of a session of this package.
 func loop(t *testing.T, cfg legacy.ClientConfig, core *fakeCore) *legacy.Client {
 	t.Helper()
 	if core.discovered == "" {
@@ -76,7 +76,7 @@ func (l *looseEnd) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrp
 	}
 }
 
-// out is the session's way to the client.
+// out is the stream from the session to the client.
 func (l *looseEnd) out(_ context.Context, m *jsonrpc.Message) error {
 	m = copied(m)
 	if m.Kind() != jsonrpc.Response {
@@ -112,9 +112,9 @@ func (l *looseEnd) Close() error {
 	return nil
 }
 
-// TestBothEndsMeet puts a client's translator in front of a server's: what goes in modern comes out modern, in every
-// revision.
-func TestBothEndsMeet(t *testing.T) {
+// TestClientAndSession connects a Client to a Session: what is modern at one end is modern at the
+// other, in every revision.
+func TestClientAndSession(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { bothEndsMeet(t, version) })
@@ -202,7 +202,7 @@ func bothEndsMeet(t *testing.T, version string) {
 	changesMeet(t, c, core)
 }
 
-// changesMeet has the core behind a session tell of changes.
+// changesMeet sends changes from the core behind a session.
 func changesMeet(t *testing.T, c *legacy.Client, core *fakeCore) {
 	t.Helper()
 	l := listen(t, c, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x:y"]}`)
@@ -220,7 +220,7 @@ func changesMeet(t *testing.T, c *legacy.Client, core *fakeCore) {
 	}
 }
 
-func TestCancelReachesTheOtherEnd(t *testing.T) {
+func TestCancelAcrossASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		started := make(chan struct{})
@@ -245,7 +245,7 @@ func TestCancelReachesTheOtherEnd(t *testing.T) {
 	})
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if member(req.Params, "inputResponses") == "" {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"input_required","inputRequests":{"where":{"method":"roots/list"}}}`))

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// maxNoted is the number of resources below those subscribed to whose changes wait to be told. Of more, only the
-	// resource above is told.
-	maxNoted = 1000
-	// maxAbove bounds how far up the resource is looked for that a changed one is below.
-	maxAbove = 32
+	// maxUpdated limits the changed sub-resources that wait to be reported. Further ones are
+	// reported as a change of the resource that is subscribed to.
+	maxUpdated = 1000
+	// maxAncestors limits how many path segments up the subscribed resource is searched.
+	maxAncestors = 32
 )
 
-// listen serves subscriptions/listen out of what the server pushes: it acknowledges what the server declared, and tells of
-// changes until ctx or the session ends or notify fails.
+// listen serves subscriptions/listen from the notifications that the server pushes. It acknowledges
+// what the server declared, and sends changes until ctx or the session ends, or notify fails.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28)
 func (c *Client) listen(ctx context.Context, params []byte, notify notifier) error {
@@ -30,10 +30,10 @@ func (c *Client) listen(ctx context.Context, params []byte, notify notifier) err
 		return invalid
 	}
 	if notify == nil {
-		return invalidParams("%s needs someone to tell", wire.MethodSubscriptionsListen)
+		return invalidParams("%s: no function for notifications", wire.MethodSubscriptionsListen)
 	}
 	c.mu.Lock()
-	c.listeners[l] = struct{}{} // before the acknowledgement: a change right after it must not be missed
+	c.listeners[l] = struct{}{} // before the acknowledgement, so that no change is missed
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -41,19 +41,19 @@ func (c *Client) listen(ctx context.Context, params []byte, notify notifier) err
 		c.mu.Unlock()
 	}()
 	asked := l.subscribedTo()
-	c.join(asked)
-	defer c.leave(asked)
+	c.addListeners(asked)
+	defer c.removeListeners(asked)
 	if err := c.subscribeAll(ctx, l, asked); err != nil {
 		return err
 	}
 	if err := notify(ctx, wire.NotificationSubscriptionsAcknowledged, l.acknowledgement()); err != nil {
 		return err
 	}
-	return c.tell(ctx, l, notify)
+	return c.sendChanges(ctx, l, notify)
 }
 
-// tell tells of changes until something ends it.
-func (c *Client) tell(ctx context.Context, l *listener, notify notifier) error {
+// sendChanges sends changes until the subscription ends.
+func (c *Client) sendChanges(ctx context.Context, l *listener, notify notifier) error {
 	for {
 		select {
 		case <-l.woken:
@@ -71,19 +71,19 @@ func (c *Client) tell(ctx context.Context, l *listener, notify notifier) error {
 	}
 }
 
-// newListener reads what is wanted, and leaves what the server can tell.
+// newListener returns a listener for the part of the filter that the server supports.
 func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 	filter, _ := jsonscan.Get(params, "notifications")
 	if jsonscan.Kind(filter) != '{' {
 		return nil, invalidParams("params.notifications: want an object that names what to listen to")
 	}
-	if c.offers.tells() == (offers{}) {
-		return nil, methodNotFound("this server tells of no changes")
+	if c.server.notifying() == (capabilitySet{}) {
+		return nil, methodNotFound("this server sends no change notifications")
 	}
-	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{}, changed: map[string]bool{}, noted: map[string]bool{}}
-	l.lists.tools = c.offers.tools && wants(filter, "toolsListChanged")
-	l.lists.prompts = c.offers.prompts && wants(filter, "promptsListChanged")
-	l.lists.resources = c.offers.resources && wants(filter, "resourcesListChanged")
+	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{}, changed: map[string]bool{}, seen: map[string]bool{}}
+	l.lists.tools = c.server.tools && wants(filter, "toolsListChanged")
+	l.lists.prompts = c.server.prompts && wants(filter, "promptsListChanged")
+	l.lists.resources = c.server.resources && wants(filter, "resourcesListChanged")
 	uris, _ := jsonscan.Get(filter, "resourceSubscriptions")
 	for raw := range jsonscan.Elements(uris) {
 		uri, err := jsonscan.Unquote(raw)
@@ -91,14 +91,14 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 		case err != nil:
 			return nil, invalidParams("params.notifications.resourceSubscriptions: want an array of strings")
 		case len(uri) > maxSubscribedURI:
-			return nil, invalidParams("params.notifications.resourceSubscriptions: at most %d bytes are taken of a URI", maxSubscribedURI)
+			return nil, invalidParams("params.notifications.resourceSubscriptions: want URIs of at most %d bytes", maxSubscribedURI)
 		}
-		if c.offers.subscribe {
+		if c.server.subscribe {
 			l.uris[uri] = true
 		}
 	}
 	if len(l.uris) > maxSubscribed {
-		return nil, invalidParams("params.notifications.resourceSubscriptions: at most %d URIs are taken", maxSubscribed)
+		return nil, invalidParams("params.notifications.resourceSubscriptions: want at most %d URIs", maxSubscribed)
 	}
 	c.mu.Lock()
 	c.listens++
@@ -107,8 +107,8 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 	return l, nil
 }
 
-// tells returns the offers that are changes to be told.
-func (o offers) tells() offers {
+// notifying returns the capabilities that concern notifications of changes.
+func (o capabilitySet) notifying() capabilitySet {
 	o.logging = false
 	return o
 }
@@ -120,16 +120,16 @@ func wants(filter []byte, member string) bool {
 
 // A listener is one open subscription.
 type listener struct {
-	id    string        // of the subscription, as JSON
-	lists offers        // whose changes are wanted
-	woken chan struct{} // holds a token when there is something to tell
+	id    string        // of the subscription; JSON
+	lists capabilitySet // whose changes are reported
+	woken chan struct{} // holds a token when there are changes
 
 	mu      sync.Mutex      // guards the fields below
-	uris    map[string]bool // that are subscribed to
-	changed map[string]bool // lists that have changed, by notification
-	updated []string        // resources that have, in the order that they did
-	noted   map[string]bool // the same, each once
-	missed  bool            // it is not known what else has changed
+	uris    map[string]bool // subscribed resources
+	changed map[string]bool // changed lists, by notification
+	updated []string        // changed resources, in order
+	seen    map[string]bool // the same as a set
+	missed  bool            // there may be more changes
 }
 
 func (l *listener) subscribedTo() []string {
@@ -142,7 +142,7 @@ func (l *listener) subscribedTo() []string {
 	return uris
 }
 
-// forget takes a resource out that the server does not let subscribe to.
+// forget removes a resource that the server refuses to subscribe to.
 func (l *listener) forget(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,13 +155,14 @@ func (l *listener) acknowledgement() json.RawMessage {
 	return l.params(append(params[1:len(params)-1], ','))
 }
 
-// params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
+// params returns the params of a notification: the members, each followed by a comma, and the
+// subscription's id.
 func (l *listener) params(members []byte) json.RawMessage {
 	dst := append([]byte{'{'}, members...)
 	return append(append(append(dst, `"_meta":{"`+wire.MetaSubscriptionID+`":`...), l.id...), `}}`...)
 }
 
-// listChanged notes that a list has changed.
+// listChanged records that a list has changed.
 func (l *listener) listChanged(method string) {
 	if method == wire.NotificationToolsListChanged && !l.lists.tools ||
 		method == wire.NotificationPromptsListChanged && !l.lists.prompts ||
@@ -174,38 +175,39 @@ func (l *listener) listChanged(method string) {
 	l.wake()
 }
 
-// resourceUpdated notes that a resource has changed, if it is subscribed to or below one that is. What is noted already is not noted
-// again, so a server that tells much fills no memory.
+// resourceUpdated records that a resource has changed, if it or a resource above it is subscribed
+// to. It records each resource once, so that repeated notifications use no memory.
 //
-// Spec: schema ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed to.
+// Spec: schema ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed
+// to.
 func (l *listener) resourceUpdated(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	above, ok := l.above(uri)
+	above, ok := l.subscribedAncestor(uri)
 	if !ok {
 		return
 	}
-	if len(l.updated) >= maxNoted {
+	if len(l.updated) >= maxUpdated {
 		uri = above
 	}
-	if l.noted[uri] {
+	if l.seen[uri] {
 		return
 	}
-	l.noted[uri] = true
+	l.seen[uri] = true
 	l.updated = append(l.updated, uri)
 	l.wake()
 }
 
-// above returns the resource that is subscribed to: the one of that URI, or the nearest that it is below. The caller holds
-// l.mu.
-func (l *listener) above(uri string) (string, bool) {
+// subscribedAncestor returns the resource that is subscribed to: the URI itself or the nearest one
+// above it. The caller must hold l.mu.
+func (l *listener) subscribedAncestor(uri string) (string, bool) {
 	if len(uri) > maxSubscribedURI || len(l.uris) == 0 {
 		return "", false
 	}
 	if l.uris[uri] {
 		return uri, true
 	}
-	for range maxAbove {
+	for range maxAncestors {
 		i := strings.LastIndexAny(uri, "/?#")
 		if i < 0 {
 			break
@@ -227,20 +229,20 @@ func (l *listener) wake() {
 	}
 }
 
-// changeNotifications are told in this order.
+// changeNotifications are the notifications of lists, in the order in which they are sent.
 var changeNotifications = []string{
 	wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged,
 }
 
-// send tells what has changed since the last time.
+// send sends the changes since the last time.
 func (l *listener) send(ctx context.Context, notify notifier) error {
 	l.mu.Lock()
 	changed, updated := l.changed, l.updated
-	l.changed, l.updated, l.noted = map[string]bool{}, nil, map[string]bool{}
+	l.changed, l.updated, l.seen = map[string]bool{}, nil, map[string]bool{}
 	missed := l.missed
 	l.missed = false
 	l.mu.Unlock()
-	if missed { // as if the subscription had begun anew
+	if missed { // as for a new subscription
 		if err := notify(ctx, wire.NotificationSubscriptionsAcknowledged, l.acknowledgement()); err != nil {
 			return err
 		}
@@ -261,8 +263,8 @@ func (l *listener) send(ctx context.Context, notify notifier) error {
 	return nil
 }
 
-// missed says that the server may have told of changes that did not arrive.
-func (c *Client) missed() {
+// changesMissed marks all listeners: notifications of the server may have been lost.
+func (c *Client) changesMissed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l := range c.listeners {
@@ -281,7 +283,7 @@ func (c *Client) listChanged(method string) {
 	}
 }
 
-func (c *Client) updated(uri string) {
+func (c *Client) resourceUpdated(uri string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l := range c.listeners {

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A subscriber is someone who listens. It keeps what it is told.
+// A subscriber is an open subscription that records its notifications.
 type subscriber struct {
 	stop context.CancelCauseFunc
 	done chan struct{}
@@ -29,7 +29,7 @@ type subscriber struct {
 	told []string
 }
 
-// listen begins to listen. It is called in a bubble, and returns when nothing more happens.
+// listen opens a subscription within a bubble and returns when the client is idle.
 func listen(t *testing.T, c *legacy.Client, filter string) *subscriber {
 	t.Helper()
 	s := &subscriber{done: make(chan struct{})}
@@ -54,7 +54,7 @@ func (s *subscriber) notify(_ context.Context, method string, params json.RawMes
 	return nil
 }
 
-// wants waits until nothing more happens, and compares what was told since the last time.
+// wants waits until the client is idle, and compares the new notifications.
 func (s *subscriber) wants(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -66,7 +66,7 @@ func (s *subscriber) wants(t *testing.T, want ...string) {
 	s.told = nil
 }
 
-// end has the subscriber stop, and compares why it did.
+// end ends the subscription and checks its error.
 func (s *subscriber) end(t *testing.T) {
 	t.Helper()
 	s.stop(errCancelled)
@@ -101,7 +101,7 @@ func unsubscribes(uri string) string {
 	return `"method":"resources/unsubscribe","params":{"uri":"` + uri + `"}`
 }
 
-func TestSUB03_ChangesAreToldInEachRevision(t *testing.T) {
+func TestSUB03_ChangesInEachRevision(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestSUB03_ChangesAreToldInEachRevision(t *testing.T) {
 	}
 }
 
-func TestSUB02_SUB05_OnlyWhatIsWantedAndOffered(t *testing.T) {
+func TestSUB02_SUB05_OnlyRequestedAndDeclaredChanges(t *testing.T) {
 	for _, tc := range []struct{ capabilities, filter, acknowledged string }{
 		{everything, `{}`, `{}`},
 		{everything, `{"toolsListChanged":false,"promptsListChanged":true}`, `{"promptsListChanged":true}`},
@@ -166,7 +166,7 @@ func TestSUB02_SUB05_OnlyWhatIsWantedAndOffered(t *testing.T) {
 	}
 }
 
-func TestSUB15_ListenIsRefused(t *testing.T) {
+func TestSUB15_InvalidListen(t *testing.T) {
 	notify := func(context.Context, string, json.RawMessage) error { return nil }
 	uris := func(n int, uri string) string {
 		all := make([]string, n)
@@ -201,8 +201,8 @@ func TestSUB15_ListenIsRefused(t *testing.T) {
 	}
 }
 
-// What may have been missed is told by a second acknowledgement, before what is known to have changed.
-func TestSUB11_WhatMayHaveBeenMissedIsTold(t *testing.T) {
+// After missed notifications, the acknowledgement is sent again, before known changes.
+func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, clientConfig("2025-06-18"), &script{})
 		l := listen(t, c, `{"toolsListChanged":true}`)
@@ -247,8 +247,8 @@ func TestSUB08_ListenersShareASubscription(t *testing.T) {
 	})
 }
 
-// A subscription that ends and one that begins meet: whatever the order, the server is told of the one that is open.
-func TestSubscriptionsThatMeetLeaveTheServerListening(t *testing.T) {
+// A subscription ends while another one begins. In either order, the server keeps the open one.
+func TestConcurrentSubscribeAndUnsubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
@@ -263,7 +263,7 @@ func TestSubscriptionsThatMeetLeaveTheServerListening(t *testing.T) {
 		second := listen(t, c, `{"resourceSubscriptions":["x:a"]}`)
 		s.wants(t, subscribes("x:a"), unsubscribes("x:a"))
 		second.wants(t)
-		updated(c, "x:a") // told once it is acknowledged
+		updated(c, "x:a") // sent after the acknowledgement
 		close(release)
 		second.wants(t, acknowledged(2, `{"resourceSubscriptions":["x:a"]}`), `resources/updated {"uri":"x:a",`+id(2))
 		s.wants(t, subscribes("x:a"))
@@ -273,7 +273,7 @@ func TestSubscriptionsThatMeetLeaveTheServerListening(t *testing.T) {
 	})
 }
 
-func TestDeafServerIsNotUnsubscribedFromForEver(t *testing.T) {
+func TestUnsubscribingIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodResourcesUnsubscribe {
@@ -312,7 +312,7 @@ func TestSUB06_RefusedResourcesAreNotAcknowledged(t *testing.T) {
 	})
 }
 
-func TestListenFailsWithTheLink(t *testing.T) {
+func TestListenFailsWithTheConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		subscribed := make(chan struct{}, 100)
 		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
@@ -342,7 +342,7 @@ func TestListenFailsWithTheLink(t *testing.T) {
 				unsubscribed++
 			}
 		}
-		if unsubscribed == 0 { // without an answer they may be on
+		if unsubscribed == 0 { // without a response, the server may have it
 			t.Error("nothing was unsubscribed from")
 		}
 		c.Close()
@@ -360,7 +360,7 @@ func TestSUB11_ListenEndsWithTheSession(t *testing.T) {
 				c := open(t, clientConfig("2025-06-18"), s)
 				l := listen(t, c, `{"toolsListChanged":true}`)
 				l.wants(t, acknowledged(1, `{"toolsListChanged":true}`))
-				changed(c, "tools") // is told all the same
+				changed(c, "tools") // is sent all the same
 				end(c, s)
 				<-l.done
 				if !errors.Is(l.err, legacy.ErrEnded) {
@@ -382,7 +382,7 @@ func TestListenEndsWhenNotifyFails(t *testing.T) {
 	}
 }
 
-func TestResourcesBelowASubscribedOneAreTold(t *testing.T) {
+func TestSubResourcesAreReported(t *testing.T) {
 	for _, tc := range []struct{ subscribed, updated, told string }{
 		{"file:///a", "file:///a/b/c", "file:///a/b/c"},
 		{"file:///a/", "file:///a/b", "file:///a/b"},
@@ -434,7 +434,8 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 		}
 		close(read)
 		synctest.Wait()
-		// The acknowledgement, the list, a thousand resources below, and the one above for all others.
+		// The acknowledgement, the list, a thousand sub-resources, and the subscribed resource for
+		// all others.
 		if len(l.told) != 1+1+1000+1 || l.told[len(l.told)-1] != `resources/updated {"uri":"x:/",`+id(1) {
 			t.Errorf("%d notifications, the last is %s", len(l.told), l.told[len(l.told)-1])
 		}

@@ -7,15 +7,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// makesTasks reports whether the server makes tasks of calls of tools when it is asked to. One that does not is not asked.
+// makesTasks reports whether the server supports task-augmented tool calls.
 //
 // Spec: basic/utilities/tasks#capability-negotiation (2025-11-25)
 func (c *Client) makesTasks() bool {
 	return hasCapability(c.capabilities, "tasks", "requests", "tools", "call")
 }
 
-// isNewTask reports whether a result is a task: the request, as it was sent, asked for one, and here it is. One that nobody asked
-// for is a task too where there is nothing else that could be a result, so that it is not taken for an empty one.
+// isNewTask reports whether a result is a task: the request that was sent asked for one, and the
+// result has one. A task that was not asked for also counts if the result has no content, so that
+// it is not taken for an empty result.
 //
 // Spec: basic/utilities/tasks#creating-tasks (2025-11-25)
 func isNewTask(method string, sent, result []byte) bool {
@@ -35,7 +36,8 @@ func isNewTask(method string, sent, result []byte) bool {
 	return !isResult
 }
 
-// modernTask returns a result that is a task the type that says so. The task stays as the server's revision has it.
+// modernTask returns a task result with the result type of a task. The task itself keeps the form
+// of the server's revision.
 func modernTask(result []byte) json.RawMessage {
 	const mark = `{"resultType":"task",`
 	dst := append(make([]byte, 0, len(mark)+len(result)), mark...)
@@ -47,8 +49,8 @@ func modernTask(result []byte) json.RawMessage {
 	return closeWith(dst, '}')
 }
 
-// relatedTask returns the task that a request of the server belongs to, as its `_meta` has it, or nil.
-func (c *Client) relatedTask(params []byte) []byte {
+// relatedTaskOf returns the related task that the `_meta` of a request of the server names, or nil.
+func (c *Client) relatedTaskOf(params []byte) []byte {
 	if !c.isOpen() || !c.rev.Has(wire.Tasks) || jsonscan.Kind(params) != '{' {
 		return nil
 	}
@@ -63,7 +65,8 @@ func (c *Client) relatedTask(params []byte) []byte {
 	return task
 }
 
-// withRelatedTask says in the `_meta` of an answer which task it belongs to; nil is none.
+// withRelatedTask returns a result whose `_meta` names the related task. A nil task changes
+// nothing.
 //
 // Spec: basic/utilities/tasks#associating-task-related-messages (2025-11-25)
 func withRelatedTask(answer, task []byte) json.RawMessage {

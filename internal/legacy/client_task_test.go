@@ -15,7 +15,7 @@ import (
 
 const taskServer = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-func TestTASKD06_CallsThatBecameTasksSaySo(t *testing.T) {
+func TestTASKD06_TaskResultsHaveTheirType(t *testing.T) {
 	const (
 		made   = `{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"},"resultType":"complete"}`
 		direct = `{"content":[]}`
@@ -27,13 +27,13 @@ func TestTASKD06_CallsThatBecameTasksSaySo(t *testing.T) {
 		{"2025-11-25", taskServer, asks, direct, asks, `{"resultType":"complete","content":[]}`}, // TASKD-03
 		{"2025-11-25", taskServer, asks, `{"content":[],"task":"x"}`, asks, `{"resultType":"complete","content":[],"task":"x"}`},
 		{"2025-11-25", taskServer, asks, `{"content":[],"resultType":"task","taskId":"t1"}`, asks, `{"resultType":"complete","content":[],"taskId":"t1"}`}, // T-17
-		// A member of that name in the result of a call that is none.
+		// A member "task" in the result of an ordinary call.
 		{"2025-11-25", taskServer, `"name":"t"`, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
-		// And one in the place of a result, whoever asked: it is for the caller to say that it is wrong.
+		// A task in place of a result, although none was requested: the caller has to reject it.
 		{"2025-11-25", taskServer, `"name":"t"`, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
 		{"2025-06-18", `{"tools":{}}`, asks, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
 		{"2025-06-18", `{"tools":{}}`, `"name":"t"`, `{"task":"x"}`, `"name":"t"`, `{"resultType":"complete","task":"x"}`},
-		// TASKD-02: who does not make tasks is not asked to.
+		// TASKD-02: a server without the capability gets no task-augmented request.
 		{"2025-11-25", `{"tools":{},"tasks":{"requests":{"tools":{}}}}`, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
 		{"2025-11-25", `{"tools":{}}`, asks, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
 		{"2025-06-18", taskServer, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
@@ -70,17 +70,17 @@ func TestResultsOfTaskMethodsAreComplete(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTaskMethodsStay(t *testing.T) {
+func TestErrorsOfTaskMethodsAreUnchanged(t *testing.T) {
 	s := &script{capabilities: taskServer, serve: after(fails(-32042, "visit", `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"v"}]}`))}
 	c := open(t, clientConfig("2025-11-25"), s)
 	_, err := c.RoundTrip(t.Context(), "tasks/result", modern(`"taskId":"t1"`, ""), nil)
 	var e *jsonrpc.Error
-	if !errors.As(err, &e) || e.Code != -32042 || !e.Remote() { // asking again would give it again
+	if !errors.As(err, &e) || e.Code != -32042 || !e.Remote() { // a retry would fail again
 		t.Errorf("error is %v", err)
 	}
 }
 
-func TestTASKD14_QuestionsOfATaskAreAnsweredWhileItsResultIsAwaited(t *testing.T) {
+func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		s := &script{capabilities: taskServer, serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
@@ -120,14 +120,14 @@ func TestTASKD14_QuestionsOfATaskAreAnsweredWhileItsResultIsAwaited(t *testing.T
 		if got := strings.Join(progress, ";"); got != `{"progressToken":7,"progress":1}` {
 			t.Errorf("progress is %s", got)
 		}
-		if got := strings.Join(told, ";"); got != "notifications/tasks/status" { // TASKD-17: for whoever wants it
+		if got := strings.Join(told, ";"); got != "notifications/tasks/status" { // TASKD-17: passed to Notify
 			t.Errorf("told %s", got)
 		}
 	})
 }
 
-// What the client makes of results relies on it.
-func TestOnlyToolsSayWhatTheModernEraHasNot(t *testing.T) {
+// Client.modernResult relies on this.
+func TestOnlyToolListsAreProjected(t *testing.T) {
 	for method, changes := range legacy.ModernResults() {
 		if changes != (method == wire.MethodToolsList) {
 			t.Errorf("results of %s are changed: %v", method, changes)

@@ -8,26 +8,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// The core speaks the newest revision to everyone. Projection is what makes that safe: it takes out of each message what
-// the client's revision does not have, or puts it in a form that the revision does have. The shapes below say what there
-// is to do; they are compiled once per revision, so that what a revision has costs nothing.
+// The core speaks the newest revision with every client. Projection makes that safe: it removes
+// from each message what the client's revision does not have, or gives it a form that the revision
+// has. The shapes below describe what depends on the revision. They are compiled once per revision,
+// so that unchanged parts cost nothing.
 
-// modern is the mark of what no revision with sessions has.
+// modern is a feature that no revision with sessions has.
 const modern = wire.RequestEnvelope
 
-// metaShape is `_meta`: the keys by which modern messages say what a session knows already.
+// metaShape is `_meta`: these keys hold what a session has negotiated once.
 var metaShape = shape{fields: []field{
 	{key: wire.MetaServerInfo, needs: modern},
 	{key: wire.MetaSubscriptionID, needs: wire.Subscriptions},
 	{key: wire.MetaRelatedTask, needs: wire.Tasks},
 }}
 
-// meta is the `_meta` of results and notifications, dataMeta that of the things in them, viewMeta that of the things which
-// may have to do with views.
+// meta is the `_meta` of results and notifications, dataMeta that of the data in them, viewMeta
+// that of data to which MCP Apps adds.
 var (
 	meta     = field{key: "_meta", shape: &metaShape, omitEmpty: true}
 	dataMeta = field{key: "_meta", needs: wire.DataMeta}
-	viewMeta = field{key: "_meta", needs: wire.DataMeta, as: onlyViews}
+	viewMeta = field{key: "_meta", needs: wire.DataMeta, as: viewMetaOnly}
 )
 
 var (
@@ -58,12 +59,12 @@ var promptShape = shape{fields: []field{
 	{key: "arguments", shape: &shape{fields: []field{title}}},
 }}
 
-// resourceShape is a resource, a resource template or a link to a resource.
+// resourceShape is a resource, a resource template or a resource link.
 var resourceShape = shape{fields: []field{title, icons, viewMeta, annotations}}
 
 var resourceContentsShape = shape{fields: []field{viewMeta}}
 
-// contentShape is a block of content.
+// contentShape is a content block.
 var contentShape = shape{
 	fields: []field{
 		dataMeta, annotations, icons,
@@ -75,14 +76,14 @@ var contentShape = shape{
 	},
 }
 
-// toolOutput are the members of a tool's result, also of one that a sampling message quotes.
+// toolOutput are the members of a tool result, also within a sampling message.
 var toolOutput = []field{
 	{key: "content", shape: &contentShape},
 	{key: "structuredContent", needs: wire.StructuredContent, instead: addText},
 	{key: "structuredContent", needs: wire.NonObjectStructuredContent, as: ifObject, instead: addText},
 }
 
-// resultFields are the members that any result may have.
+// resultFields are members that any result may have.
 var resultFields = []field{
 	meta,
 	{key: "resultType", needs: wire.ResultType},
@@ -94,18 +95,18 @@ var cacheFields = []field{
 	{key: "cacheScope", needs: wire.CacheHints},
 }
 
-// inputFields are the members of results that ask for input. A session asks otherwise.
+// inputFields are the members of results that ask for input, which sessions do not have.
 var inputFields = []field{
 	{key: "inputRequests", needs: wire.InputRequired},
 	{key: "requestState", needs: wire.InputRequired},
 }
 
-// resultShapes are the results by method, apart from what [resultShape] adds to all.
+// resultShapes returns the members of results by method, without those that [resultShape] adds.
 func resultShapes() map[string][]field {
 	return map[string][]field{
 		wire.MethodToolsList:              {{key: "tools", shape: &toolShape}},
 		wire.MethodToolsCall:              toolOutput,
-		wire.MethodTasksResult:            toolOutput, // what has tasks is calls of tools
+		wire.MethodTasksResult:            toolOutput, // only tool calls become tasks
 		wire.MethodPromptsList:            {{key: "prompts", shape: &promptShape}},
 		wire.MethodPromptsGet:             {{key: "messages", shape: &shape{fields: []field{{key: "content", shape: &contentShape}}}}},
 		wire.MethodResourcesList:          {{key: "resources", shape: &resourceShape}},
@@ -116,21 +117,20 @@ func resultShapes() map[string][]field {
 
 var progressShape = shape{fields: []field{meta, {key: "message", needs: wire.ProgressMessage}}}
 
-// A revisionProjection is everything that is compiled for one revision.
+// A revisionProjection holds what is compiled for one revision.
 type revisionProjection struct {
-	methods        func() map[string]*method // made for the first call, which is after the answer to initialize
-	anyResult      *projection               // of a method that is not in methods
+	methods        func() map[string]*method // compiled for the first call
+	anyResult      *projection               // of methods that are not in methods
 	progress       *projection
-	metaOnly       *projection // of messages that differ in nothing else
+	metaOnly       *projection // of messages that differ in `_meta` only
 	implementation *projection
 	capabilities   *projection
 	elicitation    *projection
 	sampling       *projection
 }
 
-// An onFirstUse is a value for each revision, made once. Most processes speak one revision or none with sessions, and should
-// not wait for the others to start.
-type onFirstUse[T any] struct {
+// A perRevision is a value that is computed once for each revision, when it is first used.
+type perRevision[T any] struct {
 	make func(wire.Revision) T
 	made [wire.July2026 + 1]struct {
 		once  sync.Once
@@ -138,8 +138,8 @@ type onFirstUse[T any] struct {
 	}
 }
 
-// of returns the value of a revision; one that is not known is that of none.
-func (u *onFirstUse[T]) of(rev wire.Revision) T {
+// get returns the value of a revision. An unknown revision has the value of the zero Revision.
+func (u *perRevision[T]) get(rev wire.Revision) T {
 	if int(rev) >= len(u.made) {
 		rev = 0
 	}
@@ -148,7 +148,7 @@ func (u *onFirstUse[T]) of(rev wire.Revision) T {
 	return m.value
 }
 
-var projections = onFirstUse[*revisionProjection]{make: compileProjection}
+var projections = perRevision[*revisionProjection]{make: compileProjection}
 
 func compileProjection(rev wire.Revision) *revisionProjection {
 	if rev == 0 || rev.Modern() {
@@ -167,17 +167,18 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 }
 
 func projectionOf(rev wire.Revision) *revisionProjection {
-	return projections.of(rev)
+	return projections.get(rev)
 }
 
-// projectNotification returns what a client of rev gets as the notification m, or nil if its revision has no such
-// notification. Notifications that no revision knows belong to extensions, and pass. The message m is not changed.
+// projectNotification returns the notification m for a client of rev, or nil if that revision has
+// no such notification. Notifications that no revision has belong to extensions, and pass. It does
+// not change m.
 func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message {
 	p, known := notificationProjection(rev, m.Method)
 	switch {
 	case !known:
 		return nil
-	case !p.concerns(m.Params):
+	case !p.affects(m.Params):
 		return m
 	}
 	projected := *m
@@ -185,8 +186,8 @@ func projectNotification(rev wire.Revision, m *jsonrpc.Message) *jsonrpc.Message
 	return &projected
 }
 
-// notificationProjection returns what changes in the params of a notification, and false if the revision has no such
-// notification.
+// notificationProjection returns the projection of a notification's params, and false if the
+// revision has no such notification.
 func notificationProjection(rev wire.Revision, method string) (*projection, bool) {
 	if _, ok := rev.Method(method); !ok && inAnyRevision(method) {
 		return nil, false
@@ -197,7 +198,7 @@ func notificationProjection(rev wire.Revision, method string) (*projection, bool
 	return projectionOf(rev).metaOnly, true
 }
 
-// projectImplementation returns how a client of rev is told who the server is.
+// projectImplementation returns the server's description for a client of rev.
 func projectImplementation(rev wire.Revision, implementation json.RawMessage) json.RawMessage {
 	return projectionOf(rev).implementation.apply(implementation)
 }

@@ -7,18 +7,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// tasksExtension is the one extension that a session never has: its revisions had tasks of their own, which are not
-// compatible.
+// tasksExtension is the one extension that sessions never have: their revisions have tasks of their
+// own, which are not compatible.
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// capabilitiesShape is what a server can do. Extensions pass: capability sets are open.
+// capabilitiesShape is the server's capabilities. Unknown ones pass, since the set of capabilities
+// is open.
 var capabilitiesShape = shape{fields: []field{
 	{key: "completions", needs: wire.CompletionsCapability},
 	{key: "tasks", needs: wire.Tasks},
 	{key: "extensions", omitEmpty: true, shape: &shape{fields: []field{{key: tasksExtension, needs: modern}}}},
 }}
 
-// projectCapabilities turns the capabilities of a discover result into those of an initialize result of rev.
+// projectCapabilities turns the capabilities of a discover result into those of an initialize
+// result of rev.
 func projectCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(capabilities) != '{' {
 		return json.RawMessage("{}")
@@ -26,8 +28,8 @@ func projectCapabilities(rev wire.Revision, capabilities json.RawMessage) json.R
 	return projectionOf(rev).capabilities.apply(capabilities)
 }
 
-// clientCapabilities turns the capabilities that a client of rev sent with initialize into those of the modern envelope:
-// an object of objects. What is not an object counts as not declared, null above all.
+// clientCapabilities turns the capabilities that a client of rev sent with initialize into those of
+// the modern envelope. A capability that is not an object, such as null, counts as not declared.
 func clientCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(declared) != '{' {
 		return json.RawMessage("{}")
@@ -48,11 +50,11 @@ func clientCapabilities(rev wire.Revision, declared json.RawMessage) json.RawMes
 	return closeWith(dst, '}')
 }
 
-// appendCapability appends what one capability of a client means today, or nothing.
+// appendCapability appends the modern form of one client capability, or nothing.
 func appendCapability(dst []byte, rev wire.Revision, name string, value []byte) []byte {
 	switch name {
 	case "roots":
-		return append(dst, `{}`...) // listChanged is the session's business
+		return append(dst, `{}`...) // listChanged concerns the session only
 	case "sampling":
 		if !rev.Has(wire.SamplingTools) {
 			return append(dst, `{}`...)

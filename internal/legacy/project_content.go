@@ -33,7 +33,7 @@ func linkAsText(dst, block []byte) []byte {
 	return appendTextBlock(dst, line, block)
 }
 
-// appendTextBlock appends a text block for the same audience as the block that it stands for.
+// appendTextBlock appends a text block that replaces a block and keeps its annotations.
 func appendTextBlock(dst []byte, s string, block []byte) []byte {
 	dst = append(dst, `{"type":"text","text":`...)
 	dst = append(jsonscan.AppendQuote(dst, s), ',')
@@ -43,13 +43,13 @@ func appendTextBlock(dst []byte, s string, block []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// firstAnnotations are annotations as every revision has them.
+// firstAnnotations returns annotations as the first revision has them.
 var firstAnnotations = sync.OnceValue(func() *projectedField {
 	return project(wire.November2024, &shape{fields: []field{annotations}}).find([]byte(annotations.key))
 })
 
-// addText returns a tool result that lost its structured content a text block with that content as JSON, unless it has
-// text already: servers are asked to say everything in text too.
+// addText adds a text block with the structured content as JSON to a tool result that lost its
+// structured content, unless the result has text already.
 //
 // Spec: server/tools#structured-content
 func addText(dst []byte, start int, structured []byte) []byte {
@@ -82,12 +82,12 @@ func hasText(content []byte) bool {
 	return false
 }
 
-// onlyViews keeps of a `_meta` what the extension for views says, if it says anything: a host may declare it in any
-// revision, and has to learn there too which tools it must not show to its model. The schemas allow members that they do not
-// name.
+// viewMetaOnly keeps the members of a `_meta` that belong to MCP Apps, if there are any. Hosts
+// declare the extension in any revision, and must know which tools the model may not see. The
+// schemas of these revisions allow additional members.
 //
 // Spec: SEP-1865, Resource Discovery, Visibility.
-func onlyViews(dst []byte, key string, meta []byte) []byte {
+func viewMetaOnly(dst []byte, key string, meta []byte) []byte {
 	before := len(dst)
 	dst = append(appendMember(dst, []byte(key), nil), '{')
 	from := len(dst)
@@ -110,7 +110,7 @@ func ifObject(dst []byte, key string, value []byte) []byte {
 	return appendMember(dst, []byte(key), value)
 }
 
-// objectSchema keeps a schema that describes objects and says so, in the form of [closedSchema].
+// objectSchema keeps a schema with the type "object", in the form of [closedSchema].
 func objectSchema(dst []byte, key string, schema []byte) []byte {
 	if typ, _ := jsonscan.Get(schema, "type"); !isString(typ, "object") {
 		return dst
@@ -118,8 +118,8 @@ func objectSchema(dst []byte, key string, schema []byte) []byte {
 	return closedSchema(dst, key, schema)
 }
 
-// closedSchema writes a schema so that each of its properties is described by an object: older revisions know no boolean
-// schemas there, and a client that checks would refuse the whole list of tools.
+// closedSchema appends a schema in which each property has an object as its schema: older revisions
+// do not allow boolean schemas there, and a strict client would reject the whole list of tools.
 func closedSchema(dst []byte, key string, schema []byte) []byte {
 	dst = appendMember(dst, []byte(key), nil)
 	if jsonscan.Kind(schema) != '{' {

@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// projectError returns how a client of rev is told that its request failed. An error code that the revision does not have
-// becomes one that it has; the error's data stays. The error e is not changed.
+// projectError returns an error as a client of rev knows it. An error code that the revision does
+// not have is replaced; the error's data is kept. It does not change e.
 //
 // Spec: server/resources#error-handling
 func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.Error {
@@ -39,14 +39,14 @@ func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.E
 	return &projected
 }
 
-// namesURI reports whether the data of an error says which resource it is about. Of the errors of resources/read, the one
-// for a missing resource does.
+// namesURI reports whether the data of an error names a resource. Of the errors of resources/read,
+// only the one for a missing resource does.
 func namesURI(data []byte) bool {
 	uri, _ := jsonscan.Get(data, "uri")
 	return jsonscan.Kind(uri) == '"'
 }
 
-// required names the capabilities that an error's data asks for, such as ": elicitation.url".
+// required lists the capabilities that an error's data requires, such as ": elicitation.url".
 func required(data []byte) string {
 	capabilities, _ := jsonscan.Get(data, "requiredCapabilities")
 	var names []string

@@ -11,9 +11,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// bans are paths into results at which a revision without the feature has nothing. A path element ending in [] is an
-// array, of which every element counts; one with a type counts elements of that "type" only. A last element * is whatever
-// is in `_meta` beside what apps say, or that it is empty.
+// bans are paths in results that must be absent in revisions without a feature. A path element with
+// [] is an array, all of whose elements are checked; one with a type checks only elements of that
+// "type". A final * matches anything in `_meta` that does not belong to MCP Apps, and an empty
+// `_meta`.
 var bans = []struct {
 	method, path string
 	feature      wire.Feature
@@ -43,7 +44,7 @@ var bans = []struct {
 	{wire.MethodResourcesRead, "cacheScope", wire.CacheHints},
 }
 
-// found reports whether there is something at a path of [bans].
+// found reports whether the path of a ban exists in v.
 func found(v any, path string) bool {
 	if path == "" {
 		return v != nil
@@ -195,7 +196,8 @@ func BenchmarkProjectResult(b *testing.B) {
 	}
 }
 
-// appendResult appends what a client of rev gets as the result of method. The result is checked JSON; it is not changed.
+// appendResult appends the result of a method as a client of rev gets it. It does not change
+// result.
 func appendResult(dst []byte, rev wire.Revision, method string, result []byte) []byte {
 	return methodOf(rev, method).result.replace(append(dst, result...), len(dst))
 }

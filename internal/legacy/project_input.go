@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// formElicitShape is an elicitation of a form.
+// formElicitShape is an elicitation in form mode.
 var formElicitShape = shape{fields: []field{
 	meta,
 	{key: "mode", needs: wire.ElicitationURL},
@@ -22,9 +22,9 @@ var formElicitShape = shape{fields: []field{
 	}}},
 }}
 
-// projectInputRequest returns the params of the request that asks a client of rev what an input request asks for, or why
-// a client of that revision cannot be asked. The elicitationID is for revisions that give URL elicitations one; the
-// caller makes it, and may leave it empty where it knows that none is needed.
+// projectInputRequest returns the params of an input request for a client of rev, or an error if a
+// client of that revision cannot be asked. elicitationID is for revisions in which URL elicitations
+// have an id; it may be empty for others.
 func projectInputRequest(rev wire.Revision, method string, params json.RawMessage, elicitationID string) (json.RawMessage, *jsonrpc.Error) {
 	if m, ok := rev.Method(method); !ok || m.Direction == wire.ClientToServer || m.Notification {
 		return nil, cannotAsk("its protocol revision has no %s", method)
@@ -33,7 +33,7 @@ func projectInputRequest(rev wire.Revision, method string, params json.RawMessag
 		return nil, nil
 	}
 	if jsonscan.Kind(params) != '{' {
-		return nil, cannotAsk("params of %s are not an object", method)
+		return nil, cannotAsk("params of %s: want an object", method)
 	}
 	switch method {
 	case wire.MethodElicitationCreate:
@@ -64,7 +64,7 @@ func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMe
 	}
 	projected := projectionOf(rev).elicitation.apply(params)
 	if rev.Has(wire.ElicitationURL) && !hasMode {
-		projected = withMember(projected, "mode", "form") // absent means form, but not every client knows
+		projected = withMember(projected, "mode", "form") // it is the default, but not every client knows
 	}
 	return projected, nil
 }
@@ -80,7 +80,7 @@ func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (j
 	return projected, nil
 }
 
-// withMember returns obj with one more string member in front.
+// withMember returns obj with a string member added in front.
 func withMember(obj []byte, key, value string) []byte {
 	dst := make([]byte, 0, len(obj)+len(key)+len(value)+8)
 	dst = append(dst, '{')
@@ -92,7 +92,7 @@ func withMember(obj []byte, key, value string) []byte {
 	return closeWith(dst, '}')
 }
 
-// multiSelect returns the name of a form's first field with several values.
+// multiSelect returns the name of a form's first field that accepts several values.
 func multiSelect(params []byte) (name string, ok bool) {
 	schema, _ := jsonscan.Get(params, "requestedSchema")
 	properties, _ := jsonscan.Get(schema, "properties")
@@ -104,7 +104,7 @@ func multiSelect(params []byte) (name string, ok bool) {
 	return "", false
 }
 
-// enumWithNames repairs a field that lost its titled choices: they become values and, in the same order, names.
+// enumWithNames adds enum and enumNames to a field that lost its titled choices.
 func enumWithNames(dst []byte, start int, choices []byte) []byte {
 	for _, key := range []string{"enum", "enumNames"} {
 		if _, has := jsonscan.Get(dst[start:], key); has {
@@ -141,8 +141,9 @@ func ifBoolean(dst []byte, key string, value []byte) []byte {
 	return dst
 }
 
-// projectInputResponse returns what a client of rev answered, as the answer to an input request: without what only a
-// session's messages carry. Whether it answers the question is not looked at.
+// projectInputResponse returns the result of a client of rev as the modern response to an input
+// request. It removes members that only messages of a session have. It does not validate the
+// response.
 //
 // Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
 func projectInputResponse(rev wire.Revision, method string, result json.RawMessage) json.RawMessage {
@@ -152,19 +153,19 @@ func projectInputResponse(rev wire.Revision, method string, result json.RawMessa
 	dst := append(make([]byte, 0, len(result)), '{')
 	for key, value := range jsonscan.Members(result) {
 		if string(key) == "_meta" {
-			if value = questionMeta(value); value == nil {
+			if value = inputRequestMeta(value); value == nil {
 				continue
 			}
 		}
-		if answers(method, string(key)) && jsonscan.Kind(value) != 'n' {
+		if hasResponseMember(method, string(key)) && jsonscan.Kind(value) != 'n' {
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
 	return closeWith(dst, '}')
 }
 
-// answers reports whether the answer to an input request has a member of that name.
-func answers(method, member string) bool {
+// hasResponseMember reports whether the response to an input request may have the member.
+func hasResponseMember(method, member string) bool {
 	switch method {
 	case wire.MethodElicitationCreate:
 		return member == "action" || member == "content"

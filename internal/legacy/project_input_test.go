@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// T-43: the forms of 2025-06-18 have no mode, one kind of titled choice and one kind of default.
+// T-43: forms of 2025-06-18 have no mode, one kind of titled choice and one kind of default.
 func TestT43_FormsForOlderClients(t *testing.T) {
 	form := func(properties string) string {
 		return `{"message":"m","requestedSchema":{"type":"object","properties":{` + properties + `}}}`
@@ -33,7 +33,7 @@ func TestT43_FormsForOlderClients(t *testing.T) {
 	}
 }
 
-// T-08: towards 2025-11-25 the mode is said, before it there was none.
+// T-08: 2025-11-25 has a mode, earlier revisions have none.
 func TestT08_Mode(t *testing.T) {
 	for _, test := range []struct {
 		rev          wire.Revision
@@ -53,7 +53,7 @@ func TestT08_Mode(t *testing.T) {
 	}
 }
 
-// T-44: before 2025-11-25 a message has one block.
+// T-44: before 2025-11-25 a message has one content block.
 func TestT44_SamplingBlocks(t *testing.T) {
 	const params = `{"maxTokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"content":[{"type":"text","text":"b","annotations":{}},{"type":"image"}],"role":"assistant","_meta":{}},{"role":"user","content":{"type":"text","text":"c"}},{"role":"user","content":[]}],"tools":[]}`
 	const want = `{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"content":{"type":"text","text":"b"},"role":"assistant"},{"content":{"type":"image"},"role":"assistant"},{"role":"user","content":{"type":"text","text":"c"}}]}`
@@ -69,7 +69,7 @@ func TestT44_SamplingBlocks(t *testing.T) {
 	}
 }
 
-func TestInputRequestsLoseTheServersIdentity(t *testing.T) {
+func TestInputRequestsHaveNoServerInfo(t *testing.T) {
 	for _, method := range []string{wire.MethodElicitationCreate, wire.MethodSamplingCreateMessage, wire.MethodRootsList} {
 		got, err := projectInputRequest(wire.June2025, method, json.RawMessage(`{"_meta":{"io.modelcontextprotocol/serverInfo":{},"a":1}}`), "")
 		if err != nil || string(got) != `{"_meta":{"a":1}}` {
@@ -78,7 +78,7 @@ func TestInputRequestsLoseTheServersIdentity(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAsked(t *testing.T) {
+func TestInputRequestsWithoutProjection(t *testing.T) {
 	cases := []struct {
 		rev                   wire.Revision
 		method, params, names string

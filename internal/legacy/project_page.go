@@ -7,15 +7,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Bounds of the results that are cached. Projecting a smaller one costs no more than comparing it. A larger one is rare
-// and must not hold its memory.
+// Limits of the results that are cached. Projecting a smaller one costs no more than comparing it.
+// A larger one is rare and would hold its memory.
 const (
 	minPage = 1 << 10
 	maxPage = 1 << 20
 )
 
-// A pageCache holds projected lists, which are long and seldom change: the last one of each method and revision. A list
-// that differs by caller is projected each time, and replaces the cached one. The zero pageCache is ready for use.
+// A pageCache holds projected lists, which are long and seldom change: the last one of each method
+// and revision. A list that differs by caller is projected each time and replaces the cached one.
+// The zero pageCache is ready for use.
 type pageCache struct {
 	mu   sync.Mutex // guards the field below
 	last map[pageKey]page
@@ -26,7 +27,8 @@ type pageKey struct {
 	method string
 }
 
-// A page is the result of a list, as the core returned it and as a session sends it. Its bytes are never changed.
+// A page is the result of a list, as the core returned it and as sessions send it. Its bytes are
+// never changed.
 type page struct{ modern, projected []byte }
 
 // isCacheable reports whether the result of a request is a page that the cache holds.

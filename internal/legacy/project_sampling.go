@@ -14,12 +14,13 @@ var samplingShape = shape{fields: []field{
 	{key: "tools", needs: wire.SamplingTools, shape: &toolShape},
 	{key: "toolChoice", needs: wire.SamplingTools},
 	{key: "messages", shape: &shape{fields: []field{
-		{key: "_meta", needs: wire.SamplingTools}, // came with tools
+		{key: "_meta", needs: wire.SamplingTools}, // since 2025-11-25
 		{key: "content", shape: &shape{fields: append([]field{dataMeta, annotations}, toolOutput...)}},
 	}}},
 }}
 
-// projectSampling projects a sampling request, or says why a client of rev could not understand it.
+// projectSampling projects a sampling request. It returns an error if a client of rev cannot
+// understand it.
 //
 // Spec: client/sampling#creating-messages
 func projectSampling(rev wire.Revision, params []byte) (json.RawMessage, *jsonrpc.Error) {
@@ -32,7 +33,8 @@ func projectSampling(rev wire.Revision, params []byte) (json.RawMessage, *jsonrp
 	return projectionOf(rev).sampling.apply(params), nil
 }
 
-// checkSampling looks for what the revision does not have and nothing can stand for.
+// checkSampling returns an error if the request has content that the revision does not have and
+// that cannot be replaced.
 func checkSampling(rev wire.Revision, params []byte) *jsonrpc.Error {
 	tools, _ := jsonscan.Get(params, "tools")
 	for range objects(tools) {
@@ -56,8 +58,8 @@ func checkSampling(rev wire.Revision, params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// splitMessages returns a sampling request whose messages have one block of content each: a message with several becomes
-// as many, of the same role and in the same order.
+// splitMessages splits the messages of a sampling request so that each has one content block, of
+// the same role and in the same order.
 func splitMessages(params []byte) []byte {
 	dst := append(make([]byte, 0, len(params)), '{')
 	for key, value := range jsonscan.Members(params) {
@@ -77,7 +79,7 @@ func splitMessages(params []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// appendMessage appends a message with other content.
+// appendMessage appends a message with its content replaced.
 func appendMessage(dst, message, content []byte) []byte {
 	dst = append(dst, '{')
 	for key, value := range jsonscan.Members(message) {

@@ -8,43 +8,49 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A shape says what of a JSON object depends on the revision. Whatever it does not name is copied as it is.
+// A shape describes which parts of a JSON object depend on the revision. Everything else is copied
+// unchanged.
 type shape struct {
 	fields   []field
 	variants []variant
 }
 
-// A field is a member of an object. Where several fields have one key, the first that changes something counts.
+// A field is a member of an object. If several fields have the same key, the first that changes the
+// member applies.
 type field struct {
 	key string
-	// needs is the feature that the member belongs to; zero is none. A revision without it gets what as makes of the
-	// member, or no such member if as is nil.
+	// needs is the feature that the member belongs to; zero for none. In a revision without it, as
+	// rewrites the member; a nil as removes it.
 	needs wire.Feature
 	as    rewrite
-	// instead repairs the finished object when the member was left out of it.
+	// instead repairs the object after the member was removed from it.
 	instead repair
-	// shape is that of the value, or of the elements of an array, in revisions that have the member. If byName, it is that
-	// of the values of the object's members.
+	// shape is that of the value, or of the elements of an array, in revisions that have the
+	// member. With byName, it is that of the values of the object's members.
 	shape  *shape
 	byName bool
-	// omitEmpty leaves the member out when its value became {}.
+	// omitEmpty removes the member if its value became {}.
 	omitEmpty bool
 }
 
-// A variant is a kind of object, told by its member "type", that a revision without the feature gets as something else.
+// A variant is a kind of object, identified by its member "type". A revision without the feature
+// gets a replacement.
 type variant struct {
 	typ   string
 	needs wire.Feature
-	as    func(dst, obj []byte) []byte // appends what stands for obj
+	as    func(dst, obj []byte) []byte // appends the replacement of obj
 }
 
-// A rewrite appends what stands for a member, key and all, without a comma. Appending nothing leaves the member out.
+// A rewrite appends the replacement of a member, with its key and without a comma. It appends
+// nothing to remove the member.
 type rewrite func(dst []byte, key string, value []byte) []byte
 
-// A repair changes the object at the end of dst, which begins at start and lost a member with the given value.
+// A repair changes the object that begins at start and ends dst. The object lost a member with the
+// given value.
 type repair func(dst []byte, start int, value []byte) []byte
 
-// A projection is a shape for one revision: only what changes in it. The nil projection changes nothing.
+// A projection is a shape compiled for one revision: only what changes in it. The nil projection
+// changes nothing.
 type projection struct {
 	fields   []projectedField
 	variants []variant
@@ -52,7 +58,7 @@ type projection struct {
 
 type projectedField struct {
 	key       string
-	as        rewrite // not nil, or else the member has gone or has a nested projection
+	as        rewrite // if nil, nested is set or the member is removed
 	nested    *projection
 	byName    bool
 	instead   repair
@@ -96,17 +102,18 @@ func (p *projection) find(key []byte) *projectedField {
 	return nil
 }
 
-// concerns reports whether an object has something that the projection may change.
-func (p *projection) concerns(obj []byte) bool {
+// affects reports whether the projection may change the object.
+func (p *projection) affects(obj []byte) bool {
 	if p == nil {
 		return false
 	}
 	d := jsonscan.Descend(obj)
-	return p.concernsObject(&d)
+	return p.affectsObject(&d)
 }
 
-// concernsObject is concerns for the value ahead. It passes over it, or stops where it has found something.
-func (p *projection) concernsObject(d *jsonscan.Descent) bool {
+// affectsObject is affects for the next value of d. It skips the value, or stops where it has found
+// a change.
+func (p *projection) affectsObject(d *jsonscan.Descent) bool {
 	if !d.Into('{') {
 		d.Value()
 		return false
@@ -119,31 +126,31 @@ func (p *projection) concernsObject(d *jsonscan.Descent) bool {
 		}
 		if f := p.find(key); f == nil {
 			d.Value()
-		} else if f.concerns(d) {
+		} else if f.affects(d) {
 			return true
 		}
 	}
 	return false
 }
 
-// concerns reports whether the projection may change something in the member whose value is ahead.
-func (f *projectedField) concerns(d *jsonscan.Descent) bool {
+// affects reports whether the projection may change the member whose value is next.
+func (f *projectedField) affects(d *jsonscan.Descent) bool {
 	switch {
 	case f.nested == nil:
 		return true
 	case f.omitEmpty:
 		value := d.Value()
 		inner := jsonscan.Descend(value)
-		return isEmptyObject(value) || f.nested.concernsValue(&inner)
+		return isEmptyObject(value) || f.nested.affectsValue(&inner)
 	case f.byName && d.Into('{'):
 		for _, ok := d.Key(); ok; _, ok = d.Key() {
-			if f.nested.concernsValue(d) {
+			if f.nested.affectsValue(d) {
 				return true
 			}
 		}
 		return false
 	}
-	return f.nested.concernsValue(d)
+	return f.nested.affectsValue(d)
 }
 
 func isEmptyObject(value []byte) bool {
@@ -153,31 +160,31 @@ func isEmptyObject(value []byte) bool {
 	return jsonscan.Kind(value) == '{'
 }
 
-// concernsValue is concernsObject for an object that is ahead, or for the objects in an array.
-func (p *projection) concernsValue(d *jsonscan.Descent) bool {
+// affectsValue is affectsObject for an object, or for the objects in an array.
+func (p *projection) affectsValue(d *jsonscan.Descent) bool {
 	if !d.Into('[') {
-		return p.concernsObject(d)
+		return p.affectsObject(d)
 	}
 	for d.More() {
-		if p.concernsObject(d) {
+		if p.affectsObject(d) {
 			return true
 		}
 	}
 	return false
 }
 
-// replace puts the projection of the object that dst holds from the offset on in place of the object. Anything else than an
-// object stays as it is, and so does one that nothing changes in.
+// replace replaces the object that begins at an offset of dst with its projection. It leaves any
+// other value unchanged.
 func (p *projection) replace(dst []byte, from int) []byte {
-	if !p.concerns(dst[from:]) {
+	if !p.affects(dst[from:]) {
 		return dst
 	}
 	end := len(dst)
-	dst = p.appendObject(dst, dst[from:end]) // behind the object, which stays as it is until then
+	dst = p.appendObject(dst, dst[from:end]) // behind the object, which is its source
 	return append(dst[:from], dst[end:]...)
 }
 
-// apply returns the projection of an object in memory of its own. Anything else than an object is returned as it is.
+// apply returns the projection of an object in new memory. Any other value is returned unchanged.
 func (p *projection) apply(obj []byte) []byte {
 	if p == nil || jsonscan.Kind(obj) != '{' {
 		return obj
@@ -185,7 +192,7 @@ func (p *projection) apply(obj []byte) []byte {
 	return p.appendObject(make([]byte, 0, len(obj)), obj)
 }
 
-// appendValue appends the projection of a value: of the object, or of the objects in the array.
+// appendValue appends the projection of an object, or of the objects in an array.
 func (p *projection) appendValue(dst, value []byte) []byte {
 	switch jsonscan.Kind(value) {
 	case '{':
@@ -234,7 +241,7 @@ func (p *projection) appendObject(dst, obj []byte) []byte {
 	return dst
 }
 
-// append appends what the member becomes, without a comma, or nothing.
+// append appends the projected member, without a comma, or nothing.
 func (f *projectedField) append(dst, value []byte) []byte {
 	switch {
 	case f.as != nil:
@@ -264,7 +271,7 @@ func (p *projection) variant(obj []byte) *variant {
 	return p.variantOf(typ)
 }
 
-// variantOf returns the variant of objects whose member "type" is that, nil for none.
+// variantOf returns the variant of objects with the given "type"; nil for none.
 func (p *projection) variantOf(typ []byte) *variant {
 	for i := range p.variants {
 		if isString(typ, p.variants[i].typ) {
@@ -274,7 +281,8 @@ func (p *projection) variantOf(typ []byte) *variant {
 	return nil
 }
 
-// objects yields value if it is an object, or the objects in it if it is an array.
+// objects returns an iterator over value if it is an object, or over the objects in it if it is an
+// array.
 func objects(value []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		switch jsonscan.Kind(value) {
@@ -307,7 +315,7 @@ func appendMember(dst, key, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// appendKey quotes a key. It spares ordinary ones the detour by a string.
+// appendKey quotes a key, without conversion to a string if it needs no escapes.
 func appendKey(dst, key []byte) []byte {
 	for _, c := range key {
 		if c < ' ' || c == '"' || c == '\\' || c > '~' {
@@ -319,7 +327,7 @@ func appendKey(dst, key []byte) []byte {
 	return append(dst, '"')
 }
 
-// closeWith ends an object or array whose elements each left a comma behind.
+// closeWith ends an object or array each of whose elements is followed by a comma.
 func closeWith(dst []byte, bracket byte) []byte {
 	if dst[len(dst)-1] == ',' {
 		dst = dst[:len(dst)-1]
@@ -327,7 +335,7 @@ func closeWith(dst []byte, bracket byte) []byte {
 	return append(dst, bracket)
 }
 
-// isString reports whether value is the JSON string s, in whatever spelling.
+// isString reports whether value is the JSON string s, with or without escapes.
 func isString(value []byte, s string) bool {
 	if jsonscan.Kind(value) != '"' {
 		return false

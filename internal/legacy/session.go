@@ -1,11 +1,13 @@
-// Package legacy translates between the session era of the protocol and the modern form that the core speaks.
+// Package legacy translates between the session era of the protocol and the modern form, which is
+// the only one that package mcp implements.
 //
-// A [Session] is one client that opened with initialize. What it sends is rewritten into requests that each carry their
-// envelope; what the core answers is projected onto the client's revision. What a session has and the modern era has
-// not, is here: questions that travel as requests of the server, pushed changes, subscriptions to one resource, a log
-// level for all requests, pings and batches.
+// A [Session] is the server's end of one session, from its initialize request on. It rewrites each
+// request of the client into a request that carries its own envelope, and projects each result onto
+// the client's revision. It also implements what only sessions have: requests from the server to
+// the client, pushed changes, subscriptions to single resources, one log level for all requests,
+// pings and batches.
 //
-// A [Client] is the mirror image: the client's end of a session, which makes its server look modern.
+// A [Client] is the client's end of a session. It makes the server look like a modern one.
 package legacy
 
 import (
@@ -22,63 +24,66 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Stream writes one message. It blocks while the peer is slow, and fails when ctx has ended or the peer is gone. It is
-// called from several goroutines.
+// A Stream writes one message. It blocks while the peer is slow. It returns an error when ctx has
+// ended or the peer is gone. It may be called from several goroutines.
 type Stream func(ctx context.Context, m *jsonrpc.Message) error
 
 // Send writes a message.
 func (s Stream) Send(ctx context.Context, m *jsonrpc.Message) error { return s(ctx, m) }
 
-// Notify writes a notification. With Send it makes the stream a [Sender].
+// Notify writes a notification. With Send, it makes the stream a [Sender].
 func (s Stream) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	return s(ctx, jsonrpc.NewNotification(method, params))
 }
 
-// A Sender writes one message, as a [Stream] does.
+// A Sender writes messages, as a [Stream] does.
 type Sender interface {
 	Send(ctx context.Context, m *jsonrpc.Message) error
-	// Notify is Send for a notification. The params are not kept.
+	// Notify writes a notification. It does not retain params.
 	Notify(ctx context.Context, method string, params json.RawMessage) error
 }
 
 // A Notify writes one notification of a request. It blocks and fails as a [Stream] does.
 type Notify = func(ctx context.Context, method string, params json.RawMessage) error
 
-// A Core serves requests in the modern form. `_meta` of their params holds the envelope, with the session's revision.
-// Its methods are called from several goroutines.
+// A Core serves requests in the modern form: `_meta` of their params holds the envelope, with the
+// session's revision. Its methods may be called from several goroutines.
 type Core interface {
-	// Serve answers one request. It sends the notifications that belong to the request to notify before it returns. It
-	// appends the result to dst, on one line, or returns the error, which may alias the request.
+	// Serve serves one request. It sends the notifications that belong to the request to notify
+	// before it returns. It appends the result to dst, on one line, or returns the error, which may
+	// alias the request.
 	Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify Notify) ([]byte, *jsonrpc.Error)
-	// Listen takes a subscriptions/listen request and returns once it is registered. Its notifications go to notify until
-	// stop is called or ctx ends. Stop does not wait, and may be called twice.
+	// Listen serves a subscriptions/listen request and returns once the subscription is registered.
+	// Its notifications go to notify until stop is called or ctx ends. stop does not wait, and may
+	// be called twice.
 	Listen(ctx context.Context, req *jsonrpc.Message, notify Notify) (stop func(), err error)
 }
 
-// DefaultAnswerTimeout is how long questions wait unless [Config.AnswerTimeout] says otherwise. Who has not answered by
-// then is not at the screen. It is well within the time that the core keeps the state of a request that asks.
+// DefaultAnswerTimeout is the default of [Config.AnswerTimeout]. It is well below the time for
+// which the core keeps the state of a request that asks for input.
 const DefaultAnswerTimeout = 10 * time.Minute
 
-// A Config is what sessions have in common. It is neither changed nor copied once it is in use.
+// A Config configures sessions, which share it. It must not be changed or copied once it is in use.
 type Config struct {
-	// Core answers the requests.
+	// Core serves the requests.
 	Core Core
-	// Logger takes what goes wrong. Default: slog.Default().
+	// Logger receives what goes wrong. Default: slog.Default().
 	Logger *slog.Logger
-	// MaxInFlight is the number of requests of one session that are worked on at once. Default:
+	// MaxInFlight is the number of requests that one session serves at once. Default:
 	// [peer.DefaultMaxCalls].
 	MaxInFlight int
-	// AnswerTimeout is how long a request waits for what it asks its client at once. Then its questions are taken back,
-	// and it is answered with an error. Default: [DefaultAnswerTimeout].
+	// AnswerTimeout is how long a request waits for the client's responses to the input requests of
+	// one round. After it, they are cancelled and the request fails. Default:
+	// [DefaultAnswerTimeout].
 	AnswerTimeout time.Duration
-	// Calls is for a stream that carries more than the one session: what is in flight on it. Ids and bounds are then
-	// those of the whole stream. Default: each session has a table of its own.
+	// Calls holds the requests in flight of a stream that carries more than this session. Ids and
+	// limits then apply to the whole stream. Default: a table for each session.
 	Calls *peer.Table
-	// Cancelled makes the cause of a context whose request the client has cancelled. Default: an error that gives the
-	// reason.
+	// Cancelled returns the cause of a context whose request the client has cancelled. Default: an
+	// error with the reason.
 	Cancelled func(reason string) error
 
-	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
+	changes [wire.July2026]atomic.Pointer[projectedChange] // the last change sent, by revision
 	pages   pageCache
 }
 
@@ -103,39 +108,41 @@ func (c *Config) cancelled(reason string) error {
 	return c.Cancelled(reason)
 }
 
-// A Session is one client of the session era, from its initialize request on. While nothing happens it costs its memory
-// and nothing else. It is safe for concurrent use.
+// A Session is the server's end of one session. It starts no goroutine while it is idle. It is safe
+// for concurrent use.
 type Session struct {
 	cfg    *Config
 	rev    wire.Revision
-	calls  *peer.Table     // what is in flight, both ways
-	ctx    context.Context // of subscriptions: ends with the session
+	calls  *peer.Table     // in flight, in both directions
+	ctx    context.Context // of subscriptions; ends with the session
 	cancel context.CancelCauseFunc
 
-	changing  sync.Mutex // held while the subscription changes; guards the fields below
-	stop      func()     // ends the subscription; nil when there is none
-	heard     offers     // what it is to
-	heardURIs []string
-	uris      []string // resources that the client subscribed to
+	subMu         sync.Mutex    // held while the subscription changes; guards the fields below
+	stopListening func()        // ends the subscription; nil for none
+	listened      capabilitySet // the lists of the open subscription
+	listenedURIs  []string
+	uris          []string // resources that the client subscribed to
 
 	mu          sync.Mutex     // guards the fields below
 	envelope    sharedEnvelope // of every request
-	welcomed    bool           // offers is known
-	offers      offers         // not changed once it is known
-	described   chan struct{}  // closed when offers is known; nil while nobody waits for that
-	initialized bool           // the client is ready for what it did not ask for
-	changes     Stream         // where changes go; nil for nowhere
-	tokens      []*taskToken   // the oldest first
+	hasServer   bool           // server is set
+	server      capabilitySet  // not changed once it is set
+	serverKnown chan struct{}  // closed when server is set; nil while no goroutine waits for it
+	initialized bool           // the client has sent notifications/initialized
+	changes     Stream         // where changes are sent; nil for nowhere
+	tokens      []*taskToken   // oldest first
 }
 
-// Revision is the revision that the session has settled on.
+// Revision returns the negotiated revision.
 func (s *Session) Revision() wire.Revision { return s.rev }
 
-// Handle takes one message of the client. It serves a request: it writes the request's notifications and questions and
-// then the one response to out, nothing after the client has cancelled it, and returns when done. Any other message takes
-// effect at once. The responses to a batch are one batch.
+// Handle handles one message of the client. It serves a request: it writes the request's
+// notifications and input requests and then the one response to out, nothing after the client has
+// cancelled the request, and returns when done. Any other message takes effect at once. The
+// responses to a batch are one batch.
 //
-// What ends ctx ends the request. A request that may outlive its connection needs a context that does.
+// The request ends when ctx does. A request that may outlive its connection needs a context that
+// does.
 func (s *Session) Handle(ctx context.Context, m *jsonrpc.Message, out Stream) {
 	reply, work := s.Accept(ctx, m, out)
 	if work != nil {
@@ -149,9 +156,9 @@ func (s *Session) Handle(ctx context.Context, m *jsonrpc.Message, out Stream) {
 	}
 }
 
-// Accept is the first half of [Session.Handle], for a reader that must not wait. Messages are accepted in the order of
-// their arrival. It returns what is left to do: a reply to write, or work to do on another goroutine, whose result is
-// the reply to write. Every one of them may be nil.
+// Accept is the first half of [Session.Handle], for a reader that must not wait. Messages must be
+// accepted in the order of their arrival. It returns a reply to write, or work to run on another
+// goroutine, whose result is the reply to write. Each of them may be nil.
 func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (reply *jsonrpc.Message, work func() *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -160,7 +167,7 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (r
 		return nil, s.acceptNotification(m)
 	case jsonrpc.Response:
 		if !s.calls.Answer(m) {
-			s.cfg.logger().DebugContext(ctx, "mcp: answer to no question", "id", m.ID)
+			s.cfg.logger().DebugContext(ctx, "mcp: response to an unknown request", "id", m.ID)
 		}
 		return nil, nil
 	case jsonrpc.Batch:
@@ -180,17 +187,18 @@ func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Str
 	return nil, x.serve
 }
 
-// Begin is [Session.Accept] for a request whose response its caller writes as bytes. It returns the reply, if there is
-// nothing to do for it, or nil: then x serves the request, on any goroutine, by [Exchange.AppendAnswer].
+// Begin is [Session.Accept] for a request whose response the caller writes as bytes. If the request
+// needs no work, it returns the reply. Otherwise it returns nil, and [Exchange.AppendResponse]
+// serves the request, on any goroutine.
 func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, out Sender) (reply *jsonrpc.Message) {
 	method := methodOf(s.rev, m.Method)
 	switch {
 	case m.Method == wire.MethodPing:
 		return jsonrpc.NewResponse(m.ID, emptyResult)
 	case m.Method == wire.MethodInitialize:
-		return refuse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already")
+		return errorResponse(m.ID, jsonrpc.CodeInvalidRequest, "the session is initialized already")
 	case !method.served:
-		return refuse(m.ID, jsonrpc.CodeMethodNotFound, "method not found")
+		return errorResponse(m.ID, jsonrpc.CodeMethodNotFound, "method not found")
 	}
 	if err := s.calls.Enter(ctx, &x.call, m.ID); err != nil {
 		return jsonrpc.NewErrorResponse(m.ID, err)
@@ -199,8 +207,8 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 	return nil
 }
 
-// acceptNotification lets a notification take effect. Of the others there are progress, which nobody waits for, and
-// changed roots, of which nothing is kept.
+// acceptNotification applies a notification. It ignores progress, which no request asks for, and
+// changed roots, which are not cached.
 func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.Message) {
 	switch m.Method {
 	case wire.NotificationCancelled:
@@ -215,19 +223,20 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 		}
 		s.initialized = true
 		return func() *jsonrpc.Message {
-			s.resume()
+			s.refreshSubscription()
 			return nil
 		}
 	}
 	return nil
 }
 
-// acceptBatch accepts each message of a batch. Its requests are served side by side and answered together.
+// acceptBatch accepts each message of a batch. Its requests are served concurrently and answered
+// together.
 //
 // Spec: basic#batching (2025-03-26)
 func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
 	if !s.rev.Has(wire.Batches) {
-		return refuse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
+		return errorResponse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
 	}
 	var replies []*jsonrpc.Message
 	var works []func() *jsonrpc.Message
@@ -254,7 +263,7 @@ func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message, out
 	}
 }
 
-// batchOf returns one message of the responses that are not nil, or nil.
+// batchOf returns a batch of the responses that are not nil; nil if there are none.
 func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 	batch := &jsonrpc.Message{}
 	for _, m := range responses {
@@ -268,17 +277,17 @@ func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 	return batch
 }
 
-// Close ends the session: everything in flight and every waiting question, with the cause. What is in flight is still
-// answered.
+// Close ends the session. It cancels all requests in flight, in both directions, with the cause.
+// The client's requests still get a response.
 func (s *Session) Close(cause error) {
 	s.calls.Close(cause)
 	s.cancel(cause)
-	s.resume()
+	s.refreshSubscription()
 }
 
-// emptyResult says that a request was carried out.
+// emptyResult is the result of a request that returns nothing.
 var emptyResult = []byte(`{}`)
 
-func refuse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {
+func errorResponse(id jsonrpc.ID, code int, message string) *jsonrpc.Message {
 	return jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: code, Message: message})
 }

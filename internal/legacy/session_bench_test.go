@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// cannedCore returns every request the same result.
+// A cannedCore returns the same result for every request.
 type cannedCore struct {
 	fakeCore
 	result string
@@ -41,7 +41,7 @@ func BenchmarkCall(b *testing.B) {
 				if reply := session.Begin(b.Context(), x, request, nil); reply != nil {
 					b.Fatal(reply.Error)
 				}
-				room, _ = x.AppendAnswer(room[:0])
+				room, _ = x.AppendResponse(room[:0])
 			}
 		})
 	}

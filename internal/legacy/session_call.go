@@ -15,29 +15,29 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxRounds bounds how often one request may ask for input: a handler that asks for ever is a mistake, and a person
-// would have given up before.
+// maxRounds limits how often one request may ask for input, so that a handler that never stops
+// asking fails.
 const maxRounds = 32
 
-// errInternal is what a client sees of a mistake on this side; the log says more.
+// errInternal replaces an error that the client must not see. The log has the error itself.
 var errInternal = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
-// An Exchange is one request of the client on its way to its response, for whoever writes the response as bytes. It begins
-// with [Session.Begin], which is called once: an Exchange is not used again, for a goroutine that a handler has left behind
-// may still look at it.
+// An Exchange serves one request of the client, for a caller that writes the response as bytes.
+// [Session.Begin] starts it. An Exchange is not reused: a goroutine that a handler has left running
+// may still refer to it.
 type Exchange struct {
-	session *Session
-	call    peer.Call
-	request *jsonrpc.Message // as the client sent it
-	method  *method
-	out     Sender
-	told    progress
-	task    *taskToken // whose progress is told, in place of the request's own; nil for that
+	session  *Session
+	call     peer.Call
+	request  *jsonrpc.Message // as the client sent it
+	method   *method
+	out      Sender
+	progress progress
+	task     *taskToken // receives the progress instead of the request's own; nil for none
 }
 
-// AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
-// is left out then. The error is the one within the response.
-func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
+// AppendResponse serves the request and appends the response to dst. It appends nothing if the
+// client has cancelled the request. The error is the one within the response.
+func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	mark := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, x.request.ID.String()...)
@@ -52,7 +52,7 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(answer, '}'), nil
 }
 
-// serve returns the response, or nil for none.
+// serve returns the response, or nil if the client has cancelled the request.
 func (x *Exchange) serve() *jsonrpc.Message {
 	result, err := x.respond(nil)
 	if !x.call.End() {
@@ -61,7 +61,7 @@ func (x *Exchange) serve() *jsonrpc.Message {
 	return &jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
 }
 
-// respond appends the result to dst, or gives the error.
+// respond appends the result to dst, or returns the error.
 func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	var result json.RawMessage
 	var err *jsonrpc.Error
@@ -84,7 +84,8 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(dst, result...), nil
 }
 
-// relay has the core answer the request, as often as it needs answers from the client, and appends the result to dst.
+// relay has the core serve the request, with a further round for each result that asks for input,
+// and appends the final result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
 	var retry []byte
@@ -93,20 +94,20 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		result, further, err := x.settle(ctx, answer, len(dst))
+		result, next, err := x.finishRound(ctx, answer, len(dst))
 		if result != nil || err != nil {
 			return result, err
 		}
-		retry = further
+		retry = next
 	}
-	s.cfg.logger().ErrorContext(ctx, "mcp: request asks for input without end", "method", x.request.Method, "rounds", maxRounds)
+	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds", "method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
 }
 
-// settle makes the result that answer ends with, from the offset on, one for the session; left is what the core has left
-// out of it. In place of one that asks for input it gives what the client has answered: members for the request's next
-// round. It is apart so that relay, within which the core works, needs little of the stack.
-func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
+// finishRound projects the result that begins at an offset of answer, and returns answer with it.
+// If the result asks for input, it sends the input requests to the client instead, and returns the
+// members that the retried request has in addition.
+func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (projected, retry []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
 		return append(answer[:from], projected...), nil, nil
@@ -118,14 +119,14 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled
 	result := answer[from:]
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
 	case isString(typ, "input_required"):
-		further, err = s.ask(ctx, bytes.Clone(result), x.out)
-		return nil, further, err
+		retry, err = s.ask(ctx, bytes.Clone(result), x.out)
+		return nil, retry, err
 	case isString(typ, "task"):
-		if !fitsTask(s.rev, result) {
-			s.cfg.logger().ErrorContext(ctx, "mcp: request became a task of a form that the session does not have", "method", x.request.Method)
+		if !isSessionTask(s.rev, result) {
+			s.cfg.logger().ErrorContext(ctx, "mcp: unsupported form of task in a session", "method", x.request.Method)
 			return nil, nil, errInternal
 		}
-		x.keepToken(result)
+		x.saveTaskToken(result)
 	}
 	answer = x.method.result.replace(answer, from)
 	if modern != nil {
@@ -134,23 +135,23 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled
 	return answer, nil, nil
 }
 
-// notify writes a notification of the request. It keeps silent once the client has cancelled the request.
+// notify writes a notification of the request, unless the client has cancelled the request.
 func (x *Exchange) notify(ctx context.Context, method string, params json.RawMessage) error {
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
-	told := &x.told
+	told := &x.progress
 	if x.task != nil {
-		told = &x.task.told
+		told = &x.task.progress
 	}
-	if method == wire.NotificationProgress && x.method.mayAskInput && !told.rises(params) {
+	if method == wire.NotificationProgress && x.method.mayAskInput && !told.advance(params) {
 		return nil
 	}
 	p, known := notificationProjection(x.session.rev, method)
 	if !known {
 		return nil
 	}
-	if p.concerns(params) {
+	if p.affects(params) {
 		params = p.apply(params)
 	}
 	return x.out.Notify(ctx, method, params)
@@ -161,36 +162,36 @@ func asksForInput(result []byte) bool {
 	return ok && isString(typ, "input_required")
 }
 
-// progress is how far a request has told to be. The core starts anew with each round, but to the client all rounds are
-// one request, whose progress only rises.
+// progress is the last progress that was sent for a request. Each round of the core begins at zero,
+// but to the client all rounds are one request, whose progress only increases.
 //
 // Spec: basic/utilities/progress#behavior-requirements
 type progress struct {
 	mu   sync.Mutex // guards the fields below
-	told bool
+	sent bool
 	last float64
 }
 
-func (p *progress) rises(params []byte) bool {
+func (p *progress) advance(params []byte) bool {
 	raw, _ := jsonscan.Get(params, "progress")
 	value, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
-		return true // not ours to judge
+		return true // left to the client to reject
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.told && value <= p.last {
+	if p.sent && value <= p.last {
 		return false
 	}
-	p.told, p.last = true, value
+	p.sent, p.last = true, value
 	return true
 }
 
-// setLevel changes the lowest level of the log messages that later requests send.
+// setLevel sets the minimum log level of later requests.
 //
 // Spec: server/utilities/logging#setting-log-level
 func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
-	has, err := s.offered(ctx)
+	has, err := s.awaitServer(ctx)
 	if err != nil {
 		return nil, errInternal
 	}
@@ -212,7 +213,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage,
 	return emptyResult, nil
 }
 
-// failure returns what a client may see of an error on this side.
+// failure returns what the client may see of an error, and logs the rest.
 func (s *Session) failure(ctx context.Context, what string, err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {

@@ -10,23 +10,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A sessionEnvelope is the envelope of every request of a session, as initialize and logging/setLevel have set it.
+// A sessionEnvelope is the envelope of every request of a session. initialize sets it, and
+// logging/setLevel its log level.
 type sessionEnvelope struct {
 	revision                 wire.Revision
 	clientInfo, capabilities string // JSON objects
 	logLevel                 string
 }
 
-// A sharedEnvelope is a sessionEnvelope that equal sessions share: many clients are the same program.
+// A sharedEnvelope is an envelope that equal sessions share, since many clients are the same
+// program.
 type sharedEnvelope = unique.Handle[sessionEnvelope]
 
-// size returns about how many bytes appendMembers appends.
+// size returns an estimate of how many bytes appendMembers appends.
 func (e *sessionEnvelope) size() int {
 	const keys = len(wire.MetaProtocolVersion + wire.MetaClientInfo + wire.MetaClientCapabilities + wire.MetaLogLevel)
 	return keys + len(e.clientInfo) + len(e.capabilities) + 64
 }
 
-// appendMembers appends the members of `_meta` that a modern request has, without braces.
+// appendMembers appends the members of a modern request's `_meta`, without braces.
 //
 // Spec: basic/index#meta (2026-07-28)
 func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
@@ -37,8 +39,8 @@ func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// serve has the core answer a request of the client, in the modern form. retry holds the members that a retried request
-// has in addition, each with a comma behind it; nil for none.
+// serve has the core serve a request of the client in the modern form. retry holds the additional
+// members of a retried request, each followed by a comma; nil for none.
 func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message, retry []byte, notify Notify) ([]byte, *jsonrpc.Error) {
 	params, err := s.modernParams(m.Params, retry)
 	if err != nil {
@@ -47,8 +49,9 @@ func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message, ret
 	return s.cfg.Core.Serve(ctx, dst, jsonrpc.NewRequest(m.ID, m.Method, params), notify)
 }
 
-// modernParams returns the params of a client's request with the envelope of the session. Members that belong to the
-// modern era are replaced by those of retry: a client of a session cannot mean them.
+// modernParams returns the params of a client's request with the envelope of the session and the
+// members of retry. It drops members that only the modern era has: a client of a session cannot
+// mean them.
 func (s *Session) modernParams(params, retry []byte) (json.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")

@@ -12,43 +12,43 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxDeclared bounds the client's capabilities and its description of itself, each: a session keeps them, and every
-// request of it carries them.
+// maxDeclared limits the size of the client's capabilities, and of its description. A session keeps
+// both, and each of its requests carries them.
 const maxDeclared = 16 << 10
 
-// logLevelUnlessSet is the lowest level of log messages for clients that never chose one: what a person who watches wants
-// to see.
-const logLevelUnlessSet = "info"
+// defaultLogLevel is the minimum log level until the client sets one.
+const defaultLogLevel = "info"
 
-// unnamedServer stands for a server that does not say what it is; a session's client has to be told something.
-const unnamedServer = `{"name":"unnamed","version":"0"}`
+// defaultServerInfo replaces missing server info, which initialize requires.
+const defaultServerInfo = `{"name":"unnamed","version":"0"}`
 
-// offers is what the server offered the client when the session began.
-type offers struct {
+// A capabilitySet holds the server's capabilities that decide what a session does.
+type capabilitySet struct {
 	logging   bool
-	subscribe bool // to one resource
-	tools     bool // changes of the list, as the next two
+	subscribe bool // to single resources
+	tools     bool // listChanged, as the next two
 	prompts   bool
 	resources bool
 }
 
-// Initialize answers an initialize request, and gives the session to use from then on. The session is nil when the answer
-// is an error. It is [Open] and [Session.Welcome] in one.
+// Initialize serves an initialize request and returns the session and the response. The session is
+// nil if the response is an error. It combines [Open] and [Session.InitializeResponse].
 func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Message) {
 	s, err := Open(ctx, cfg, req)
 	if err != nil {
 		return nil, jsonrpc.NewErrorResponse(req.ID, err)
 	}
-	answer := s.Welcome(ctx, req.ID)
+	answer := s.InitializeResponse(ctx, req.ID)
 	if answer.Error != nil {
 		return nil, answer
 	}
 	return s, answer
 }
 
-// Open begins a session by an initialize request, without waiting for anything. A revision that is unknown, or has no
-// sessions, is answered with one that is known. The session is ready; [Session.Welcome] makes the answer. The context's
-// values last as long as the session, its end does not matter.
+// Open begins a session with an initialize request, without waiting for the core. If the requested
+// revision is unknown or has no sessions, it chooses the newest that has.
+// [Session.InitializeResponse] returns the response. The session keeps the values of ctx but does
+// not end with it.
 //
 // Spec: basic/lifecycle#version-negotiation
 func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *jsonrpc.Error) {
@@ -62,7 +62,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	}
 	envelope := unique.Make(sessionEnvelope{
 		revision: rev, clientInfo: string(p.clientInfo), capabilities: string(clientCapabilities(rev, p.capabilities)),
-		logLevel: logLevelUnlessSet,
+		logLevel: defaultLogLevel,
 	})
 	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls, envelope: envelope}
 	if s.calls == nil {
@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
-// initializeParams are the params of initialize. The spans alias the request.
+// initializeParams are the params of initialize. The slices alias the request.
 type initializeParams struct {
 	version                  string
 	capabilities, clientInfo []byte
@@ -91,22 +91,22 @@ func parseInitialize(params []byte) (p initializeParams, err *jsonrpc.Error) {
 	case jsonscan.Kind(p.capabilities) != '{':
 		return p, invalidParams("params.capabilities: want an object")
 	case len(p.capabilities) > maxDeclared:
-		return p, invalidParams("params.capabilities: at most %d bytes are taken", maxDeclared)
+		return p, invalidParams("params.capabilities: want at most %d bytes", maxDeclared)
 	case jsonscan.Kind(p.clientInfo) != '{':
 		return p, invalidParams("params.clientInfo: want an object")
 	}
-	p.version = text(params, "protocolVersion") // a version that cannot be read is one that is unknown
+	p.version = text(params, "protocolVersion") // one with a bad escape is unknown
 	p.clientInfo, err = boundedInfo(p.clientInfo)
 	return p, err
 }
 
-// boundedInfo checks what the client calls itself. Of a description that is too long, with icons most likely, the required
-// part is kept.
+// boundedInfo checks the client's description of itself. If it is too long, most likely because of
+// icons, only the required members are kept.
 func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	name, _ := jsonscan.Get(info, "name")
 	version, _ := jsonscan.Get(info, "version")
 	if jsonscan.Kind(name) != '"' || jsonscan.Kind(version) != '"' {
-		return nil, invalidParams("params.clientInfo: want name and version, which are strings")
+		return nil, invalidParams("params.clientInfo: want strings name and version")
 	}
 	if len(info) <= maxDeclared {
 		return info, nil
@@ -114,25 +114,25 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 	short := appendMember([]byte{'{'}, []byte("name"), name)
 	short = append(appendMember(append(short, ','), []byte("version"), version), '}')
 	if len(short) > maxDeclared {
-		return nil, invalidParams("params.clientInfo: at most %d bytes are taken", maxDeclared)
+		return nil, invalidParams("params.clientInfo: want at most %d bytes", maxDeclared)
 	}
 	return short, nil
 }
 
-// Welcome asks the core what the server is and offers, and makes of that the response to the initialize request with the
-// given id. It is called once.
+// InitializeResponse asks the core for the server's description and capabilities, and returns the
+// response to the initialize request with the given id. It must be called once.
 //
 // Spec: basic/lifecycle#initialization
-func (s *Session) Welcome(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
-	var found offers
-	defer func() { s.describe(found) }()
-	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discard)
+func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
+	var found capabilitySet
+	defer func() { s.setServer(found) }()
+	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discardNotification)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
-	found = parseOffers(capabilities)
+	found = parseCapabilities(capabilities)
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
 	result = appendMember(append(result, ','), []byte("capabilities"), capabilities)
@@ -150,12 +150,12 @@ func serverInfo(discovered []byte) json.RawMessage {
 			return info
 		}
 	}
-	return json.RawMessage(unnamedServer)
+	return json.RawMessage(defaultServerInfo)
 }
 
-func parseOffers(capabilities []byte) offers {
+func parseCapabilities(capabilities []byte) capabilitySet {
 	_, logging := jsonscan.Get(capabilities, "logging")
-	return offers{
+	return capabilitySet{
 		logging:   logging,
 		subscribe: declares(capabilities, "resources", "subscribe"),
 		tools:     declares(capabilities, "tools", "listChanged"),
@@ -174,39 +174,39 @@ func declares(capabilities []byte, name, flag string) bool {
 	return jsonscan.Kind(value) == 't'
 }
 
-// describe makes known what the server offers.
-func (s *Session) describe(found offers) {
+// setServer sets the server's capabilities and wakes the goroutines that wait for them.
+func (s *Session) setServer(found capabilitySet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offers, s.welcomed = found, true
-	if s.described != nil {
-		close(s.described)
-		s.described = nil
+	s.server, s.hasServer = found, true
+	if s.serverKnown != nil {
+		close(s.serverKnown)
+		s.serverKnown = nil
 	}
 }
 
-// offered waits for what the server offers. It fails when ctx ends first.
-func (s *Session) offered(ctx context.Context) (offers, error) {
+// awaitServer waits until the server's capabilities are known. It fails when ctx ends first.
+func (s *Session) awaitServer(ctx context.Context) (capabilitySet, error) {
 	s.mu.Lock()
-	if s.welcomed {
+	if s.hasServer {
 		defer s.mu.Unlock()
-		return s.offers, nil
+		return s.server, nil
 	}
-	if s.described == nil {
-		s.described = make(chan struct{})
+	if s.serverKnown == nil {
+		s.serverKnown = make(chan struct{})
 	}
-	described := s.described
+	described := s.serverKnown
 	s.mu.Unlock()
 	select {
 	case <-described:
-		return s.offers, nil
+		return s.server, nil
 	case <-ctx.Done():
-		return offers{}, context.Cause(ctx)
+		return capabilitySet{}, context.Cause(ctx)
 	}
 }
 
-// discard tells nobody.
-func discard(context.Context, string, json.RawMessage) error { return nil }
+// discardNotification drops a notification.
+func discardNotification(context.Context, string, json.RawMessage) error { return nil }
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

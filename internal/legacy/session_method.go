@@ -2,10 +2,10 @@ package legacy
 
 import "github.com/patchbay-mcp/patchbay/internal/wire"
 
-// A method is what a revision of the session era says about the requests of one name.
+// A method describes the requests of one method in one revision of the session era.
 type method struct {
-	served      bool        // clients may send them
-	mayAskInput bool        // the core may ask for input before it answers
+	served      bool        // clients may send it
+	mayAskInput bool        // the core may ask for input
 	result      *projection // of the result
 }
 
@@ -17,7 +17,8 @@ func methodOf(rev wire.Revision, name string) *method {
 	return &method{served: serves(rev, name), result: of.anyResult}
 }
 
-// projectMethods compiles the methods whose results have a shape. Others cannot ask for input.
+// projectMethods compiles the methods whose results have a shape. Other methods cannot ask for
+// input.
 func projectMethods(rev wire.Revision) map[string]*method {
 	shapes := resultShapes()
 	methods := make(map[string]*method, len(shapes))
@@ -43,9 +44,9 @@ func resultShape(name string, fields []field) *shape {
 	return s
 }
 
-// serves reports whether clients of rev may send the method as a request. Methods that no revision knows belong
-// to extensions: they are the core's to judge, as are those of tasks. Other methods that only older revisions know are
-// answered here or not at all.
+// serves reports whether clients of rev may send the method as a request. Methods that no revision
+// knows belong to extensions, and pass to the core, as do those of tasks. Of the methods that only
+// older revisions have, three are implemented here.
 func serves(rev wire.Revision, name string) bool {
 	switch name {
 	case wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
@@ -58,7 +59,7 @@ func serves(rev wire.Revision, name string) bool {
 	return !inAnyRevision(name)
 }
 
-// mayAskInput reports whether the modern form of a method's result may be that it asks for input.
+// mayAskInput reports whether the modern result of a method may ask for input.
 func mayAskInput(method string) bool {
 	m, _ := wire.Latest().Method(method)
 	return m.MayAskInput || method == wire.MethodTasksResult

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 )
 
-// manyTools is a list of tools as the core gives it.
+// manyTools returns a list of tools as the core returns it.
 func manyTools(n int, title string) string {
 	var b strings.Builder
 	for i := range n {
@@ -23,19 +23,19 @@ func listTools(t testing.TB, s *legacy.Session, room []byte) []byte {
 	if reply := s.Begin(t.Context(), x, request, nil); reply != nil {
 		t.Fatal(reply.Error)
 	}
-	room, _ = x.AppendAnswer(room[:0])
+	room, _ = x.AppendResponse(room[:0])
 	return room
 }
 
-// A list is projected once for all sessions of a revision, and never stands for another one.
-func TestListsAreThoseOfTheCore(t *testing.T) {
+// A list is projected once for all sessions of a revision, and not mistaken for another list.
+func TestListsAreCachedByRevision(t *testing.T) {
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
 	cfg := config(core)
 	sessions := map[string]*legacy.Session{}
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 		sessions[version], _ = legacy.Initialize(t.Context(), cfg, initialize(version))
 	}
-	var room []byte // used again, as transports do
+	var room []byte // reused, as transports do
 	for _, title := range []string{"A", "A", "B", "A", "B", "B"} {
 		core.result = manyTools(50, title)
 		for version, s := range sessions {

@@ -6,8 +6,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 )
 
-// What every result of a server begins with is taken off by its bytes; what only looks like it is read.
-func TestSessionsGetNoFrame(t *testing.T) {
+// Sessions get neither the result type nor the server info of a modern result.
+func TestResultsWithoutServerInfo(t *testing.T) {
 	const (
 		described = `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"capabilities":{"tools":{}}}`
 		frame     = `"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}`
@@ -30,8 +30,8 @@ func TestSessionsGetNoFrame(t *testing.T) {
 	}
 }
 
-// A `_meta` that says more than who the server is stays, also where it is what the server is described with.
-func TestSessionsGetWhatIsNoFrame(t *testing.T) {
+// Other members of `_meta` remain.
+func TestResultsKeepOtherMeta(t *testing.T) {
 	const begin = `{"resultType":"complete","_meta":{"a/b":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},`
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: begin + `"capabilities":{"tools":{}}}`}
 	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))
@@ -45,7 +45,7 @@ func checkCall(t *testing.T, session *legacy.Session, given, want string) {
 	if reply := session.Begin(t.Context(), x, message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), nil); reply != nil {
 		t.Fatal(reply.Error)
 	}
-	got, _ := x.AppendAnswer(nil)
+	got, _ := x.AppendResponse(nil)
 	if want = `{"jsonrpc":"2.0","id":1,"result":` + want + `}`; string(got) != want {
 		t.Errorf("%s\ngot  %s\nwant %s", given, got, want)
 	}

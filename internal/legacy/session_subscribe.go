@@ -11,45 +11,46 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Bounds of the resources that one session subscribes to: they are kept as long as it lives.
+// Limits of the resources that one session subscribes to. They are kept until it ends.
 const (
 	maxSubscribed = 1000
-	// maxSubscribedURI bounds one URI, in bytes. Web servers take no longer ones either.
+	// maxSubscribedURI limits one URI, in bytes. Web servers accept no longer ones either.
 	maxSubscribedURI = 8 << 10
-	// maxSubscribedBytes bounds all URIs together.
+	// maxSubscribedBytes limits all URIs of a session together.
 	maxSubscribedBytes = 256 << 10
 )
 
-// subscriptionID is the id of the session's one subscription. It is never seen outside.
+// subscriptionID is the id of the session's one subscription. No peer sees it.
 var subscriptionID = jsonrpc.StringID("session")
 
-// Attach returns the session a place for messages that belong to no request: changed lists and resources. It takes the
-// place of the one before; nil is none. Changes come on whichever goroutine the core tells them from, and only once the
-// client has said that it is initialized. Without a place the session listens to no changes, and they are not told later.
+// Attach sets the stream for messages that belong to no request: changes of lists and resources. It
+// replaces the stream before; nil detaches it. Changes are written from the goroutine on which the
+// core reports them, and only once the client has sent notifications/initialized. Changes during
+// the time without a stream are lost.
 func (s *Session) Attach(out Stream) {
 	s.mu.Lock()
 	s.changes = out
 	initialized := s.initialized
 	s.mu.Unlock()
 	if initialized {
-		s.resume()
+		s.refreshSubscription()
 	}
 }
 
-// resume makes the subscription fit what is wanted of it now: none if the session has ended.
-func (s *Session) resume() {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	has, _ := s.offered(s.ctx)
-	if err := s.relisten(has); err != nil {
-		s.cfg.logger().WarnContext(s.ctx, "mcp: changes cannot be listened to", "error", err)
+// refreshSubscription opens or closes the subscription as the session needs it now.
+func (s *Session) refreshSubscription() {
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	has, _ := s.awaitServer(s.ctx)
+	if err := s.updateSubscription(has); err != nil {
+		s.cfg.logger().WarnContext(s.ctx, "mcp: subscription not opened", "error", err)
 	}
 }
 
-// relisten opens a subscription to what is wanted now and only then ends the one before: a change between the two must not
-// be missed. One to the same stays, so that no change is told twice. If it fails, the one before stays. The caller holds
-// s.changing.
-func (s *Session) relisten(has offers) error {
+// updateSubscription opens the subscription that is needed now and only then closes the previous
+// one, so that no change between the two is missed. It keeps an equal subscription, so that no
+// change is sent twice, and keeps the previous one if it fails. The caller must hold s.subMu.
+func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Lock()
 	wanted := s.changes != nil && s.initialized && s.ctx.Err() == nil
 	s.mu.Unlock()
@@ -59,25 +60,25 @@ func (s *Session) relisten(has offers) error {
 		if invalid != nil {
 			return invalid
 		}
-		if s.stop != nil && s.heard == has && slices.Equal(s.heardURIs, s.uris) {
+		if s.stopListening != nil && s.listened == has && slices.Equal(s.listenedURIs, s.uris) {
 			return nil
 		}
 		var err error
-		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.push); err != nil {
+		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.sendChange); err != nil {
 			return err
 		}
 	}
-	if s.stop != nil {
-		s.stop()
+	if s.stopListening != nil {
+		s.stopListening()
 	}
-	s.stop, s.heard, s.heardURIs = stop, has, s.uris
+	s.stopListening, s.listened, s.listenedURIs = stop, has, s.uris
 	return nil
 }
 
 // filter returns the params of a subscription.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28)
-func filter(has offers, uris []string) []byte {
+func filter(has capabilitySet, uris []string) []byte {
 	b := []byte(`{"notifications":{`)
 	for _, list := range []struct {
 		wanted bool
@@ -101,8 +102,8 @@ func filter(has offers, uris []string) []byte {
 	return append(closeWith(b, '}'), '}')
 }
 
-// push tells of a change.
-func (s *Session) push(ctx context.Context, method string, params json.RawMessage) error {
+// sendChange writes a change notification.
+func (s *Session) sendChange(ctx context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	out := s.changes
 	s.mu.Unlock()
@@ -113,28 +114,28 @@ func (s *Session) push(ctx context.Context, method string, params json.RawMessag
 	return out(ctx, m)
 }
 
-// maxRemembered bounds the params of a change that is remembered, in bytes: there is no telling how long.
-const maxRemembered = 16 << 10
+// maxCachedChange limits the params of a cached change, in bytes: it may stay cached indefinitely.
+const maxCachedChange = 16 << 10
 
-// A projectedChange is the last change that sessions of one revision were told of. Most changes are told to many of them,
-// one after the other, and all get the same message.
+// A projectedChange is the last change that was sent to sessions of one revision. Most changes go
+// to many sessions in sequence, which share the message.
 type projectedChange struct {
 	method    string
 	params    json.RawMessage
 	projected *jsonrpc.Message // nil if the revision has no such notification
 }
 
-// projectChange is projectNotification, once for a change that is told to many. The message that it gives is not to be
-// changed.
+// projectChange returns a notification as projectNotification does, from the cache if it is the
+// last one again. The caller must not change the message.
 func (c *Config) projectChange(rev wire.Revision, method string, params json.RawMessage) *jsonrpc.Message {
 	last := c.changes[rev].Load()
 	if last != nil && last.method == method && bytes.Equal(last.params, params) {
 		return last.projected
 	}
-	if len(params) > maxRemembered {
+	if len(params) > maxCachedChange {
 		return projectNotification(rev, jsonrpc.NewNotification(method, params))
 	}
-	params = bytes.Clone(params) // they are the handler's
+	params = bytes.Clone(params) // they belong to the handler
 	projected := projectNotification(rev, jsonrpc.NewNotification(method, params))
 	c.changes[rev].Store(&projectedChange{method, params, projected})
 	return projected
@@ -153,7 +154,7 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage
 		case slices.Contains(s.uris, uri):
 			return s.uris, nil
 		case len(uri) > maxSubscribedURI:
-			return nil, invalidParams("params.uri: at most %d bytes are taken", maxSubscribedURI)
+			return nil, invalidParams("params.uri: want at most %d bytes", maxSubscribedURI)
 		case len(s.uris) == maxSubscribed, bytes > maxSubscribedBytes:
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many resources are subscribed to"}
 		}
@@ -161,16 +162,17 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage
 	})
 }
 
-// unsubscribe takes a resource out of the subscription. One that is not in it is no mistake.
+// unsubscribe removes a resource from the subscription. It is not an error if it is not there.
 func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
 		return slices.DeleteFunc(slices.Clone(s.uris), func(u string) bool { return u == uri }), nil
 	})
 }
 
-// changeURIs replaces the resources of the subscription by what changed makes of them, all or nothing.
+// changeURIs replaces the resources of the subscription with those that changed returns, all or
+// nothing.
 func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
-	has, err := s.offered(ctx)
+	has, err := s.awaitServer(ctx)
 	if err != nil {
 		return nil, errInternal
 	}
@@ -185,8 +187,8 @@ func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(ur
 	if err != nil || uri == "" {
 		return nil, invalidParams("params.uri: want a string")
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
 	before := s.uris
 	after, refusal := changed(uri)
 	if refusal != nil {
@@ -196,7 +198,7 @@ func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(ur
 		return emptyResult, nil
 	}
 	s.uris = after
-	if err := s.relisten(has); err != nil {
+	if err := s.updateSubscription(has); err != nil {
 		s.uris = before
 		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, s.failure(ctx, "resource not subscribed to", err))
 	}

@@ -28,7 +28,7 @@ func TestLIFE06_NothingIsPushedBeforeInitialized(t *testing.T) {
 	c.session.Attach(c.out.write)
 	c.wantFilters()
 	c.handle(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	c.wantFilters(`{"toolsListChanged":true}`) // what the server declared, and no more
+	c.wantFilters(`{"toolsListChanged":true}`) // as the server declared
 	c.handle(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	c.wantFilters(`{"toolsListChanged":true}`)
 }
@@ -36,7 +36,7 @@ func TestLIFE06_NothingIsPushedBeforeInitialized(t *testing.T) {
 func TestChangesArePushedInTheRevisionsForm(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
-	c.want(c.out.take()) // the acknowledgement is not for this client
+	c.want(c.out.take()) // the acknowledgement is not sent to the client
 	c.core.tell("notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
 	c.core.tell("notifications/resources/updated", `{"uri":"x:y","_meta":{"io.modelcontextprotocol/subscriptionId":"session","a":1}}`)
 	c.want(c.out.take(),
@@ -44,9 +44,9 @@ func TestChangesArePushedInTheRevisionsForm(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y","_meta":{"a":1}}}`)
 }
 
-// Sessions of one server share what they were told last. It has to be what their revision has, and nothing that the core
-// may change afterwards.
-func TestSessionsOfAllRevisionsAreToldTheSameChange(t *testing.T) {
+// Sessions of one server share the last change. It must have the form of their revision, and must
+// not alias the core's memory.
+func TestSameChangeForAllRevisions(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	shared := config(core)
 	versions := []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2025-03-26", "2024-11-05"}
@@ -66,7 +66,7 @@ func TestSessionsOfAllRevisionsAreToldTheSameChange(t *testing.T) {
 		l.notify("notifications/tasks/status", params) // only 2025-11-25 has it
 	}
 	for _, uri := range []string{"x:2", "x:3"} {
-		copy(params, `{"uri":"`+uri) // the core's to change
+		copy(params, `{"uri":"`+uri) // the core may change it
 		for _, l := range core.open {
 			l.notify("notifications/resources/updated", params)
 		}
@@ -120,8 +120,8 @@ func TestSessionListensOnlyWhileAttached(t *testing.T) {
 	c.wantFilters()
 }
 
-// While two subscriptions to the same are open, a change is told twice.
-func TestSubscriptionToTheSameIsNotOpenedAnew(t *testing.T) {
+// Two open subscriptions with the same filter would send each change twice.
+func TestEqualSubscriptionIsKept(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
 	before := c.core.open[0]
@@ -132,7 +132,7 @@ func TestSubscriptionToTheSameIsNotOpenedAnew(t *testing.T) {
 	}
 }
 
-func TestSubscribeAndUnsubscribeChangeTheOneSubscription(t *testing.T) {
+func TestSubscribeAndUnsubscribe(t *testing.T) {
 	c := connect(t, "2024-11-05", &fakeCore{})
 	c.session.Attach(c.out.write)
 	for i, step := range []struct{ method, uri, want string }{
@@ -149,7 +149,7 @@ func TestSubscribeAndUnsubscribeChangeTheOneSubscription(t *testing.T) {
 	}
 }
 
-func TestSubscribeIsRefused(t *testing.T) {
+func TestInvalidSubscribe(t *testing.T) {
 	subscribe := func(c *client, params string) string {
 		return strings.Join(c.handle(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":`+params+`}`), "\n")
 	}
@@ -180,7 +180,7 @@ func TestSubscribeIsRefused(t *testing.T) {
 	}
 }
 
-func TestSubscriptionThatTheCoreRefusesChangesNothing(t *testing.T) {
+func TestFailedSubscribeChangesNothing(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
 	c.core.refusal = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not this one"}

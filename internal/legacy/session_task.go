@@ -12,18 +12,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// The last revision with sessions has tasks in its core. What they are is the core's matter: their methods, the member
-// "task" of a call and the results all pass. What is done here is the one thing that only a session has: a client that
-// waits for the result of a task is asked what the task wants to know.
+// Revision 2025-11-25 has tasks in its core. The core of package mcp implements them: their
+// methods, the member "task" of a call and the results pass through. This file implements the one
+// part that needs a session: while a client waits for the result of a task, it is sent the task's
+// input requests.
 
-// taskPause is how often a task is looked at whose client has been asked: it may have been answered or called off
-// elsewhere, and the question is to be taken back while its user still looks at it.
-const taskPause = 5 * time.Second
+// taskPollPause is how often a task is polled while its input requests are open. Another client may
+// respond to them, or cancel the task, and then they must be cancelled.
+const taskPollPause = 5 * time.Second
 
-// errNotWaited ends the waiting for a task whose session ends before it.
-var errNotWaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the result of the task can not be waited for any more"}
+// errTaskNotAwaited ends a tasks/result request whose session ends before the task does.
+var errTaskNotAwaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session ended before the task"}
 
-// isTaskMethod reports whether a request belongs to the tasks of sessions.
+// isTaskMethod reports whether the method is one of the tasks of 2025-11-25.
 //
 // Spec: basic/utilities/tasks (2025-11-25)
 func isTaskMethod(method string) bool {
@@ -34,50 +35,51 @@ func isTaskMethod(method string) bool {
 	return false
 }
 
-// fitsTask reports whether the task that a result is can be told to a client of rev. That of the extension has another
-// form, and no session has that extension.
-func fitsTask(rev wire.Revision, result []byte) bool {
+// isSessionTask reports whether a task result has the form that a client of rev knows. That of the
+// tasks extension differs, and no session has that extension.
+func isSessionTask(rev wire.Revision, result []byte) bool {
 	task, _ := jsonscan.Get(result, "task")
 	return rev.Has(wire.Tasks) && jsonscan.Kind(task) == '{'
 }
 
-// A taskWait is a tasks/result request. A task may wait for its client for hours and ask any number of times, so there
-// is no bound on either: the wait is over when the task is, and every question waits for a person. It ends with the
-// request and leaves the task alone.
+// A taskWait serves one tasks/result request. A task may wait for its client for hours and ask for
+// input any number of times, so neither is limited: the wait ends with the task or with the
+// request, which does not affect the task.
 type taskWait struct {
 	*Exchange
-	params   []byte                   // of the request, with the token of the task's call
-	open     map[string]*taskQuestion // that the client was asked, by key
-	answered chan *taskQuestion       // those that are no longer waited for
-	freed    <-chan struct{}          // closed once there may be a place for a question that found none; nil if all did
-	waiting  sync.WaitGroup
+	params    []byte                // of the request, with the progress token of the task's call
+	pending   map[string]*taskInput // sent to the client, by key
+	responses chan *taskInput       // those that have a response or an error
+	slotFreed <-chan struct{}       // closed once a further input request may be sent; nil if none waits
+	waiting   sync.WaitGroup
 }
 
-// A taskQuestion is a question of a task. The fields at the end are set once it comes out of taskWait.answered.
-type taskQuestion struct {
-	question
-	stop context.CancelFunc // ends the waiting
+// A taskInput is an input request of a task. Its last fields are set when it is received from
+// taskWait.responses.
+type taskInput struct {
+	inputRequest
+	stop context.CancelFunc // ends the wait
 
 	answer  json.RawMessage
 	failure *jsonrpc.Error
 }
 
-// An outcome is what the core says of a task: a result, which may ask for input, or an error.
+// An outcome is the core's response for a task: a result, which may ask for input, or an error.
 type outcome struct {
 	result []byte
 	err    *jsonrpc.Error
 }
 
-// relayTask has the core answer a tasks/result request, and puts to the client what the task asks meanwhile. Each answer
-// is handed on as it comes. It appends the result to dst.
+// relayTask has the core serve a tasks/result request, and sends the task's input requests to the
+// client meanwhile. It passes on each response as it arrives. It appends the result to dst.
 //
 // Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
-	w := &taskWait{Exchange: x, params: x.request.Params, open: map[string]*taskQuestion{}, answered: make(chan *taskQuestion)}
-	if x.task = x.session.tokenOf(x.request.Params); x.task != nil {
+	w := &taskWait{Exchange: x, params: x.request.Params, pending: map[string]*taskInput{}, responses: make(chan *taskInput)}
+	if x.task = x.session.taskTokenOf(x.request.Params); x.task != nil {
 		w.params = withProgressToken(w.params, x.task.token)
 	}
-	defer w.end(ctx)
+	defer w.close(ctx)
 	now := w.serveCore(ctx, nil)
 	for now.err == nil && asksForInput(now.result) {
 		if err := w.ask(ctx, now.result); err != nil {
@@ -98,29 +100,29 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 		return nil, projectError(s.rev, x.request.Method, now.err)
 	}
 	if x.task != nil {
-		s.forget(x.task)
+		s.dropTaskToken(x.task)
 	}
 	return x.method.result.replace(append(dst, now.result...), len(dst)), nil
 }
 
-// serveCore puts the request to the core, with further members.
-func (w *taskWait) serveCore(ctx context.Context, further []byte) outcome {
+// serveCore has the core serve the request, with the additional members of a retry.
+func (w *taskWait) serveCore(ctx context.Context, retry []byte) outcome {
 	asked := *w.request
 	asked.Params = w.params
-	result, err := w.session.serve(ctx, nil, &asked, further, w.notify)
+	result, err := w.session.serve(ctx, nil, &asked, retry, w.notify)
 	return outcome{result, err}
 }
 
-// ask brings the questions that the client has in front of it to those that the result asks: it takes back what is no
-// longer asked, and asks what is new.
+// ask sends the client the input requests of a result that are new, and cancels those that the
+// result no longer has.
 func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 	requests, _ := jsonscan.Get(result, "inputRequests")
-	for key, q := range w.open {
+	for key, q := range w.pending {
 		if _, still := jsonscan.Get(requests, key); !still {
-			w.takeBack(ctx, q)
+			w.withdraw(ctx, q)
 		}
 	}
-	added, err := w.added(ctx, requests)
+	added, err := w.newRequests(ctx, requests)
 	if err != nil {
 		for _, q := range added {
 			q.Withdraw()
@@ -128,33 +130,33 @@ func (w *taskWait) ask(ctx context.Context, result []byte) *jsonrpc.Error {
 		return err
 	}
 	for _, q := range added {
-		w.wait(ctx, &taskQuestion{question: q})
+		w.awaitResponse(ctx, &taskInput{inputRequest: q})
 	}
 	for _, q := range added {
 		if err := w.out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
-			return w.session.failure(ctx, "question not delivered", err)
+			return w.session.failure(ctx, "input request not delivered", err)
 		}
 	}
 	return nil
 }
 
-// added returns the questions that the client was not asked yet. Those that find no place among the questions that wait have
-// their turn later.
-func (w *taskWait) added(ctx context.Context, requests []byte) (all []question, err *jsonrpc.Error) {
-	w.freed = nil
+// newRequests returns the input requests that the client was not sent yet, up to the limit of the
+// session. It sets slotFreed if there are more.
+func (w *taskWait) newRequests(ctx context.Context, requests []byte) (all []inputRequest, err *jsonrpc.Error) {
+	w.slotFreed = nil
 	for key, request := range jsonscan.Members(requests) {
-		if w.open[string(key)] != nil {
+		if w.pending[string(key)] != nil {
 			continue
 		}
 		place, freed, askErr := w.session.calls.Offer(jsonrpc.StringID(rand.Text()))
 		switch {
 		case freed != nil:
-			w.freed = freed
+			w.slotFreed = freed
 			return all, nil
 		case askErr != nil:
-			return all, w.session.unasked(ctx, askErr)
+			return all, w.session.notAsked(ctx, askErr)
 		}
-		q, err := w.session.question(string(key), request)
+		q, err := w.session.newInputRequest(string(key), request)
 		q.Question = place
 		all = append(all, q)
 		if err != nil {
@@ -164,75 +166,76 @@ func (w *taskWait) added(ctx context.Context, requests []byte) (all []question, 
 	return all, nil
 }
 
-// wait waits for the answer to a question.
-func (w *taskWait) wait(ctx context.Context, q *taskQuestion) {
+// awaitResponse starts a goroutine that waits for the response to an input request.
+func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 	ctx, q.stop = context.WithCancel(ctx)
-	w.open[q.key] = q
+	w.pending[q.key] = q
 	w.waiting.Go(func() {
-		q.answer, q.failure = w.session.await(ctx, q.question)
+		q.answer, q.failure = w.session.await(ctx, q.inputRequest)
 		select {
-		case w.answered <- q:
+		case w.responses <- q:
 		case <-ctx.Done():
 		}
 	})
 }
 
-// next waits until the client has answered something, and gives the members that tell the core so, or until the core says
-// something else than it did before, or the same can be asked further.
+// next waits until the client has responded to an input request, and returns the members of the
+// retry that pass the response on. It returns early when the core's outcome changes, or when a
+// further input request may be sent.
 func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, changed outcome, err *jsonrpc.Error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	seen := make(chan outcome, 1)
-	go func() { seen <- w.watch(watching, before) }()
+	go func() { seen <- w.poll(watching, before) }()
 	for {
 		select {
-		case q := <-w.answered:
-			if w.open[q.key] != q {
-				continue // it was taken back
+		case q := <-w.responses:
+			if w.pending[q.key] != q {
+				continue // it was withdrawn
 			}
 			stop()
 			<-seen
-			answers, err = w.take(q)
+			answers, err = w.retryMembers(q)
 			return answers, outcome{}, err
 		case changed = <-seen:
 			return nil, changed, nil
-		case <-w.freed:
+		case <-w.slotFreed:
 			stop()
 			<-seen
 			return nil, outcome{result: before}, nil
 		case <-ctx.Done():
 			<-seen
-			return nil, outcome{}, errNotWaited
+			return nil, outcome{}, errTaskNotAwaited
 		}
 	}
 }
 
-// watch asks the core again until it says something else. A core that gave a request state knows by it what it said before,
-// and answers once there is something new; another one is asked now and then.
-func (w *taskWait) watch(ctx context.Context, before []byte) outcome {
-	var further []byte
-	pause := time.NewTimer(taskPause)
+// poll asks the core until its outcome differs from before. With a request state, the core itself
+// waits for a change; without one it is asked every taskPollPause.
+func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
+	var retry []byte
+	pause := time.NewTimer(taskPollPause)
 	defer pause.Stop()
 	if state, ok := jsonscan.Get(before, "requestState"); ok {
-		further = append(appendMember(nil, []byte("requestState"), state), ',')
+		retry = append(appendMember(nil, []byte("requestState"), state), ',')
 		pause.Reset(0)
 	}
 	for {
 		select {
 		case <-pause.C:
-			pause.Reset(taskPause)
+			pause.Reset(taskPollPause)
 		case <-ctx.Done():
-			return outcome{err: errNotWaited}
+			return outcome{err: errTaskNotAwaited}
 		}
-		if now := w.serveCore(ctx, further); now.err != nil || !asksForInput(now.result) || !asksTheSame(before, now.result) {
+		if now := w.serveCore(ctx, retry); now.err != nil || !asksForInput(now.result) || !sameInputRequests(before, now.result) {
 			return now
 		}
 	}
 }
 
-// asksTheSame reports whether two results ask for input under the same keys. The key of a question is never used for
-// another one of the same task.
-func asksTheSame(a, b []byte) bool {
+// sameInputRequests reports whether two results have input requests of the same keys. A task never
+// reuses a key.
+func sameInputRequests(a, b []byte) bool {
 	before, _ := jsonscan.Get(a, "inputRequests")
 	now, _ := jsonscan.Get(b, "inputRequests")
 	n := 0
@@ -248,11 +251,11 @@ func asksTheSame(a, b []byte) bool {
 	return n == 0
 }
 
-// take returns the member that hands an answer to the core. What the client refuses to answer ends the request; the task
-// goes on waiting.
-func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
+// retryMembers returns the member that passes a response on to the core. If the client has refused
+// the input request, the request fails; the task continues to wait.
+func (w *taskWait) retryMembers(q *taskInput) ([]byte, *jsonrpc.Error) {
 	q.stop()
-	delete(w.open, q.key)
+	delete(w.pending, q.key)
 	if q.failure != nil {
 		return nil, q.failure
 	}
@@ -260,17 +263,17 @@ func (w *taskWait) take(q *taskQuestion) ([]byte, *jsonrpc.Error) {
 	return append(answers, "},"...), nil
 }
 
-// takeBack returns up a question and tells the client so.
-func (w *taskWait) takeBack(ctx context.Context, q *taskQuestion) {
+// withdraw gives up an input request and cancels it at the client.
+func (w *taskWait) withdraw(ctx context.Context, q *taskInput) {
 	q.stop()
-	delete(w.open, q.key)
-	w.session.takeBack(ctx, []question{q.question}, w.out)
+	delete(w.pending, q.key)
+	w.session.cancelRequests(ctx, []inputRequest{q.inputRequest}, w.out)
 }
 
-// end takes back what the client was asked, and waits until nobody waits any more.
-func (w *taskWait) end(ctx context.Context) {
-	for _, q := range w.open {
-		w.takeBack(ctx, q)
+// close withdraws all input requests and waits for the goroutines of w.
+func (w *taskWait) close(ctx context.Context) {
+	for _, q := range w.pending {
+		w.withdraw(ctx, q)
 	}
 	w.waiting.Wait()
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// task is a task as the revision has it.
+// task is a task of 2025-11-25.
 const task = `{"taskId":"t1","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","ttl":60000,"pollInterval":1000}`
 
 const taskResult = `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t1","_meta":{"progressToken":"p"}}}`
 
-// related returns a question the mark of the task.
+// related returns a request that is marked as related to the task.
 func related(question string) string {
 	return strings.Replace(question, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}},`, 1)
 }
 
-// A slowTask is a core that has one task. What tasks/result says is set by the test; until it is final, the request
-// waits unless there are questions.
+// A slowTask is a core with one task. The test sets the result of tasks/result. Until it is final,
+// the request waits while there are no input requests.
 type slowTask struct {
-	knows bool // by the request state what it has said
+	knows bool // use the request state
 
 	mu      sync.Mutex // guards the fields below
 	open    map[string]string
@@ -101,16 +101,16 @@ func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Str
 	return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
 }
 
-// state names the open questions.
+// state returns the keys of the open input requests.
 func (s *slowTask) state() string { return strings.Join(slices.Sorted(maps.Keys(s.open)), ",") }
 
-// waitFor begins a tasks/result with id 1 and waits until the session waits.
+// waitFor starts a tasks/result with id 1 and waits until the session is idle.
 func (c *client) waitFor() {
 	go c.session.Handle(c.Context(), message(taskResult), c.out.write)
 	synctest.Wait()
 }
 
-// wantAnswers fails the test unless these are the answers that the task got.
+// wantAnswers fails the test unless the task got these input responses.
 func (s *slowTask) wantAnswers(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *slowTask) wantAnswers(t *testing.T, want ...string) {
 	}
 }
 
-func TestTASKD06_TasksReachClientsOfTheirRevisionAlone(t *testing.T) {
+func TestTASKD06_TasksOnlyInTheirRevision(t *testing.T) {
 	made := `{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait","io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
 	flat := `{"resultType":"task","taskId":"t1","status":"working","createdAt":"x","lastUpdatedAt":"x","ttlMs":60000}`
 	const internal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`
@@ -164,7 +164,7 @@ func TestTaskMethodsPass(t *testing.T) {
 	}
 }
 
-func TestTASKD14_TheClientThatWaitsForATaskIsAsked(t *testing.T) {
+func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		core := &fakeCore{handle: s.serve}
@@ -178,7 +178,7 @@ func TestTASKD14_TheClientThatWaitsForATaskIsAsked(t *testing.T) {
 		if got := member(q.Params, "_meta"); got != `{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}` { // TASKD-13
 			t.Errorf("_meta of the question is %s", got)
 		}
-		time.Sleep(9 * time.Hour) // the user sleeps
+		time.Sleep(9 * time.Hour) // the user is away
 		c.want(c.out.take())
 		c.reply(q, `"result":{"action":"accept","content":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
 		s.wantAnswers(t, `a={"action":"accept","content":{}}`)
@@ -191,7 +191,7 @@ func TestTASKD14_TheClientThatWaitsForATaskIsAsked(t *testing.T) {
 	})
 }
 
-func TestATaskMayAskMoreOftenThanACall(t *testing.T) {
+func TestTaskRoundsAreNotLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -207,7 +207,7 @@ func TestATaskMayAskMoreOftenThanACall(t *testing.T) {
 	})
 }
 
-func TestEachAnswerOfATaskIsHandedOnAsItComes(t *testing.T) {
+func TestTaskResponsesArePassedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -221,7 +221,7 @@ func TestEachAnswerOfATaskIsHandedOnAsItComes(t *testing.T) {
 		c.reply(q[0], `"error":{"code":-32603,"message":"no screen"}`)
 		s.wantAnswers(t, `c={"roots":[]}`, `a"={"action":"cancel"}`)
 		time.Sleep(time.Hour)
-		c.want(c.out.take()) // nothing is asked twice
+		c.want(c.out.take()) // no request is sent twice
 		c.reply(q[1], `"result":{"role":"assistant","content":{"type":"text","text":"x"},"model":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"},"k":1}}`)
 		s.wantAnswers(t, `c={"roots":[]}`, `a"={"action":"cancel"}`, `b={"role":"assistant","content":{"type":"text","text":"x"},"model":"m","_meta":{"k":1}}`)
 		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
@@ -230,7 +230,7 @@ func TestEachAnswerOfATaskIsHandedOnAsItComes(t *testing.T) {
 	})
 }
 
-func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
+func TestInputRequestsOfAnEndedTaskAreCancelled(t *testing.T) {
 	for name, end := range map[string]struct{ response, want string }{
 		"cancelled": {`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"cancelled"}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"cancelled"}}`},
 		"completed": {`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`},
@@ -243,7 +243,7 @@ func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
 				s.asks("b", elicit)
 				c.waitFor()
 				q := c.questions("elicitation/create", "elicitation/create")
-				s.drops("a") // another client has answered it
+				s.drops("a") // another client has responded
 				s.asks("c", roots)
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
@@ -251,7 +251,7 @@ func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
 				if len(got) != 2 || string(got[0].Params) != `{"requestId":`+q[0].ID.String()+`}` || got[1].Method != "roots/list" {
 					t.Fatalf("wrote %v", got)
 				}
-				c.reply(q[0], `"result":{"action":"accept"}`) // too late, and no harm
+				c.reply(q[0], `"result":{"action":"accept"}`) // too late, and ignored
 				s.wantAnswers(t)
 				s.ends(end.response)
 				time.Sleep(6 * time.Second)
@@ -266,8 +266,8 @@ func TestQuestionsOfATaskThatIsOverElsewhereAreTakenBack(t *testing.T) {
 	}
 }
 
-// A core that knows by the request state what it said before is not asked now and then: it says at once what is new.
-func TestQuestionsAreTakenBackAtOnceWhereTheCoreKnowsThem(t *testing.T) {
+// A core with request state is not polled: it returns as soon as the input requests change.
+func TestInputRequestsAreCancelledAtOnceWithRequestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		s.knows = true
@@ -294,7 +294,7 @@ func TestQuestionsAreTakenBackAtOnceWhereTheCoreKnowsThem(t *testing.T) {
 	})
 }
 
-func TestRefusalEndsTheWaitingAndNotTheTask(t *testing.T) {
+func TestRejectionEndsTasksResultOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -308,13 +308,13 @@ func TestRefusalEndsTheWaitingAndNotTheTask(t *testing.T) {
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"the client refused sampling/createMessage: no"}}`)
 		s.wantAnswers(t)
-		c.waitFor() // once more
+		c.waitFor() // again
 		c.questions("sampling/createMessage", "elicitation/create")
 		c.session.Close(errors.New("over"))
 	})
 }
 
-func TestTASKX20_CancelledWaitingSaysNothingMoreAndLeavesTheTask(t *testing.T) {
+func TestTASKX20_CancelledTasksResultKeepsTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		core := &fakeCore{handle: s.serve}
@@ -342,7 +342,7 @@ func TestTASKX20_CancelledWaitingSaysNothingMoreAndLeavesTheTask(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheWaitingForATask(t *testing.T) {
+func TestCloseEndsTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -358,7 +358,7 @@ func TestCloseEndsTheWaitingForATask(t *testing.T) {
 	})
 }
 
-func TestATaskThatAsksForNothingIsNotAskedInALoop(t *testing.T) {
+func TestTaskWithoutInputRequestsIsPolledSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
@@ -377,7 +377,7 @@ func TestATaskThatAsksForNothingIsNotAskedInALoop(t *testing.T) {
 	})
 }
 
-func TestQuestionThatCannotBeAskedEndsTheWaiting(t *testing.T) {
+func TestUnsupportedInputRequestEndsTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
@@ -394,7 +394,7 @@ func TestQuestionThatCannotBeAskedEndsTheWaiting(t *testing.T) {
 	})
 }
 
-func TestNotificationsOfTasksPass(t *testing.T) {
+func TestTaskNotificationsPass(t *testing.T) {
 	for version, want := range map[string][]string{
 		"2025-11-25": {
 			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + task + `}`,
@@ -421,9 +421,9 @@ func TestNotificationsOfTasksPass(t *testing.T) {
 	}
 }
 
-// A session has places for so many questions. Those of tasks that find none have their turn when others are answered, and leave
-// room for calls, which cannot wait.
-func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
+// A session limits its open input requests. Those of tasks wait for a free slot, and leave slots
+// for calls, which cannot wait.
+func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlowTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
@@ -453,7 +453,7 @@ func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
 		waiting := first
 		for n := len(first); n > 0; n = len(waiting) {
 			answer := `{"jsonrpc":"2.0","id":` + waiting[0].ID.String() + `,"result":{"action":"decline"}}`
-			c.session.Handle(c.Context(), message(answer), c.out.write) // the next question may come at once
+			c.session.Handle(c.Context(), message(answer), c.out.write) // the next input request may come at once
 			synctest.Wait()
 			waiting = append(waiting[1:], c.out.takeMessages()...)
 		}
@@ -466,8 +466,8 @@ func TestTASKD11_QuestionsOfATaskWaitForAPlace(t *testing.T) {
 	})
 }
 
-// A place that another task of the session leaves is taken at once.
-func TestAQuestionTakesThePlaceThatAnotherTaskLeaves(t *testing.T) {
+// A slot that another task of the session frees is used at once.
+func TestFreedSlotIsUsedByAnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := map[string]*slowTask{}
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
@@ -501,9 +501,9 @@ func TestAQuestionTakesThePlaceThatAnotherTaskLeaves(t *testing.T) {
 	})
 }
 
-// The token of a call goes with every request for the result of its task, in the session that gave it. Progress under it only
-// rises.
-func TestTheTokenOfACallStaysThatOfItsTask(t *testing.T) {
+// The progress token of a call is sent with every tasks/result of its task, in the same session.
+// Progress only increases.
+func TestProgressTokenOfATask(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		if req.Method == "tools/call" {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"task","task":`+task+`}`))

@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A fakeCore is a core that is told what to do, and remembers what it was asked.
+// A fakeCore is a core whose results the test sets. It records its requests.
 type fakeCore struct {
 	discovered string // the result of server/discover; an error when empty
 	handle     func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message
@@ -28,7 +28,7 @@ type fakeCore struct {
 
 	mu       sync.Mutex // guards the fields below
 	requests []*jsonrpc.Message
-	open     []*listening // in the order they were opened, the stopped ones left out
+	open     []*listening // open ones, oldest first
 }
 
 type listening struct {
@@ -104,7 +104,7 @@ func (c *fakeCore) tell(method, params string) {
 	}
 }
 
-// member returns one member of a JSON object, compact.
+// member returns one member of a JSON object.
 func member(object []byte, key string) string {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(object, &m); err != nil {
@@ -113,7 +113,7 @@ func member(object []byte, key string) string {
 	return string(m[key])
 }
 
-// An outbox is a client's end: it keeps what was written.
+// An outbox is the stream to a client. It records what is written.
 type outbox struct {
 	mu       sync.Mutex
 	messages []*jsonrpc.Message
@@ -129,7 +129,7 @@ func (o *outbox) write(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// take returns what was written since the last time, one line each.
+// take returns what was written since the last call, one line each.
 func (o *outbox) take() (lines []string) {
 	for _, m := range o.takeMessages() {
 		lines = append(lines, string(jsonrpc.Append(nil, m)))
@@ -145,7 +145,7 @@ func (o *outbox) takeMessages() []*jsonrpc.Message {
 	return messages
 }
 
-// A client is a session with its other end.
+// A client is a session with its stream.
 type client struct {
 	*testing.T
 	core    *fakeCore
@@ -175,7 +175,7 @@ func message(text string) *jsonrpc.Message {
 	return m
 }
 
-// connect opens a session, up to and with the client's initialized.
+// connect opens a session, including notifications/initialized.
 func connect(t *testing.T, version string, core *fakeCore) *client {
 	t.Helper()
 	if core.discovered == "" {
@@ -191,7 +191,7 @@ func connect(t *testing.T, version string, core *fakeCore) *client {
 	return c
 }
 
-// handle has the session handle one message, and gives what it wrote.
+// handle lets the session handle one message, and returns what it wrote.
 func (c *client) handle(text string) []string {
 	c.Helper()
 	c.session.Handle(c.Context(), message(text), c.out.write)
@@ -205,7 +205,7 @@ func (c *client) want(got []string, want ...string) {
 	}
 }
 
-func TestLIFE08_LIFE09_RevisionIsAgreedOrCounterOffered(t *testing.T) {
+func TestLIFE08_LIFE09_RevisionNegotiation(t *testing.T) {
 	for offered, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
@@ -245,7 +245,7 @@ func TestLIFE03_InitializeResult(t *testing.T) {
 	}
 }
 
-func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
+func TestLIFE02_InvalidInitialize(t *testing.T) {
 	big := strings.Repeat("x", 20<<10)
 	for _, params := range []string{
 		`null`, `[]`, `{}`,
@@ -265,7 +265,7 @@ func TestLIFE02_InitializeWithoutWhatItNeedsIsRefused(t *testing.T) {
 	}
 }
 
-func TestClientWithLargeIconsIsTaken(t *testing.T) {
+func TestOversizedClientInfoIsReduced(t *testing.T) {
 	core := &fakeCore{discovered: discovered}
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","icons":[{"src":"data:` + strings.Repeat("x", 20<<10) + `"}],"version":"1"}}`
 	s, answer := legacy.Initialize(t.Context(), config(core), jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", json.RawMessage(params)))
@@ -286,7 +286,7 @@ func TestInitializeFailsWithTheCore(t *testing.T) {
 	}
 }
 
-func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
+func TestRequestsHaveTheSessionsEnvelope(t *testing.T) {
 	core := &fakeCore{}
 	c := connect(t, "2025-06-18", core)
 	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
@@ -304,7 +304,7 @@ func TestRequestsCarryTheEnvelopeOfTheSession(t *testing.T) {
 	}
 }
 
-func TestParamsOfEveryFormCarryTheEnvelope(t *testing.T) {
+func TestAllParamsHaveTheEnvelope(t *testing.T) {
 	const envelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}`
 	for _, form := range []struct{ params, want string }{
@@ -332,7 +332,7 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 	}{
 		{"2025-11-25", "server/discover", false},
 		{"2025-11-25", "subscriptions/listen", false},
-		{"2025-11-25", "tasks/get", true}, // whoever has tasks answers it
+		{"2025-11-25", "tasks/get", true}, // served where there are tasks
 		{"2025-11-25", "tasks/result", true},
 		{"2025-11-25", "tasks/list", true},
 		{"2025-11-25", "tasks/cancel", true},
@@ -340,7 +340,7 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 		{"2025-06-18", "tasks/result", false},
 		{"2024-11-05", "tasks/cancel", false},
 		{"2025-11-25", "notifications/tasks/status", false},
-		{"2025-11-25", "tasks/update", true}, // no revision has it: an extension's
+		{"2025-11-25", "tasks/update", true}, // of an extension
 		{"2025-11-25", "roots/list", false},
 		{"2025-11-25", "notifications/progress", false},
 		{"2025-11-25", "com.example/method", true},
@@ -362,7 +362,7 @@ func TestRPC31_MethodsOutsideTheRevision(t *testing.T) {
 	}
 }
 
-func TestEdgeAnswers(t *testing.T) {
+func TestMessagesWithoutTheCore(t *testing.T) {
 	c := connect(t, "2025-03-26", &fakeCore{})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`) // PING-01
 	c.want(c.handle(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}`),
@@ -389,7 +389,7 @@ func TestErrorsAreProjected(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"resource not found","data":{"uri":"x:y"}}}`)
 }
 
-func TestNotificationsOfARequestComeBeforeItsResponse(t *testing.T) {
+func TestNotificationsPrecedeTheResponse(t *testing.T) {
 	c := connect(t, "2024-11-05", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		for _, n := range []string{
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"new"}}`,
@@ -447,7 +447,7 @@ func TestRPC15_Batches(t *testing.T) {
 	c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`), `[{"jsonrpc":"2.0","id":1,"result":{}}]`)
 }
 
-func TestRPC18_BatchesOfOtherRevisionsAreRefused(t *testing.T) {
+func TestRPC18_BatchesOnlyInTheirRevision(t *testing.T) {
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 		c := connect(t, version, &fakeCore{})
 		c.want(c.handle(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`),
@@ -455,7 +455,7 @@ func TestRPC18_BatchesOfOtherRevisionsAreRefused(t *testing.T) {
 	}
 }
 
-// blocking is a handler that waits for its context, after it has said so.
+// blocking returns a handler that reports its id and waits for its context.
 func blocking(started chan<- jsonrpc.ID) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
 	return func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		started <- req.ID
@@ -489,7 +489,7 @@ func TestCAN04_NothingFollowsACancel(t *testing.T) {
 	})
 }
 
-func TestCancelThatFollowsAtOnceIsHeard(t *testing.T) {
+func TestImmediateCancel(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		if !errors.Is(context.Cause(ctx), errCancelled) || !strings.Contains(context.Cause(ctx).Error(), "enough") {
 			t.Errorf("cause is %v", context.Cause(ctx))
@@ -504,7 +504,7 @@ func TestCancelThatFollowsAtOnceIsHeard(t *testing.T) {
 	}
 }
 
-func TestDuplicatesAndTooManyAreRefused(t *testing.T) {
+func TestDuplicateIDsAndLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := make(chan jsonrpc.ID, 300)
 		c := connect(t, "2025-06-18", &fakeCore{handle: blocking(started)})

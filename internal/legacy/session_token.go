@@ -7,24 +7,26 @@ import (
 )
 
 const (
-	// maxTaskTokens bounds the tasks whose progress a session follows: the newest are what its user looks at.
+	// maxTaskTokens limits the tasks whose progress a session forwards. The newest are kept.
 	maxTaskTokens = 256
-	// maxTaskToken is the longest token that is kept for a task, in bytes. Progress need not be told.
+	// maxTaskToken is the longest progress token that is kept for a task, in bytes. Progress is
+	// optional.
 	maxTaskToken = 256
 )
 
-// A taskToken is the progress token of a call that became a task. It stays valid for as long as the task lives, in this
-// session alone: to any other one it names nothing, or a request of its own.
+// A taskToken is the progress token of a call that became a task. It is valid while the task
+// exists, and in this session only: in another one it may name a different request.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 type taskToken struct {
-	task  string
-	token string // JSON
-	told  progress
+	task     string
+	token    string // JSON
+	progress progress
 }
 
-// keepToken remembers the token of a call, if it has one, for the task that the call has become.
-func (x *Exchange) keepToken(result []byte) {
+// saveTaskToken keeps the progress token of a call, if it has one, for the task that the call has
+// become.
+func (x *Exchange) saveTaskToken(result []byte) {
 	meta, _ := jsonscan.Get(x.request.Params, "_meta")
 	token, ok := jsonscan.Get(meta, "progressToken")
 	if !ok || len(token) > maxTaskToken {
@@ -32,9 +34,9 @@ func (x *Exchange) keepToken(result []byte) {
 	}
 	task, _ := jsonscan.Get(result, "task")
 	t := &taskToken{task: text(task, "taskId"), token: string(token)}
-	x.told.mu.Lock()
-	t.told.told, t.told.last = x.told.told, x.told.last
-	x.told.mu.Unlock()
+	x.progress.mu.Lock()
+	t.progress.sent, t.progress.last = x.progress.sent, x.progress.last
+	x.progress.mu.Unlock()
 
 	s := x.session
 	s.mu.Lock()
@@ -45,8 +47,9 @@ func (x *Exchange) keepToken(result []byte) {
 	s.tokens = append(s.tokens, t)
 }
 
-// tokenOf returns the token for the task of a request; nil if its call gave none, or was not this session's.
-func (s *Session) tokenOf(params []byte) *taskToken {
+// taskTokenOf returns the token for the task of a request; nil if the call had none or belongs to
+// another session.
+func (s *Session) taskTokenOf(params []byte) *taskToken {
 	id := text(params, "taskId")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,14 +61,15 @@ func (s *Session) tokenOf(params []byte) *taskToken {
 	return nil
 }
 
-// forget drops a token whose task is over.
-func (s *Session) forget(t *taskToken) {
+// dropTaskToken removes the token of a task that has ended.
+func (s *Session) dropTaskToken(t *taskToken) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens = slices.DeleteFunc(s.tokens, func(other *taskToken) bool { return other == t })
 }
 
-// withProgressToken returns the params of a request with a token in place of its own. Params that are none stay as they are.
+// withProgressToken returns the params of a request with their progress token replaced. Malformed
+// params are returned unchanged.
 func withProgressToken(params []byte, token string) []byte {
 	meta, has := jsonscan.Get(params, "_meta")
 	if jsonscan.Kind(params) != '{' || has && jsonscan.Kind(meta) != '{' {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Errors of [Append] about events that a stream cannot carry.
+// Errors of [Append] for events that a stream cannot represent.
 var (
 	ErrBadID    = errors.New("event id holds a NUL or a line break")
 	ErrBadType  = errors.New("event type holds a NUL or a line break")
@@ -18,9 +18,9 @@ var (
 
 var lineBreak = []byte{'\n'}
 
-// Append appends the bytes of e to dst, the blank line at its end included. It refuses what would come back as
-// something else: a NUL or line break in the id or type, a carriage return in the data, a negative retry. dst is
-// returned as it was then.
+// Append appends the encoded event to dst, including the blank line at its end. It returns dst
+// unchanged and an error for an event that would be decoded differently: with a NUL or line break
+// in the id or type, a carriage return in the data, or a negative retry.
 func Append(dst []byte, e Event) ([]byte, error) {
 	switch {
 	case e.HasID && !isLine(e.ID):
@@ -52,7 +52,7 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-// isLine reports whether a field can have the value: it holds no NUL and no line break.
+// isLine reports whether a field can have the value: it has no NUL and no line break.
 func isLine(value string) bool {
 	for i := range len(value) {
 		if c := value[i]; c == 0 || c == '\n' || c == '\r' {
@@ -62,8 +62,8 @@ func isLine(value string) bool {
 	return true
 }
 
-// AppendComment appends text to dst as a comment, which readers pass over: something to send when there is nothing to
-// say, so that the connection stays open. Every line of text becomes a comment line.
+// AppendComment appends text to dst as a comment, which readers ignore. It keeps an idle connection
+// open. Every line of text becomes a comment line.
 func AppendComment(dst []byte, text string) []byte {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	for line := range strings.SplitSeq(text, "\n") {

@@ -75,7 +75,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzReader compares a Reader with the slow one: on the whole stream, in chunks, and cut at every byte.
+// FuzzReader compares a Reader with the slow one: on the whole stream, in chunks, and cut at every
+// byte.
 func FuzzReader(f *testing.F) {
 	for _, stream := range []string{
 		"data: a\n\n", "\uFEFFid: 1\r\nevent: e\r\ndata: a\r\ndata: b\r\n\r\n", "data: a\r\rdata\r\n\n", ": c\n\nretry: 10\n\n",
@@ -112,7 +113,8 @@ func compareRead(t *testing.T, how string, src io.Reader, want []sse.Event, want
 	}
 }
 
-// FuzzReaderLimit reads with a small limit: no event is larger, and a stream ends for its size only when it has to.
+// FuzzReaderLimit reads with a small limit: no event is larger, and a stream ends for its size only
+// when it has to.
 func FuzzReaderLimit(f *testing.F) {
 	f.Add("data: 12345678\n\n", 8)
 	f.Add("data: 1234\ndata: 123\n\ndata: 1234\ndata: 1234\n\n", 8)

@@ -11,48 +11,49 @@ import (
 )
 
 const (
-	// chunkBytes is how much is read at a time.
+	// chunkBytes is the size of one read.
 	chunkBytes = 16 << 10
 
-	// maxField bounds the lines other than data: an id goes back in a header, and a type is a word.
+	// maxField limits lines other than data.
 	maxField = 4 << 10
 
-	// smallEvent is up to which size data is copied out, so that the buffer can be used again.
+	// smallEvent is the size up to which data is copied, so that the buffer can be reused.
 	smallEvent = 16 << 10
 )
 
-// ErrEventTooLarge ends a stream with an event that is larger than its reader allows, or has an id or type of more
-// than 4 KiB.
+// ErrEventTooLarge is returned for an event whose data exceeds the limit of the reader, or whose id
+// or type exceeds 4 KiB. It ends the stream.
 var ErrEventTooLarge = errors.New("event is too large")
 
-// A Reader takes an event stream apart. It holds at most one event of the size that it was given, and 64 KiB.
-// It is not safe for concurrent use.
+// A Reader decodes an event stream. It buffers at most one event of the maximum size and 64 KiB. It
+// is not safe for concurrent use.
 type Reader struct {
 	src      *bufio.Reader
 	maxEvent int
-	err      error // what ended the stream
+	err      error // the error that ended the stream
 
-	buf     []byte // the data lines of the event so far, each with its "\n", then the line that is being read
-	line    int    // where in buf that line begins
-	afterCR bool   // a "\n" would still belong to the line before
-	started bool   // the first line is behind, and with it the place of a byte order mark
-	event   Event  // the event so far, but for its data
+	buf     []byte // the data lines of the event so far, each with its "\n", then the current line
+	line    int    // the offset of the current line in buf
+	afterCR bool   // a "\n" that follows belongs to the previous line
+	started bool   // the first line, which may have a byte order mark, was read
+	event   Event  // the event so far, without its data
 
 	lastID   string
 	retry    time.Duration
 	hasRetry bool
 }
 
-// NewReader returns a reader of the events in r. maxEvent is the largest size of an event's data, in bytes.
+// NewReader returns a reader of the events in r. maxEvent is the maximum size of an event's data,
+// in bytes.
 func NewReader(r io.Reader, maxEvent int) *Reader {
 	return &Reader{src: bufio.NewReaderSize(r, chunkBytes), maxEvent: maxEvent}
 }
 
-// Next returns the next event that has data. It blocks until the event is complete, and no longer. The data belongs to
-// the caller.
+// Next returns the next event that has data. It blocks until the event is complete. The caller owns
+// the data.
 //
-// At the end of the stream the error is [io.EOF], also when an event was cut short, which is then as if it had never
-// begun. [ErrEventTooLarge] and errors of the stream itself end the stream: every later call returns the same.
+// At the end of the stream, the error is [io.EOF]; an incomplete event is discarded.
+// [ErrEventTooLarge] and errors of r end the stream: every later call returns the same error.
 func (r *Reader) Next() (Event, error) {
 	for r.err == nil {
 		ended, err := r.readLine()
@@ -73,18 +74,19 @@ func (r *Reader) Next() (Event, error) {
 	return Event{}, r.err
 }
 
-// LastEventID returns the id to resume the stream after: of the last complete event that had one, with data or not.
-// It is empty when there was none.
+// LastEventID returns the id from which to resume the stream: that of the last complete event with
+// an id, with data or not. It is empty if there was none.
 func (r *Reader) LastEventID() string {
 	return r.lastID
 }
 
-// Retry returns the reconnection time that the stream asked for last, and whether it ever did.
+// Retry returns the last reconnection time that the stream set, and whether it set any.
 func (r *Reader) Retry() (time.Duration, bool) {
 	return r.retry, r.hasRetry
 }
 
-// readLine reads on in the line that stands at the end of buf, by one chunk at most, and reports whether it ended.
+// readLine reads up to one chunk of the current line into buf, and reports whether the line has
+// ended.
 func (r *Reader) readLine() (ended bool, err error) {
 	if _, err := r.src.Peek(1); err != nil {
 		return false, err
@@ -110,7 +112,7 @@ func (r *Reader) readLine() (ended bool, err error) {
 	return ended, err
 }
 
-// reserve makes room for n bytes. Beside an event of full size there is room for one other line.
+// reserve makes space for n bytes: at most for one event of the maximum size and one other line.
 func (r *Reader) reserve(n int) error {
 	limit := r.maxEvent + maxField
 	need := len(r.buf) + n
@@ -118,7 +120,7 @@ func (r *Reader) reserve(n int) error {
 		return ErrEventTooLarge
 	}
 	if need > cap(r.buf) {
-		// Doubled as append would do it, but never past the limit.
+		// Doubled as append does, but never beyond the limit.
 		larger := make([]byte, len(r.buf), min(max(2*cap(r.buf), need, 512), limit))
 		copy(larger, r.buf)
 		r.buf = larger
@@ -126,7 +128,7 @@ func (r *Reader) reserve(n int) error {
 	return nil
 }
 
-// takeLine takes the line that has ended off buf. It stays as it is until buf grows again.
+// takeLine removes the complete line from buf. It is valid until buf grows again.
 func (r *Reader) takeLine() []byte {
 	line := r.buf[r.line:]
 	r.buf = r.buf[:r.line]
@@ -137,7 +139,8 @@ func (r *Reader) takeLine() []byte {
 	return line
 }
 
-// addField adds a line to the event. Comments are fields without a name, and like all unknown fields they are ignored.
+// addField adds a line to the event. It ignores comments, which are fields without a name, and
+// unknown fields.
 func (r *Reader) addField(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte{':'})
 	value = bytes.TrimPrefix(value, []byte{' '})
@@ -146,7 +149,7 @@ func (r *Reader) addField(line []byte) error {
 		if len(r.buf)+len(value) > r.maxEvent {
 			return ErrEventTooLarge
 		}
-		r.buf = append(append(r.buf, value...), '\n') // moves value to the front of its own line
+		r.buf = append(append(r.buf, value...), '\n') // moves value to the beginning of its line
 		r.line = len(r.buf)
 	case "event":
 		if len(value) > maxField {
@@ -179,7 +182,8 @@ func parseRetry(digits []byte) (d time.Duration, ok bool) {
 	return d, len(digits) > 0
 }
 
-// endEvent ends the event at its blank line. Without data it is none, but its id counts.
+// endEvent ends the event at a blank line. An event without data is not returned, but its id is
+// kept.
 func (r *Reader) endEvent() (Event, bool) {
 	e := r.event
 	r.event = Event{}
@@ -204,19 +208,19 @@ func (r *Reader) endEvent() (Event, bool) {
 }
 
 const (
-	lowBits  = 0x0101010101010101 // the lowest bit of each of eight bytes
-	highBits = 0x8080808080808080 // the highest bit of each of eight bytes
+	lowBits  = 0x0101010101010101 // of each of eight bytes
+	highBits = 0x8080808080808080 // of each of eight bytes
 )
 
-// lineLength returns the number of bytes before the first "\r" or "\n". It looks for both at once: one after the other
-// would take quadratic time on a stream that has only one of them.
+// lineLength returns the number of bytes before the first "\r" or "\n". It searches for both at
+// once: separate searches would take quadratic time on a stream that has only one of them.
 func lineLength(chunk []byte) int {
 	at := 0
 	for ; at+8 <= len(chunk); at += 8 {
 		x := binary.LittleEndian.Uint64(chunk[at:])
 		lf := x ^ '\n'*lowBits
 		cr := x ^ '\r'*lowBits
-		// The lowest bit that is set belongs to the first zero byte of either. Bytes above it may be wrong.
+		// The lowest set bit belongs to the first match. Higher bytes may be wrong.
 		if stop := ((lf-lowBits)&^lf | (cr-lowBits)&^cr) & highBits; stop != 0 {
 			return at + bits.TrailingZeros64(stop)/8
 		}

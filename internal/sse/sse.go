@@ -1,33 +1,35 @@
-// Package sse writes and reads event streams, the text/event-stream of the WHATWG.
+// Package sse encodes and decodes event streams (text/event-stream).
 //
-// [Append] makes the bytes of an event, [Reader] takes a stream apart. Whatever Append accepts, Reader gives back.
+// [Append] encodes an event. A [Reader] decodes a stream. A Reader returns exactly the events that
+// Append accepts.
 //
 // Spec: html.spec.whatwg.org/multipage/server-sent-events.html.
 package sse
 
 import "time"
 
-// DefaultType is the type of an event that names none.
+// DefaultType is the type of an event without a type field.
 const DefaultType = "message"
 
-// MaxRetry is the longest reconnection time that a [Reader] reports; a longer one is read as it.
+// MaxRetry is the maximum reconnection time that a [Reader] returns; longer ones are reduced to it.
 const MaxRetry = 24 * time.Hour
 
 // An Event is one event of a stream.
 type Event struct {
-	// ID is this event's own id. It counts only when HasID is set: an empty id is one too, and forgets the one before.
+	// ID is the id of the event, if HasID is set. An empty id resets the last event id.
 	ID    string
 	HasID bool
 
-	// Type is the type of the event. Empty, it is not written; what is read has DefaultType then.
+	// Type is the type of the event. An empty type is not encoded. A Reader returns DefaultType for
+	// it.
 	Type string
 
-	// Data is the payload, its lines separated by "\n". Nil, it is not written, and readers will not see the event but
-	// only take note of its id and reconnection time; what is read is never nil. It is handed on byte for byte, also
-	// when it is not UTF-8: refusing that is for the decoder behind.
+	// Data is the payload, with lines separated by "\n". Nil data is not encoded: readers then only
+	// process the id and reconnection time. A Reader never returns nil. Data need not be UTF-8; the
+	// caller must check it.
 	Data []byte
 
-	// Retry is how long to wait before connecting again, in whole milliseconds. It counts only when HasRetry is set.
+	// Retry is the reconnection time, in whole milliseconds, if HasRetry is set.
 	Retry    time.Duration
 	HasRetry bool
 }

@@ -94,7 +94,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func TestRetryOfTheStream(t *testing.T) {
+func TestRetry(t *testing.T) {
 	for stream, want := range map[string]time.Duration{
 		"retry: 20\n":                                         20 * time.Millisecond,
 		"retry: 20\n\nretry: x\nretry: 30\n\n":                30 * time.Millisecond,
@@ -115,8 +115,8 @@ func TestRetryOfTheStream(t *testing.T) {
 	}
 }
 
-// TestEventIsNotHeldBack reads events from a stream that then stays open and silent.
-func TestEventIsNotHeldBack(t *testing.T) {
+// TestEventIsReturnedAtOnce reads events from a stream that then stays open and silent.
+func TestEventIsReturnedAtOnce(t *testing.T) {
 	for _, stream := range []string{"data: a\n\n", "data: a\r\r", "data: a\r\n\r"} {
 		client, server := io.Pipe()
 		written := make(chan struct{})
@@ -188,8 +188,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEndlessEventIsNotRead counts what is taken from streams whose event never ends.
-func TestEndlessEventIsNotRead(t *testing.T) {
+// TestEndlessEventIsRejected counts what is taken from streams whose event never ends.
+func TestEndlessEventIsRejected(t *testing.T) {
 	for _, text := range []string{"x", ":", "data:x\n", "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r", "data\n"} {
 		src := &endless{text: text}
 		if _, err := sse.NewReader(src, maxEvent).Next(); err != sse.ErrEventTooLarge {
@@ -246,7 +246,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func TestErrorOfTheStream(t *testing.T) {
+func TestReadError(t *testing.T) {
 	broken := errors.New("broken")
 	r := sse.NewReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), maxEvent)
 	for range 3 {
@@ -297,7 +297,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendRefuses(t *testing.T) {
+func TestAppendRejects(t *testing.T) {
 	data := []byte("x")
 	for want, events := range map[error][]sse.Event{
 		sse.ErrBadID:    {{ID: "a\n", HasID: true, Data: data}, {ID: "\r", HasID: true, Data: data}, {ID: "a\x00", HasID: true, Data: data}},

@@ -7,28 +7,32 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// The error codes that the protocol adds to those of JSON-RPC. Which revision has which is [Revision.HasCode]'s to say.
+// Error codes that the protocol adds to those of JSON-RPC. [Revision.HasCode] reports which
+// revisions have them.
 const (
-	// CodeHeaderMismatch: the HTTP headers of a request contradict its body, or one is missing.
+	// CodeHeaderMismatch: the HTTP headers of a request contradict its body, or a required header
+	// is missing.
 	CodeHeaderMismatch = -32020
-	// CodeMissingCapability: the request needs a capability that the client did not declare on it. The error's data
-	// names what is missing under `requiredCapabilities`.
+	// CodeMissingCapability: the request needs a capability that the client did not declare in it.
+	// The error's data names the capabilities under `requiredCapabilities`.
 	CodeMissingCapability = -32021
-	// CodeUnsupportedVersion: the server does not speak the request's revision. The error's data lists those it does
-	// speak under `supported`.
+	// CodeUnsupportedVersion: the server does not support the request's revision. The error's data
+	// lists the supported ones under `supported`.
 	CodeUnsupportedVersion = -32022
-	// CodeResourceNotFoundLegacy: no such resource, in the legacy era. Later it is an invalid parameter; clients
-	// understand both.
+	// CodeResourceNotFoundLegacy: there is no such resource, in the legacy era. The modern era has
+	// invalid params instead; clients understand both.
 	CodeResourceNotFoundLegacy = -32002
-	// CodeURLElicitationRequired: the request cannot go on until the user has visited the URLs in the error's data.
+	// CodeURLElicitationRequired: the request requires URL elicitations that the error's data
+	// lists.
 	CodeURLElicitationRequired = -32042
-	// CodeUserRejected: the user refused a sampling request.
+	// CodeUserRejected: the user rejected a sampling request.
 	CodeUserRejected = -1
 )
 
-// UnsupportedVersion returns the error for a request whose envelope names a revision that cannot be spoken in that form.
-// Its data echoes the requested version and lists the supported revisions, newest first. One that is spoken, but only in
-// the form of its own era, is not met with itself: the list then holds the revisions that have envelopes.
+// UnsupportedVersion returns the error for a request whose envelope names a revision that is
+// unknown or has no envelopes. Its data contains the requested version and the supported revisions,
+// newest first. If the requested revision is supported with a session, the list has only the
+// revisions with envelopes.
 //
 // Spec: basic/versioning#protocol-version-negotiation (2026-07-28)
 func UnsupportedVersion(requested string) *jsonrpc.Error {

@@ -9,27 +9,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Bounds on what a peer may put in an envelope: it is echoed, compared and logged.
+// Limits of the values in an envelope, which are echoed, compared and logged.
 const (
-	maxVersionText   = 64  // bytes; a version is a date of ten
-	maxProgressToken = 256 // bytes of a string token; as for request ids
+	maxVersionText   = 64  // bytes; a version has ten
+	maxProgressToken = 256 // bytes of a string token, as for request ids
 	maxTokenDigits   = 20  // digits of an integer token; enough for 64 bits
 )
 
-// Envelope is what one request says about itself in `params._meta`. Its raw spans alias the params it was opened from;
-// a span is nil when its key is absent.
+// An Envelope is the metadata that a request has in `params._meta`. Its raw values alias the
+// params; an absent one is nil.
 //
 // Spec: basic/index#meta (2026-07-28)
 type Envelope struct {
-	// VersionText is the requested revision as sent, and HasVersion whether one was sent.
+	// VersionText is the requested revision as sent. HasVersion reports whether there is one.
 	VersionText string
 	HasVersion  bool
-	// Revision is the known revision that VersionText names, or zero.
+	// Revision is the revision that VersionText names, or zero if it is unknown.
 	Revision Revision
 	// ClientInfo and Capabilities are JSON objects.
 	ClientInfo   json.RawMessage
 	Capabilities json.RawMessage
-	// LogLevel is one of the eight levels, or "" when no log messages are wanted.
+	// LogLevel is one of the eight levels, or "" if the client wants no log messages.
 	LogLevel string
 	// ProgressToken is a JSON string or integer.
 	ProgressToken json.RawMessage
@@ -39,15 +39,16 @@ type Envelope struct {
 	subject index
 }
 
-// Open reads the envelope of a request's params, which have to be checked JSON or nil. It judges what is there: a member
-// of a wrong JSON type, an unknown log level or an oversized value is [jsonrpc.CodeInvalidParams]. What is missing is
-// left to [Envelope.Complete]; an unknown version is left to the caller.
+// Open reads the envelope of a request's params, which must be checked JSON or nil. A member of the
+// wrong JSON type, an unknown log level or an oversized value is an error with
+// [jsonrpc.CodeInvalidParams]. [Envelope.Complete] reports missing members. The caller must reject
+// unknown versions.
 func Open(params json.RawMessage) (e Envelope, err *jsonrpc.Error) {
 	err = e.Open(params)
 	return e, err
 }
 
-// Open is the function Open for an envelope that is empty.
+// Open reads the envelope as the function Open does. The envelope must be empty.
 func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 	if len(params) == 0 {
 		return nil
@@ -71,14 +72,14 @@ func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 	return nil
 }
 
-// openMeta reads `_meta`, which is ahead.
+// openMeta reads `_meta`, which is the next value of d.
 func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	at := d.At()
 	if !d.Into('{') {
 		return invalidParams("params._meta must be an object")
 	}
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
-		if err := e.take(key, d.Value()); err != nil {
+		if err := e.readMember(key, d.Value()); err != nil {
 			return err
 		}
 	}
@@ -86,7 +87,7 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 	return nil
 }
 
-// Clone returns a copy that shares no memory with params.
+// Clone returns a copy that does not alias the params.
 func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
@@ -95,19 +96,19 @@ func (e *Envelope) Clone() Envelope {
 	return c
 }
 
-// take reads one member of `_meta`.
-func (e *Envelope) take(key, value []byte) *jsonrpc.Error {
+// readMember reads one member of `_meta`.
+func (e *Envelope) readMember(key, value []byte) *jsonrpc.Error {
 	switch string(key) {
 	case MetaProtocolVersion:
-		return e.takeVersion(value)
+		return e.readVersion(value)
 	case MetaLogLevel:
-		return e.takeLogLevel(value)
+		return e.readLogLevel(value)
 	case MetaClientInfo:
 		e.ClientInfo = value
-		return wantObject(MetaClientInfo, value)
+		return checkObject(MetaClientInfo, value)
 	case MetaClientCapabilities:
 		e.Capabilities = value
-		return wantObject(MetaClientCapabilities, value)
+		return checkObject(MetaClientCapabilities, value)
 	case MetaProgressToken:
 		e.ProgressToken = value
 		return checkProgressToken(value)
@@ -115,7 +116,7 @@ func (e *Envelope) take(key, value []byte) *jsonrpc.Error {
 	return nil
 }
 
-func (e *Envelope) takeVersion(value []byte) *jsonrpc.Error {
+func (e *Envelope) readVersion(value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) != '"' {
 		return invalidParams(MetaProtocolVersion + " must be a string")
 	}
@@ -123,7 +124,7 @@ func (e *Envelope) takeVersion(value []byte) *jsonrpc.Error {
 		return invalidParams(MetaProtocolVersion + " is too long")
 	}
 	e.HasVersion = true
-	for r := Latest(); r != 0; r-- { // as ParseRevision, before a string is made of it
+	for r := Latest(); r != 0; r-- { // as ParseRevision, without an allocation
 		if version := r.String(); string(value[1:len(value)-1]) == version {
 			e.Revision, e.VersionText = r, version
 			return nil
@@ -134,11 +135,11 @@ func (e *Envelope) takeVersion(value []byte) *jsonrpc.Error {
 		return invalidParams(MetaProtocolVersion + " must be a string")
 	}
 	e.VersionText = text
-	e.Revision, _ = ParseRevision(text) // it may have been written with escapes
+	e.Revision, _ = ParseRevision(text) // the text may have escapes
 	return nil
 }
 
-func (e *Envelope) takeLogLevel(value []byte) *jsonrpc.Error {
+func (e *Envelope) readLogLevel(value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) == '"' {
 		for _, level := range logLevels {
 			if string(value[1:len(value)-1]) == level {
@@ -150,7 +151,7 @@ func (e *Envelope) takeLogLevel(value []byte) *jsonrpc.Error {
 	return invalidParams(MetaLogLevel + " must be one of " + strings.Join(logLevels, ", "))
 }
 
-func wantObject(key string, value []byte) *jsonrpc.Error {
+func checkObject(key string, value []byte) *jsonrpc.Error {
 	if jsonscan.Kind(value) != '{' {
 		return invalidParams(key + " must be an object")
 	}
@@ -173,7 +174,7 @@ func checkProgressToken(value []byte) *jsonrpc.Error {
 	return invalidParams(MetaProgressToken + " must be a string or an integer")
 }
 
-// isInteger reports whether the JSON number is written as an integer of a bearable size.
+// isInteger reports whether a JSON number is written as an integer of at most maxTokenDigits.
 func isInteger(number []byte) bool {
 	if number[0] == '-' {
 		number = number[1:]
@@ -186,8 +187,8 @@ func isInteger(number []byte) bool {
 	return len(number) <= maxTokenDigits
 }
 
-// Complete reports what a request of the modern era has to say and this one does not, as [jsonrpc.CodeInvalidParams]
-// naming the field; nil when nothing is missing.
+// Complete returns an error that names the first required member that is missing, with
+// [jsonrpc.CodeInvalidParams]; nil if none is.
 //
 // Spec: basic/index#meta (2026-07-28)
 func (e *Envelope) Complete() *jsonrpc.Error {
@@ -202,6 +203,6 @@ func (e *Envelope) Complete() *jsonrpc.Error {
 	return nil
 }
 
-// ForTransports is a parameter of methods that transports of this module have for it: no handler of a user has one by
-// chance.
+// ForTransports is a parameter of methods that only the transports of this module implement or
+// call.
 type ForTransports struct{}

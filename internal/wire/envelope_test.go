@@ -76,8 +76,9 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// An envelope tells the params that it was opened from by where they are: others may be as long, or begin there too.
-func TestAnEnvelopeIsOfItsOwnParams(t *testing.T) {
+// An envelope tells the params that it was opened from by where they are: others may be as long, or
+// begin there too.
+func TestIsOf(t *testing.T) {
 	params := append(make(json.RawMessage, 0, 100), `{"name":"t","arguments":{}}`...)
 	e, err := wire.Open(params)
 	if err != nil {

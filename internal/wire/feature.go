@@ -1,49 +1,54 @@
 package wire
 
-// Feature is a named difference between revisions. The first sentence of each constant's comment is also its line in
-// docs/support.md. The zero Feature is none; no revision has it.
+// A Feature is a named difference between revisions. The first sentence of each constant's comment
+// is also its line in docs/support.md. No revision has the zero Feature.
 type Feature uint8
 
 const (
 	// Base protocol
 
-	// Handshake: a session is opened by initialize, which fixes revision, capabilities and identities for all of it.
+	// Handshake: initialize opens a session, with one revision, one set of capabilities and one
+	// identity on each side.
 	Handshake Feature = iota + 1
-	// RequestEnvelope: every request names its revision and the client's capabilities in `_meta`; no request depends
-	// on another.
+	// RequestEnvelope: every request names its revision and the client's capabilities in `_meta`,
+	// and is independent of other requests.
 	RequestEnvelope
-	// ServerRequests: the server sends JSON-RPC requests, and the client answers with JSON-RPC responses.
+	// ServerRequests: the server sends JSON-RPC requests, and the client sends JSON-RPC responses.
 	ServerRequests
-	// InputRequired: a server asks the client for input in a result of type `input_required`, and is asked again with
-	// the answers.
+	// InputRequired: a server asks the client for input in a result of type `input_required`, and
+	// the client retries the request with the responses.
 	InputRequired
-	// Batches: several messages travel as one JSON array.
+	// Batches: several messages are sent as one JSON array.
 	Batches
-	// IDReuse: a request id may be used again once it was answered; elsewhere an id is used once per session.
+	// IDReuse: a request id may be reused after the response; elsewhere an id is unique within its
+	// session.
 	IDReuse
-	// ErrorWithoutID: an error response has no `id` when the request's could not be read; elsewhere the schema
-	// demands one.
+	// ErrorWithoutID: an error response has no `id` if the request's id could not be read;
+	// elsewhere the schema requires one.
 	ErrorWithoutID
-	// ResultType: every result says in `resultType` what kind of result it is.
+	// ResultType: every result has its type in `resultType`.
 	ResultType
-	// CacheHints: list, read and discover results say with `ttlMs` and `cacheScope` how long and for whom they hold.
+	// CacheHints: list, read and discover results have `ttlMs` and `cacheScope`, which say how long
+	// and for whom they are valid.
 	CacheHints
-	// Subscriptions: change notifications come on a `subscriptions/listen` stream that asked for them; elsewhere they
-	// are pushed.
+	// Subscriptions: change notifications are sent on a `subscriptions/listen` stream that asked
+	// for them; elsewhere they are pushed.
 	Subscriptions
-	// DataMeta: data types such as tools, resources and content blocks have a `_meta` of their own.
+	// DataMeta: data types such as tools, resources and content blocks have a `_meta`.
 	DataMeta
 	// MetaKeyGrammar: `_meta` keys have a grammar with reserved prefixes.
 	MetaKeyGrammar
-	// MetaSecondLabel: a `_meta` prefix is reserved by its second label alone.
+	// MetaSecondLabel: a `_meta` prefix is reserved by its second label only.
 	MetaSecondLabel
-	// TraceContext: `_meta` reserves `traceparent`, `tracestate` and `baggage` for W3C trace context.
+	// TraceContext: `_meta` reserves `traceparent`, `tracestate` and `baggage` for W3C trace
+	// context.
 	TraceContext
 	// Titles: named things have a `title` for display beside their `name`.
 	Titles
 	// Icons: tools, resources, templates, prompts and implementations have `icons`.
 	Icons
-	// ImplementationDetails: an implementation describes itself with `description` and `websiteUrl`.
+	// ImplementationDetails: an implementation describes itself with `description` and
+	// `websiteUrl`.
 	ImplementationDetails
 	// Tasks: long-running requests are tasks of the core protocol; experimental.
 	Tasks
@@ -65,24 +70,27 @@ const (
 
 	// ToolAnnotations: tools describe their behaviour in `annotations`.
 	ToolAnnotations
-	// ToolArgumentErrors: arguments that a tool's schema refuses give a tool result with `isError`; elsewhere a
-	// protocol error.
+	// ToolArgumentErrors: arguments that do not match a tool's schema result in a tool result with
+	// `isError`; elsewhere in a protocol error.
 	ToolArgumentErrors
 	// ToolNameFormat: tool names are 1 to 128 letters, digits, underscores, hyphens and dots.
 	ToolNameFormat
-	// ToolExecution: tools say in `execution` whether they can run as a task.
+	// ToolExecution: tools have `execution`, which says whether they can run as a task.
 	ToolExecution
 	// StructuredContent: tools have an `outputSchema`, and tool results `structuredContent`.
 	StructuredContent
 	// NonObjectStructuredContent: `structuredContent` is any JSON value; elsewhere an object.
 	NonObjectStructuredContent
-	// SchemaDialect: schemas are of JSON Schema 2020-12 unless `$schema` names another dialect; elsewhere unstated.
+	// SchemaDialect: schemas are JSON Schema 2020-12 unless `$schema` names another dialect;
+	// elsewhere undefined.
 	SchemaDialect
-	// OpenSchemas: tool schemas use any keyword of JSON Schema, and an output schema describes any value.
+	// OpenSchemas: tool schemas use any keyword of JSON Schema, and an output schema describes any
+	// value.
 	OpenSchemas
 	// ParameterHeaders: `x-mcp-header` in a tool's schema copies an argument into an HTTP header.
 	ParameterHeaders
-	// CompletionsCapability: completion is declared as the capability `completions`; elsewhere it needs none.
+	// CompletionsCapability: completion requires the capability `completions`; elsewhere it
+	// requires none.
 	CompletionsCapability
 	// CompletionContext: completion requests carry the arguments chosen so far.
 	CompletionContext
@@ -99,81 +107,94 @@ const (
 	Sampling
 	// SamplingTools: sampling requests carry tools, and messages tool uses and results.
 	SamplingTools
-	// SamplingContentArrays: the content of a sampling message is one block or several; elsewhere exactly one.
+	// SamplingContentArrays: the content of a sampling message is one block or several; elsewhere
+	// exactly one.
 	SamplingContentArrays
-	// SamplingContext: the `includeContext` values `thisServer` and `allServers` of sampling requests.
+	// SamplingContext: the `includeContext` values `thisServer` and `allServers` of sampling
+	// requests.
 	SamplingContext
-	// SamplingContextCapability: clients declare `sampling.context` when they honour `includeContext`.
+	// SamplingContextCapability: clients declare `sampling.context` if they support
+	// `includeContext`.
 	SamplingContextCapability
 
 	// Elicitation
 
 	// Elicitation: servers ask the user for structured input.
 	Elicitation
-	// ElicitationURL: elicitation has a `mode`, and sends the user to a URL in mode `url`.
+	// ElicitationURL: elicitation has a `mode`; the mode `url` sends the user to a URL.
 	ElicitationURL
-	// ElicitationIDs: URL elicitations have an `elicitationId`, and their completion is notified.
+	// ElicitationIDs: URL elicitations have an `elicitationId`, and a notification reports their
+	// completion.
 	ElicitationIDs
 	// ElicitationEnumTitled: enum choices have titles, as `oneOf` of `const` and `title`.
 	ElicitationEnumTitled
 	// ElicitationEnumNames: enum choices have titles, as `enumNames` beside `enum`.
 	ElicitationEnumNames
-	// ElicitationMultiSelect: a field lets the user choose several values, and answers hold arrays of strings.
+	// ElicitationMultiSelect: a field lets the user choose several values, and the result has
+	// arrays of strings.
 	ElicitationMultiSelect
 	// ElicitationDefaults: fields of every type have a `default`; elsewhere only booleans.
 	ElicitationDefaults
 
 	// Transports
 
-	// HTTPSSE: HTTP with two endpoints, one of them an event stream that names the other.
+	// HTTPSSE: HTTP with two endpoints, one of which is an event stream that names the other.
 	HTTPSSE
-	// StreamableHTTP: HTTP with one endpoint, answering with JSON or an event stream.
+	// StreamableHTTP: HTTP with one endpoint, whose responses are JSON or an event stream.
 	StreamableHTTP
-	// SessionHTTP: an HTTP session with an id header, a standing GET stream and an end by DELETE.
+	// SessionHTTP: an HTTP session with an id header, a GET stream, and DELETE to end it.
 	SessionHTTP
-	// SSEResumption: event ids, and resumption of a broken stream with `Last-Event-ID`.
+	// SSEResumption: event ids, and resumption of an interrupted stream with `Last-Event-ID`.
 	SSEResumption
-	// SSEPriming: a stream opens with an empty event that has an id, and may be closed early and polled.
+	// SSEPriming: a stream begins with an empty event that has an id, and may be closed early and
+	// polled.
 	SSEPriming
-	// DisconnectCancels: a client that drops the response stream has cancelled its request; elsewhere it has not.
+	// DisconnectCancels: closing the response stream cancels the request; elsewhere it does not.
 	DisconnectCancels
 	// ProtocolVersionHeader: HTTP requests name their revision in a header.
 	ProtocolVersionHeader
-	// MirroredHeaders: HTTP requests repeat method, name and chosen arguments in headers, which have to agree with
-	// the body.
+	// MirroredHeaders: HTTP requests repeat method, name and chosen arguments in headers, which
+	// must match the body.
 	MirroredHeaders
-	// ErrorStatus: HTTP status codes follow the JSON-RPC error: 404 for an unknown method, 400 for a bad envelope.
+	// ErrorStatus: HTTP status codes follow the JSON-RPC error: 404 for an unknown method, 400 for
+	// an invalid envelope.
 	ErrorStatus
-	// OriginForbidden: a foreign `Origin` is refused with status 403; elsewhere the status is open.
+	// OriginForbidden: an unknown `Origin` is rejected with status 403; elsewhere the status is
+	// undefined.
 	OriginForbidden
 
 	// Authorization
 
 	// Authorization: HTTP transports may use the protocol's OAuth framework.
 	Authorization
-	// AuthorizationAtServer: the server's own origin is the authorization server, with conventional endpoints.
+	// AuthorizationAtServer: the server's own origin is the authorization server, with conventional
+	// endpoints.
 	AuthorizationAtServer
-	// ProtectedResourceMetadata: servers name their authorization servers in protected resource metadata.
+	// ProtectedResourceMetadata: servers name their authorization servers in protected resource
+	// metadata.
 	ProtectedResourceMetadata
-	// ResourceIndicators: clients name the server as the `resource` that a token is for, and servers check it.
+	// ResourceIndicators: clients name the server as the `resource` of a token, and servers check
+	// it.
 	ResourceIndicators
-	// WellKnownResourceMetadata: resource metadata is found at its well-known path when a challenge does not name it.
+	// WellKnownResourceMetadata: resource metadata is at its well-known path if a challenge does
+	// not name it.
 	WellKnownResourceMetadata
-	// OIDCDiscovery: authorization servers are described by OpenID Connect discovery too.
+	// OIDCDiscovery: authorization servers may be described by OpenID Connect discovery.
 	OIDCDiscovery
-	// PKCEAdvertised: clients refuse an authorization server that does not advertise PKCE.
+	// PKCEAdvertised: clients reject an authorization server that does not advertise PKCE.
 	PKCEAdvertised
-	// ScopeChallenges: challenges name the scopes that are wanted, and clients step up to them.
+	// ScopeChallenges: challenges name the required scopes, and clients request them.
 	ScopeChallenges
 	// DynamicRegistration: clients register themselves with the authorization server.
 	DynamicRegistration
-	// ApplicationType: a dynamic registration names its `application_type`.
+	// ApplicationType: a dynamic registration has an `application_type`.
 	ApplicationType
-	// ClientIDMetadata: a client is identified by the URL of a document about itself.
+	// ClientIDMetadata: a client id is the URL of a metadata document of the client.
 	ClientIDMetadata
-	// AuthorizationIssuer: authorization responses name their issuer in `iss`, and clients check it.
+	// AuthorizationIssuer: authorization responses name their issuer in `iss`, and clients check
+	// it.
 	AuthorizationIssuer
-	// CredentialsByIssuer: clients keep credentials apart by the issuer that gave them.
+	// CredentialsByIssuer: clients keep credentials separate by issuer.
 	CredentialsByIssuer
 
 	featureCount // keep last

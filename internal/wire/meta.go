@@ -2,25 +2,25 @@ package wire
 
 import "strings"
 
-// The `_meta` keys that a revision gives a meaning. Which revision has which is [Revision.HasMeta]'s to say.
+// The `_meta` keys that the protocol defines. [Revision.HasMeta] reports which revisions have them.
 const (
-	// MetaProgressToken asks for progress notifications that carry this token.
+	// MetaProgressToken requests progress notifications with this token.
 	MetaProgressToken = "progressToken"
 	// MetaProtocolVersion is the revision of a request, as a version string.
 	MetaProtocolVersion = "io.modelcontextprotocol/protocolVersion"
 	// MetaClientInfo is the client's name and version.
 	MetaClientInfo = "io.modelcontextprotocol/clientInfo"
-	// MetaClientCapabilities is what the client can do for this request.
+	// MetaClientCapabilities is the client's capabilities for this request.
 	MetaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	// MetaServerInfo is the server's name and version, on results.
+	// MetaServerInfo is the server's name and version, in results.
 	MetaServerInfo = "io.modelcontextprotocol/serverInfo"
-	// MetaLogLevel asks for log messages of this level and above while the request runs.
+	// MetaLogLevel requests log messages of this level and above while the request runs.
 	MetaLogLevel = "io.modelcontextprotocol/logLevel"
-	// MetaSubscriptionID names the listen request that a notification belongs to.
+	// MetaSubscriptionID is the id of the listen request that a notification belongs to.
 	MetaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
 	// MetaRelatedTask names the task that a message belongs to.
 	MetaRelatedTask = "io.modelcontextprotocol/related-task"
-	// MetaImmediateResponse is what a model may be told while a task runs.
+	// MetaImmediateResponse is text for the model while a task runs.
 	MetaImmediateResponse = "io.modelcontextprotocol/model-immediate-response"
 	// MetaTraceParent is the W3C trace context of the sender.
 	MetaTraceParent = "traceparent"
@@ -30,8 +30,8 @@ const (
 	MetaBaggage = "baggage"
 )
 
-// ValidMetaKey reports whether key follows the grammar of `_meta` keys: an optional prefix of dot-separated labels and
-// a slash, then a name. The name may be empty after a prefix.
+// ValidMetaKey reports whether key follows the grammar of `_meta` keys: an optional prefix of
+// dot-separated labels and a slash, then a name. The name may be empty after a prefix.
 //
 // Spec: basic/index#meta (since 2025-06-18)
 func ValidMetaKey(key string) bool {
@@ -47,7 +47,8 @@ func ValidMetaKey(key string) bool {
 	return name == "" || validMetaName(name)
 }
 
-// ValidExtensionID reports whether id can identify a protocol extension: a `_meta` key with prefix and name.
+// ValidExtensionID reports whether id can identify a protocol extension: a `_meta` key with prefix
+// and name.
 //
 // Spec: basic/versioning#extension-negotiation (2026-07-28)
 func ValidExtensionID(id string) bool {
@@ -55,9 +56,9 @@ func ValidExtensionID(id string) bool {
 	return i > 0 && i < len(id)-1 && ValidMetaKey(id)
 }
 
-// ReservedMetaKey reports whether the protocol keeps key for itself under the rule of any revision. Applications mint no
-// such keys. The rules differ: before 2025-11-25 any label but the last could reserve a prefix, since then only the
-// second can.
+// ReservedMetaKey reports whether any revision reserves the key for the protocol. Applications must
+// not use such keys. Before 2025-11-25 any label but the last could reserve a prefix, since then
+// only the second can.
 func ReservedMetaKey(key string) bool {
 	switch key {
 	case MetaProgressToken, MetaTraceParent, MetaTraceState, MetaBaggage:
@@ -66,7 +67,7 @@ func ReservedMetaKey(key string) bool {
 	return June2025.ReservesMeta(key) || Latest().ReservesMeta(key)
 }
 
-// ReservesMeta reports whether the revision's rule keeps the prefix of key for the protocol.
+// ReservesMeta reports whether the revision reserves the prefix of key for the protocol.
 //
 // Spec: basic/index#meta
 func (r Revision) ReservesMeta(key string) bool {
@@ -88,7 +89,8 @@ func (r Revision) ReservesMeta(key string) bool {
 
 func protocolLabel(label string) bool { return label == "mcp" || label == "modelcontextprotocol" }
 
-// validMetaLabel: a letter first, a letter or digit last, letters, digits and hyphens between.
+// validMetaLabel reports whether a label begins with a letter, ends with a letter or digit, and has
+// only letters, digits and hyphens.
 func validMetaLabel(label string) bool {
 	if label == "" || !isLetter(label[0]) || !isAlphanumeric(label[len(label)-1]) {
 		return false
@@ -101,7 +103,8 @@ func validMetaLabel(label string) bool {
 	return true
 }
 
-// validMetaName: letters and digits at both ends, also hyphens, underscores and dots between.
+// validMetaName reports whether a name begins and ends with a letter or digit, and has only these,
+// hyphens, underscores and dots.
 func validMetaName(name string) bool {
 	if !isAlphanumeric(name[0]) || !isAlphanumeric(name[len(name)-1]) {
 		return false

@@ -1,16 +1,17 @@
 package wire
 
-// Direction says who may send a method.
+// A Direction says which side may send a method.
 type Direction uint8
 
 const (
-	// ClientToServer is a message that only clients send.
+	// ClientToServer marks messages that only clients send.
 	ClientToServer Direction = iota + 1
-	// ServerToClient is a message that only servers send.
+	// ServerToClient marks messages that only servers send.
 	ServerToClient
-	// EitherWay is a message that both sides send.
+	// EitherWay marks messages that both sides send.
 	EitherWay
-	// InsideResult is a request that a server places in an `input_required` result. It is never a message of its own.
+	// InsideResult marks requests that are part of an `input_required` result. They are never sent
+	// as messages.
 	InsideResult
 )
 
@@ -29,23 +30,24 @@ func (d Direction) String() string {
 	return ""
 }
 
-// Method is what one revision says about a request or notification.
+// A Method describes a request or notification in one revision.
 type Method struct {
-	// Name is the method as it travels.
+	// Name is the method as sent.
 	Name string
-	// Direction says who may send it.
+	// Direction says which side may send it.
 	Direction Direction
-	// Notification is true when it is never answered.
+	// Notification is true for notifications.
 	Notification bool
-	// NameParam is the member of params that names the thing asked about, "name" or "uri", and "" when there is none.
+	// NameParam is the member of params that names the tool, prompt or resource, "name" or "uri";
+	// "" if there is none.
 	NameParam string
-	// MayAskInput is true when the answer may be an `input_required` result.
+	// MayAskInput is true if the result may be `input_required`.
 	MayAskInput bool
-	// Cacheable is true when the result carries cache hints.
+	// Cacheable is true if the result has cache hints.
 	Cacheable bool
 }
 
-// The methods of all revisions. Which revision has which is [Revision.Method]'s to say.
+// The methods of all revisions. [Revision.Method] reports which revisions have them.
 const (
 	MethodInitialize = "initialize"
 	MethodPing       = "ping"

@@ -1,14 +1,15 @@
-// Package wire knows what differs between the revisions of the Model Context Protocol. It decides nothing.
+// Package wire describes the differences between the revisions of the Model Context Protocol, as
+// data.
 //
-// It has four kinds of thing. A [Revision] is a dated version of the protocol. A [Feature] is a named difference, asked
-// for with [Revision.Has]. A [Method] is one request or notification, looked up with [Revision.Method]. An [Envelope]
-// is what one request says about itself in its `_meta`.
+// A [Revision] is a dated version of the protocol. A [Feature] is a named difference;
+// [Revision.Has] reports whether a revision has it. A [Method] is one request or notification;
+// [Revision.Method] returns it. An [Envelope] is the metadata of one request, from its `_meta`.
 //
-// Each revision is one file, v2024_11_05.go to v2026_07_28.go, written as what it adds to and removes from the one
-// before: reading a file is reading that revision's changelog. A method, error code or `_meta` key that a revision does
-// not have is simply not in its tables.
+// Each revision is one file, v2024_11_05.go to v2026_07_28.go, which lists what it adds to and
+// removes from the one before, like the revision's changelog. A method, error code or `_meta` key
+// that a revision does not have is not in its tables.
 //
-// Everything here is fixed and safe for concurrent use.
+// Nothing here changes after initialization, so everything is safe for concurrent use.
 package wire
 
 import (
@@ -20,11 +21,12 @@ import (
 
 //go:generate go test -run ^TestSupportDocument$ . -update
 
-// Revision is a version of the protocol. Later revisions compare greater; the zero Revision is none and has nothing.
+// A Revision is a version of the protocol. Later revisions compare greater. The zero Revision has
+// no version and no features.
 type Revision uint8
 
-// The revisions, oldest first. The first four are the legacy era, which opens a session with initialize; from July2026
-// on every request is complete in itself.
+// The revisions, oldest first. The first four are the legacy era, which opens a session with
+// initialize. From July2026 on, every request is independent.
 const (
 	November2024 Revision = iota + 1
 	March2025
@@ -33,9 +35,10 @@ const (
 	July2026
 )
 
-// A delta is what one revision changes in the one before it. A method that was there already is replaced.
+// A delta is what one revision changes in the one before it. A method that exists already is
+// replaced.
 type delta struct {
-	version string // as it travels: a date
+	version string // as sent: a date
 
 	adds, removes []Feature
 	deprecates    []Feature
@@ -50,17 +53,17 @@ type delta struct {
 	removesMeta []string
 }
 
-// deltas are those of all revisions, the oldest first.
+// deltas are those of all revisions, oldest first.
 var deltas = [...]*delta{&november2024, &march2025, &june2025, &november2025, &july2026}
 
-// A table is the sum of all deltas up to one revision.
+// A table is the sum of the deltas up to one revision.
 type table struct {
 	version    string
 	features   featureSet
 	deprecated featureSet
 }
 
-// tables is indexed by Revision. It is written once, here.
+// tables is indexed by Revision.
 var tables = buildTables()
 
 func buildTables() (all [July2026 + 1]table) {
@@ -75,14 +78,15 @@ func buildTables() (all [July2026 + 1]table) {
 	return all
 }
 
-// A vocabulary is the names and codes to which a revision gives a meaning.
+// A vocabulary holds the names and codes that a revision defines.
 type vocabulary struct {
 	methods map[string]Method
 	codes   []int
 	meta    []string
 }
 
-// vocabularies is indexed by Revision. It is made when a revision is first asked, for which no program should wait to start.
+// vocabularies is indexed by Revision. It is built on first use, so that it does not delay the
+// start of a program.
 var vocabularies = sync.OnceValue(buildVocabularies)
 
 func buildVocabularies() *[July2026 + 1]vocabulary {
@@ -112,7 +116,7 @@ func without[T comparable](list, removed []T) []T {
 	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return slices.Contains(removed, e) })
 }
 
-// Revisions returns every known revision, oldest first. The caller may keep and change the slice.
+// Revisions returns all known revisions, oldest first. The caller may change the slice.
 func Revisions() []Revision {
 	return []Revision{November2024, March2025, June2025, November2025, July2026}
 }
@@ -120,11 +124,12 @@ func Revisions() []Revision {
 // Latest returns the newest revision.
 func Latest() Revision { return July2026 }
 
-// LatestLegacy returns the newest revision that opens a session with initialize: what a client offers there.
+// LatestLegacy returns the newest revision that opens a session with initialize. Clients request it
+// there.
 func LatestLegacy() Revision { return November2025 }
 
-// ParseRevision returns the revision that a version string names, and whether it is a known one. Version strings are
-// opaque: nothing but an exact match counts.
+// ParseRevision returns the revision of a version string, and whether it is known. Version strings
+// are opaque and must match exactly.
 //
 // Spec: basic/versioning#protocol-version-negotiation
 func ParseRevision(version string) (Revision, bool) {
@@ -138,7 +143,7 @@ func ParseRevision(version string) (Revision, bool) {
 
 func (r Revision) known() bool { return int(r) < len(tables) }
 
-// String returns the version string as it travels, a date, or "" for the zero Revision.
+// String returns the version string, a date, or "" for the zero Revision.
 func (r Revision) String() string {
 	if !r.known() {
 		return ""
@@ -146,17 +151,18 @@ func (r Revision) String() string {
 	return tables[r].version
 }
 
-// Modern reports whether requests of this revision carry their own envelope instead of belonging to a session.
+// Modern reports whether requests of this revision carry their own envelope instead of belonging to
+// a session.
 func (r Revision) Modern() bool { return r.Has(RequestEnvelope) }
 
 // Has reports whether the revision has the feature, deprecated or not.
 func (r Revision) Has(f Feature) bool { return r.known() && tables[r].features.has(f) }
 
-// Deprecated reports whether the revision has the feature and advises against new uses of it.
+// Deprecated reports whether the revision has the feature and deprecates it.
 func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].deprecated.has(f) }
 
-// Method returns what the revision says about the method, and whether it has it at all. A method that is not there is
-// answered with [jsonrpc.CodeMethodNotFound].
+// Method returns the method as the revision defines it, and whether the revision has it. The
+// response to an unknown method is an error with [jsonrpc.CodeMethodNotFound].
 func (r Revision) Method(name string) (Method, bool) {
 	if !r.known() {
 		return Method{}, false
@@ -165,7 +171,8 @@ func (r Revision) Method(name string) (Method, bool) {
 	return m, ok
 }
 
-// HasCode reports whether the revision gives the error code a meaning. The codes of JSON-RPC itself are in every one.
+// HasCode reports whether the revision defines the error code. All revisions have the codes of
+// JSON-RPC.
 func (r Revision) HasCode(code int) bool {
 	switch code {
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound,
@@ -175,7 +182,7 @@ func (r Revision) HasCode(code int) bool {
 	return r.known() && slices.Contains(vocabularies()[r].codes, code)
 }
 
-// HasMeta reports whether the revision itself gives the `_meta` key a meaning.
+// HasMeta reports whether the revision defines the `_meta` key.
 func (r Revision) HasMeta(key string) bool {
 	return r.known() && slices.Contains(vocabularies()[r].meta, key)
 }

@@ -39,7 +39,7 @@ func TestRevisionsAreOrdered(t *testing.T) {
 	}
 }
 
-func TestZeroAndUnknownRevisionsHaveNothing(t *testing.T) {
+func TestZeroAndUnknownRevisions(t *testing.T) {
 	for _, r := range []wire.Revision{0, wire.Latest() + 1, 255} {
 		if r.String() != "" || r.Modern() || r.Has(wire.Handshake) || r.Deprecated(wire.Roots) || r.HasMeta(wire.MetaProgressToken) {
 			t.Errorf("revision %d has something", uint8(r))
@@ -195,7 +195,8 @@ func (defs definitions) methods(union string) (list []string) {
 	return list
 }
 
-// schemaDefinitions reads the official schema of a revision, which does not live in this repository.
+// schemaDefinitions reads the official schema of a revision, which does not live in this
+// repository.
 func schemaDefinitions(t *testing.T, r wire.Revision) definitions {
 	t.Helper()
 	dir := os.Getenv("PATCHBAY_SCHEMAS")

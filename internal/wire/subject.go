@@ -7,8 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A Subject holds the members of a request's params that name what the request uses, and how. The values alias the
-// params and are not validated; an absent one is nil.
+// A Subject holds the members of a request's params that name what the request uses, and how. The
+// values alias the params and are not validated; an absent one is nil.
 type Subject struct {
 	Name           json.RawMessage
 	URI            json.RawMessage
@@ -44,8 +44,8 @@ func subjectMember(key []byte) (member int, ok bool) {
 	return 0, false
 }
 
-// Subject returns the subject of a request's params, which must be checked JSON or nil. For the params that the envelope
-// was opened from, it does not scan them again.
+// Subject returns the subject of a request's params, which must be checked JSON or nil. For the
+// params that the envelope was opened from, it does not scan them again.
 func (e *Envelope) Subject(params json.RawMessage) Subject {
 	if x := &e.subject; x.isOf(params) {
 		return Subject{
@@ -75,8 +75,8 @@ func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, 
 	return value, value != nil
 }
 
-// Made records that this process encoded params, with this envelope, and where name and arguments are in them. The
-// params are then treated like params that the envelope was opened from.
+// Made records that this process encoded params, with this envelope, and where name and arguments
+// are in them. The params are then treated like params that the envelope was opened from.
 func (e *Envelope) Made(params json.RawMessage, name, arguments Span) {
 	e.subject = index{}
 	e.subject.bind(params)
@@ -86,7 +86,8 @@ func (e *Envelope) Made(params json.RawMessage, name, arguments Span) {
 // IsOf reports whether the envelope was opened from these very params, which were checked before.
 func (e *Envelope) IsOf(params json.RawMessage) bool { return e.subject.isOf(params) }
 
-// An index holds the positions of a subject's members in params. The zero index belongs to no params.
+// An index holds the positions of a subject's members in params. The zero index belongs to no
+// params.
 type index struct {
 	first *byte // of the params; nil for none
 	size  uint32

@@ -20,7 +20,8 @@ const supportDocument = "../../docs/support.md"
 
 var update = flag.Bool("update", false, "write docs/support.md")
 
-// TestSupportDocument checks that docs/support.md says what the tables say. With -update it writes the document.
+// TestSupportDocument checks that docs/support.md says what the tables say. With -update it writes
+// the document.
 func TestSupportDocument(t *testing.T) {
 	want := renderSupport(t)
 	if *update {

@@ -1,7 +1,7 @@
 package wire
 
-// Streamable HTTP takes the place of HTTP with two endpoints, and OAuth arrives. Batches come, to go again with the next
-// revision.
+// Streamable HTTP replaces HTTP with two endpoints, and OAuth is added. Batches are added, and
+// removed in the next revision.
 //
 // Spec: https://modelcontextprotocol.io/specification/2025-03-26/changelog
 var march2025 = delta{

@@ -1,6 +1,6 @@
 package wire
 
-// Tools return structured content, servers ask users with elicitation, and become OAuth resource servers.
+// Structured tool output, elicitation, and servers as OAuth resource servers.
 //
 // Spec: https://modelcontextprotocol.io/specification/2025-06-18/changelog
 var june2025 = delta{

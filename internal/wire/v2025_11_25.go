@@ -1,7 +1,7 @@
 package wire
 
-// Elicitation by URL, tools in sampling, icons, experimental tasks, and client identification by document. The last
-// revision with sessions.
+// URL elicitation, tools in sampling, icons, experimental tasks, and client id metadata documents.
+// The last revision with sessions.
 //
 // Spec: https://modelcontextprotocol.io/specification/2025-11-25/changelog
 var november2025 = delta{

@@ -1,7 +1,8 @@
 package wire
 
-// The protocol becomes stateless. No handshake and no session: each request carries its envelope. No requests from the
-// server: it asks for input in a result. No pushed changes: they come on a stream that asked for them.
+// The protocol becomes stateless. There is no handshake and no session: each request carries its
+// envelope. Servers send no requests: they ask for input in a result. They push no changes: changes
+// are sent on a stream that the client opens.
 //
 // Spec: https://modelcontextprotocol.io/specification/2026-07-28/changelog
 var july2026 = delta{

@@ -22,12 +22,12 @@ import (
 const (
 	host     = "server.test"
 	endpoint = "http://" + host + "/mcp"
-	// maxEvent bounds what the client takes in one event.
+	// maxEvent limits the size of an event.
 	maxEvent = 64 << 20
 )
 
-// An httpLink speaks the HTTP transport of its client's revision, to a server in memory.
-type httpLink struct {
+// An httpConn speaks the HTTP transport of its client's revision, with an in-memory server.
+type httpConn struct {
 	c       *Client
 	handler *mcphttp.Handler
 	server  *http.Server
@@ -35,15 +35,15 @@ type httpLink struct {
 	done    sync.WaitGroup // the server and every exchange
 
 	mu      sync.Mutex // guards the fields below
-	post    string     // where messages go
+	post    string     // the URL of POST requests
 	moved   chan struct{}
 	session string
-	ends    map[jsonrpc.ID]context.CancelFunc // of the exchanges of requests
-	stream  context.CancelFunc                // of the stream that GET opened; nil for none
+	ends    map[jsonrpc.ID]context.CancelFunc // of the exchanges in progress
+	stream  context.CancelFunc                // of the GET stream; nil for none
 }
 
-func newHTTPLink(c *Client) *httpLink {
-	l := &httpLink{
+func newHTTPConn(c *Client) *httpConn {
+	l := &httpConn{
 		c: c, handler: mcphttp.NewHandler(c.handler, &mcphttp.Options{Logger: c.logger()}),
 		post: endpoint, moved: make(chan struct{}), ends: map[jsonrpc.ID]context.CancelFunc{},
 	}
@@ -63,7 +63,7 @@ func newHTTPLink(c *Client) *httpLink {
 	return l
 }
 
-func (l *httpLink) close() {
+func (l *httpConn) close() {
 	l.mu.Lock()
 	session := l.session
 	l.mu.Unlock()
@@ -86,17 +86,17 @@ func (l *httpLink) close() {
 	l.done.Wait()
 }
 
-func (l *httpLink) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (l *httpConn) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := l.handler.Shutdown(ctx); err != nil {
 		l.c.fault("shutdown: %v", err)
 	}
 }
 
-// send posts a message. What comes back for a request is received in the background; anything else has been taken when
-// send returns.
-func (l *httpLink) send(ctx context.Context, m *jsonrpc.Message) error {
+// send posts a message. The response to a request is received on another goroutine. Any other
+// message has been accepted when send returns.
+func (l *httpConn) send(ctx context.Context, m *jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return l.exchange(ctx, m)
 	}
@@ -110,7 +110,7 @@ func (l *httpLink) send(ctx context.Context, m *jsonrpc.Message) error {
 			l.c.fault("%s: %v", m.Method, err)
 		}
 		if err != nil || l.c.Since("2025-03-26") {
-			l.c.lost(m.ID) // if it has not come, it will not
+			l.c.lost(m.ID) // no response can arrive any more
 		}
 		l.mu.Lock()
 		delete(l.ends, m.ID)
@@ -121,7 +121,7 @@ func (l *httpLink) send(ctx context.Context, m *jsonrpc.Message) error {
 }
 
 // abandon closes the response stream of a request.
-func (l *httpLink) abandon(id jsonrpc.ID) bool {
+func (l *httpConn) abandon(id jsonrpc.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if end := l.ends[id]; end != nil {
@@ -130,8 +130,8 @@ func (l *httpLink) abandon(id jsonrpc.ID) bool {
 	return true
 }
 
-// do sends an HTTP request: with a message, or none.
-func (l *httpLink) do(ctx context.Context, method string, m *jsonrpc.Message) (*http.Response, error) {
+// do sends an HTTP request. m may be nil.
+func (l *httpConn) do(ctx context.Context, method string, m *jsonrpc.Message) (*http.Response, error) {
 	target, body := endpoint, io.Reader(http.NoBody)
 	l.mu.Lock()
 	session := l.session
@@ -160,7 +160,7 @@ func (l *httpLink) do(ctx context.Context, method string, m *jsonrpc.Message) (*
 	return l.client.Do(req)
 }
 
-// mirror sets the headers that repeat the body.
+// mirror sets the headers that repeat members of the body.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Standard Headers.
 func mirror(h http.Header, m *jsonrpc.Message) {
@@ -181,7 +181,7 @@ func mirror(h http.Header, m *jsonrpc.Message) {
 	}
 }
 
-// headerValue encodes what a header cannot carry as it is.
+// headerValue encodes a value that cannot be sent in a header as it is.
 func headerValue(s string) string {
 	plain := s == strings.TrimSpace(s) && (!strings.HasPrefix(s, "=?base64?") || !strings.HasSuffix(s, "?="))
 	for _, r := range s {
@@ -193,8 +193,8 @@ func headerValue(s string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?="
 }
 
-// exchange posts a message and receives what comes back.
-func (l *httpLink) exchange(ctx context.Context, m *jsonrpc.Message) error {
+// exchange posts a message and receives the response.
+func (l *httpConn) exchange(ctx context.Context, m *jsonrpc.Message) error {
 	res, err := l.do(ctx, http.MethodPost, m)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (l *httpLink) exchange(ctx context.Context, m *jsonrpc.Message) error {
 }
 
 // events receives an event stream until it ends.
-func (l *httpLink) events(ctx context.Context, body io.Reader) error {
+func (l *httpConn) events(ctx context.Context, body io.Reader) error {
 	events := sse.NewReader(body, maxEvent)
 	for {
 		e, err := events.Next()
@@ -242,7 +242,7 @@ func (l *httpLink) events(ctx context.Context, body io.Reader) error {
 			}
 			continue
 		case len(e.Data) == 0:
-			continue // it is there for its id
+			continue // an event with an id only
 		}
 		m, err := jsonrpc.Decode(e.Data)
 		if err != nil {
@@ -252,10 +252,10 @@ func (l *httpLink) events(ctx context.Context, body io.Reader) error {
 	}
 }
 
-// move takes the address that clients of the oldest revision post to.
+// move sets the URL to which clients of 2024-11-05 post.
 //
 // Spec: basic/transports (2024-11-05), HTTP with SSE.
-func (l *httpLink) move(reference string) error {
+func (l *httpConn) move(reference string) error {
 	base, err := url.Parse(endpoint)
 	if err != nil {
 		return err
@@ -267,15 +267,15 @@ func (l *httpLink) move(reference string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.post != endpoint {
-		return errors.New("a second endpoint event")
+		return errors.New("duplicate endpoint event")
 	}
 	l.post = target.String()
 	close(l.moved)
 	return nil
 }
 
-// listen opens the stream for what belongs to no request, once.
-func (l *httpLink) listen() {
+// listen opens the GET stream, unless it is open.
+func (l *httpConn) listen() {
 	l.mu.Lock()
 	opened := l.stream != nil
 	ctx, cancel := context.WithCancel(l.c.ctx)

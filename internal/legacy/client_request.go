@@ -10,45 +10,45 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// codeBusy is the code for a request that may succeed a little later.
+// codeBusy is the code of the error for a request that may succeed later.
 const codeBusy = -32000
 
-// acceptRequest answers a ping, and begins to work on any other request.
+// acceptRequest responds to a ping and starts to serve any other request.
 //
 // Spec: basic/utilities/ping#behavior-requirements
 func (c *Client) acceptRequest(m *jsonrpc.Message) {
 	if m.Method == wire.MethodPing {
-		c.say(jsonrpc.NewResponse(m.ID, emptyResult))
+		c.enqueueReply(jsonrpc.NewResponse(m.ID, emptyResult))
 		return
 	}
 	size := int64(len(m.Params))
-	if c.answering.Add(size) > maxAnsweringBytes {
-		c.answering.Add(-size)
-		c.say(refuse(m.ID, codeBusy, "too many requests in progress"))
+	if c.requestBytes.Add(size) > maxServerRequestBytes {
+		c.requestBytes.Add(-size)
+		c.enqueueReply(errorResponse(m.ID, codeBusy, "too many requests in progress"))
 		return
 	}
 	call, err := c.calls.Begin(c.ctx, m.ID)
 	if err != nil {
-		c.answering.Add(-size)
-		c.say(jsonrpc.NewErrorResponse(m.ID, err))
+		c.requestBytes.Add(-size)
+		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, err))
 		return
 	}
 	begun := c.start(func() {
-		defer c.answering.Add(-size)
-		if task := c.answer(call, m); task != nil {
-			c.workOn(task, m)
+		defer c.requestBytes.Add(-size)
+		if task := c.serveRequest(call, m); task != nil {
+			c.runTask(task, m)
 		}
 	})
 	if !begun {
 		call.End()
-		c.answering.Add(-size)
+		c.requestBytes.Add(-size)
 	}
 }
 
-// answer works on a request of the server and sends the response. Its place is taken until the response has left, so that
-// a server which reads none of them fills no memory. If it is that the question has become a task, this is given back, to
-// be worked on.
-func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) *askedTask {
+// serveRequest serves a request of the server and sends the response. The request counts against
+// the limits until the response is sent, so that a server that does not read cannot exhaust memory.
+// If the request has become a task, serveRequest returns the task for runTask.
+func (c *Client) serveRequest(call *peer.Call, m *jsonrpc.Message) *clientTask {
 	defer call.End()
 	result, task, err := c.respond(call.Context(), m)
 	switch {
@@ -57,7 +57,7 @@ func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) *askedTask {
 			c.tasks.drop(task)
 		}
 		return nil
-	case !c.isOpen(): // there is nowhere to send it
+	case !c.isOpen(): // no connection to send to
 	case err != nil:
 		c.send(jsonrpc.NewErrorResponse(m.ID, err))
 	default:
@@ -66,51 +66,51 @@ func (c *Client) answer(call *peer.Call, m *jsonrpc.Message) *askedTask {
 	return task
 }
 
-// respond returns the response to a request: the answer to a question, or the task that was made of it. A server that asks
-// before the session is open waits for that: what may be asked depends on the revision.
-func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, *askedTask, *jsonrpc.Error) {
+// respond returns the result of a request, or the task that was created for it. A request that
+// arrives before the session is open waits until it is, since the revision decides what is allowed.
+func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, *clientTask, *jsonrpc.Error) {
 	select {
 	case <-c.opened:
 	case <-ctx.Done():
 		return nil, nil, errInternal
 	}
-	if isTaskMethod(m.Method) && c.takesTasks("") {
+	if isTaskMethod(m.Method) && c.supportsTasks("") {
 		result, err := c.serveTask(ctx, m.Method, m.Params)
 		return result, nil, err
 	}
-	if refusal := c.unanswerable(m.Method, m.Params); refusal != nil {
+	if refusal := c.checkRequest(m.Method, m.Params); refusal != nil {
 		return nil, nil, refusal
 	}
-	task, err := c.takeTask(m)
+	task, err := c.newTask(m)
 	if err != nil {
 		return nil, nil, err
 	}
 	var result json.RawMessage
 	if task != nil {
 		result = append(appendMember([]byte{'{'}, []byte("task"), c.tasks.describe(task)), '}')
-	} else if result, err = c.ask(ctx, m.Method, m.Params); err != nil {
+	} else if result, err = c.inputResponse(ctx, m.Method, m.Params); err != nil {
 		return nil, nil, err
 	}
-	return withRelatedTask(result, c.relatedTask(m.Params)), task, nil
+	return withRelatedTask(result, c.relatedTaskOf(m.Params)), task, nil
 }
 
-// ask has a question answered as an input request.
-func (c *Client) ask(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
-	answer, err := c.cfg.Answer(ctx, method, modernQuestion(method, params))
+// inputResponse calls [ClientConfig.Answer] and projects what it returns.
+func (c *Client) inputResponse(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
+	answer, err := c.cfg.Answer(ctx, method, modernInputRequest(method, params))
 	if err != nil {
 		return nil, projectError(c.rev, method, err)
 	}
 	if jsonscan.Kind(answer) != '{' {
-		c.log.ErrorContext(ctx, "mcp: the answer to the server is not an object", "method", method)
+		c.log.ErrorContext(ctx, "mcp: the result for the server is not an object", "method", method)
 		return nil, errInternal
 	}
-	return projectAnswer(c.rev, method, answer)
+	return projectResponse(c.rev, method, answer)
 }
 
-// unanswerable says why a request of the server is not put to anyone.
+// checkRequest returns an error for a request that the client does not support.
 //
 // Spec: basic/lifecycle#operation; client/elicitation#error-handling (2025-11-25)
-func (c *Client) unanswerable(method string, params []byte) *jsonrpc.Error {
+func (c *Client) checkRequest(method string, params []byte) *jsonrpc.Error {
 	capability := ""
 	switch method {
 	case wire.MethodRootsList:
@@ -129,15 +129,15 @@ func (c *Client) unanswerable(method string, params []byte) *jsonrpc.Error {
 	case params != nil && jsonscan.Kind(params) != '{', params == nil && capability != "roots":
 		return invalidParams("params: want an object")
 	case capability == "elicitation":
-		return c.unaskable(params)
+		return c.checkElicitation(params)
 	case capability == "sampling":
-		return c.unsampleable(params)
+		return c.checkSamplingTools(params)
 	}
 	return nil
 }
 
-// unaskable says why the user is not asked: the mode is not one that was declared.
-func (c *Client) unaskable(params []byte) *jsonrpc.Error {
+// checkElicitation returns an error if the client did not declare the mode.
+func (c *Client) checkElicitation(params []byte) *jsonrpc.Error {
 	declared, _ := jsonscan.Get(c.declared, "elicitation")
 	mode, has := jsonscan.Get(params, "mode")
 	switch {
@@ -149,8 +149,8 @@ func (c *Client) unaskable(params []byte) *jsonrpc.Error {
 	return invalidParams("params.mode: this client did not declare this mode of elicitation")
 }
 
-// unsampleable says why the model is not asked: tools were not declared.
-func (c *Client) unsampleable(params []byte) *jsonrpc.Error {
+// checkSamplingTools returns an error if the client did not declare the tools of the request.
+func (c *Client) checkSamplingTools(params []byte) *jsonrpc.Error {
 	if hasCapability(c.declared, "sampling", "tools") {
 		return nil
 	}
@@ -162,11 +162,11 @@ func (c *Client) unsampleable(params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// modernQuestion returns the params of an input request: those of a session's request without what belongs to the message.
-// Which kind of elicitation is meant is always said.
+// modernInputRequest turns the params of a session's request into those of an input request. It
+// adds the elicitation mode if it is missing.
 //
 // Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
-func modernQuestion(method string, params []byte) json.RawMessage {
+func modernInputRequest(method string, params []byte) json.RawMessage {
 	if params == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func modernQuestion(method string, params []byte) json.RawMessage {
 		case "task":
 			continue
 		case "_meta":
-			if value = questionMeta(value); value == nil {
+			if value = inputRequestMeta(value); value == nil {
 				continue
 			}
 		}
@@ -188,9 +188,9 @@ func modernQuestion(method string, params []byte) json.RawMessage {
 	return closeWith(dst, '}')
 }
 
-// questionMeta returns the `_meta` of a request of the server without what is said of the message, or nil if nothing is
-// left.
-func questionMeta(meta []byte) []byte {
+// inputRequestMeta returns a `_meta` without the members that belong to a message, or nil if
+// nothing remains.
+func inputRequestMeta(meta []byte) []byte {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(meta) {
 		switch string(key) {
@@ -205,8 +205,8 @@ func questionMeta(meta []byte) []byte {
 	return dst
 }
 
-// answerShapes are the answers to the server's requests by method.
-func answerShapes() map[string][]field {
+// responseShapes returns the shapes of the client's results, by method.
+func responseShapes() map[string][]field {
 	return map[string][]field{
 		wire.MethodElicitationCreate: nil,
 		wire.MethodRootsList:         {{key: "roots", shape: &shape{fields: []field{dataMeta}}}},
@@ -216,42 +216,43 @@ func answerShapes() map[string][]field {
 	}
 }
 
-// answerProjections are by method.
-var answerProjections = onFirstUse[map[string]*projection]{make: compileAnswers}
+// responseProjections compiles them for a revision, by method.
+var responseProjections = perRevision[map[string]*projection]{make: compileResponses}
 
-func compileAnswers(rev wire.Revision) map[string]*projection {
+func compileResponses(rev wire.Revision) map[string]*projection {
 	answers := map[string]*projection{}
-	for method, fields := range answerShapes() {
+	for method, fields := range responseShapes() {
 		answers[method] = project(rev, &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)})
 	}
 	return answers
 }
 
-// projectAnswer turns the answer to an input request into the result of a request of a server of rev.
+// projectResponse turns the response to an input request into a result for a server of rev.
 //
 // Spec: schema ClientResult
-func projectAnswer(rev wire.Revision, method string, answer json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	if method == wire.MethodSamplingCreateMessage {
 		var err *jsonrpc.Error
-		if answer, err = projectSampled(rev, answer); err != nil {
+		if answer, err = projectSamplingResult(rev, answer); err != nil {
 			return nil, err
 		}
 	}
-	return answerProjections.of(rev)[method].apply(answer), nil
+	return responseProjections.get(rev)[method].apply(answer), nil
 }
 
-// projectSampled returns what a model has said the content that rev has a form for: one block where it knows no arrays.
+// projectSamplingResult gives a sampling result the form of rev, which may allow only one content
+// block.
 //
 // Spec: schema CreateMessageResult
-func projectSampled(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc.Error) {
+func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc.Error) {
 	content, _ := jsonscan.Get(answer, "content")
 	for block := range objects(content) {
 		typ, _ := jsonscan.Get(block, "type")
 		switch {
 		case isString(typ, "audio") && !rev.Has(wire.AudioContent):
-			return nil, inexpressible("audio")
+			return nil, errNotExpressible("audio")
 		case isString(typ, "tool_use") && !rev.Has(wire.SamplingTools):
-			return nil, inexpressible("a use of tools")
+			return nil, errNotExpressible("a use of tools")
 		}
 	}
 	if rev.Has(wire.SamplingContentArrays) || jsonscan.Kind(content) != '[' {
@@ -264,7 +265,7 @@ func projectSampled(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc
 	return appendMessage(make([]byte, 0, len(answer)), answer, single), nil
 }
 
-// singleBlock makes one block of several, if they are all text.
+// singleBlock returns one content block for several, if they are all text.
 func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	var blocks [][]byte
 	var all []byte
@@ -277,13 +278,13 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	}
 	for _, block := range blocks {
 		if typ, _ := jsonscan.Get(block, "type"); !isString(typ, "text") {
-			return nil, inexpressible("several blocks of content")
+			return nil, errNotExpressible("several blocks of content")
 		}
 	}
 	return append(jsonscan.AppendQuote([]byte(`{"type":"text","text":`), string(all)), '}'), nil
 }
 
-// inexpressible says that an answer has no form in the server's revision. It is this side that failed.
-func inexpressible(what string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is " + what + ", which the session's protocol revision has no form for"}
+// errNotExpressible returns the error for a result that has no form in the server's revision.
+func errNotExpressible(what string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the session's protocol revision has no form for a result with " + what}
 }

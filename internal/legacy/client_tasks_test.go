@@ -18,11 +18,11 @@ import (
 const (
 	allOfUsWithTasks = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	accepted         = `{"action":"accept","content":{"a":1}}`
-	noSuchTask       = `"error":{"code":-32602,"message":"params.taskId: there is no such task`
+	noSuchTask       = `"error":{"code":-32602,"message":"params.taskId: unknown task`
 	taskCalledOff    = `"error":{"code":-32603,"message":"request cancelled"}`
 )
 
-// An answerer answers questions.
+// An answerer answers input requests.
 type answerer = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 
 func answers(result string) answerer {
@@ -31,7 +31,7 @@ func answers(result string) answerer {
 	}
 }
 
-// A questioner is a server that asks by tasks.
+// A questioner is a server that sends task-augmented requests.
 type questioner struct {
 	*testing.T
 	*script
@@ -39,7 +39,8 @@ type questioner struct {
 	ids    int
 }
 
-// questioning opens a session of the last revision with a client that takes tasks. It is for use in a bubble.
+// questioning opens a session of 2025-11-25 with a client that supports tasks. It must be called in
+// a bubble.
 func questioning(t *testing.T, answer answerer) *questioner {
 	t.Helper()
 	cfg := clientConfig("2025-11-25")
@@ -55,7 +56,8 @@ func questioningBy(t *testing.T, cfg legacy.ClientConfig) *questioner {
 	return q
 }
 
-// begin sends a request, and gives what comes before the client waits, without the id.
+// begin sends a request, and returns the response that is there once the client is idle, without
+// the id.
 func (q *questioner) begin(method, params string) (id int, response string) {
 	q.Helper()
 	q.ids++
@@ -85,7 +87,7 @@ func (q *questioner) wants(what, method, params, want string) {
 	}
 }
 
-// elicit makes a task, and gives its id.
+// elicit creates a task and returns its id.
 func (q *questioner) elicit() string {
 	q.Helper()
 	_, got := q.begin("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{"ttl":60000}}`)
@@ -104,7 +106,7 @@ func (q *questioner) id(created string) string {
 
 func named(id string) string { return `{"taskId":"` + id + `"}` }
 
-// asTask is how a task is shown that was made after some time, and changed after some more.
+// asTask returns a task that was created and updated after some time.
 func asTask(id, status, message string, made, changed, ttl time.Duration) string {
 	at := func(d time.Duration) string {
 		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format("2006-01-02T15:04:05.000Z")
@@ -116,7 +118,7 @@ func asTask(id, status, message string, made, changed, ttl time.Duration) string
 		id, status, message, at(made), at(changed), ttl.Milliseconds())
 }
 
-func TestTASKD01_ClientsOfTheExtensionTakeTasksWhereTheRevisionHasThem(t *testing.T) {
+func TestTASKD01_ClientTaskCapability(t *testing.T) {
 	const (
 		extension = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
 		both      = `"tasks":{"list":{},"cancel":{},"requests":{"elicitation":{"create":{}},"sampling":{"createMessage":{}}}}`
@@ -147,7 +149,7 @@ func TestTASKD01_ClientsOfTheExtensionTakeTasksWhereTheRevisionHasThem(t *testin
 	}
 }
 
-func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
+func TestTASKD06_TASKD08_TASKD11_TaskAugmentedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, params, wanted string
 		answer                 string
@@ -221,7 +223,7 @@ func TestTASKD06_TASKD08_TASKD11_QuestionsBecomeTasks(t *testing.T) {
 	}
 }
 
-func TestTASKD03_OtherQuestionsAreAnsweredAsEver(t *testing.T) {
+func TestTASKD03_OtherRequestsAreServedDirectly(t *testing.T) {
 	direct := func(t *testing.T, version, capabilities, method, params, answer string) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := clientConfig(version)
@@ -250,7 +252,7 @@ func TestTASKD03_OtherQuestionsAreAnsweredAsEver(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAskedDirectlyIsNoTaskEither(t *testing.T) {
+func TestInvalidRequestsCreateNoTask(t *testing.T) {
 	for _, tc := range []struct{ method, params, want string }{
 		{"elicitation/create", `{"message":"m","task":true}`, `"error":{"code":-32602,"message":"params.task: want an object"`},
 		{"elicitation/create", `{"message":"m","task":[]}`, `"error":{"code":-32602,"message":"params.task: want an object"`},
@@ -274,7 +276,7 @@ func TestWhatIsNotAskedDirectlyIsNoTaskEither(t *testing.T) {
 	}
 }
 
-func TestTASKD13_TaskOfAQuestionOfATaskBelongsToThatOne(t *testing.T) {
+func TestTASKD13_RelatedTaskOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := questioning(t, answers(accepted))
 		defer q.client.Close()
@@ -343,7 +345,7 @@ func TestTASKD16_UnknownTasksAndCursors(t *testing.T) {
 	})
 }
 
-func TestTASKD10_TimeToLiveIsBounded(t *testing.T) {
+func TestTASKD10_TTLIsLimited(t *testing.T) {
 	for task, want := range map[string]time.Duration{
 		`{}`: time.Hour, `{"ttl":null}`: time.Hour, `{"ttl":0}`: time.Second, `{"ttl":1500}`: 1500 * time.Millisecond, `{"ttl":1500.7}`: 1500 * time.Millisecond,
 		`{"ttl":86400001}`: 24 * time.Hour, `{"ttl":1e300}`: 24 * time.Hour, `{"ttl":1e999}`: 24 * time.Hour, `{"ttl":1e-999}`: time.Second,
@@ -366,7 +368,7 @@ func TestTASKD10_TimeToLiveIsBounded(t *testing.T) {
 	}
 }
 
-func TestQuestionEndsWithTheTimeOfItsTask(t *testing.T) {
+func TestRequestEndsWithItsTasksTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)
 		q := questioning(t, waiting(why))
@@ -377,15 +379,16 @@ func TestQuestionEndsWithTheTimeOfItsTask(t *testing.T) {
 		if got := q.awaited(request); !strings.HasPrefix(got, noSuchTask) {
 			t.Errorf("the result that was waited for is %s", got)
 		}
-		if err := <-why; err == nil || !strings.Contains(err.Error(), "time") {
+		if err := <-why; err == nil || !strings.Contains(err.Error(), "ttl") {
 			t.Errorf("cause is %v", err)
 		}
 		q.wants("over", "tasks/cancel", named(id), noSuchTask)
 	})
 }
 
-// A server that cancels its request instead of the task before it knows of the task is not told, and nobody is asked.
-func TestTaskOfACancelledRequestIsNone(t *testing.T) {
+// A server cancels its request before it has the task. The client sends no response, and does not
+// call Answer.
+func TestCancelledRequestCreatesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var client *legacy.Client
 		cfg := clientConfig("2025-11-25")
@@ -396,7 +399,7 @@ func TestTaskOfACancelledRequestIsNone(t *testing.T) {
 		}
 		cancels := false
 		cfg.Logger = slog.New(hook{func(text string) {
-			if strings.Contains(text, "makes a task") {
+			if strings.Contains(text, "created a task") {
 				cancels = true
 				client.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 			}
@@ -413,8 +416,8 @@ func TestTaskOfACancelledRequestIsNone(t *testing.T) {
 	})
 }
 
-// A task may be cancelled while the server is told of it, and nobody is asked then either.
-func TestTaskThatIsCancelledAtOnceIsNotWorkedOn(t *testing.T) {
+// A task is cancelled while its creation is reported. The client does not call Answer.
+func TestTaskCancelledAtOnceIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
 		cfg.Capabilities = json.RawMessage(allOfUsWithTasks)
@@ -445,7 +448,7 @@ func TestTaskThatIsCancelledAtOnceIsNotWorkedOn(t *testing.T) {
 	})
 }
 
-// A hook is told what is logged.
+// A hook is a slog.Handler that calls a function for each message.
 type hook struct{ note func(text string) }
 
 func (hook) Enabled(context.Context, slog.Level) bool { return true }
@@ -456,11 +459,11 @@ func (h hook) Handle(_ context.Context, r slog.Record) error {
 func (h hook) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h hook) WithGroup(string) slog.Handler      { return h }
 
-func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
+func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			<-release // whatever the server wants
+			<-release // without regard to its context
 			return json.RawMessage(accepted), nil
 		})
 		defer q.client.Close()
@@ -471,7 +474,7 @@ func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
 		}
 		const one = `{"message":"m","task":{}}`
 		q.wants("one too many", "elicitation/create", one, `"error":{"code":-32000,"message":"too many tasks in progress"}`)
-		// There is room for all that ends them, which makes none: those who answer are still there.
+		// tasks/cancel does not lower the number of running tasks, since their handlers still run.
 		q.ids++
 		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, named(ids[0]))))
 		synctest.Wait()
@@ -488,7 +491,7 @@ func TestTASKD22_TasksAtWorkAreBounded(t *testing.T) {
 	})
 }
 
-func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
+func TestTASKD22_TasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		first := true
@@ -515,7 +518,7 @@ func TestTASKD22_TasksThatAreKeptAreBounded(t *testing.T) {
 	})
 }
 
-func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
+func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		size := 0
 		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -531,7 +534,7 @@ func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
 		q.wants("the second", "tasks/result", named(ids[1]), `"result":{`)
 		size = 16 << 20
 		large := q.elicit()
-		q.wants("too large", "tasks/result", named(large), `"error":{"code":-32603,"message":"the answer is too large to be kept`)
+		q.wants("too large", "tasks/result", named(large), `"error":{"code":-32603,"message":"result too large for a task`)
 		q.wants("the second, still", "tasks/get", named(ids[1]), `"result":{`)
 		if n := q.client.TaskBytes(); n > 16<<20 || n < 15<<20 {
 			t.Errorf("%d bytes", n)
@@ -544,8 +547,8 @@ func TestTASKD22_BytesThatAreKeptAreBounded(t *testing.T) {
 	})
 }
 
-// Of a server that makes tasks and fetches nothing there is no more to be had than memory within bounds.
-func TestTASKD22_ServersThatFetchNothingFillNothing(t *testing.T) {
+// A server that creates tasks and fetches no results cannot exhaust memory.
+func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: json.RawMessage(`{}`)}

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// What the client says of its tasks is what the revision has for it.
-func TestTasksOfQuestionsAreValid(t *testing.T) {
+// What the client sends about its tasks is valid in their revision.
+func TestClientTasksAreValid(t *testing.T) {
 	const rev = wire.November2025
 	c := opened(t, rev, &echo{})
 	answer := json.RawMessage(`{"action":"accept","content":{"a":1}}`)
@@ -20,7 +20,7 @@ func TestTasksOfQuestionsAreValid(t *testing.T) {
 	c.cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		return answer, refusal
 	}
-	respond := func(definition, method, params string) *askedTask {
+	respond := func(definition, method, params string) *clientTask {
 		t.Helper()
 		result, task, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
 		if err != nil {
@@ -33,18 +33,19 @@ func TestTasksOfQuestionsAreValid(t *testing.T) {
 	first := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	second := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+first.id+`"}`)
-	c.workOn(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
+	c.runTask(first, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
 	respond("ElicitResult", wire.MethodTasksResult, `{"taskId":"`+first.id+`"}`)
 	respond("CancelTaskResult", wire.MethodTasksCancel, `{"taskId":"`+second.id+`"}`)
 	refusal = &jsonrpc.Error{Code: -1, Message: strings.Repeat("é", 500)}
 	third := respond("CreateTaskResult", wire.MethodElicitationCreate, question)
-	c.workOn(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
+	c.runTask(third, jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, json.RawMessage(question)))
 	respond("GetTaskResult", wire.MethodTasksGet, `{"taskId":"`+third.id+`"}`)
 	respond("ListTasksResult", wire.MethodTasksList, `{}`)
 }
 
-// FuzzTasksOfQuestions makes a task, and then asks for it. ID stands for its id in the params.
-func FuzzTasksOfQuestions(f *testing.F) {
+// FuzzClientTasks creates a task and then sends requests about it. ID is replaced by its id in the
+// params.
+func FuzzClientTasks(f *testing.F) {
 	for _, task := range []string{`{}`, `null`, `{"ttl":60000}`, `{"ttl":null}`, `{"ttl":-0.0}`, `{"ttl":1e999}`, `{"ttl":"1"}`, `{"ttl":-1}`, `[]`, `{"\u0074tl":5}`} {
 		for _, params := range []string{`{"taskId":"ID"}`, `{"task\u0049d":"ID","_meta":{}}`, `{"taskId":"\ud800"}`, `{"cursor":"c"}`, `{}`, `[]`, `7`} {
 			f.Add([]byte(task), params)
@@ -81,7 +82,7 @@ func FuzzTasksOfQuestions(f *testing.F) {
 		if text(created, "taskId") != made.id || text(created, "status") != "working" {
 			t.Fatalf("created %s", result)
 		}
-		c.workOn(made, question)
+		c.runTask(made, question)
 		if asked != 1 {
 			t.Fatalf("asked %d times", asked)
 		}

@@ -17,36 +17,38 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A server of the last revision with sessions may ask for an answer that it fetches later: its question has a member
-// "task". It is told a task at once, the question is put to whoever answers questions, and the server looks after the task
-// with the methods that clients have for the tasks of servers.
+// A server of 2025-11-25 may send a task-augmented request, with a member "task", and fetch the
+// result later. The client responds with a task at once and then serves the request. The server
+// manages the task with the same methods that clients have for tasks of servers.
 
 const (
-	// maxTasksAtWork is the number of tasks whose questions are being answered. It leaves half of maxAnswering to a server
-	// that waits for the results of all of them, so that it can still call them off.
-	maxTasksAtWork = maxAnswering / 2
-	// maxTasks is the number of tasks that a session keeps, with those that have ended. A list of them is one message.
-	// Where there would be more, the oldest that have ended are forgotten before their time.
+	// maxRunningTasks limits the tasks whose requests are being served. It leaves half of
+	// maxServerRequests for tasks/result and tasks/cancel.
+	maxRunningTasks = maxServerRequests / 2
+	// maxTasks limits the tasks of a session, including those that have ended. A list of them is
+	// one message. Beyond it, the oldest ended tasks are removed before their ttl.
 	maxTasks = 128
-	// maxTaskBytes bounds what is kept of results and errors until they are fetched, in the same way. What people answer is
-	// short, and what models answer is seldom as large as a picture.
+	// maxTaskBytes limits the results and errors that are kept until they are fetched. Beyond it,
+	// the oldest ended tasks are removed.
 	maxTaskBytes = 16 << 20
-	// maxTaskMessage bounds what a list says of a failure, in bytes. The error itself says all.
+	// maxTaskMessage limits the status message of a failed task, in bytes. tasks/result returns the
+	// whole error.
 	maxTaskMessage = 256
 
-	// leastTaskTTL is the shortest time for which a task is kept: a server needs one to ask for its result.
+	// leastTaskTTL is the shortest ttl. The server needs some time to fetch the result.
 	leastTaskTTL = time.Second
-	// defaultTaskTTL is that of a task whose server wants no other. It is longer than people are waited for.
+	// defaultTaskTTL is the ttl if the server requests none. It is longer than input requests
+	// usually wait for a user.
 	defaultTaskTTL = time.Hour
-	// maxTaskTTL is the longest one. No question of yesterday waits for an answer.
+	// maxTaskTTL is the longest ttl.
 	maxTaskTTL = 24 * time.Hour
-	// taskPollInterval is how often a server is to ask for the status of a task: people are not faster.
+	// taskPollInterval is how often the server should poll a task that waits for a user.
 	taskPollInterval = time.Second
-	// taskTimeFormat is that of ISO 8601, in UTC and to the millisecond.
+	// taskTimeFormat is ISO 8601, in UTC and to the millisecond.
 	taskTimeFormat = "2006-01-02T15:04:05.000Z"
 )
 
-// The statuses of tasks that the client has. None requires input: whoever answers asks the server nothing.
+// The statuses of the client's tasks. None of them requires input: clients send no input requests.
 //
 // Spec: basic/utilities/tasks#task-status (2025-11-25)
 const (
@@ -57,19 +59,19 @@ const (
 )
 
 var (
-	errTaskExpired = errors.New("the time of the question's task is over")
+	errTaskExpired = errors.New("the ttl of the task is over")
 
 	errTaskCancelled = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "request cancelled"}
-	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is too large to be kept: ask for it without a task"}
+	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "result too large for a task: send the request without one"}
 	errTooManyTasks  = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
 )
 
-func noTask() *jsonrpc.Error {
-	return invalidParams("params.taskId: there is no such task; a task is kept for its ttl, and the last %d of a session at most", maxTasks)
+func unknownTask() *jsonrpc.Error {
+	return invalidParams("params.taskId: unknown task: tasks are kept for their ttl, at most the last %d of a session", maxTasks)
 }
 
-// taskCapability returns the capability to take questions as tasks, of those that declared promises to answer, or nil if there
-// are none.
+// taskCapability returns the capability of task-augmented requests for the declared capabilities,
+// or nil if no such request is possible.
 //
 // Spec: basic/utilities/tasks#client-capabilities (2025-11-25)
 func taskCapability(rev wire.Revision, declared []byte) []byte {
@@ -90,8 +92,9 @@ func taskCapability(rev wire.Revision, declared []byte) []byte {
 	return append(closeWith(dst, '}'), '}')
 }
 
-// takesTasks reports whether the server may make tasks at all; with a method, whether of those questions.
-func (c *Client) takesTasks(method string) bool {
+// supportsTasks reports whether the client has declared tasks, for requests of the method if it is
+// not empty.
+func (c *Client) supportsTasks(method string) bool {
 	path := []string{"tasks"}
 	if method != "" {
 		path = append(path, "requests")
@@ -100,12 +103,13 @@ func (c *Client) takesTasks(method string) bool {
 	return c.rev.Has(wire.Tasks) && hasCapability(c.declared, path...)
 }
 
-// takeTask makes a task of a question that wants to be one, or gives nil. Whoever gets a task works on it.
+// newTask creates a task for a request that asks for one. Otherwise it returns nil. The caller must
+// run the task.
 //
 // Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks (2025-11-25)
-func (c *Client) takeTask(m *jsonrpc.Message) (*askedTask, *jsonrpc.Error) {
+func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	wanted, _ := jsonscan.Get(m.Params, "task")
-	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.takesTasks(m.Method) {
+	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.supportsTasks(m.Method) {
 		return nil, nil
 	}
 	ttl, err := parseTaskTTL(wanted)
@@ -116,11 +120,11 @@ func (c *Client) takeTask(m *jsonrpc.Message) (*askedTask, *jsonrpc.Error) {
 	if err != nil {
 		return nil, err
 	}
-	c.log.Debug("mcp: the server makes a task of its question", "method", m.Method, "task", task.id, "ttl", ttl)
+	c.log.Debug("mcp: the server created a task for its request", "method", m.Method, "task", task.id, "ttl", ttl)
 	return task, nil
 }
 
-// parseTaskTTL returns the time to live that the member "task" of a question asks for, within what is given.
+// parseTaskTTL returns the ttl that the member "task" of a request asks for, within the limits.
 //
 // Spec: basic/utilities/tasks#ttl-and-resource-management (2025-11-25)
 func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
@@ -142,16 +146,16 @@ func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 	return 0, invalidParams("params.task.ttl: want a number of milliseconds")
 }
 
-// workOn has the question of a task answered, unless nobody wants to know any more.
-func (c *Client) workOn(task *askedTask, m *jsonrpc.Message) {
+// runTask serves the request of a task, unless it has ended already.
+func (c *Client) runTask(task *clientTask, m *jsonrpc.Message) {
 	result, err := json.RawMessage(nil), errInternal
 	if task.ctx.Err() == nil {
-		result, err = c.ask(task.ctx, m.Method, m.Params)
+		result, err = c.inputResponse(task.ctx, m.Method, m.Params)
 	}
-	c.tasks.answered(task, result, err)
+	c.tasks.finish(task, result, err)
 }
 
-// serveTask answers the server's requests about tasks.
+// serveTask serves the server's requests about tasks.
 //
 // Spec: basic/utilities/tasks#protocol-messages (2025-11-25)
 func (c *Client) serveTask(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
@@ -168,9 +172,9 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	task := c.tasks.find(text(params, "taskId"))
 	switch {
 	case task == nil:
-		return nil, noTask()
+		return nil, unknownTask()
 	case method == wire.MethodTasksCancel:
-		return c.tasks.cancel(task, c.cancelled("the task of the question was cancelled"))
+		return c.tasks.cancel(task, c.cancelled("the task was cancelled"))
 	case method == wire.MethodTasksGet:
 		return c.tasks.describe(task), nil
 	}
@@ -178,61 +182,62 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	case <-task.done:
 		return task.result, task.err
 	case <-ctx.Done():
-		return nil, errInternal // which nobody is told
+		return nil, errInternal // the request was cancelled
 	}
 }
 
-// askedTasks are the tasks that the server has made of its questions. The zero value is empty and ready.
-type askedTasks struct {
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	all    []*askedTask // the oldest first
-	atWork int          // those that are being answered, with cancelled and forgotten ones
-	bytes  int          // of the results and errors of all
+// clientTasks are the tasks that the server has created. The zero value is ready for use.
+type clientTasks struct {
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	all     []*clientTask // oldest first
+	running int           // with cancelled and removed ones whose handler still runs
+	bytes   int           // of all results and errors
 }
 
-// An askedTask is a question whose answer the server fetches.
-type askedTask struct {
+// A clientTask is a task-augmented request of the server.
+type clientTask struct {
 	id      string
 	created time.Time
 	ttl     time.Duration
-	ctx     context.Context // of whoever answers
+	ctx     context.Context // of the handler
 	stop    context.CancelCauseFunc
 	expiry  *time.Timer
 	done    chan struct{} // closed when there is an outcome
 
-	// The fields below are guarded by the lock of the tasks. They do not change once done is closed.
+	// The fields below are guarded by the lock of clientTasks. They do not change once done is
+	// closed.
 	status, message string
 	updated         time.Time
 	result          json.RawMessage
 	err             *jsonrpc.Error
 }
 
-// add makes a task. The error is one to answer with.
-func (a *askedTasks) add(ctx context.Context, ttl time.Duration) (*askedTask, *jsonrpc.Error) {
+// add creates a task. The error is a response for the server.
+func (a *clientTasks) add(ctx context.Context, ttl time.Duration) (*clientTask, *jsonrpc.Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.closed:
 		return nil, errInternal
-	case a.atWork >= maxTasksAtWork:
+	case a.running >= maxRunningTasks:
 		return nil, errTooManyTasks
 	}
 	if len(a.all) >= maxTasks {
-		a.forgetOldest() // there is one that has ended: there are more tasks than can be at work
+		a.forgetOldest() // at least one has ended, since maxRunningTasks is smaller
 	}
 	now := time.Now()
-	task := &askedTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking, done: make(chan struct{})}
+	task := &clientTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking, done: make(chan struct{})}
 	task.ctx, task.stop = context.WithCancelCause(ctx)
-	id := task.id // and no more: the runtime keeps timers for a while that were stopped
+	id := task.id // alone, since the runtime may keep stopped timers for a while
 	task.expiry = time.AfterFunc(ttl, func() { a.expire(id) })
 	a.all = append(a.all, task)
-	a.atWork++
+	a.running++
 	return task, nil
 }
 
-// settle returns a task that has none its outcome. The caller holds the lock.
-func (t *askedTask) settle(status string, result json.RawMessage, err *jsonrpc.Error) {
+// setOutcome ends a running task. The caller must hold the lock.
+func (t *clientTask) setOutcome(status string, result json.RawMessage, err *jsonrpc.Error) {
 	t.status, t.result, t.err, t.updated = status, result, err, time.Now()
 	if status == taskFailed {
 		t.message = strings.ToValidUTF8(err.Message[:min(len(err.Message), maxTaskMessage)], "")
@@ -240,17 +245,17 @@ func (t *askedTask) settle(status string, result json.RawMessage, err *jsonrpc.E
 	close(t.done)
 }
 
-// answered ends the work on a task. Its outcome is that of the question, unless it has one already.
+// finish sets the outcome of a task whose handler has returned, unless the task has ended already.
 //
 // Spec: basic/utilities/tasks#task-execution-errors, #result-retrieval (2025-11-25)
-func (a *askedTasks) answered(t *askedTask, result json.RawMessage, err *jsonrpc.Error) {
+func (a *clientTasks) finish(t *clientTask, result json.RawMessage, err *jsonrpc.Error) {
 	if err == nil {
 		result = withRelatedTask(result, append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.id), '}'))
 	}
 	defer t.stop(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.atWork--
+	a.running--
 	if t.status != taskWorking || a.closed {
 		return
 	}
@@ -261,15 +266,15 @@ func (a *askedTasks) answered(t *askedTask, result json.RawMessage, err *jsonrpc
 	}
 	for a.bytes+size > maxTaskBytes {
 		if !a.forgetOldest() {
-			break // never: all bytes are those of tasks that have ended
+			break // unreachable: only ended tasks hold bytes
 		}
 	}
 	a.bytes += size
 	if err != nil {
-		t.settle(taskFailed, nil, err)
+		t.setOutcome(taskFailed, nil, err)
 		return
 	}
-	t.settle(taskCompleted, result, nil)
+	t.setOutcome(taskCompleted, result, nil)
 }
 
 func outcomeSize(result []byte, err *jsonrpc.Error) int {
@@ -279,49 +284,49 @@ func outcomeSize(result []byte, err *jsonrpc.Error) int {
 	return len(err.Message) + len(err.Data)
 }
 
-// cancel calls a task off for good, and gives what it is then.
+// cancel cancels a task and returns its description.
 //
 // Spec: basic/utilities/tasks#task-cancellation (2025-11-25)
-func (a *askedTasks) cancel(t *askedTask, cause error) (json.RawMessage, *jsonrpc.Error) {
+func (a *clientTasks) cancel(t *clientTask, cause error) (json.RawMessage, *jsonrpc.Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.status != taskWorking {
 		return nil, invalidParams("params.taskId: the task has ended already: it is %s", t.status)
 	}
-	t.settle(taskCancelled, nil, errTaskCancelled)
+	t.setOutcome(taskCancelled, nil, errTaskCancelled)
 	a.bytes += outcomeSize(nil, t.err)
 	t.stop(cause)
 	return t.append(nil), nil
 }
 
-// find returns nil for an id that no task has.
-func (a *askedTasks) find(id string) *askedTask {
+// find returns the task with the id, or nil.
+func (a *clientTasks) find(id string) *clientTask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.named(id)
+	return a.get(id)
 }
 
-// named is find for a caller that holds the lock.
-func (a *askedTasks) named(id string) *askedTask {
-	at := slices.IndexFunc(a.all, func(t *askedTask) bool { return t.id == id })
+// get is find for a caller that holds the lock.
+func (a *clientTasks) get(id string) *clientTask {
+	at := slices.IndexFunc(a.all, func(t *clientTask) bool { return t.id == id })
 	if at < 0 {
 		return nil
 	}
 	return a.all[at]
 }
 
-func (a *askedTasks) describe(t *askedTask) json.RawMessage {
+func (a *clientTasks) describe(t *clientTask) json.RawMessage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return t.append(nil)
 }
 
-// list returns all tasks at once: there are few. So it never gave a cursor that could come back.
+// list returns all tasks on one page, so there are no valid cursors.
 //
 // Spec: basic/utilities/tasks#task-listing (2025-11-25)
-func (a *askedTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
+func (a *clientTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if cursor, _ := jsonscan.Get(params, "cursor"); cursor != nil && jsonscan.Kind(cursor) != 'n' {
-		return nil, invalidParams("params.cursor: there is none: a list of tasks has one page")
+		return nil, invalidParams("params.cursor: unknown cursor: a list of tasks has one page")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -332,10 +337,10 @@ func (a *askedTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return append(closeWith(dst, ']'), '}'), nil
 }
 
-// append appends the task as the server sees it. The caller holds the lock.
+// append appends the description of the task. The caller must hold the lock.
 //
 // Spec: basic/utilities/tasks#task (2025-11-25)
-func (t *askedTask) append(dst []byte) []byte {
+func (t *clientTask) append(dst []byte) []byte {
 	dst = jsonscan.AppendQuote(append(dst, `{"taskId":`...), t.id)
 	dst = append(append(append(dst, `,"status":"`...), t.status...), '"')
 	if t.message != "" {
@@ -348,27 +353,27 @@ func (t *askedTask) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// drop forgets a task that the server was never told, and whose question is put to nobody.
-func (a *askedTasks) drop(t *askedTask) {
+// drop removes a task that the server does not know of and that was not run.
+func (a *clientTasks) drop(t *clientTask) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.atWork--
+	a.running--
 	a.forget(t, context.Canceled)
 }
 
-// expire forgets a task whose time is over, whatever has become of it.
-func (a *askedTasks) expire(id string) {
+// expire removes a task at the end of its ttl.
+func (a *clientTasks) expire(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if t := a.named(id); t != nil {
+	if t := a.get(id); t != nil {
 		a.forget(t, errTaskExpired)
 	}
 }
 
-// forgetOldest forgets the task that was made first of those that have ended. It reports false if none has. The caller
-// holds the lock.
-func (a *askedTasks) forgetOldest() bool {
-	at := slices.IndexFunc(a.all, func(t *askedTask) bool { return t.status != taskWorking })
+// forgetOldest removes the oldest task that has ended. It returns false if none has. The caller
+// must hold the lock.
+func (a *clientTasks) forgetOldest() bool {
+	at := slices.IndexFunc(a.all, func(t *clientTask) bool { return t.status != taskWorking })
 	if at < 0 {
 		return false
 	}
@@ -376,8 +381,9 @@ func (a *askedTasks) forgetOldest() bool {
 	return true
 }
 
-// forget takes a task out, if it is still there. Whoever works on it or waits for it stops. The caller holds the lock.
-func (a *askedTasks) forget(t *askedTask, cause error) {
+// forget removes a task, if it is still there. It stops the handler and fails requests for the
+// result. The caller must hold the lock.
+func (a *clientTasks) forget(t *clientTask, cause error) {
 	at := slices.Index(a.all, t)
 	if at < 0 {
 		return
@@ -385,15 +391,15 @@ func (a *askedTasks) forget(t *askedTask, cause error) {
 	a.all = slices.Delete(a.all, at, at+1)
 	t.expiry.Stop()
 	if t.status == taskWorking {
-		t.settle(taskCancelled, nil, noTask())
+		t.setOutcome(taskCancelled, nil, unknownTask())
 		t.stop(cause)
 		return
 	}
 	a.bytes -= outcomeSize(t.result, t.err)
 }
 
-// close forgets all tasks, and takes no more.
-func (a *askedTasks) close() {
+// close removes all tasks, and rejects new ones.
+func (a *clientTasks) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true

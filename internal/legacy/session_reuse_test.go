@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// What a request leaves behind is its own, whatever is served after it: a stream may write it later.
-func TestAnswersDoNotChangeWhenLaterRequestsAreServed(t *testing.T) {
+// Responses do not share memory with later requests, since a stream may write them later.
+func TestResponsesDoNotAliasLaterRequests(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		arguments, _ := jsonscan.Get(req.Params, "arguments")
 		if text, _ := jsonscan.Get(req.Params, "name"); string(text) == `"fail"` {

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// asked has a client with the answer of one function asked one thing, and gives what the server is told.
+// asked sends one request to a client with the given Answer function, and returns the responses.
 func asked(t *testing.T, version, capabilities, method, params string, answer func(params string) (string, *jsonrpc.Error)) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func asked(t *testing.T, version, capabilities, method, params string, answer fu
 	return lines
 }
 
-func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
+func TestServerRequestsInEachRevision(t *testing.T) {
 	const (
 		sample    = `{"role":"assistant","content":[{"type":"text","text":"a","_meta":{"k":1},"annotations":{"lastModified":"x","priority":1}}],"model":"m"}`
 		sampled   = `{"role":"assistant","content":{"type":"text","text":"a","annotations":{"priority":1}},"model":"m"}`
@@ -60,7 +60,7 @@ func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
 		nothing   = `{"role":"assistant","content":[],"model":"m"}`
 		empty     = `{"role":"assistant","content":{"type":"text","text":""},"model":"m"}`
 		question  = `{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":5}`
-		noForm    = `"error":{"code":-32603,"message":"the answer is `
+		noForm    = `"error":{"code":-32603,"message":"the session's protocol revision has no form for a result with `
 		roots     = `{"roots":[{"uri":"file:///a","_meta":{"k":1}}]}`
 		accept    = `{"resultType":"complete","action":"accept","content":{"a":1}}`
 		form      = `"message":"m","requestedSchema":{"type":"object","properties":{}}`
@@ -68,7 +68,7 @@ func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
 	)
 	for _, tc := range []struct {
 		versions               string
-		method, params, wanted string // what the server asks, and what the answerer is asked
+		method, params, wanted string // the server's request, and what Answer gets
 		answer, want           string
 	}{
 		{"A B C D", "roots/list", ``, ``, `{"roots":[]}`, `"id":"q","result":{"roots":[]}`},
@@ -116,7 +116,7 @@ func TestServersRequestsAreAnsweredInEachRevision(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnswersArePassedOn(t *testing.T) {
+func TestErrorsOfAnswerAreSent(t *testing.T) {
 	got := asked(t, "2025-11-25", allOfUs, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
 		return "", &jsonrpc.Error{Code: -1, Message: "the user refused"}
 	})
@@ -131,7 +131,7 @@ func TestErrorsOfAnswersArePassedOn(t *testing.T) {
 	}
 }
 
-func TestRPC31_ELI26_SAMP05_UndeclaredIsNotAnswered(t *testing.T) {
+func TestRPC31_ELI26_SAMP05_UndeclaredRequestsAreRejected(t *testing.T) {
 	for _, tc := range []struct {
 		version, capabilities, method, params string
 		code                                  int
@@ -142,7 +142,7 @@ func TestRPC31_ELI26_SAMP05_UndeclaredIsNotAnswered(t *testing.T) {
 		{"2025-11-25", allOfUs, "tools/list", `{}`, -32601},
 		{"2025-11-25", allOfUs, "tasks/get", `{}`, -32601},
 		{"2025-11-25", allOfUs, "com.example/x", `{}`, -32601},
-		{"2025-03-26", allOfUs, "elicitation/create", `{}`, -32601}, // the revision has none
+		{"2025-03-26", allOfUs, "elicitation/create", `{}`, -32601}, // not in this revision
 		{"2025-11-25", allOfUs, "sampling/createMessage", `[]`, -32602},
 		{"2025-11-25", allOfUs, "sampling/createMessage", ``, -32602},
 		{"2025-11-25", allOfUs, "elicitation/create", ``, -32602},
@@ -170,7 +170,7 @@ func TestRPC31_ELI26_SAMP05_UndeclaredIsNotAnswered(t *testing.T) {
 func TestPING01_PingIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := legacy.NewClient(clientConfig("2025-06-18"))
-		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) // before there is a way to answer
+		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) // before the connection is attached
 		s := &script{done: make(chan struct{}), serve: func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == "initialize" {
 				c.Receive(message(`{"jsonrpc":"2.0","id":"b","method":"ping","params":{}}`))
@@ -190,7 +190,7 @@ func TestPING01_PingIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-func TestServersThatAskTooEarlyWait(t *testing.T) {
+func TestRequestsBeforeOpenWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
 		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -215,7 +215,7 @@ func TestServersThatAskTooEarlyWait(t *testing.T) {
 	})
 }
 
-// waiting is an answerer that waits for its context, and tells why that ended.
+// waiting returns an answerer that waits for its context and reports the cause.
 func waiting(why chan<- error) func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	return func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		<-ctx.Done()
@@ -270,7 +270,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 				if err := <-why; !errors.Is(err, legacy.ErrEnded) {
 					t.Errorf("cause is %v", err)
 				}
-				c.Receive(message(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)) // nobody hears it
+				c.Receive(message(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)) // the response is dropped
 				c.Receive(message(`{"jsonrpc":"2.0","id":3,"method":"roots/list"}`))
 				c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
 				c.Close()
@@ -279,7 +279,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWaitForEver(t *testing.T) {
+func TestCloseIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		cfg := clientConfig("2025-11-25")
@@ -299,7 +299,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-func TestR73_12_RequestsOfServersAreBounded(t *testing.T) {
+func TestR73_12_ServerRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 100)
 		cfg := clientConfig("2025-11-25")
@@ -318,7 +318,7 @@ func TestR73_12_RequestsOfServersAreBounded(t *testing.T) {
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 		<-why
 		synctest.Wait()
-		c.Receive(message(`{"jsonrpc":"2.0","id":66,"method":"roots/list"}`)) // there is room again
+		c.Receive(message(`{"jsonrpc":"2.0","id":66,"method":"roots/list"}`)) // below the limit again
 		synctest.Wait()
 		s.wants(t)
 		c.Receive(message(`{"jsonrpc":"2.0","id":66,"method":"roots/list"}`)) // RPC-05
@@ -328,7 +328,7 @@ func TestR73_12_RequestsOfServersAreBounded(t *testing.T) {
 	})
 }
 
-func TestBytesOfServersRequestsAreBounded(t *testing.T) {
+func TestServerRequestBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 100)
 		cfg := clientConfig("2025-11-25")
@@ -351,7 +351,7 @@ func TestBytesOfServersRequestsAreBounded(t *testing.T) {
 	})
 }
 
-func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
+func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 	for name, text := range map[string]string{
 		"pings":         `{"jsonrpc":"2.0","id":"%d","method":"ping"}`,
 		"requests":      `{"jsonrpc":"2.0","id":"%d","method":"roots/list","params":{"_meta":{"x":"0123456789012345678901234567890123456789"}}}`,
@@ -372,7 +372,7 @@ func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
 				if m.Method != "" {
 					return nil
 				}
-				select { // a server that reads nothing
+				select { // a server that does not read
 				case <-release:
 				case <-ctx.Done():
 				}
@@ -383,7 +383,7 @@ func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
 			defer stop()
 			blocked := make(chan struct{})
 			var listening atomic.Bool
-			go func() { // someone who listens and never comes back
+			go func() { // a handler that does not return
 				_, _ = c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"resourceSubscriptions":["x:/"]}`, ""),
 					func(ctx context.Context, _ string, _ json.RawMessage) error {
 						if listening.CompareAndSwap(false, true) {
@@ -409,7 +409,7 @@ func TestR73_12_FloodsNeitherBlockNorGrow(t *testing.T) {
 	}
 }
 
-func TestReplyThatIsNotReadHoldsUpTheNextForAWhile(t *testing.T) {
+func TestUnreadReplyDelaysTheNextForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		s := &script{send: func(ctx context.Context, m *jsonrpc.Message) error {
@@ -468,7 +468,7 @@ func TestRPC15_BatchesOfServers(t *testing.T) {
 	}
 }
 
-func TestNotificationsOfNoRequestAreHandedOn(t *testing.T) {
+func TestOtherNotificationsArePassedOn(t *testing.T) {
 	cfg := clientConfig("2025-11-25")
 	var got []string
 	cfg.Notify = func(_ context.Context, method string, params json.RawMessage) {
@@ -480,7 +480,7 @@ func TestNotificationsOfNoRequestAreHandedOn(t *testing.T) {
 		`"method":"com.example/x"`,
 		`"method":"com.example/y","params":[1]`,
 		`"method":"notifications/elicitation/complete","params":{"elicitationId":"e"}`,
-		`"method":"notifications/tools/list_changed"`, // nobody listens
+		`"method":"notifications/tools/list_changed"`, // there is no subscription
 		`"method":"notifications/progress","params":{"progressToken":1,"progress":1}`,
 		`"method":"notifications/cancelled","params":{"requestId":1}`,
 	} {
@@ -490,6 +490,6 @@ func TestNotificationsOfNoRequestAreHandedOn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	c = open(t, clientConfig("2025-11-25"), &script{}) // and where nobody takes them
+	c = open(t, clientConfig("2025-11-25"), &script{}) // and no Notify function
 	c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
 }

@@ -11,36 +11,36 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// newLink connects a client to its handler.
-func newLink(c *Client) link {
+// newConn connects a client to its handler.
+func newConn(c *Client) conn {
 	switch c.Transport {
 	case HTTP:
-		return newHTTPLink(c)
+		return newHTTPConn(c)
 	case Stdio:
 		clientReads, serverWrites := io.Pipe()
 		serverReads, clientWrites := io.Pipe()
 		server := mcp.NewStream(serverReads, serverWrites, nil)
-		return newStreamLink(c, mcp.NewStream(clientReads, clientWrites, nil), server)
+		return newStreamConn(c, mcp.NewStream(clientReads, clientWrites, nil), server)
 	case InMemory:
 		client, server := mcp.Pipe()
-		return newStreamLink(c, client, server)
+		return newStreamConn(c, client, server)
 	}
 	panic("mcptest: no transport " + c.Transport)
 }
 
-// logger takes what the transports have to say.
+// logger returns a logger that writes to the test's output.
 func (c *Client) logger() *slog.Logger { return slog.New(slog.NewTextHandler(c.t.Output(), nil)) }
 
-// A streamLink is a stream of messages, with the server behind it.
-type streamLink struct {
+// A streamConn is a stream of messages to a server.
+type streamConn struct {
 	conn   mcp.Conn
-	stop   context.CancelFunc // tells the server to end
-	served chan struct{}      // closed when it has
+	stop   context.CancelFunc // shuts down the server
+	served chan struct{}      // closed when the server has returned
 	done   sync.WaitGroup
 }
 
-func newStreamLink(c *Client, client, server mcp.Conn) *streamLink {
-	l := &streamLink{conn: client, served: make(chan struct{})}
+func newStreamConn(c *Client, client, server mcp.Conn) *streamConn {
+	l := &streamConn{conn: client, served: make(chan struct{})}
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(c.ctx)
 	if p := c.Options.Principal; p != nil {
@@ -56,7 +56,7 @@ func newStreamLink(c *Client, client, server mcp.Conn) *streamLink {
 	return l
 }
 
-func (l *streamLink) read(c *Client) {
+func (l *streamConn) read(c *Client) {
 	defer c.lost(jsonrpc.ID{})
 	for {
 		m, err := l.conn.Read(c.ctx)
@@ -72,18 +72,18 @@ func (l *streamLink) read(c *Client) {
 	}
 }
 
-func (l *streamLink) send(ctx context.Context, m *jsonrpc.Message) error { return l.conn.Write(ctx, m) }
+func (l *streamConn) send(ctx context.Context, m *jsonrpc.Message) error { return l.conn.Write(ctx, m) }
 
-func (l *streamLink) abandon(jsonrpc.ID) bool { return false }
+func (l *streamConn) abandon(jsonrpc.ID) bool { return false }
 
-func (l *streamLink) listen() {}
+func (l *streamConn) listen() {}
 
-func (l *streamLink) shutdown() {
+func (l *streamConn) shutdown() {
 	l.stop()
 	<-l.served
 }
 
-func (l *streamLink) close() {
+func (l *streamConn) close() {
 	l.conn.Close()
 	l.done.Wait()
 	l.stop()

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// rounds answers the first requests with the given results, and any further one with a complete result.
+// rounds answers the first requests with the given results, and every later one with a complete
+// result.
 func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.Stream) *jsonrpc.Message {
 	var n atomic.Int32
 	return func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
@@ -38,13 +39,13 @@ const (
 	visit  = `{"method":"elicitation/create","params":{"mode":"url","message":"Go","url":"https://s.example"}}`
 )
 
-// call begins a tools/call with id 1 and waits until the session waits.
+// call starts a tools/call with id 1 and waits until the session is idle.
 func (c *client) call() {
 	go c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`), c.out.write)
 	synctest.Wait()
 }
 
-// questions takes what was written, which has to be requests of these methods.
+// questions returns the written messages, which must be requests of these methods.
 func (c *client) questions(methods ...string) []*jsonrpc.Message {
 	c.Helper()
 	messages := c.out.takeMessages()
@@ -63,13 +64,13 @@ func (c *client) questions(methods ...string) []*jsonrpc.Message {
 
 func (c *client) reply(q *jsonrpc.Message, members string) {
 	c.Helper()
-	var back outbox // of its own: the request that goes on now may have written already
+	var back outbox // a separate one: the continued request may have written to the other
 	c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":`+q.ID.String()+`,`+members+`}`), back.write)
 	c.want(back.take())
 	synctest.Wait()
 }
 
-func TestMRTR_QuestionsAreAskedAndTheRequestGoesOn(t *testing.T) {
+func TestMRTR_InputRequestsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: rounds(
 			asking(`"inputRequests":{"a":`+elicit+`,"b\"c":`+sample+`},"requestState":"st\u0041te"`),
@@ -118,15 +119,15 @@ func TestELI27_URLElicitationHasAnID(t *testing.T) {
 	})
 }
 
-func TestQuestionThatTheRevisionLacksFailsTheRequest(t *testing.T) {
+func TestUnsupportedInputRequestFailsTheRequest(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + visit + `}`))})
 	got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
-	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // and neither was asked
+	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // neither input request was sent
 		t.Errorf("wrote %q", got)
 	}
 }
 
-func TestELI10_FailedElicitationCountsAsDismissed(t *testing.T) {
+func TestELI10_FailedElicitationIsCancelled(t *testing.T) {
 	for _, answer := range []string{`"error":{"code":-32603,"message":"no screen"}`, `"result":[]`} {
 		synctest.Test(t, func(t *testing.T) {
 			core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
@@ -140,7 +141,7 @@ func TestELI10_FailedElicitationCountsAsDismissed(t *testing.T) {
 	}
 }
 
-func TestSAMP09_RefusalEndsTheRequestAndItsOtherQuestions(t *testing.T) {
+func TestSAMP09_RejectionEndsTheRequest(t *testing.T) {
 	for _, tc := range []struct{ method, request, answer, want string }{
 		{"sampling/createMessage", sample, `"error":{"code":-1,"message":"User rejected"}`, "the client refused sampling/createMessage: User rejected"},
 		{"sampling/createMessage", sample, `"error":{"code":-32603,"message":"broken"}`, "the client refused sampling/createMessage: broken"},
@@ -156,13 +157,13 @@ func TestSAMP09_RefusalEndsTheRequestAndItsOtherQuestions(t *testing.T) {
 			c.want(c.out.take(),
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
 				`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"`+tc.want+`"}}`)
-			c.reply(q[1], `"result":{"action":"accept"}`) // a race that hurts nobody
+			c.reply(q[1], `"result":{"action":"accept"}`) // a response that loses the race is ignored
 			c.want(c.out.take())
 		})
 	}
 }
 
-func TestCancelWhileAskingSaysNothingMore(t *testing.T) {
+func TestNothingFollowsACancelDuringInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
 		c := connect(t, "2025-06-18", core)
@@ -178,18 +179,18 @@ func TestCancelWhileAskingSaysNothingMore(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWaitingQuestions(t *testing.T) {
+func TestCloseEndsInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))})
 		c.call()
 		c.questions("elicitation/create")
 		c.session.Close(errors.New("over"))
 		synctest.Wait()
-		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no answer to elicitation/create can come any more"}}`)
+		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the session ended before the response to elicitation/create"}}`)
 	})
 }
 
-func TestQuestionsThatAreNotAnsweredAreTakenBack(t *testing.T) {
+func TestUnansweredInputRequestsAreCancelled(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: legacy.DefaultAnswerTimeout, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			core := &fakeCore{discovered: discovered, handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + roots + `,"c":` + sample + `}`))}
@@ -200,7 +201,7 @@ func TestQuestionsThatAreNotAnsweredAreTakenBack(t *testing.T) {
 			c.call()
 			q := c.questions("elicitation/create", "roots/list", "sampling/createMessage")
 			time.Sleep(want - time.Second)
-			c.reply(q[0], `"result":{"action":"accept"}`) // buys the others no time
+			c.reply(q[0], `"result":{"action":"accept"}`) // does not extend the time for the others
 			c.want(c.out.take())
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -208,7 +209,7 @@ func TestQuestionsThatAreNotAnsweredAreTakenBack(t *testing.T) {
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[2].ID.String()+`}}`,
 				`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the client did not answer roots/list in time"}}`)
-			c.reply(q[1], `"result":{"roots":[]}`) // too late, and no harm
+			c.reply(q[1], `"result":{"roots":[]}`) // too late, and ignored
 			c.want(c.out.take())
 			if len(core.requests) != 1 {
 				t.Error("the handler went on without the answers")
@@ -234,7 +235,7 @@ func TestRefusalIsCutBetweenRunes(t *testing.T) {
 	})
 }
 
-func TestT8_AnswersBelongToTheSessionThatAsked(t *testing.T) {
+func TestT8_ResponsesBelongToOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask := asking(`"inputRequests":{"a":` + elicit + `}`)
 		victim := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
@@ -254,7 +255,7 @@ func TestT8_AnswersBelongToTheSessionThatAsked(t *testing.T) {
 	})
 }
 
-func TestHandlerThatAsksForEverIsStopped(t *testing.T) {
+func TestRoundsAreLimited(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
 	}}
@@ -266,17 +267,17 @@ func TestHandlerThatAsksForEverIsStopped(t *testing.T) {
 	}
 }
 
-func TestTooManyQuestionsAreRefused(t *testing.T) {
+func TestInputRequestsAreLimited(t *testing.T) {
 	var many []string
 	for i := range 65 {
 		many = append(many, fmt.Sprintf(`"%d":%s`, i, roots))
 	}
 	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{` + strings.Join(many, ",") + `}`))})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
-		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many requests wait for the client's input"}}`)
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many input requests are waiting for the client"}}`)
 }
 
-func TestPROG03_ProgressRisesOverAllRounds(t *testing.T) {
+func TestPROG03_ProgressIncreasesOverAllRounds(t *testing.T) {
 	round := 0
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 		round++

@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// maxSubscribing is how many resources of a listener are subscribed to at once: enough to make up for a slow way to the
-	// server, few enough for a server that bounds its requests.
+	// maxSubscribing limits the concurrent requests of one listener, to hide latency without
+	// exceeding the limits of servers.
 	maxSubscribing = 8
-	// unsubscribePatience is how long it may take to unsubscribe from the resources of a listener. Nobody waits for it.
-	unsubscribePatience = 10 * time.Second
+	// unsubscribeTimeout limits how long the client unsubscribes from the resources of a listener,
+	// in the background.
+	unsubscribeTimeout = 10 * time.Second
 )
 
-// A watch is the session's subscription to one resource, which several listeners may share.
-type watch struct {
+// A resourceSubscription is the session's subscription to one resource. Several listeners may share
+// it.
+type resourceSubscription struct {
 	listeners int           // guarded by the client's mu
-	turn      chan struct{} // holds a token while the field below is looked at or changes
-	on        bool          // the server was told
+	turn      chan struct{} // a lock for the field below; holds a token while locked
+	on        bool          // the server may know of the subscription
 }
 
-func (w *watch) lock(ctx context.Context) error {
+func (w *resourceSubscription) lock(ctx context.Context) error {
 	select {
 	case w.turn <- struct{}{}:
 		return nil
@@ -35,35 +37,37 @@ func (w *watch) lock(ctx context.Context) error {
 	}
 }
 
-func (w *watch) unlock() { <-w.turn }
+func (w *resourceSubscription) unlock() { <-w.turn }
 
-// join counts one more listener to the resources.
-func (c *Client) join(uris []string) {
+// addListeners counts one more listener of each resource.
+func (c *Client) addListeners(uris []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uri := range uris {
-		w := c.watches[uri]
+		w := c.resources[uri]
 		if w == nil {
-			w = &watch{turn: make(chan struct{}, 1)}
-			c.watches[uri] = w
+			w = &resourceSubscription{turn: make(chan struct{}, 1)}
+			c.resources[uri] = w
 		}
 		w.listeners++
 	}
 }
 
-// leave counts one less, and has the server told of resources that nobody listens to any more.
-func (c *Client) leave(uris []string) {
+// removeListeners counts one listener less, and unsubscribes from the resources that have none
+// left.
+func (c *Client) removeListeners(uris []string) {
 	if len(uris) == 0 {
 		return
 	}
 	c.start(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, unsubscribePatience)
+		ctx, cancel := context.WithTimeout(c.ctx, unsubscribeTimeout)
 		defer cancel()
 		each(uris, func(_ int, uri string) { c.unsubscribe(ctx, uri) })
 	})
 }
 
-// subscribeAll subscribes to the resources that a listener asked for. One that the server refuses is not acknowledged.
+// subscribeAll subscribes to the resources of a listener. Those that the server refuses are not
+// acknowledged.
 //
 // Spec: server/resources#subscriptions
 func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) error {
@@ -86,9 +90,10 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 	return nil
 }
 
-// subscribe tells the server of a listener to the resource, unless it was told. A response is one to that.
+// subscribe subscribes to the resource, unless the session already has. It returns the response,
+// nil for none.
 func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, error) {
-	w := c.watch(uri)
+	w := c.resource(uri)
 	if err := w.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -97,13 +102,14 @@ func (c *Client) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, e
 		return nil, nil
 	}
 	response, err := c.request(ctx, wire.MethodResourcesSubscribe, uriParams(uri))
-	w.on = err != nil || response.Error == nil // without an answer it may be
+	w.on = err != nil || response.Error == nil // without a response, it may have been received
 	return response, err
 }
 
-// unsubscribe takes a listener from the resource. The last one tells the server.
+// unsubscribe removes a listener from the resource. After the last one, it unsubscribes from the
+// resource.
 func (c *Client) unsubscribe(ctx context.Context, uri string) {
-	w := c.watch(uri)
+	w := c.resource(uri)
 	if w.lock(ctx) == nil {
 		defer w.unlock()
 		c.mu.Lock()
@@ -111,28 +117,28 @@ func (c *Client) unsubscribe(ctx context.Context, uri string) {
 		c.mu.Unlock()
 		if last && w.on {
 			w.on = false
-			_, _ = c.request(ctx, wire.MethodResourcesUnsubscribe, uriParams(uri)) // it does no harm if the server goes on
+			_, _ = c.request(ctx, wire.MethodResourcesUnsubscribe, uriParams(uri)) // further updates are ignored
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.listeners--; w.listeners == 0 {
-		delete(c.watches, uri)
+		delete(c.resources, uri)
 	}
 }
 
-// watch returns the watch of a resource that has a listener.
-func (c *Client) watch(uri string) *watch {
+// resource returns the subscription to a resource that has a listener.
+func (c *Client) resource(uri string) *resourceSubscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watches[uri]
+	return c.resources[uri]
 }
 
 func uriParams(uri string) json.RawMessage {
 	return append(jsonscan.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 
-// each calls f for every URI, for a few at once, and waits.
+// each calls f for every URI, for up to maxSubscribing at once, and waits.
 func each(uris []string, f func(i int, uri string)) {
 	slots := make(chan struct{}, maxSubscribing)
 	var wg sync.WaitGroup

@@ -1,0 +1,248 @@
+package legacy_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+func TestRequestsAreSentWithoutEnvelope(t *testing.T) {
+	s := &script{}
+	c := open(t, clientConfig("2025-06-18"), s)
+	for _, tc := range []struct{ method, params, want string }{
+		{"tools/list", string(modern("", "")), `"method":"tools/list"`},
+		{"tools/list", ``, `"method":"tools/list"`},
+		{"tools/list", string(modern(`"cursor":""`, "")), `"method":"tools/list","params":{"cursor":""}`}, // T-48
+		{"tools/call", string(modern(`"name":"t","requestState":"s","arguments":{"a":1.0,"_meta":{"x":1},"requestState":1}`, `"progressToken":7,"traceparent":"00-1-2-03","com.example/k":[1]`)),
+			`"method":"tools/call","params":{"name":"t","arguments":{"a":1.0,"_meta":{"x":1},"requestState":1},"_meta":{"progressToken":7,"traceparent":"00-1-2-03","com.example/k":[1]}}`},
+		{"com.example/x", string(modern(`"requestState":"mine"`, "")), `"method":"com.example/x","params":{"requestState":"mine"}`},
+		{"ping", string(modern("", "")), `"method":"ping"`},
+	} {
+		got, err := c.RoundTrip(t.Context(), tc.method, json.RawMessage(tc.params), nil)
+		if err != nil || !strings.Contains(string(got), `"resultType":"complete"`) {
+			t.Errorf("%s: %s, %v", tc.method, got, err)
+		}
+		s.wants(t, tc.want)
+	}
+	for _, params := range []string{`[]`, `{"_meta":[]}`, `{"_meta":{"progressToken":1.5}}`} {
+		_, err := c.RoundTrip(t.Context(), "tools/list", json.RawMessage(params), nil)
+		var e *jsonrpc.Error
+		if !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams || e.Remote() {
+			t.Errorf("%s: %v", params, err)
+		}
+		s.wants(t)
+	}
+}
+
+func TestCMP05_CompletionContextNeedsItsRevision(t *testing.T) {
+	for _, version := range sessionVersions {
+		s := &script{}
+		c := open(t, clientConfig(version), s)
+		_, err := c.RoundTrip(t.Context(), "completion/complete", modern(`"ref":{"type":"ref/prompt","name":"p"},"context":{"arguments":{"a":"b"}}`, ""), nil)
+		if err != nil {
+			t.Errorf("%s: %v", version, err)
+		}
+		want := `"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"}`
+		if version >= "2025-06-18" {
+			want += `,"context":{"arguments":{"a":"b"}}`
+		}
+		s.wants(t, want+`}`)
+	}
+}
+
+func TestLIFE13_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
+	for _, tc := range []struct{ version, capabilities, method, wantError string }{
+		{"2025-06-18", `{}`, "tools/list", "does not offer tools"},
+		{"2025-06-18", `{"tools":{}}`, "tools/call", ""},
+		{"2025-06-18", `{"tools":{}}`, "prompts/list", "does not offer prompts"},
+		{"2025-06-18", `{"tools":{}}`, "prompts/get", "does not offer prompts"},
+		{"2024-11-05", `{"prompts":{}}`, "resources/read", "does not offer resources"},
+		{"2025-03-26", `{"resources":{}}`, "resources/templates/list", ""},
+		{"2025-03-26", `{"tools":null}`, "tools/list", "does not offer tools"},
+		{"2024-11-05", `{}`, "completion/complete", ""}, // LIFE-25
+		{"2025-03-26", `{"prompts":{}}`, "completion/complete", "does not offer completions"},
+		{"2025-11-25", `{"completions":{}}`, "completion/complete", ""},
+		{"2025-11-25", `{}`, "logging/setLevel", "does not offer logging"},
+		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // an extension's
+		{"2025-06-18", `{"tasks":{"list":{}}}`, "tasks/get", "2025-06-18, which this server speaks, has no tasks/get"}, // T-17
+		{"2025-11-25", everything, "tasks/get", "does not offer tasks, which"},
+		{"2025-11-25", `{"tasks":{}}`, "tasks/get", ""},
+		{"2025-11-25", `{"tasks":{}}`, "tasks/result", ""},
+		{"2025-11-25", `{"tasks":{}}`, "tasks/list", "does not offer tasks.list, which"},
+		{"2025-11-25", `{"tasks":{"list":{}}}`, "tasks/cancel", "does not offer tasks.cancel, which"},
+		{"2025-11-25", `{"tasks":{"list":{}}}`, "tasks/list", ""},
+		{"2025-11-25", `{"tasks":{"cancel":{}}}`, "tasks/cancel", ""},
+		{"2025-11-25", everything, "initialize", "has no initialize"},
+		{"2025-11-25", everything, "roots/list", "has no roots/list"},
+		{"2024-11-05", everything, "elicitation/create", "has no elicitation/create"},
+		{"2025-11-25", everything, "notifications/cancelled", "has no notifications/cancelled"},
+	} {
+		s := &script{capabilities: tc.capabilities}
+		c := open(t, clientConfig(tc.version), s)
+		_, err := c.RoundTrip(t.Context(), tc.method, modern(`"uri":"x:y"`, ""), nil)
+		var e *jsonrpc.Error
+		switch {
+		case tc.wantError == "" && (err != nil || len(s.take()) != 1):
+			t.Errorf("%+v: %v", tc, err)
+		case tc.wantError != "" && (!errors.As(err, &e) || e.Code != jsonrpc.CodeMethodNotFound || e.Remote() || !strings.Contains(e.Message, tc.wantError) || s.take() != nil):
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+func TestModernResults(t *testing.T) {
+	for _, tc := range []struct{ method, result, want string }{
+		{"tools/list", `{"tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":""}`,
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"nextCursor":""}`},
+		{"tools/call", `{"content":[{"type":"text","text":"x"}],"_meta":{"a":1},"isError":false}`,
+			`{"resultType":"complete","content":[{"type":"text","text":"x"}],"_meta":{"a":1},"isError":false}`},
+		{"resources/read", `{"contents":[],"ttlMs":60000,"cacheScope":"public"}`, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}`},
+		{"tools/call", `{"resultType":"input_required","inputRequests":{"a":{}},"requestState":"s","content":[]}`, `{"resultType":"complete","content":[]}`},
+		{"com.example/x", `{"ttlMs":7,"requestState":"mine"}`, `{"resultType":"complete","ttlMs":7,"requestState":"mine"}`},
+		{"ping", `{}`, `{"resultType":"complete"}`},
+	} {
+		c := open(t, clientConfig("2025-11-25"), &script{serve: after(gives(tc.result))})
+		got, err := c.RoundTrip(t.Context(), tc.method, modern(`"uri":"x:y","name":"t"`, ""), nil)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s\ngot  %s, %v\nwant %s", tc.result, got, err, tc.want)
+		}
+	}
+	for _, result := range []string{`null`, `[]`, `"x"`, `true`} {
+		c := open(t, clientConfig("2025-11-25"), &script{serve: after(gives(result))})
+		if got, err := c.RoundTrip(t.Context(), "tools/list", nil, nil); got != nil || !errors.Is(err, legacy.ErrMalformed) {
+			t.Errorf("%s: %s, %v", result, got, err)
+		}
+	}
+}
+
+func TestRPC25_MissingResourcesHaveTheModernCode(t *testing.T) {
+	for _, tc := range []struct {
+		method, data, wantData string
+		code, want             int
+	}{
+		{"resources/read", ``, `{"uri":"x:y"}`, -32002, -32602},
+		{"resources/read", `{"uri":"x:z"}`, `{"uri":"x:z"}`, -32002, -32602},
+		{"resources/read", `"gone"`, `{"uri":"x:y"}`, -32002, -32602},
+		{"tools/call", ``, ``, -32002, -32002},
+		{"resources/read", `{"a":1}`, `{"a":1}`, -32603, -32603},
+	} {
+		c := open(t, clientConfig("2025-06-18"), &script{serve: after(fails(tc.code, "no", tc.data))})
+		_, err := c.RoundTrip(t.Context(), tc.method, modern(`"uri":"x:y"`, ""), nil)
+		var e *jsonrpc.Error
+		if !errors.As(err, &e) || !e.Remote() || e.Code != tc.want || string(e.Data) != tc.wantData || e.Message != "no" {
+			t.Errorf("%+v: %v %s", tc, err, e.Data)
+		}
+	}
+}
+
+func TestPROG_ProgressGoesToItsRequest(t *testing.T) {
+	for token, other := range map[string]string{`7`: `"7"`, `"7"`: `7`, `"a\u0062"`: `"a"`} { // 7 is another one than "7"
+		var c *legacy.Client
+		s := &script{serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			for i, token := range []string{token, `"other"`, `8`, other, token, `null`, `[]`, token} {
+				c.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i)))
+			}
+			c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
+			return nil
+		})}
+		c = open(t, clientConfig("2025-06-18"), s)
+		var got []string
+		notify := func(_ context.Context, method string, params json.RawMessage) error {
+			got = append(got, method+member(params, "progress"))
+			return nil
+		}
+		asked := strings.ReplaceAll(token, `\u0062`, "b")
+		if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":`+asked), notify); err != nil {
+			t.Fatal(err)
+		}
+		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":9}}`)) // late
+		const p = "notifications/progress"
+		if diff := cmp.Diff([]string{p + "0", p + "4", p + "7"}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", token, diff)
+		}
+		if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":`+asked), nil); err != nil {
+			t.Errorf("nobody wants progress: %v", err)
+		}
+	}
+}
+
+func TestProgressEndsWhenNotifyFails(t *testing.T) {
+	var c *legacy.Client
+	c = open(t, clientConfig("2025-06-18"), &script{serve: after(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+		for range 3 {
+			c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`))
+		}
+		return nil
+	})})
+	told := 0
+	_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), func(context.Context, string, json.RawMessage) error {
+		told++
+		return errCancelled
+	})
+	if err != nil || told != 1 {
+		t.Errorf("told %d times, %v", told, err)
+	}
+}
+
+func TestPROG01_TokensAreUnique(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c := open(t, clientConfig("2025-06-18"), &script{serve: after(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+			<-release
+			return nil
+		})})
+		notify := func(context.Context, string, json.RawMessage) error { return nil }
+		call := func() error {
+			_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), notify)
+			return err
+		}
+		first := make(chan error)
+		go func() { first <- call() }()
+		synctest.Wait()
+		var e *jsonrpc.Error
+		if err := call(); !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams || e.Remote() {
+			t.Errorf("the same token again: %v", err)
+		}
+		close(release)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if err := call(); err != nil {
+			t.Errorf("the token is free again: %v", err)
+		}
+		c.Close()
+	})
+}
+
+func TestCAN_ContextCauseIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, clientConfig("2025-06-18"), &script{serve: after(func(ctx context.Context, _ *jsonrpc.Message) *jsonrpc.Message {
+			<-ctx.Done()
+			return nil
+		})})
+		for _, method := range []string{"tools/list", "subscriptions/listen"} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := make(chan error)
+			go func() {
+				_, err := c.RoundTrip(ctx, method, modern(`"notifications":{"resourceSubscriptions":["x:y"]}`, `"progressToken":1`),
+					func(context.Context, string, json.RawMessage) error { return nil })
+				done <- err
+			}()
+			synctest.Wait()
+			cancel(errCancelled)
+			if err := <-done; err != errCancelled {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		c.Close()
+	})
+}

@@ -1,0 +1,179 @@
+package legacy_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+func TestLIFE02_LIFE04_OpenInitializesInEachRevision(t *testing.T) {
+	for version, want := range map[string]string{
+		"2024-11-05": `{"roots":{"listChanged":true},"sampling":{}}`,
+		"2025-03-26": `{"roots":{"listChanged":true},"sampling":{}}`,
+		"2025-06-18": `{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}`,
+		"2025-11-25": `{"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}`,
+		"":           `{"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}`,
+	} {
+		t.Run(version, func(t *testing.T) {
+			cfg := clientConfig(version)
+			cfg.Info = json.RawMessage(`{"name":"c","title":"C","version":"1"}`)
+			s := &script{done: make(chan struct{})}
+			c := legacy.NewClient(cfg)
+			defer c.Close()
+			if c.Revision() != 0 {
+				t.Error("there is a revision before Open")
+			}
+			got, err := c.Open(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if version == "" {
+				version = "2025-11-25" // LIFE-07
+			}
+			info := someone
+			if version >= "2025-06-18" {
+				info = `{"name":"c","title":"C","version":"1"}`
+			}
+			s.wants(t, `"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":`+want+`,"clientInfo":`+info+`}`,
+				`"method":"notifications/initialized"`)
+			discover := `{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["` + version + `"],"capabilities":` + everything +
+				`,"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
+			if diff := cmp.Diff(discover, string(got)); diff != "" {
+				t.Errorf("discovered (-want +got):\n%s", diff)
+			}
+			if c.Revision().String() != version {
+				t.Errorf("revision is %s, want %s", c.Revision(), version)
+			}
+			again, err := c.RoundTrip(t.Context(), "server/discover", modern("", ""), nil)
+			if string(again) != discover || err != nil {
+				t.Errorf("server/discover: %s, %v", again, err)
+			}
+			s.wants(t)
+		})
+	}
+}
+
+func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
+	for _, tc := range []struct{ version, capabilities, want string }{
+		{"2025-06-18", `{"elicitation":{"url":{}}}`, `{}`}, // it knows forms alone
+		{"2025-06-18", `{"elicitation":{}}`, `{"elicitation":{}}`},
+		{"2025-11-25", `{"elicitation":{"url":{}}}`, `{"elicitation":{"url":{}}}`},
+		{"2025-11-25", `{"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"a":[1]}},"tasks":{}}`,
+			`{"extensions":{"io.modelcontextprotocol/ui":{"a":[1]}}}`}, // T-46
+		{"2024-11-05", `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, `{}`},
+		{"2024-11-05", `{"experimental":{"x":{}},"com.example":{"y":1},"sampling":null,"roots":true}`, `{"experimental":{"x":{}},"com.example":{"y":1}}`},
+		{"2024-11-05", ``, `{}`},
+	} {
+		cfg := clientConfig(tc.version)
+		cfg.Capabilities, cfg.Info = json.RawMessage(tc.capabilities), nil
+		s := &script{done: make(chan struct{})}
+		c := legacy.NewClient(cfg)
+		if _, err := c.Open(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		want := `"method":"initialize","params":{"protocolVersion":"` + tc.version + `","capabilities":` + tc.want + `,"clientInfo":{"name":"unnamed","version":"0"}}`
+		if got := s.take()[0]; got != want {
+			t.Errorf("%s: %s\ngot  %s\nwant %s", tc.version, tc.capabilities, got, want)
+		}
+		c.Close()
+	}
+}
+
+func TestLIFE10_OtherRevisionsAreAcceptedOrRejected(t *testing.T) {
+	for _, tc := range []struct{ offered, chosen, pinned, wantError string }{
+		{"2025-11-25", "2024-11-05", "", ""},
+		{"2025-03-26", "2025-11-25", "", ""}, // unusual, but a session revision
+		{"2025-11-25", "2025-06-18", "pinned", "want 2025-11-25"},
+		{"2025-06-18", "2025-06-18", "pinned", ""},
+		{"2025-11-25", "2026-07-28", "", "has no sessions"},
+		{"2025-11-25", "1999-01-01", "", `"1999-01-01" chosen by the server: want one of 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05`},
+		{"2025-11-25", strings.Repeat("x", 1000), "", strings.Repeat("x", 64) + "…"},
+		{"2026-07-28", "2025-11-25", "", "2026-07-28 has no sessions"},
+	} {
+		cfg := clientConfig(tc.offered)
+		cfg.Pinned = tc.pinned != ""
+		s := &script{version: tc.chosen, done: make(chan struct{})}
+		c := legacy.NewClient(cfg)
+		_, err := c.Open(t.Context(), s)
+		switch {
+		case tc.wantError == "" && (err != nil || c.Revision().String() != tc.chosen):
+			t.Errorf("%+v: revision %s, error %v", tc, c.Revision(), err)
+		case tc.wantError != "" && (err == nil || !strings.Contains(err.Error(), tc.wantError)):
+			t.Errorf("%+v: error %v", tc, err)
+		case tc.wantError != "" && s.closed == 0:
+			t.Errorf("%+v: the link is open", tc)
+		case tc.wantError != "" && slices.ContainsFunc(s.take(), func(l string) bool { return strings.Contains(l, "initialized") }):
+			t.Errorf("%+v: the server was told that the session is open", tc)
+		}
+		c.Close()
+	}
+}
+
+func TestOpenFailsWithTheServer(t *testing.T) {
+	gone := errors.New("gone")
+	for _, tc := range []struct {
+		name   string
+		script *script
+		want   func(error) bool
+	}{
+		{"error", &script{serve: fails(-32602, "Unsupported protocol version", "")}, func(err error) bool {
+			var e *jsonrpc.Error
+			return errors.As(err, &e) && e.Remote() && e.Code == -32602
+		}},
+		{"no object", &script{serve: gives(`7`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
+		{"no version", &script{serve: gives(`{}`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
+		{"odd version", &script{serve: gives(`{"protocolVersion":20250618}`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
+		{"deaf", &script{send: func(context.Context, *jsonrpc.Message) error { return gone }}, func(err error) bool { return errors.Is(err, gone) }},
+	} {
+		c := legacy.NewClient(clientConfig("2025-06-18"))
+		tc.script.done = make(chan struct{})
+		_, err := c.Open(t.Context(), tc.script)
+		if !tc.want(err) || tc.script.closed == 0 {
+			t.Errorf("%s: error %v, closed %d times", tc.name, err, tc.script.closed)
+		}
+	}
+}
+
+func TestServerCapabilities(t *testing.T) {
+	for _, tc := range []struct{ version, declared, want string }{
+		{"2024-11-05", `{"prompts":{}}`, `{"prompts":{},"completions":{}}`}, // LIFE-25
+		{"2024-11-05", `{"tools":{}}`, `{"tools":{}}`},
+		{"2025-03-26", `{"prompts":{}}`, `{"prompts":{}}`},
+		{"2025-11-25", `{"tasks":{"list":{}},"tools":{"listChanged":"yes","x":1},"resources":{"subscribe":null,"listChanged":false},"logging":true,"prompts":null}`,
+			`{"tasks":{"list":{}},"tools":{"x":1},"resources":{"listChanged":false}}`}, // TASKD-01
+		{"2025-06-18", `{"tasks":{"list":{}}}`, `{}`},
+		{"2025-11-25", `{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{},"x":1},"com.example":{}}`,
+			`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{}},"com.example":{}}`},
+		{"2025-11-25", `[]`, `{}`},
+	} {
+		c := open(t, clientConfig(tc.version), &script{capabilities: tc.declared})
+		got, err := c.RoundTrip(t.Context(), "server/discover", nil, nil)
+		if capabilities := member(got, "capabilities"); err != nil || capabilities != tc.want {
+			t.Errorf("%s: %s became %s, want %s (%v)", tc.version, tc.declared, capabilities, tc.want, err)
+		}
+	}
+}
+
+func TestVER23_MinimalInitializeResults(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"protocolVersion":"2025-06-18"}`: `{}`,
+		`{"protocolVersion":"2025-06-18","capabilities":null,"serverInfo":7,"instructions":[]}`:            `{}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x"}}`:                     `{}`,
+		`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":1,"version":2}}`: `{"tools":{}}`,
+	} {
+		c := open(t, clientConfig("2025-06-18"), &script{serve: gives(result)})
+		got, err := c.RoundTrip(t.Context(), "server/discover", nil, nil)
+		whole := `{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2025-06-18"],"capabilities":` + want + `}`
+		if err != nil || string(got) != whole {
+			t.Errorf("%s: %s, %v", result, got, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package legacy_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
+	list := func(c *legacy.Client, level string) {
+		t.Helper()
+		meta := ""
+		if level != "" {
+			meta = `"io.modelcontextprotocol/logLevel":"` + level + `"`
+		}
+		if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", meta), nil); err != nil {
+			t.Errorf("level %q: %v", level, err)
+		}
+	}
+	const tools = `"method":"tools/list"`
+	set := func(level string) string { return `"method":"logging/setLevel","params":{"level":"` + level + `"}` }
+	for name, serve := range map[string]func(context.Context, *jsonrpc.Message) *jsonrpc.Message{
+		"willing": nil,
+		"unwilling": func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message { // the request matters more
+			if req.Method == wire.MethodLoggingSetLevel {
+				return fails(-32601, "no", "")(ctx, req)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{serve: serve}
+			c := open(t, clientConfig("2025-06-18"), s)
+			for _, level := range []string{"", "info", "info", "", "debug", "debug", "info"} {
+				list(c, level)
+			}
+			s.wants(t, tools, set("info"), tools, tools, tools, set("debug"), tools, tools, set("info"), tools)
+		})
+	}
+
+	s := &script{}
+	c := open(t, clientConfig("2025-06-18"), s)
+	list(c, "info")
+	if _, err := c.RoundTrip(t.Context(), "logging/setLevel", modern(`"level":"debug"`, ""), nil); err != nil {
+		t.Error(err)
+	}
+	list(c, "info") // it was changed by hand
+	s.wants(t, set("info"), tools, set("debug"), set("info"), tools)
+
+	s = &script{capabilities: `{"tools":{}}`}
+	list(open(t, clientConfig("2025-06-18"), s), "info")
+	s.wants(t, tools)
+}
+
+func TestLevelIsSetOnceForManyRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			if req.Method == wire.MethodLoggingSetLevel {
+				<-release
+			}
+			return nil
+		}}
+		c := open(t, clientConfig("2025-06-18"), s)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		stopped, stop := context.WithCancelCause(t.Context())
+		wg.Go(func() { // one of them gives up, which takes nothing from the others
+			if _, err := c.RoundTrip(stopped, "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != errCancelled {
+				t.Errorf("the caller gave up: %v", err)
+			}
+		})
+		synctest.Wait()
+		stop(errCancelled)
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		count := 0
+		for _, line := range s.take() {
+			if strings.Contains(line, "setLevel") {
+				count++
+			}
+		}
+		if count != 1 {
+			t.Errorf("the level was set %d times", count)
+		}
+		c.Close()
+	})
+}
+
+func TestLevelIsSetAgainAfterACancelledRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			if req.Method == wire.MethodLoggingSetLevel && ctx.Value(errCancelled) != nil {
+				<-ctx.Done()
+			}
+			return nil
+		}}
+		c := open(t, clientConfig("2025-06-18"), s)
+		params := modern("", `"io.modelcontextprotocol/logLevel":"info"`)
+		ctx, stop := context.WithCancelCause(context.WithValue(t.Context(), errCancelled, "the first"))
+		time.AfterFunc(time.Second, func() { stop(errCancelled) })
+		if _, err := c.RoundTrip(ctx, "tools/list", params, nil); err != errCancelled {
+			t.Error(err)
+		}
+		if _, err := c.RoundTrip(t.Context(), "tools/list", params, nil); err != nil {
+			t.Error(err)
+		}
+		const set = `"method":"logging/setLevel","params":{"level":"info"}`
+		s.wants(t, set, set, `"method":"tools/list"`)
+		c.Close()
+	})
+}
+
+func TestSettingTheLevelIsLimitedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			if req.Method == wire.MethodLoggingSetLevel {
+				<-ctx.Done()
+			}
+			return nil
+		}}
+		c := open(t, clientConfig("2025-06-18"), s)
+		for _, within := range []time.Duration{10 * time.Second, 0} {
+			start := time.Now()
+			if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != within {
+				t.Errorf("it took %v, want %v", took, within)
+			}
+		}
+		c.Close()
+	})
+}

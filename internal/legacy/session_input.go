@@ -1,0 +1,159 @@
+package legacy
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// cancelledElicitation is the result of an elicitation to which the client responds with an error:
+// as if the user had closed the dialog.
+const cancelledElicitation = `{"action":"cancel"}`
+
+// errNoResponse ends the wait for a client that does not respond.
+var errNoResponse = errors.New("not answered in time")
+
+// An inputRequest is one input request that is sent to the client.
+type inputRequest struct {
+	*peer.Question
+	key    string // in inputRequests
+	method string
+	params json.RawMessage
+}
+
+// ask sends the input requests of a result to the client and waits for all responses, for a limited
+// time. It returns the additional members of the retried request: the input responses, and the
+// request state unchanged.
+//
+// Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
+func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
+	sent, err := s.newInputRequests(ctx, result)
+	defer func() {
+		for _, q := range sent {
+			q.Withdraw() // no effect on those with a response
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	waitCtx, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errNoResponse)
+	defer stop()
+	for _, q := range sent {
+		if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
+			return nil, s.failure(ctx, "input request not delivered", err)
+		}
+	}
+	var retry []byte
+	if len(sent) > 0 {
+		retry = append(retry, `"inputResponses":{`...)
+		for i, q := range sent {
+			answer, err := s.await(waitCtx, q)
+			if err != nil {
+				open := sent[i+1:]
+				if waitCtx.Err() != nil {
+					open = sent[i:] // this one has no response either
+				}
+				s.cancelRequests(ctx, open, out)
+				return nil, err
+			}
+			retry = append(appendMember(retry, []byte(q.key), answer), ',')
+		}
+		retry = append(closeWith(retry, '}'), ',')
+	}
+	if state, ok := jsonscan.Get(result, "requestState"); ok {
+		retry = append(appendMember(retry, []byte("requestState"), state), ',')
+	}
+	return retry, nil
+}
+
+// newInputRequests returns the requests that a result asks for, all or none. The caller must
+// withdraw those that it gets, also when there is an error.
+func (s *Session) newInputRequests(ctx context.Context, result []byte) (all []inputRequest, err *jsonrpc.Error) {
+	requests, _ := jsonscan.Get(result, "inputRequests")
+	for key, request := range jsonscan.Members(requests) {
+		q, err := s.newInputRequest(string(key), request)
+		if err != nil {
+			return all, err
+		}
+		asked, askErr := s.calls.Ask(jsonrpc.StringID(rand.Text()))
+		if askErr != nil {
+			return all, s.notAsked(ctx, askErr)
+		}
+		q.Question = asked
+		all = append(all, q)
+	}
+	return all, nil
+}
+
+// newInputRequest returns an input request that is not registered with the table of calls yet.
+func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, err *jsonrpc.Error) {
+	q = inputRequest{key: key, method: text(request, "method")}
+	params, _ := jsonscan.Get(request, "params")
+	elicitationID := ""
+	if q.method == wire.MethodElicitationCreate && s.rev.Has(wire.ElicitationIDs) {
+		elicitationID = rand.Text()
+	}
+	q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID)
+	return q, err
+}
+
+func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {
+	if errors.Is(err, peer.ErrTooManyQuestions) {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many input requests are waiting for the client"}
+	}
+	return s.failure(ctx, "input request not sent", err)
+}
+
+// await waits for one response and returns it in the modern form.
+func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *jsonrpc.Error) {
+	response, err := q.Wait(ctx)
+	switch {
+	case errors.Is(err, errNoResponse):
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client did not answer " + q.method + " in time"}
+	case err != nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session ended before the response to " + q.method}
+	}
+	switch {
+	case response.Error == nil && jsonscan.Kind(response.Result) == '{':
+		return projectInputResponse(s.rev, q.method, response.Result), nil
+	case q.method == wire.MethodElicitationCreate:
+		return json.RawMessage(cancelledElicitation), nil
+	case response.Error == nil:
+		return nil, declined(q.method, "its result is not an object")
+	}
+	return nil, declined(q.method, response.Error.Message)
+}
+
+// declined returns the error of a request whose input request the client has refused. The modern
+// era has no way to report this to the handler: a client that refuses does not retry.
+func declined(method, why string) *jsonrpc.Error {
+	const shown = 256 // bytes of the client's text
+	return &jsonrpc.Error{
+		Code:    wire.CodeUserRejected,
+		Message: fmt.Sprintf("the client refused %s: %s", method, strings.ToValidUTF8(why[:min(len(why), shown)], "")),
+	}
+}
+
+// cancelRequests tells the client that it need not respond to input requests any more. If the
+// client has cancelled the request that they belong to, it sends nothing.
+//
+// Spec: basic/utilities/cancellation
+func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out Sender) {
+	for _, q := range sent {
+		if ctx.Err() != nil {
+			return
+		}
+		params := append(appendMember([]byte{'{'}, []byte("requestId"), []byte(q.ID.String())), '}')
+		if out.Send(ctx, jsonrpc.NewNotification(wire.NotificationCancelled, params)) != nil {
+			return
+		}
+	}
+}
