@@ -162,7 +162,7 @@ func TestServersWithoutSkillsAreNotAsked(t *testing.T) {
 			t.Errorf("%v: got %v, %v", settings, has, dirs)
 		}
 		for _, err := range skills.ReadDir(t.Context(), c, "skill://pdf") {
-			if !errors.Is(err, skills.ErrNotOffered) || strings.Contains(err.Error(), "has no skills") == declared {
+			if !errors.Is(err, skills.ErrNotOffered) || strings.Contains(err.Error(), "does not offer skills") == declared {
 				t.Errorf("%v: got %v", settings, err)
 			}
 		}

@@ -100,12 +100,12 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 	deep := with(strings.Repeat("a/", 20)+"x", "")
 	for want, files := range map[string]fstest.MapFS{
 		"is not \"---\"":            with("a/SKILL.md", "# No frontmatter"),
-		"does not end":              with("a/SKILL.md", "---\nname: a\n"),
+		"has no end":              with("a/SKILL.md", "---\nname: a\n"),
 		"not YAML":                  with("a/SKILL.md", "---\nname: [\n---\n"),
-		"no map":                    with("a/SKILL.md", "---\n- a\n---\n"),
+		"not a mapping":                    with("a/SKILL.md", "---\n- a\n---\n"),
 		"name is empty":             with("a/SKILL.md", "---\ndescription: x\n---\n"),
-		"but the folder's":          with("a/SKILL.md", skillFile("b")),
-		"small letters":             with("Ab/SKILL.md", skillFile("Ab")),
+		"that of the directory is":          with("a/SKILL.md", skillFile("b")),
+		"lower-case letters":             with("Ab/SKILL.md", skillFile("Ab")),
 		"hyphen":                    with("a--b/SKILL.md", skillFile("a--b")),
 		"at most 64":                with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
 		"no description":            with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
@@ -113,17 +113,17 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 		"compatibility has":         with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
 		"is reserved":               with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
 		"symbolic link":             with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
-		"no regular file":           with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
+		"not a regular file":           with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
 		"want SKILL.md":             with("a/skill.md", skillFile("a")),
-		"differ in case alone":      with("good/a.md", "1", "good/A.md", "2"),
-		"too large: it has":         many,
-		"too large: its files":      large,
+		"differ in case only":      with("good/a.md", "1", "good/A.md", "2"),
+		"too large: 513 files":         many,
+		"more than 16777216 bytes":      large,
 		"more than 11534336 bytes":  with("good/x", strings.Repeat("x", 11<<20+1)),
-		"folders deep":              deep,
+		"more than 16 directories":              deep,
 		"Options.MaxBytes":          with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
-		"holds a character":         with("good/a\x01b", "x"),
-		"no name of a file has":     with("good/a\u202efdp.exe", "x"),
-		"this is no folder of":      {"README.md": {}, "pdf/notes.md": {}},
+		"a%01b\" has a character":         with("good/a\x01b", "x"),
+		"fdp.exe\" has a character that file names must not have":     with("good/a\u202efdp.exe", "x"),
+		"files and no SKILL.md":      {"README.md": {}, "pdf/notes.md": {}},
 		"description of the second": nil,
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
 					t.Skip(err)
 				}
 			}}
-			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "another file") {
+			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "was replaced") {
 				t.Errorf("got %v, %v", catalog, err)
 			}
 		})
