@@ -1,4 +1,5 @@
-// Command app is a server on stdin and stdout with one view: a clock that the host shows within the conversation.
+// Command app is a server on stdin and stdout with one view: a clock that the host shows within the
+// conversation.
 package main
 
 import (
@@ -39,7 +40,8 @@ func main() {
 	views := apps.New(s)
 	views.Add(&apps.View{URI: face, Name: "clock", Title: "Clock"}, clockHTML)
 
-	// The model calls time, and the host shows the result in the view. The view calls tick, which the model does not see.
+	// The model calls time, and the host shows the result in the view. The view calls tick, which
+	// the model does not see.
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time", Description: "Tell the time somewhere."},
 		&apps.ToolUI{View: face}), now)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "tick", Description: "Tell the time to the view."},

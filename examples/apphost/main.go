@@ -1,4 +1,5 @@
-// Command apphost is a host in a browser: it calls a tool of a server and shows the tool's view on a web page.
+// Command apphost is a host in a browser: it calls a tool of a server and shows the tool's view on
+// a web page.
 //
 //	go run ./examples/apphost -allow tick time go run ./examples/app
 package main
@@ -24,13 +25,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The view has another origin than the host. The host names differ, too, because cookies ignore ports.
+// The view has another origin than the host. The host names differ, too, because cookies ignore
+// ports.
 const (
 	hostAddr, hostOrigin = "localhost:8080", "http://localhost:8080"
 	viewAddr, viewOrigin = "127.0.0.1:8081", "http://127.0.0.1:8081"
 )
 
-// policy is the policy of the host's page. By frame-src the view cannot navigate its frame elsewhere.
+// policy is the policy of the host's page. By frame-src the view cannot navigate its frame
+// elsewhere.
 const policy = "default-src 'self'; frame-src " + viewOrigin +
 	"; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -100,7 +103,8 @@ func (h *host) message(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(bridge.(*apps.Bridge).Handle(r.Context(), raw))
 }
 
-// handler serves the host's page, for its own host name only, and accepts messages from that page only.
+// handler serves the host's page, for its own host name only, and accepts messages from that page
+// only.
 func (h *host) handler(server, tool string) http.Handler {
 	page := template.Must(template.ParseFS(files, "host.html"))
 	data := map[string]string{
@@ -115,7 +119,7 @@ func (h *host) handler(server, tool string) http.Handler {
 	})
 	mux.Handle("GET localhost/host.js", http.FileServerFS(files))
 	mux.HandleFunc("GET localhost/events", h.events)
-	mux.HandleFunc("POST localhost/say/{bridge}", h.message)
+	mux.HandleFunc("POST localhost/messages/{bridge}", h.message)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 

@@ -1,4 +1,5 @@
-// Command pressclient starts a long-running tool of examples/press as a task, and waits for the result.
+// Command pressclient starts a long-running tool of examples/press as a task, and waits for the
+// result.
 package main
 
 import (

@@ -137,7 +137,8 @@ func TestDisplayModesAreThoseOfBothSides(t *testing.T) {
 	}
 }
 
-// A page chooses the names that it asks for: they must not have the server's tools listed each time.
+// A page chooses the names that it asks for: they must not have the server's tools listed each
+// time.
 func TestUnknownNamesDoNotListTheToolsEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)

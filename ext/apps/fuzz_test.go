@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// directives are those of a policy, in their order; granted is what may stand in it beside keywords.
+// directives are those of a policy, in their order; granted is what may stand in it beside
+// keywords.
 var (
 	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src", "frame-src",
 		"object-src", "base-uri", "form-action"}
@@ -57,7 +58,8 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// FuzzMetadata reads what a hostile server says of a view and a tool: what comes out can be granted as it is.
+// FuzzMetadata reads what a hostile server says of a view and a tool: what comes out can be granted
+// as it is.
 func FuzzMetadata(f *testing.F) {
 	for _, seed := range []string{`{"ui":` + clockMeta + `}`, strangerTool, `{"ui":{"csp":{"frameDomains":["https://a.com;x"]}}}`,
 		`{"ui":{"permissions":{"camera":{}},"visibility":["app"]}}`, `{"ui/resourceUri":"javascript:1"}`, `{"ui":{"domain":"\u0000","prefersBorder":null}}`} {
@@ -101,7 +103,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// FuzzBridge: whatever a page says before the handshake, the answer is one of JSON-RPC, and nothing reaches the server.
+// FuzzBridge: whatever a page says before the handshake, the answer is one of JSON-RPC, and nothing
+// reaches the server.
 func FuzzBridge(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{"availableDisplayModes":["pip"]}}}`,

@@ -15,17 +15,20 @@ import (
 
 // Options configures [Serve]. The zero value, or nil, is right for most servers.
 type Options struct {
-	// Prefix is the prefix of the URIs of all skills: a scheme, "://" and any number of path segments, with a slash at the end,
-	// such as "skill://acme/". Default: "skill://".
+	// Prefix is the prefix of the URIs of all skills: a scheme, "://" and any number of path
+	// segments, with a slash at the end, such as "skill://acme/". Default: "skill://".
 	Prefix string
-	// Cache says how long clients may cache lists, skills and files. Default: not at all. On a server with
-	// [mcp.ServerOptions.Visible] the scope is never public.
+	// Cache says how long clients may cache lists, skills and files. Default: not at all. On a
+	// server with [mcp.ServerOptions.Visible] the scope is never public.
 	Cache mcp.Cache
-	// PageSize is the largest number of skills, or of files of a directory, in one result. Default: 100.
+	// PageSize is the largest number of skills, or of files of a directory, in one result. Default:
+	// 100.
 	PageSize int
-	// NoDirectoryRead disables the method resources/directory/read. Clients know the files of a skill without it.
+	// NoDirectoryRead disables the method resources/directory/read. Clients know the files of a
+	// skill without it.
 	NoDirectoryRead bool
-	// MaxBytes is the largest size of all files together, which are kept in memory. Default: 256 MiB.
+	// MaxBytes is the largest size of all files together, which are kept in memory. Default: 256
+	// MiB.
 	MaxBytes int64
 }
 
@@ -48,22 +51,25 @@ type Catalog struct {
 	registered map[string]*mcp.Registration[mcp.Resource]
 }
 
-// Serve serves every skill of a file system: every directory with a SKILL.md. All files in and below it become resources, such as
-// skill://path/of/the/directory/SKILL.md. The directory of a skill may be inside that of another one; its files then belong to
-// both. If the root of the file system has a SKILL.md, it is a skill with the name in its frontmatter. Files that belong to no
+// Serve serves every skill of a file system: every directory with a SKILL.md. All files in and
+// below it become resources, such as skill://path/of/the/directory/SKILL.md. The directory of a
+// skill may be inside that of another one; its files then belong to both. If the root of the file
+// system has a SKILL.md, it is a skill with the name in its frontmatter. Files that belong to no
 // skill are not served, and neither are files and directories whose names begin with a dot.
 //
-// Serve reads all files into memory, so that the digests always match the files that clients read. [Catalog.Reload] reads them
-// again.
+// Serve reads all files into memory, so that the digests always match the files that clients read.
+// [Catalog.Reload] reads them again.
 //
-// Serve returns an error, and serves nothing, if a skill is invalid: SKILL.md has no valid frontmatter, its name is not that of
-// the directory, the skill has more than [MaxFiles] files or [MaxBytes] bytes, a file has more than 11 MiB, or there are symbolic
-// links, which are not followed. It also returns an error if there are files and none of them is a SKILL.md, since this must be
-// the wrong directory; an empty directory is valid. If other users can write to a directory on disk, serve the FS of
-// [os.OpenRoot] and not an [os.DirFS], which may follow a link that they create while the files are read.
+// Serve returns an error, and serves nothing, if a skill is invalid: SKILL.md has no valid
+// frontmatter, its name is not that of the directory, the skill has more than [MaxFiles] files or
+// [MaxBytes] bytes, a file has more than 11 MiB, or there are symbolic links, which are not
+// followed. It also returns an error if there are files and none of them is a SKILL.md, since this
+// must be the wrong directory; an empty directory is valid. If other users can write to a directory
+// on disk, serve the FS of [os.OpenRoot] and not an [os.DirFS], which may follow a link that they
+// create while the files are read.
 //
-// The files of skills are ordinary resources, and are listed as such. A caller who may not see one of the files of a skill, by
-// [mcp.ServerOptions.Visible], does not see the skill.
+// The files of skills are ordinary resources, and are listed as such. A caller who may not see one
+// of the files of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
 //
 // Serve panics if the options are invalid, the server has skills already, or a URI is taken.
 //
@@ -123,9 +129,10 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Reload reads the file system again and replaces the skills. Subscribed clients are notified of the changes. If it returns an
-// error, for the same reasons as [Serve], the skills are unchanged. A file system without skills is not an error. If files change
-// while they are read, old and new files may be served together until the next Reload.
+// Reload reads the file system again and replaces the skills. Subscribed clients are notified of
+// the changes. If it returns an error, for the same reasons as [Serve], the skills are unchanged. A
+// file system without skills is not an error. If files change while they are read, old and new
+// files may be served together until the next Reload.
 func (c *Catalog) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,8 @@ const (
 	maxCursor      = 64 << 10
 )
 
-// Offered reports whether the server of c serves skills, and whether their directories can be read with [ReadDir].
+// Offered reports whether the server of c serves skills, and whether their directories can be read
+// with [ReadDir].
 //
 // Spec: skills.mdx, Capability Negotiation.
 func Offered(c *mcp.Client) (skills, directories bool) {
@@ -40,11 +41,11 @@ func offered(c *mcp.Client, method string) error {
 	return nil
 }
 
-// List returns the skills that the server lists, without reading their files. A server may have unlisted skills, which [Get]
-// returns.
+// List returns the skills that the server lists, without reading their files. A server may have
+// unlisted skills, which [Get] returns.
 //
-// For an invalid skill the iteration yields an error that is an [ErrInvalidEntry], and continues. Any other error ends it, such as
-// [ErrNotOffered].
+// For an invalid skill the iteration yields an error that is an [ErrInvalidEntry], and continues.
+// Any other error ends it, such as [ErrNotOffered].
 //
 // Spec: skills.mdx, Listing Skills.
 func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Skill, error] {
@@ -74,8 +75,8 @@ func decodeSkill(raw json.RawMessage) (*Skill, error) {
 	return s, nil
 }
 
-// Get returns the current description of a skill, listed or not, by the URI of its SKILL.md. If the server has no such skill, the
-// error is an [*mcp.Error] with code -32602.
+// Get returns the current description of a skill, listed or not, by the URI of its SKILL.md. If the
+// server has no such skill, the error is an [*mcp.Error] with code -32602.
 //
 // Spec: skills.mdx, Getting a Skill.
 func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
@@ -99,12 +100,14 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 	return s, err
 }
 
-// ReadDir returns the current files and directories of a directory of the server. Directories have the MIME type inode/directory.
-// It is for dynamic skills, and for directories outside skills; [Skill.Files] has the files of other skills. A directory may have
-// newer files than a [Skill]: [Loaded.Read] reads them only after [Get] has returned a Skill that has them.
+// ReadDir returns the current files and directories of a directory of the server. Directories have
+// the MIME type inode/directory. It is for dynamic skills, and for directories outside skills;
+// [Skill.Files] has the files of other skills. A directory may have newer files than a [Skill]:
+// [Loaded.Read] reads them only after [Get] has returned a Skill that has them.
 //
-// The iteration ends with the first error, such as [ErrNotOffered]. It is an [*mcp.Error] with code -32602 if the server has no
-// such directory. An entry that is not inside the directory is an error, too.
+// The iteration ends with the first error, such as [ErrNotOffered]. It is an [*mcp.Error] with code
+// -32602 if the server has no such directory. An entry that is not inside the directory is an
+// error, too.
 //
 // Spec: skills.mdx, Reading Directories.
 func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Resource, error] {

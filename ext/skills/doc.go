@@ -1,8 +1,8 @@
-// Package skills implements Agent Skills over MCP (SEP-2640), the extension io.modelcontextprotocol/skills: it serves skills, and
-// reads them from servers.
+// Package skills implements Agent Skills over MCP (SEP-2640), the extension
+// io.modelcontextprotocol/skills: it serves skills, and reads them from servers.
 //
-// A skill is a directory with a file SKILL.md, which tells a model how to do something, and any other files. A server serves a
-// tree of such directories with one call:
+// A skill is a directory with a file SKILL.md, which tells a model how to do something, and any
+// other files. A server serves a tree of such directories with one call:
 //
 //	//go:embed skills
 //	var files embed.FS
@@ -10,10 +10,11 @@
 //	dir, _ := fs.Sub(files, "skills")
 //	catalog, err := skills.Serve(server, dir, nil)
 //
-// For a directory on disk, call [os.OpenRoot] and serve its FS: it does not follow links out of the directory.
+// For a directory on disk, call [os.OpenRoot] and serve its FS: it does not follow links out of the
+// directory.
 //
-// A client lists the skills, which reads no file; loads one, which reads and verifies its SKILL.md; and reads other files of the
-// skill when they are needed, which verifies each of them:
+// A client lists the skills, which reads no file; loads one, which reads and verifies its SKILL.md;
+// and reads other files of the skill when they are needed, which verifies each of them:
 //
 //	for skill, err := range skills.List(ctx, client) { … }
 //	loaded, err := skills.Load(ctx, client, skill, nil)
@@ -21,18 +22,21 @@
 //
 // # Requirements for hosts
 //
-// The text of a skill comes from the server and must not be trusted. The digests come from the same server: they prove that a
-// file is the one that was listed, not that it is harmless. A host therefore has to
+// The text of a skill comes from the server and must not be trusted. The digests come from the same
+// server: they prove that a file is the one that was listed, not that it is harmless. A host
+// therefore has to
 //
-//   - name the server to the model and to the user wherever it shows a skill or its content, with a label of its own, because a
-//     server chooses its name freely. A skill is identified by its server and URI together. Its name is not an identifier, and
-//     must not select a skill of another server or on disk.
-//   - ask the user before a skill causes code to run on this machine, whether in its files or its text, and ignore allowed-tools
-//     and hooks in the frontmatter without the user's consent.
-//   - store consent with [Skill.Fingerprint], and ask again when the fingerprint changes. A skill in the directory of another
-//     skill needs its own consent; for the outer skill its SKILL.md is an ordinary file.
-//   - read files only when they are needed. If it stores files on disk, no other user must be able to write there, and no local
-//     skills must be searched for there.
+//   - name the server to the model and to the user wherever it shows a skill or its content, with a
+//     label of its own, because a server chooses its name freely. A skill is identified by its
+//     server and URI together. Its name is not an identifier, and must not select a skill of
+//     another server or on disk.
+//   - ask the user before a skill causes code to run on this machine, whether in its files or its
+//     text, and ignore allowed-tools and hooks in the frontmatter without the user's consent.
+//   - store consent with [Skill.Fingerprint], and ask again when the fingerprint changes. A skill
+//     in the directory of another skill needs its own consent; for the outer skill its SKILL.md is
+//     an ordinary file.
+//   - read files only when they are needed. If it stores files on disk, no other user must be able
+//     to write there, and no local skills must be searched for there.
 //
 // Spec: the extension's specification/stable/skills.mdx.
 package skills

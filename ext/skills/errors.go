@@ -7,17 +7,20 @@ import (
 
 // Errors of clients. Test for them with [errors.Is].
 var (
-	// ErrNotOffered means that the server does not declare the extension, or the part of it that the call needs.
+	// ErrNotOffered means that the server does not declare the extension, or the part of it that
+	// the call needs.
 	ErrNotOffered = errors.New("the server does not offer skills")
-	// ErrInvalidEntry means that a server's description of a skill violates the specification. The skill must not be loaded.
+	// ErrInvalidEntry means that a server's description of a skill violates the specification. The
+	// skill must not be loaded.
 	ErrInvalidEntry = errors.New("the description of the skill is invalid")
 	// ErrTooLarge means that a skill has more than [MaxFiles] files or [MaxBytes] bytes.
 	ErrTooLarge = errors.New("the skill is too large")
-	// ErrDynamic means that a skill cannot be verified, because the server generates its files when they are read.
+	// ErrDynamic means that a skill cannot be verified, because the server generates its files when
+	// they are read.
 	ErrDynamic = errors.New("the skill is dynamic: its files cannot be verified")
-	// ErrVerification means that a file does not match the skill's description. The four errors below wrap it. The file must
-	// not be used. If the skill has changed since it was described, [Get] returns the new description, for which the user
-	// has to consent again.
+	// ErrVerification means that a file does not match the skill's description. The four errors
+	// below wrap it. The file must not be used. If the skill has changed since it was described,
+	// [Get] returns the new description, for which the user has to consent again.
 	ErrVerification = errors.New("the file does not match the description of the skill")
 	ErrDigest       = fmt.Errorf("%w: different digest", ErrVerification)
 	ErrSize         = fmt.Errorf("%w: different size", ErrVerification)

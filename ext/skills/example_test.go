@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A server serves a directory of skills. A client lists them, loads one and reads another file of it.
+// A server serves a directory of skills. A client lists them, loads one and reads another file of
+// it.
 func Example() {
 	ctx := context.Background()
 	dir := fstest.MapFS{ // usually an embed.FS or the FS of an os.Root

@@ -53,8 +53,9 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 	return nil, nil, fmt.Errorf(`the frontmatter has no end: want a line "---" within %d bytes`, maxFrontmatter)
 }
 
-// parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, with the members in the order of the file. Values are
-// resolved by the core schema of YAML 1.2, in which dates and "yes" are strings.
+// parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, with the members in the
+// order of the file. Values are resolved by the core schema of YAML 1.2, in which dates and "yes"
+// are strings.
 //
 // Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.
 func parseFrontmatter(file []byte) (json.RawMessage, error) {
@@ -149,7 +150,8 @@ func (c *converter) mapping(dst []byte, n *yaml.Node, depth int) ([]byte, error)
 
 func appendString(dst []byte, s string) ([]byte, error) { return jsontext.AppendQuote(dst, s) }
 
-// isPlain reports whether a scalar has neither quotes nor a tag, so that it may be another type than a string.
+// isPlain reports whether a scalar has neither quotes nor a tag, so that it may be another type
+// than a string.
 func isPlain(n *yaml.Node) bool {
 	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle | yaml.TaggedStyle
 	return n.Style&text == 0
@@ -214,7 +216,8 @@ func appendInteger(dst []byte, n *yaml.Node) ([]byte, error) {
 	return v.Append(dst, 10), nil
 }
 
-// sameFrontmatter reports whether two objects are equal, ignoring the order of members and the notation of numbers.
+// sameFrontmatter reports whether two objects are equal, ignoring the order of members and the
+// notation of numbers.
 func sameFrontmatter(a, b json.RawMessage) bool {
 	var x, y any
 	return jsonv2.Unmarshal(a, &x) == nil && jsonv2.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)

@@ -99,7 +99,8 @@ func TestFrontmatterThatIsRefused(t *testing.T) {
 	}
 }
 
-// What is made of frontmatter is always a JSON object, of which the same is made again: JSON is YAML.
+// What is made of frontmatter is always a JSON object, of which the same is made again: JSON is
+// YAML.
 func FuzzFrontmatter(f *testing.F) {
 	for _, front := range []string{"a: 1", "a: &x [1, 2.5, ~, yes]\nb: *x", "a: {b: 'c'}", "a: |\n x", "a: \"\\u0085\\ud83d\"", "? a\n: b", "a: 2026-01-02", "<<: 1", "a: 0x1F"} {
 		f.Add([]byte("---\n" + front + "\n---\n"))

@@ -15,13 +15,14 @@ import (
 
 // LoadOptions configures [Load]. The zero value, or nil, is right for most hosts.
 type LoadOptions struct {
-	// InsecureDynamic also loads dynamic skills, whose files the server may change at any time: only the frontmatter of SKILL.md
-	// is verified, and the files that are read later may not be those that the user consented to.
+	// InsecureDynamic also loads dynamic skills, whose files the server may change at any time:
+	// only the frontmatter of SKILL.md is verified, and the files that are read later may not be
+	// those that the user consented to.
 	InsecureDynamic bool
 }
 
-// A Loaded is a skill in use. Its files are verified against the [Skill] that it was loaded with. Its methods are safe for
-// concurrent use.
+// A Loaded is a skill in use. Its files are verified against the [Skill] that it was loaded with.
+// Its methods are safe for concurrent use.
 //
 // Spec: skills.mdx, Integrity and Verification.
 type Loaded struct {
@@ -36,11 +37,11 @@ type Loaded struct {
 	read  int64 // bytes that were read of a dynamic skill
 }
 
-// Load reads the SKILL.md of a skill and verifies its size, digest and frontmatter. It reads no other file. The host asks the user
-// for consent before it calls Load.
+// Load reads the SKILL.md of a skill and verifies its size, digest and frontmatter. It reads no
+// other file. The host asks the user for consent before it calls Load.
 //
-// The error is an [ErrVerification] if SKILL.md does not match s, an [ErrDynamic] if s is dynamic, an [ErrTooLarge], or that of
-// the request. Nothing of the skill may be used then.
+// The error is an [ErrVerification] if SKILL.md does not match s, an [ErrDynamic] if s is dynamic,
+// an [ErrTooLarge], or that of the request. Nothing of the skill may be used then.
 //
 // Spec: skills.mdx, Verification on Read, Frontmatter Verification, Lazy Retrieval.
 func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loaded, error) {
@@ -80,15 +81,17 @@ func (l *Loaded) Skill() *Skill { return l.skill }
 // Markdown returns the whole SKILL.md, with its frontmatter.
 func (l *Loaded) Markdown() string { return string(l.main) }
 
-// Body returns the text of SKILL.md after its frontmatter. It comes from the server and must not be trusted: a host that passes it
-// to a model names the server.
+// Body returns the text of SKILL.md after its frontmatter. It comes from the server and must not be
+// trusted: a host that passes it to a model names the server.
 func (l *Loaded) Body() string { return string(l.body) }
 
-// Read reads and verifies a file of the skill. The name is a path relative to the skill's directory, as in SKILL.md:
-// "references/FORMS.md". Files are cached, unless the skill is dynamic. A SKILL.md in a subdirectory is an ordinary file here.
+// Read reads and verifies a file of the skill. The name is a path relative to the skill's
+// directory, as in SKILL.md: "references/FORMS.md". Files are cached, unless the skill is dynamic.
+// A SKILL.md in a subdirectory is an ordinary file here.
 //
-// The error is an [ErrVerification] if the file does not match the skill's description. It is an [ErrUnlisted], without a request
-// to the server, if the file is not listed there; the skill may have changed, see [Get].
+// The error is an [ErrVerification] if the file does not match the skill's description. It is an
+// [ErrUnlisted], without a request to the server, if the file is not listed there; the skill may
+// have changed, see [Get].
 func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	clean := path.Clean(name)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(clean, "\\\x00") {
@@ -104,8 +107,9 @@ func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	return data, nil
 }
 
-// Files returns the sorted paths of the files and directories in a directory of the skill, by its description. Directories end
-// with a slash. "." is the skill's directory. Files returns nil for a dynamic skill: use [ReadDir].
+// Files returns the sorted paths of the files and directories in a directory of the skill, by its
+// description. Directories end with a slash. "." is the skill's directory. Files returns nil for a
+// dynamic skill: use [ReadDir].
 //
 // Spec: skills.mdx, Directory Reads and the Held Entry.
 func (l *Loaded) Files(dir string) []string {

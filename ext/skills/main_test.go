@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 // object is JSON in the making.
 type object = map[string]any
 
-// folder is a folder of skills: one alone, one in a folder of an organisation, and one within another.
+// folder is a folder of skills: one alone, one in a folder of an organisation, and one within
+// another.
 func folder() fstest.MapFS {
 	return fstest.MapFS{
 		"README.md":                          {Data: []byte("of no skill")},

@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxPageBytes limits the size of one page of skills, unless it has one skill. Clients accept messages of 16 MiB.
+// maxPageBytes limits the size of one page of skills, unless it has one skill. Clients accept
+// messages of 16 MiB.
 const maxPageBytes = 4 << 20
 
 // completeResult has the methods of a [mcp.Result].
@@ -108,7 +109,8 @@ func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	return &getResult{Skill: e.encoded, Cache: c.server.CacheHints(c.opts.Cache)}, nil
 }
 
-// directory serves resources/directory/read. A directory in which the caller may see nothing does not exist for the caller.
+// directory serves resources/directory/read. A directory in which the caller may see nothing does
+// not exist for the caller.
 //
 // Spec: skills.mdx, Reading Directories.
 func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -155,7 +157,8 @@ func (c *Catalog) visible(ctx context.Context, e *entry) bool {
 	return true
 }
 
-// visibleDir reports whether the caller may see a directory: it is empty, or has an entry that the caller may see.
+// visibleDir reports whether the caller may see a directory: it is empty, or has an entry that the
+// caller may see.
 func (c *Catalog) visibleDir(ctx context.Context, snap *snapshot, uri string) bool {
 	children, ok := snap.dirs[uri]
 	for _, child := range children {
@@ -173,8 +176,8 @@ func (c *Catalog) visibleChild(ctx context.Context, snap *snapshot, child *mcp.R
 	return c.server.Visible(ctx, mcp.Feature{Resource: child})
 }
 
-// newCursor returns a cursor with the last item of a page, which stays valid when items are added or removed. It needs no
-// signature: a forged cursor reveals nothing.
+// newCursor returns a cursor with the last item of a page, which stays valid when items are added
+// or removed. It needs no signature: a forged cursor reveals nothing.
 func newCursor(last, list string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(list + "\x00" + last))
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Skill is a server's description of a skill, with all that is needed to show it, to ask the user for consent, and to verify each
-// of its files. [Get] returns the current description. A Skill can be stored as JSON, in the form of the protocol; decoding
-// validates it again.
+// A Skill is a server's description of a skill, with all that is needed to show it, to ask the user
+// for consent, and to verify each of its files. [Get] returns the current description. A Skill can
+// be stored as JSON, in the form of the protocol; decoding validates it again.
 //
 // A skill is identified by its server and URI together. A Skill must not be modified.
 //
@@ -25,25 +25,28 @@ import (
 type Skill struct {
 	// URI is the URI of the skill's SKILL.md.
 	URI string
-	// Name and Description are the required fields of the frontmatter. Name is the last path segment of the skill's directory;
-	// other skills may have the same name.
+	// Name and Description are the required fields of the frontmatter. Name is the last path
+	// segment of the skill's directory; other skills may have the same name.
 	Name, Description string
 	// Frontmatter is the frontmatter of SKILL.md as a JSON object.
 	Frontmatter json.RawMessage
 	// Files are all files of the skill, including SKILL.md; empty if the skill is dynamic.
 	Files []File
-	// Dynamic reports whether the server generates the files when they are read, so that they cannot be verified.
+	// Dynamic reports whether the server generates the files when they are read, so that they
+	// cannot be verified.
 	Dynamic bool
 }
 
 // A File is one file of a [Skill].
 type File struct {
-	// Path is the path relative to the skill's directory, with slashes. It is always inside the directory, and has no control
-	// or bidirectional characters. The server chooses it, and it may be ".git/hooks/pre-commit", "-rf" or "CON".
+	// Path is the path relative to the skill's directory, with slashes. It is always inside the
+	// directory, and has no control or bidirectional characters. The server chooses it, and it may
+	// be ".git/hooks/pre-commit", "-rf" or "CON".
 	//
-	// A host that writes files to disk should use an [os.Root] of a directory for this skill alone, and names from
-	// [filepath.Localize], and skip paths with a segment that begins with a dot, because other programs act on them. Paths
-	// that differ in case only may be the same file on disk.
+	// A host that writes files to disk should use an [os.Root] of a directory for this skill alone,
+	// and names from [filepath.Localize], and skip paths with a segment that begins with a dot,
+	// because other programs act on them. Paths that differ in case only may be the same file on
+	// disk.
 	Path   string
 	URI    string
 	Digest string // "sha256:" and 64 lower-case hexadecimal digits
@@ -85,8 +88,9 @@ func (s *Skill) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(w)
 }
 
-// UnmarshalJSON decodes and validates a skill in the form of the protocol. The error is an [ErrInvalidEntry] if the name is not
-// that of the directory, or if a file is listed twice, is outside the directory, or has no valid digest and size.
+// UnmarshalJSON decodes and validates a skill in the form of the protocol. The error is an
+// [ErrInvalidEntry] if the name is not that of the directory, or if a file is listed twice, is
+// outside the directory, or has no valid digest and size.
 func (s *Skill) UnmarshalJSON(raw []byte) error {
 	parsed, err := parseSkill(raw)
 	if err != nil {
@@ -177,9 +181,9 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Fingerprint returns a digest of the skill's URI and all of its files. It changes when a file is changed, added or removed. A
-// user's consent to a skill of this server is valid for one fingerprint only. It is empty for a dynamic skill, for which consent
-// cannot be stored.
+// Fingerprint returns a digest of the skill's URI and all of its files. It changes when a file is
+// changed, added or removed. A user's consent to a skill of this server is valid for one
+// fingerprint only. It is empty for a dynamic skill, for which consent cannot be stored.
 //
 // Spec: skills.mdx, Security Considerations, Content-bound approval.
 func (s *Skill) Fingerprint() string {

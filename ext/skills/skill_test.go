@@ -59,7 +59,8 @@ func TestDescriptionsThatBreakTheRules(t *testing.T) {
 	}
 }
 
-// refuses checks that a description is refused wherever it comes from, and that a list goes on behind it.
+// refuses checks that a description is refused wherever it comes from, and that a list goes on
+// behind it.
 func refuses(t *testing.T, entry string) {
 	t.Helper()
 	var skill skills.Skill

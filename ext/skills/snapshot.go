@@ -18,13 +18,15 @@ import (
 
 // Limits of a file system with skills.
 const (
-	// maxEntries limits the number of files and directories to the length of a resource list that clients accept.
+	// maxEntries limits the number of files and directories to the length of a resource list that
+	// clients accept.
 	maxEntries = 10_000
 	// maxDepth limits nested directories and, together with maxName, the length of URIs.
 	maxDepth = 16
 	// maxName limits the name of a file or directory, as most file systems do.
 	maxName = 255
-	// maxFile limits the size of one file: in base64 it fits into a message of 16 MiB, the limit of clients.
+	// maxFile limits the size of one file: in base64 it fits into a message of 16 MiB, the limit of
+	// clients.
 	maxFile = 11 << 20
 )
 
@@ -90,7 +92,8 @@ func read(fsys fs.FS, prefix string, limit int64) (*snapshot, error) {
 	return r.snap, nil
 }
 
-// walk collects files and directories. It skips names that begin with a dot: they belong to tools and may hold secrets.
+// walk collects files and directories. It skips names that begin with a dot: they belong to tools
+// and may hold secrets.
 func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	base := path.Base(name)
 	switch {
@@ -121,7 +124,8 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	return err
 }
 
-// roots returns the directories of skills. The root comes first, because its name is part of the paths of all others.
+// roots returns the directories of skills. The root comes first, because its name is part of the
+// paths of all others.
 func (r *reader) roots() (roots []string) {
 	for _, name := range r.paths {
 		switch root := path.Dir(name); {
@@ -188,8 +192,8 @@ func (r *reader) readFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// replaced reports whether an opened file is not the one of the walk, because it was replaced by a link. It returns false for
-// file systems whose files [os.SameFile] cannot compare.
+// replaced reports whether an opened file is not the one of the walk, because it was replaced by a
+// link. It returns false for file systems whose files [os.SameFile] cannot compare.
 func replaced(seen, opened fs.FileInfo) bool {
 	return os.SameFile(opened, opened) && !os.SameFile(seen, opened)
 }

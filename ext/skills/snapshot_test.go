@@ -78,7 +78,8 @@ func TestSkillsWithinTheOneThatTheFolderIs(t *testing.T) {
 	}
 }
 
-// with returns a folder with one good skill and other files: names and, in turn, their texts or what else they are.
+// with returns a folder with one good skill and other files: names and, in turn, their texts or
+// what else they are.
 func with(files ...any) fstest.MapFS {
 	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
 	for i := 0; i < len(files); i += 2 {
@@ -99,32 +100,32 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 	large := with("good/1", strings.Repeat("x", 9<<20), "good/2", strings.Repeat("x", 9<<20))
 	deep := with(strings.Repeat("a/", 20)+"x", "")
 	for want, files := range map[string]fstest.MapFS{
-		"is not \"---\"":            with("a/SKILL.md", "# No frontmatter"),
-		"has no end":              with("a/SKILL.md", "---\nname: a\n"),
-		"not YAML":                  with("a/SKILL.md", "---\nname: [\n---\n"),
-		"not a mapping":                    with("a/SKILL.md", "---\n- a\n---\n"),
-		"name is empty":             with("a/SKILL.md", "---\ndescription: x\n---\n"),
-		"that of the directory is":          with("a/SKILL.md", skillFile("b")),
-		"lower-case letters":             with("Ab/SKILL.md", skillFile("Ab")),
-		"hyphen":                    with("a--b/SKILL.md", skillFile("a--b")),
-		"at most 64":                with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
-		"no description":            with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
-		"1025 characters":           with("a/SKILL.md", "---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
-		"compatibility has":         with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
-		"is reserved":               with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
-		"symbolic link":             with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
-		"not a regular file":           with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
-		"want SKILL.md":             with("a/skill.md", skillFile("a")),
+		"is not \"---\"":           with("a/SKILL.md", "# No frontmatter"),
+		"has no end":               with("a/SKILL.md", "---\nname: a\n"),
+		"not YAML":                 with("a/SKILL.md", "---\nname: [\n---\n"),
+		"not a mapping":            with("a/SKILL.md", "---\n- a\n---\n"),
+		"name is empty":            with("a/SKILL.md", "---\ndescription: x\n---\n"),
+		"that of the directory is": with("a/SKILL.md", skillFile("b")),
+		"lower-case letters":       with("Ab/SKILL.md", skillFile("Ab")),
+		"hyphen":                   with("a--b/SKILL.md", skillFile("a--b")),
+		"at most 64":               with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
+		"no description":           with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
+		"1025 characters":          with("a/SKILL.md", "---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
+		"compatibility has":        with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
+		"is reserved":              with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
+		"symbolic link":            with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
+		"not a regular file":       with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
+		"want SKILL.md":            with("a/skill.md", skillFile("a")),
 		"differ in case only":      with("good/a.md", "1", "good/A.md", "2"),
-		"too large: 513 files":         many,
-		"more than 16777216 bytes":      large,
-		"more than 11534336 bytes":  with("good/x", strings.Repeat("x", 11<<20+1)),
-		"more than 16 directories":              deep,
-		"Options.MaxBytes":          with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
-		"a%01b\" has a character":         with("good/a\x01b", "x"),
-		"fdp.exe\" has a character that file names must not have":     with("good/a\u202efdp.exe", "x"),
-		"files and no SKILL.md":      {"README.md": {}, "pdf/notes.md": {}},
-		"description of the second": nil,
+		"too large: 513 files":     many,
+		"more than 16777216 bytes": large,
+		"more than 11534336 bytes": with("good/x", strings.Repeat("x", 11<<20+1)),
+		"more than 16 directories": deep,
+		"Options.MaxBytes":         with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
+		"a%01b\" has a character":  with("good/a\x01b", "x"),
+		"fdp.exe\" has a character that file names must not have": with("good/a\u202efdp.exe", "x"),
+		"files and no SKILL.md":                                   {"README.md": {}, "pdf/notes.md": {}},
+		"description of the second":                               nil,
 	} {
 		t.Run(want, func(t *testing.T) {
 			if files == nil {

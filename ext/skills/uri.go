@@ -12,7 +12,8 @@ import (
 // maxURI is the largest length of a URI, in bytes: that of resources.
 const maxURI = 8 << 10
 
-// escapePath escapes a path for a URI. It keeps unreserved characters only, because the path may begin in the authority.
+// escapePath escapes a path for a URI. It keeps unreserved characters only, because the path may
+// begin in the authority.
 //
 // Spec: RFC 3986, sections 2.3 and 3.2.2.
 func escapePath(name string) string {
@@ -28,7 +29,8 @@ func escapePath(name string) string {
 	return b.String()
 }
 
-// rootOf returns the URI of a skill's directory, from that of its SKILL.md, and its last path segment.
+// rootOf returns the URI of a skill's directory, from that of its SKILL.md, and its last path
+// segment.
 func rootOf(uri string) (root, name string, err error) {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	switch {
@@ -44,8 +46,9 @@ func rootOf(uri string) (root, name string, err error) {
 	return strings.TrimSuffix(uri, "/"+skillFile), path[strings.LastIndexByte(path, '/')+1:], nil
 }
 
-// within returns the path of a file relative to the directory of a skill. The URI comes from the server and must not be trusted:
-// the path may be used on disk, so it must be inside the directory on every system.
+// within returns the path of a file relative to the directory of a skill. The URI comes from the
+// server and must not be trusted: the path may be used on disk, so it must be inside the directory
+// on every system.
 func within(root, uri string) (string, error) {
 	escaped, ok := strings.CutPrefix(uri, root+"/")
 	if !ok || len(uri) > maxURI || strings.ContainsAny(escaped, "?#") {
@@ -69,8 +72,8 @@ func within(root, uri string) (string, error) {
 	return name, nil
 }
 
-// isUnsafeInName reports whether a character separates paths or changes how a path is displayed: control characters, and those
-// for bidirectional text and line breaks.
+// isUnsafeInName reports whether a character separates paths or changes how a path is displayed:
+// control characters, and those for bidirectional text and line breaks.
 func isUnsafeInName(r rune) bool {
 	return r == '/' || r == '\\' || unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }

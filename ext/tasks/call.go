@@ -89,7 +89,8 @@ func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation)
 	return c.form.created(&created), nil
 }
 
-// storeNew stores a new task, unless its call has ended: the client would never learn the task's id.
+// storeNew stores a new task, unless its call has ended: the client would never learn the task's
+// id.
 func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -126,7 +127,8 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 	}
 }
 
-// createDone makes a task of a call that has its result already, for a client that asked for a task.
+// createDone makes a task of a call that has its result already, for a client that asked for a
+// task.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
 func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result, error) {

@@ -16,13 +16,15 @@ import (
 // maxToolSupports bounds the number of tools of a server whose taskSupport is remembered.
 const maxToolSupports = 10_000
 
-// client2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks, as far as the tool allows it.
+// client2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks, as
+// far as the tool allows it.
 type client2025 struct{}
 
 // hasNotifications returns false. The server sends the task's progress with tasks/result.
 func (client2025) hasNotifications() bool { return false }
 
-// send sends a call as a task if the tool has to be called so, or may be and the caller wants a handle.
+// send sends a call as a task if the tool has to be called so, or may be and the caller wants a
+// handle.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 func (f client2025) send(

@@ -76,7 +76,8 @@ func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
 	}
 }
 
-// Notes of the server have numbers and messages of their own, and what tasks/get says is no more than that.
+// Notes of the server have numbers and messages of their own, and what tasks/get says is no more
+// than that.
 func TestNumbersOfProgressAreTheServersIn2025(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {

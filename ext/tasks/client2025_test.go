@@ -188,7 +188,8 @@ func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
 	}
 }
 
-// blocking makes tasks/result wait for the end of the task, which comes after that long, and do something before.
+// blocking makes tasks/result wait for the end of the task, which comes after that long, and do
+// something before.
 func blocking(s *script, d time.Duration, before func(ctx context.Context, req *mcp.Request) error) {
 	began := time.Now()
 	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {

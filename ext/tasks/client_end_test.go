@@ -27,7 +27,8 @@ func asking() *script {
 	}}
 }
 
-// Nobody else can call off what nobody waits for: it is done when the call returns, since the program may end then.
+// Nobody else can call off what nobody waits for: it is done when the call returns, since the
+// program may end then.
 func TestACallThatIsGivenUpCancelsItsTaskBeforeItReturns(t *testing.T) {
 	for name, change := range map[string]func(s *script, o *mcp.ClientOptions){
 		"nobody answers":        func(_ *script, o *mcp.ClientOptions) { o.Elicit = nil },

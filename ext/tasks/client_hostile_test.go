@@ -265,7 +265,8 @@ func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
 	})
 }
 
-// A server that uses a key for another question gets no answer to it, and is not waited for forever.
+// A server that uses a key for another question gets no answer to it, and is not waited for
+// forever.
 func TestTASKX14_AKeyThatIsUsedAgainIsNotAskedAgain(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),

@@ -88,7 +88,8 @@ func (s *script) said() []string {
 	return slices.Clone(s.lines)
 }
 
-// saidAt returns when the requests came that a line begins with the method, from the first request on.
+// saidAt returns when the requests came that a line begins with the method, from the first request
+// on.
 func (s *script) saidAt(method string) (at []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +122,8 @@ func failing(code int, message string) step {
 
 const times = `"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:06.5Z"`
 
-// created is a task that was just made, and seen one as tasks/get shows it; more has further members.
+// created is a task that was just made, and seen one as tasks/get shows it; more has further
+// members.
 func created(more string) string {
 	return `{"resultType":"task","taskId":"t1","status":"working",` + times + `,"ttlMs":null` + more + `}`
 }

@@ -175,7 +175,8 @@ func TestTASKX15_TheQuestionsOfATaskAreQuestionsOfTheCall(t *testing.T) {
 	}
 }
 
-// What the client's functions do with their context is theirs, also while a handle is made or waited for.
+// What the client's functions do with their context is theirs, also while a handle is made or
+// waited for.
 func TestAFunctionOfTheClientMayCallTools(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": func(req *mcp.Request, n int) (string, error) {

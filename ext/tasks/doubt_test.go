@@ -91,7 +91,8 @@ func TestACreationInDoubtIsUndoneLater(t *testing.T) {
 	})
 }
 
-// A stuck store makes a record, and says so only when nobody waits any more. A deaf one does not delete.
+// A stuck store makes a record, and says so only when nobody waits any more. A deaf one does not
+// delete.
 type stuck struct {
 	tasks.Store
 	slow, deaf atomic.Bool
@@ -116,7 +117,8 @@ func (s *stuck) Delete(ctx context.Context, owner, id string) error {
 	return s.Store.Delete(ctx, owner, id)
 }
 
-// An answer of which nobody knows whether it was stored is not lost, and its run is not taken for one that was cut off.
+// An answer of which nobody knows whether it was stored is not lost, and its run is not taken for
+// one that was cut off.
 func TestAnAnswerInDoubt(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -155,7 +157,8 @@ func TestAnAnswerInDoubt(t *testing.T) {
 	}
 }
 
-// A silent store breaks with the first update once it is down, written or not, and says nothing from then on.
+// A silent store breaks with the first update once it is down, written or not, and says nothing
+// from then on.
 type silent struct {
 	tasks.Store
 	down, writes, broken atomic.Bool
@@ -184,7 +187,8 @@ func (s *silent) Get(ctx context.Context, owner, id string) (tasks.Record, error
 	return s.Store.Get(ctx, owner, id)
 }
 
-// A run that Close meets in the moment before it begins has not begun: it is left to the next process, whatever its tool.
+// A run that Close meets in the moment before it begins has not begun: it is left to the next
+// process, whatever its tool.
 func TestCloseBeforeARunBegins(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -214,7 +218,8 @@ func TestCloseBeforeARunBegins(t *testing.T) {
 	})
 }
 
-// One record that cannot be read keeps neither the server from starting nor the others from being taken up and listed.
+// One record that cannot be read keeps neither the server from starting nor the others from being
+// taken up and listed.
 func TestRecoverPassesOverADamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()

@@ -20,8 +20,8 @@ func as(c *mcptest.Client, subject string) *mcptest.Client {
 	return c.Another(&o)
 }
 
-// TASKX-24, TASKD-18: to everybody but its owner a task does not exist, in any form, and what they are answered is byte for
-// byte what they are answered for an id that nobody has.
+// TASKX-24, TASKD-18: to everybody but its owner a task does not exist, in any form, and what they
+// are answered is byte for byte what they are answered for an id that nobody has.
 func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -116,7 +116,8 @@ func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
 	})
 }
 
-// TASKX-03, TASKX-04, TASKX-19: what a client gets that did not declare the extension for the request.
+// TASKX-03, TASKX-04, TASKX-19: what a client gets that did not declare the extension for the
+// request.
 func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
@@ -179,8 +180,8 @@ func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKD-04, TASKD-05: what is offered, and what is asked of a tool that does otherwise. Clients of older revisions do
-// not see a tool that they cannot call.
+// TASKD-01, TASKD-04, TASKD-05: what is offered, and what is asked of a tool that does otherwise.
+// Clients of older revisions do not see a tool that they cannot call.
 func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
@@ -285,7 +286,8 @@ func TestTASKD07_IDs(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKX-01: each form is declared to its own clients, and only there; lists only to callers that are known.
+// TASKD-01, TASKX-01: each form is declared to its own clients, and only there; lists only to
+// callers that are known.
 func TestTASKX01_WhatIsDeclared(t *testing.T) {
 	b := newBench(t, nil, nil)
 	none, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision2025})

@@ -32,7 +32,8 @@ func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
 	return &cause
 }
 
-// TASKX-16, TASKX-21, TASKD-15: a cancelled task is cancelled at once, stays so, and its handler is told.
+// TASKX-16, TASKX-21, TASKD-15: a cancelled task is cancelled at once, stays so, and its handler is
+// told.
 func TestTASKD15_Cancel(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var cause *atomic.Value
@@ -87,7 +88,8 @@ func TestTASKX20_ATaskOutlivesItsRequest(t *testing.T) {
 	})
 }
 
-// TASKX-28, TASKD-10: a task that is not finished in time fails; finished ones are kept for a while, and then they are unknown.
+// TASKX-28, TASKD-10: a task that is not finished in time fails; finished ones are kept for a
+// while, and then they are unknown.
 func TestTASKD10_TimeToLive(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		store := tasks.NewMemory()
@@ -159,8 +161,8 @@ func combinationsOf(revision string) []mcptest.Combination {
 	return slices.DeleteFunc(mcptest.Since(revision), func(on mcptest.Combination) bool { return on.Revision != revision })
 }
 
-// TASKX-14, TASKX-17: keys are never used again; partial answers are kept, unknown keys ignored, wrong forms refused, and an
-// answer that does not fit is asked for anew.
+// TASKX-14, TASKX-17: keys are never used again; partial answers are kept, unknown keys ignored,
+// wrong forms refused, and an answer that does not fit is asked for anew.
 func TestTASKX17_Answers(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *bench) {
@@ -296,8 +298,8 @@ func TestAnswersAtTheSameTime(t *testing.T) {
 	})
 }
 
-// TASKX-09: with Manual, the questions before Begin are the call's own, and the task goes on behind them. Effects within
-// Once happen once.
+// TASKX-09: with Manual, the questions before Begin are the call's own, and the task goes on behind
+// them. Effects within Once happen once.
 func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *bench) {
@@ -360,8 +362,9 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	})
 }
 
-// TASKD-06: arguments that do not fit are the call's matter: there is no task. But who asks for one, of a tool that takes it,
-// gets one: a failed one, which holds the refusal. That a call can not be made at all is an error.
+// TASKD-06: arguments that do not fit are the call's matter: there is no task. But who asks for
+// one, of a tool that takes it, gets one: a failed one, which holds the refusal. That a call can
+// not be made at all is an error.
 func TestTASKD06_WrongArguments(t *testing.T) {
 	add := func(b *bench) {
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
@@ -393,7 +396,8 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 	})
 }
 
-// TASKX-22: who listens is told of each state, the one at the beginning included if it is not the first.
+// TASKX-22: who listens is told of each state, the one at the beginning included if it is not the
+// first.
 func TestTASKX22_Listen(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A handler that calls another server within the process, with its own context, takes that server neither for its task nor for
-// its call.
+// A handler that calls another server within the process, with its own context, takes that server
+// neither for its task nor for its call.
 func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		inner := newBench(t, nil, nil)
@@ -87,7 +87,8 @@ func TestAQuestionGoesToAClientThatCanAnswer(t *testing.T) {
 	})
 }
 
-// A creation of which the store does not say whether it was made leaves no task that nobody knows of.
+// A creation of which the store does not say whether it was made leaves no task that nobody knows
+// of.
 func TestACreationInDoubtLeavesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &doubtful{Store: tasks.NewMemory()}

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An error that is not fit for JSON ends its task at once, as far as it is fit, and gives its place back.
+// An error that is not fit for JSON ends its task at once, as far as it is fit, and gives its place
+// back.
 func TestAnErrorThatCannotBeEncoded(t *testing.T) {
 	faults := map[string]*mcp.Error{
 		"name":      mcp.Errorf(-32001, "file %s not found", "caf\xe9.txt"),
@@ -120,7 +121,8 @@ func TestAnOutcomeAtTheEnd(t *testing.T) {
 	}
 }
 
-// A handler that goes on after Begin has made a task of its call is told of in the log: all it did is done twice.
+// A handler that goes on after Begin has made a task of its call is told of in the log: all it did
+// is done twice.
 func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log strings.Builder

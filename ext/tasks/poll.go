@@ -19,11 +19,11 @@ const (
 	minPollInterval = 50 * time.Millisecond
 	// maxPollInterval bounds how late the end of a task is noticed.
 	maxPollInterval = 5 * time.Minute
-	// subscribedInterval is how often a task with a subscription is polled at most, because its stream may be broken without
-	// an error.
+	// subscribedInterval is how often a task with a subscription is polled at most, because its
+	// stream may be broken without an error.
 	subscribedInterval = 30 * time.Second
-	// maxOutage is how long polling may fail, and minAttempts how many times, before the wait fails. A server that restarts is
-	// back by then.
+	// maxOutage is how long polling may fail, and minAttempts how many times, before the wait
+	// fails. A server that restarts is back by then.
 	maxOutage   = 2 * time.Minute
 	minAttempts = 3
 	// firstRetry and maxRetry bound the pause between attempts, which doubles each time.
@@ -89,8 +89,9 @@ func (p *poller) hasEnded() bool {
 	return p.refused || p.last != nil && p.last.Status.Final()
 }
 
-// pause waits until it is time to poll, or returns a task that the subscription has received. If the subscription says that the
-// task should be polled, the pause ends early, but not more often than once per poll interval.
+// pause waits until it is time to poll, or returns a task that the subscription has received. If
+// the subscription says that the task should be polled, the pause ends early, but not more often
+// than once per poll interval.
 func (p *poller) pause(ctx context.Context) (*seenTask, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -169,7 +170,8 @@ func (p *poller) cancel(ctx context.Context) error {
 	return err
 }
 
-// retry calls f, which must be safe to repeat, until it succeeds, fails for good, or has failed for maxOutage.
+// retry calls f, which must be safe to repeat, until it succeeds, fails for good, or has failed for
+// maxOutage.
 func (p *poller) retry(ctx context.Context, f func() error) error {
 	var attempts failures
 	backoff := firstRetry
@@ -210,7 +212,8 @@ func (f *failures) lastFor(d time.Duration) bool {
 	return f.count >= minAttempts && time.Since(f.began) >= d
 }
 
-// isTransient reports whether a repeated request may succeed: there was no response, or the server is busy or failing.
+// isTransient reports whether a repeated request may succeed: there was no response, or the server
+// is busy or failing.
 func isTransient(err error) bool {
 	var fault *mcp.Error
 	if errors.As(err, &fault) {

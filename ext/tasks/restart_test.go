@@ -96,7 +96,8 @@ func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
 	})
 }
 
-// A result that the store does not take is tried again, and not lost; while it is, no other takes its place.
+// A result that the store does not take is tried again, and not lost; while it is, no other takes
+// its place.
 func TestAResultWaitsForItsStore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -139,7 +140,8 @@ func TestAResultWaitsForItsStore(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle of an answer leaves the task as it was, or as it should be, and it runs once.
+// A store that fails in the middle of an answer leaves the task as it was, or as it should be, and
+// it runs once.
 func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -184,8 +186,9 @@ func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
 	}
 }
 
-// What a process leaves behind and the next one makes of it: finished tasks stay, waiting ones can be answered, those that had
-// not begun run now, and those that were cut off fail, or run again if they may.
+// What a process leaves behind and the next one makes of it: finished tasks stay, waiting ones can
+// be answered, those that had not begun run now, and those that were cut off fail, or run again if
+// they may.
 func TestRecover(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -337,7 +340,8 @@ func TestATaskWhoseToolIsGone(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is an error for who asks for it, a line in the log at the start, and nothing else.
+// A record that cannot be read is an error for who asks for it, a line in the log at the start, and
+// nothing else.
 func TestABrokenRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -437,7 +441,8 @@ func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, tells progress on its stream, names the task in what it asks and gives.
+// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, tells progress on its stream, names the task in
+// what it asks and gives.
 func TestTASKD11_ResultWaits(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -520,7 +525,8 @@ func TestTASKD21_List(t *testing.T) {
 	})
 }
 
-// A task whose time is over is unknown from that moment, and failed if it was not done, whether or not anybody has swept.
+// A task whose time is over is unknown from that moment, and failed if it was not done, whether or
+// not anybody has swept.
 func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -554,7 +560,8 @@ func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
 	})
 }
 
-// A task that works without a run, as after a start without Recover, is taken up by whoever asks for it.
+// A task that works without a run, as after a start without Recover, is taken up by whoever asks
+// for it.
 func TestATaskWithoutARunIsTakenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()

@@ -17,7 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A question goes to a client that has declared its kind, not just its method; another one of the same owner waits.
+// A question goes to a client that has declared its kind, not just its method; another one of the
+// same owner waits.
 func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 	reply := object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": "x"}}
 	for name, tc := range map[string]struct {
@@ -164,7 +165,8 @@ func TestATaskThatAsksForEverEnds(t *testing.T) {
 	})
 }
 
-// Requests that wait for results take nothing from what the server works on, and have a bound of their own.
+// Requests that wait for results take nothing from what the server works on, and have a bound of
+// their own.
 func TestWaitingForResultsKeepsNobodyOut(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, &mcp.ServerOptions{MaxInFlight: 10})

@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// MaxBytes, MaxBytesPerPrincipal: what tasks take is bounded, and there is room again once they have expired.
+// MaxBytes, MaxBytesPerPrincipal: what tasks take is bounded, and there is room again once they
+// have expired.
 func TestTASKD22_Bytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// revision2025 is the only revision whose core protocol has tasks. Its statuses, shapes and methods are not those of the
-// extension: both are derived from the stored task, never from each other.
+// revision2025 is the only revision whose core protocol has tasks. Its statuses, shapes and methods
+// are not those of the extension: both are derived from the stored task, never from each other.
 const revision2025 = "2025-11-25"
 
 const (
@@ -32,10 +32,12 @@ const (
 	supportRequired = "required"
 )
 
-// server2025 is the tasks of revision 2025-11-25. The client decides which of its calls become tasks.
+// server2025 is the tasks of revision 2025-11-25. The client decides which of its calls become
+// tasks.
 type server2025 struct{ serverNone }
 
-// call reads params.task. It is ignored if no tool runs as a task, since the server does not declare tasks then.
+// call reads params.task. It is ignored if no tool runs as a task, since the server does not
+// declare tasks then.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Support and Handling.
 func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
@@ -70,8 +72,9 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound, "there is no such tool that runs as a task: call it without params.task")
 
-// errNotReached returns the error of a call that became no task. A tool that is hidden from the caller gets the same error as
-// one that does not run as a task, so that the error does not reveal that the tool exists.
+// errNotReached returns the error of a call that became no task. A tool that is hidden from the
+// caller gets the same error as one that does not run as a task, so that the error does not reveal
+// that the tool exists.
 func (c *pendingCall) errNotReached(err error) error {
 	var fault *mcp.Error
 	if c.mustBeTask && c.tool.Load() == nil && errors.As(err, &fault) && fault.Code == mcp.CodeInvalidParams {
@@ -131,7 +134,8 @@ type task2025 struct {
 	Poll    int64  `json:"pollInterval"`
 }
 
-// status2025 returns the task's status in this revision, where a tool result with IsError fails the task.
+// status2025 returns the task's status in this revision, where a tool result with IsError fails the
+// task.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Status.
 func (j *job) status2025() Status {
@@ -201,7 +205,8 @@ type taskList2025 struct {
 	Next           string     `json:"nextCursor,omitzero"`
 }
 
-// list serves tasks/list to authenticated callers. The others share an owner, and would see each other's tasks.
+// list serves tasks/list to authenticated callers. The others share an owner, and would see each
+// other's tasks.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Isolation and Access Control.
 func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

@@ -86,7 +86,8 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 	}
 }
 
-// A strict store fails the test when a task goes on after its end, or a question's key is used again.
+// A strict store fails the test when a task goes on after its end, or a question's key is used
+// again.
 type strict struct {
 	tasks.Store
 	t  *testing.T
@@ -108,7 +109,8 @@ func (s *strict) Update(ctx context.Context, r tasks.Record) error {
 	return nil
 }
 
-// Everything at once: answers, cancellations, ends of the time, ends of the runs. Each task has one end, and keeps it.
+// Everything at once: answers, cancellations, ends of the time, ends of the runs. Each task has one
+// end, and keeps it.
 func TestRacesForTheEndOfATask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &strict{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
@@ -174,7 +176,8 @@ func TestRacesForTheEndOfATask(t *testing.T) {
 	})
 }
 
-// Managers that share a store by mistake, or a record that is changed by hand: a conflict is read again, not lost.
+// Managers that share a store by mistake, or a record that is changed by hand: a conflict is read
+// again, not lost.
 func TestAConflictIsReadAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		conflicts := 3
@@ -252,7 +255,8 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 	})
 }
 
-// A task that fills its record to the last byte is refused: its run could not be noted. The largest one that is not runs.
+// A task that fills its record to the last byte is refused: its run could not be noted. The largest
+// one that is not runs.
 func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var size atomic.Int64

@@ -81,8 +81,8 @@ func TestWatchGivesUpAServerThatStaysAway(t *testing.T) {
 	})
 }
 
-// telling returns a script whose task is listened to: say is what is told of it after each second, the first with the
-// acknowledgement.
+// telling returns a script whose task is listened to: say is what is told of it after each second,
+// the first with the acknowledgement.
 func telling(acknowledged string, say ...string) *script {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}
 	s.on["subscriptions/listen"] = always(`{}`)
@@ -121,7 +121,8 @@ func TestTASKX22_WatchListensWhereTheServerAgrees(t *testing.T) {
 				if want := []string{"working", "working half", "completed"}; err != nil || !slices.Equal(states, want) {
 					t.Errorf("got %q, %v; want %q", states, err, want)
 				}
-				// Once to begin with, once because something may have been missed, and then it is told.
+				// Once to begin with, once because something may have been missed, and then it is
+				// told.
 				s.wantSaid(t, "tools/call x", "tasks/get t1", "subscriptions/listen", "tasks/get t1")
 			})
 		})

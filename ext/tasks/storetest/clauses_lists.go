@@ -12,7 +12,8 @@ import (
 )
 
 func checkOrder(ctx context.Context, s tasks.Store) error {
-	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length, in time zones.
+	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length,
+	// in time zones.
 	times := []time.Time{
 		time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.UnixMilli(-1), time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(255), time.UnixMilli(256),
@@ -100,7 +101,8 @@ func checkCursor(ctx context.Context, s tasks.Store) error {
 	return nil
 }
 
-// pages lists all records of an owner in pages of limit. It calls between, if set, with the last record of each.
+// pages lists all records of an owner in pages of limit. It calls between, if set, with the last
+// record of each.
 func pages(ctx context.Context, s tasks.Store, owner string, limit int, between func(last tasks.Record) error) ([]string, error) {
 	var ids []string
 	for after := (tasks.Cursor{}); ; {

@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners concurrently.
+// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners
+// concurrently.
 func checkConcurrent(ctx context.Context, s tasks.Store) error {
 	const workers, lives = 12, 15
 	err := concurrently(workers, func(i int) error {

@@ -77,7 +77,8 @@ func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) er
 	return nil
 }
 
-// wantCount returns an error if Count or CountAll differ from own and all, or from the listed bytes.
+// wantCount returns an error if Count or CountAll differ from own and all, or from the listed
+// bytes.
 func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) error {
 	got, ownBytes, err := s.Count(ctx, owner)
 	if err != nil || got != own {
@@ -139,8 +140,8 @@ func idsOf(records []tasks.Record) []string {
 	return ids
 }
 
-// owners are unusual keys of principals: empty, prefixes of each other, with separators, zero bytes and invalid UTF-8, and
-// longer than the keys of many databases.
+// owners are unusual keys of principals: empty, prefixes of each other, with separators, zero bytes
+// and invalid UTF-8, and longer than the keys of many databases.
 var owners = []string{
 	"", "a", "a\x00", "a\x00b", "ab", "A", "\x00", "\x00\x00", "/", "a/b", "a b", "\xff", "\xff\xff", "é", "e\u0301",
 	"https://issuer.example\nalice", strings.Repeat("long", 20_000), strings.Repeat("long", 20_000) + "er",
