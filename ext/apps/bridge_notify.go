@@ -107,7 +107,8 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 	}
 	if b.log.Enabled(ctx, slog.LevelDebug) {
 		const shown = 4 << 10
-		b.log.DebugContext(ctx, "apps: log message from a page", "level", p.Level, "data", fmt.Sprintf("%.*q", shown, []byte(p.Data)))
+		b.log.DebugContext(ctx, "apps: log message from a page", "level", p.Level, "data",
+			fmt.Sprintf("%.*q", shown, []byte(p.Data)))
 	}
 }
 

@@ -119,9 +119,8 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	b.modes = nil
 	if p.App.Modes != nil {
-		b.modes = slices.DeleteFunc([]DisplayMode{DisplayInline, DisplayFullscreen, DisplayPiP}, func(m DisplayMode) bool {
-			return !slices.Contains(p.App.Modes, m)
-		})
+		known := []DisplayMode{DisplayInline, DisplayFullscreen, DisplayPiP}
+		b.modes = slices.DeleteFunc(known, func(m DisplayMode) bool { return !slices.Contains(p.App.Modes, m) })
 	}
 	if b.phase == phaseNew {
 		b.phase = phaseInitialized

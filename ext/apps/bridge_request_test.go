@@ -50,7 +50,8 @@ func TestPagesReadResources(t *testing.T) {
 		f.handshake()
 		got, code := f.ask("resources/read", `{"uri":"ui://clock/face"}`)
 		var res struct{ Contents []struct{ Text string } }
-		if err := json.Unmarshal(got, &res); err != nil || code != 0 || len(res.Contents) != 1 || res.Contents[0].Text != clockHTML {
+		if err := json.Unmarshal(got, &res); err != nil || code != 0 || len(res.Contents) != 1 ||
+			res.Contents[0].Text != clockHTML {
 			t.Errorf("read %s, %d", got, code)
 		}
 		if got, code := f.ask("resources/read", `{"uri":"ui://nothing"}`); code != mcp.CodeInvalidParams {
@@ -119,7 +120,8 @@ func TestLinksMessagesAndContext(t *testing.T) {
 func TestDisplayModesAreThoseOfBothSides(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
-		Context:            &apps.Context{DisplayMode: apps.DisplayInline, AvailableDisplayModes: []apps.DisplayMode{apps.DisplayInline, apps.DisplayFullscreen, apps.DisplayPiP}},
+		Context: &apps.Context{DisplayMode: apps.DisplayInline,
+			AvailableDisplayModes: []apps.DisplayMode{apps.DisplayInline, apps.DisplayFullscreen, apps.DisplayPiP}},
 		RequestDisplayMode: func(_ context.Context, m apps.DisplayMode) (apps.DisplayMode, error) { return m, nil },
 	})
 	f.ask("ui/initialize", `{"appCapabilities":{"availableDisplayModes":["inline","fullscreen","hologram"]}}`)

@@ -72,7 +72,8 @@ func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
 			Message string
 		}
 	}
-	if err := json.Unmarshal(raw, &a); err != nil || a.JSONRPC != "2.0" || string(a.ID) != "7" || (a.Result == nil) == (a.Error == nil) {
+	if err := json.Unmarshal(raw, &a); err != nil || a.JSONRPC != "2.0" || string(a.ID) != "7" ||
+		(a.Result == nil) == (a.Error == nil) {
 		f.t.Errorf("%s: the answer is %s", method, raw)
 	}
 	if a.Error != nil {
@@ -97,7 +98,9 @@ func TestUI05_WhatThePageDoesIsAskedForAndLogged(t *testing.T) {
 	var log strings.Builder
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, slog.New(slog.NewTextHandler(&log, nil)), &apps.BridgeOptions{
-		AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error { return errors.New("the user said no, as 42") },
+		AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error {
+			return errors.New("the user said no, as 42")
+		},
 		AllowRead: func(context.Context, string) error { return mcp.Errorf(-32000, "not that one") },
 	})
 	f.handshake()
@@ -124,7 +127,8 @@ func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
 		}
 	}
 	f.handshake()
-	for _, method := range []string{"tools/call", "resources/read", "ui/open-link", "ui/message", "ui/update-model-context",
+	for _, method := range []string{"tools/call", "resources/read", "ui/open-link", "ui/message",
+		"ui/update-model-context",
 		"tools/list", "resources/list", "prompts/get", "sampling/createMessage", "initialize", "server/discover", "ui/other"} {
 		if _, code := f.ask(method, `{"name":"time","uri":"ui://clock/face"}`); code != mcp.CodeMethodNotFound {
 			t.Errorf("%s: %d", method, code)
@@ -149,8 +153,9 @@ func TestTheHostTellsWhatItCan(t *testing.T) {
 	wantJSON(t, "the host that can nothing", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"mcp-host","version":"unknown"},
 		"hostCapabilities":{"logging":{},`+sandbox+`},"hostContext":{}}`)
 	f = open(t, c, logger(t), &apps.BridgeOptions{
-		Info:      mcp.Implementation{Name: "desk", Version: "2"},
-		Context:   &apps.Context{Theme: "dark", DisplayMode: apps.DisplayInline, ContainerDimensions: &apps.Dimensions{Width: 400, MaxHeight: 600}, Locale: "en-US"},
+		Info: mcp.Implementation{Name: "desk", Version: "2"},
+		Context: &apps.Context{Theme: "dark", DisplayMode: apps.DisplayInline,
+			ContainerDimensions: &apps.Dimensions{Width: 400, MaxHeight: 600}, Locale: "en-US"},
 		AllowTool: allow, AllowRead: func(context.Context, string) error { return nil },
 		OpenLink: func(context.Context, string) error { return nil },
 	})
@@ -203,7 +208,12 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := make(chan struct{})
 		c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
-		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error { <-wait; return nil }})
+		f := open(t, c, logger(t),
+			&apps.BridgeOptions{AllowTool: func(context.Context, *mcp.Tool,
+				json.RawMessage) error {
+				<-wait
+				return nil
+			}})
 		f.handshake()
 		const many = 16
 		var calls sync.WaitGroup

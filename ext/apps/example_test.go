@@ -23,7 +23,8 @@ func newDice() *mcp.Server {
 	views.Add(&apps.View{URI: "ui://dice/die", Name: "die"}, dieHTML)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "roll"}, &apps.ToolUI{View: "ui://dice/die"}),
 		func(context.Context, struct{}) (string, error) { return "four", nil })
-	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "reroll"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}),
+	mcp.AddTool(s,
+		views.WithUI(&mcp.Tool{Name: "reroll"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}),
 		func(context.Context, struct{}) (string, error) { return "six", nil })
 	return s
 }
@@ -92,12 +93,11 @@ func ExampleHost_Bridge() {
 			fmt.Println("answer:", string(answer))
 		}
 	}
-	// Output: to the page:
-	// {"jsonrpc":"2.0","method":"ui/notifications/tool-input","params":{"arguments":{}}} to the
-	// page:
-	// {"jsonrpc":"2.0","method":"ui/notifications/tool-result","params":{"content":[{"type":"text","text":"four"}]}}
-	// answer: {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"six"}]}} answer:
-	// {"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"the host refused"}}
+	// Output:
+	// to the page: {"jsonrpc":"2.0","method":"ui/notifications/tool-input","params":{"arguments":{}}}
+	// to the page: {"jsonrpc":"2.0","method":"ui/notifications/tool-result","params":{"content":[{"type":"text","text":"four"}]}}
+	// answer: {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"six"}]}}
+	// answer: {"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"the host refused"}}
 }
 
 func ExampleSupported() {

@@ -163,7 +163,8 @@ func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 		declared := *l.origins
 		*l.origins = nil
 		if len(declared) > maxOrigins {
-			drop(l.name, declared[maxOrigins], fmt.Errorf("this origin and all after it exceed the limit of %d", maxOrigins))
+			drop(l.name, declared[maxOrigins],
+				fmt.Errorf("this origin and all after it exceed the limit of %d", maxOrigins))
 			declared = declared[:maxOrigins]
 		}
 		for _, text := range declared {

@@ -16,7 +16,8 @@ import (
 // directives are those of a policy, in their order; granted is what may stand in it beside
 // keywords.
 var (
-	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src", "frame-src",
+	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src",
+		"frame-src",
 		"object-src", "base-uri", "form-action"}
 	granted = regexp.MustCompile(`^(https|wss|http|ws)://(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[1-9][0-9]{0,4})?$`)
 	keyword = map[string]string{
@@ -74,7 +75,9 @@ func FuzzMetadata(f *testing.F) {
 		if u.View != "" && !strings.HasPrefix(u.View, "ui://") || err != nil && (u.ForModel() || u.ForApp()) {
 			t.Errorf("tool: %+v, %v", u, err)
 		}
-		p, err := apps.PageFrom("ui://v", &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x", Meta: m}}})
+		p, err := apps.PageFrom("ui://v",
+			&mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x",
+				Meta: m}}})
 		if err != nil {
 			return
 		}
@@ -130,7 +133,8 @@ func FuzzBridge(f *testing.F) {
 				Message string `json:"message"`
 			} `json:"error"`
 		}
-		if err := json.Unmarshal(a, &answer); err != nil || answer.JSONRPC != "2.0" || answer.ID == nil || (answer.Result == nil) == (answer.Error == nil) {
+		if err := json.Unmarshal(a, &answer); err != nil || answer.JSONRPC != "2.0" || answer.ID == nil ||
+			(answer.Result == nil) == (answer.Error == nil) {
 			t.Errorf("%q is answered by %s", message, a)
 		}
 	})

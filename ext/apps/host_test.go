@@ -74,7 +74,8 @@ func TestUI04_ThePagesHeaderIsSafe(t *testing.T) {
 		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox allow-scripts allow-forms allow-same-origin") {
 		t.Errorf("the header for an origin of its own: %v, %v", h, err)
 	}
-	if h, err := p.Header(nil); err != nil || !strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox "+apps.Sandbox) {
+	if h, err := p.Header(nil); err != nil ||
+		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox "+apps.Sandbox) {
 		t.Errorf("the header of no options: %v, %v", h, err)
 	}
 	for _, bad := range []string{"host.example", "https://host.example; sandbox", "*"} {
@@ -111,7 +112,8 @@ func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 		},
 	}})
 	mcp.AddTool(server, &mcp.Tool{Name: "t"}, func(context.Context, struct{}) (string, error) { return "", nil })
-	mcp.AddResource(server, &mcp.Resource{URI: "ui://v", Name: "v"}, func(context.Context, string) (string, error) { return "", nil })
+	mcp.AddResource(server, &mcp.Resource{URI: "ui://v", Name: "v"},
+		func(context.Context, string) (string, error) { return "", nil })
 	if opts == nil {
 		opts = &apps.HostOptions{}
 	}

@@ -72,7 +72,10 @@ func newServer(t testing.TB) *mcp.Server {
 func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 // on runs a test with a client for each combination.
-func on(t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+func on(
+	t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T,
+		c *mcp.Client),
+) {
 	t.Helper()
 	for _, on := range all {
 		t.Run(on.String(), func(t *testing.T) { test(t, mcptest.Dial(t, h, on, opts)) })

@@ -43,7 +43,8 @@ func TestOriginsAreStrict(t *testing.T) {
 		"https://.example.com", "https://-a.example.com", "https://a-.example.com", "https://exa mple.com", "https://example.com;",
 		"https://example.com,", "https://example.com\n", "https://example.com\x00", "https://bücher.example", "https://1.2.3.4",
 		"https://2130706433", "https://0x7f.1", "https://127.1", "https://0x7f000001", "https://[::1]", "https://example.com https://b.com",
-		"https://" + strings.Repeat("a", 64) + ".com", "https://" + strings.Repeat("a.", 130) + "com", " https://example.com",
+		"https://" + strings.Repeat("a", 64) + ".com", "https://" + strings.Repeat("a.", 130) + "com",
+		" https://example.com",
 	}
 	const sole = "'none'"
 	source := func(origin string) string {

@@ -93,7 +93,9 @@ func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[m
 //
 // A host may read a view before any of its tools runs, and cache it. The data of a call belongs
 // into the tool's result.
-func (v *Views) AddFunc(view *View, f func(ctx context.Context) (html string, err error)) *mcp.Registration[mcp.Resource] {
+func (v *Views) AddFunc(
+	view *View, f func(ctx context.Context) (html string, err error),
+) *mcp.Registration[mcp.Resource] {
 	if view == nil || f == nil {
 		panic("apps: the view or its function is nil")
 	}

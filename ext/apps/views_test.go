@@ -141,7 +141,8 @@ func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
 	if got := scope(); got != "public" {
 		t.Errorf("a list that is the same for all is %s", got)
 	}
-	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
+	mcp.AddTool(s,
+		views.WithUI(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
 	if got := scope(); got != "private" {
 		t.Errorf("a list that is not is %s", got)
 	}
@@ -184,16 +185,20 @@ func TestAddFileIsReadWhenAHostAsks(t *testing.T) {
 func TestViewsThatCannotWorkPanic(t *testing.T) {
 	many := slices.Repeat([]string{"https://example.com"}, 33)
 	for name, view := range map[string]apps.View{
-		"another scheme":    {URI: "https://example.com/", Name: "x"},
-		"no name in it":     {URI: "ui://", Name: "x"},
-		"a space":           {URI: "ui://a b", Name: "x"},
-		"too long":          {URI: "ui://" + strings.Repeat("a", 3000), Name: "x"},
-		"no scheme":         {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ConnectDomains: []string{"example.com"}}}},
-		"a directive":       {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"https://a.com; script-src *"}}}},
-		"a keyword":         {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"'unsafe-eval'"}}}},
-		"wss for resources": {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"wss://a.com"}}}},
-		"too many origins":  {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{FrameDomains: many}}},
-		"no domain":         {URI: "ui://a", Name: "x", Frame: apps.Frame{Domain: "a/b"}},
+		"another scheme": {URI: "https://example.com/", Name: "x"},
+		"no name in it":  {URI: "ui://", Name: "x"},
+		"a space":        {URI: "ui://a b", Name: "x"},
+		"too long":       {URI: "ui://" + strings.Repeat("a", 3000), Name: "x"},
+		"no scheme": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ConnectDomains: []string{"example.com"}}}},
+		"a directive": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"https://a.com; script-src *"}}}},
+		"a keyword": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"'unsafe-eval'"}}}},
+		"wss for resources": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"wss://a.com"}}}},
+		"too many origins": {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{FrameDomains: many}}},
+		"no domain":        {URI: "ui://a", Name: "x", Frame: apps.Frame{Domain: "a/b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := panics(t, func() { apps.New(newServer(t)).Add(&view, clockHTML) })

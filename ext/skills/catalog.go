@@ -118,7 +118,8 @@ func (o *Options) fill() error {
 	switch {
 	case err != nil || parsed.Scheme == "" || !strings.Contains(o.Prefix, "://") || !strings.HasSuffix(o.Prefix, "/") ||
 		strings.ContainsAny(o.Prefix, "?#") || len(o.Prefix) > maxPrefix:
-		return fmt.Errorf("invalid option Prefix %.128q: want a URI that ends with a slash, such as skill://acme/", o.Prefix)
+		return fmt.Errorf("invalid option Prefix %.128q: want a URI that ends with a slash, such as skill://acme/",
+			o.Prefix)
 	case o.PageSize < 0:
 		return fmt.Errorf("option PageSize is %d, want a positive number", o.PageSize)
 	case o.MaxBytes < 0:

@@ -153,7 +153,8 @@ func appendString(dst []byte, s string) ([]byte, error) { return jsontext.Append
 // isPlain reports whether a scalar has neither quotes nor a tag, so that it may be another type
 // than a string.
 func isPlain(n *yaml.Node) bool {
-	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle | yaml.TaggedStyle
+	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle |
+		yaml.TaggedStyle
 	return n.Style&text == 0
 }
 

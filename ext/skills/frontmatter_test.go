@@ -47,7 +47,8 @@ func TestFrontmatterAsJSON(t *testing.T) {
 func TestFrontmatterThatIsRefused(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
 	deep := "a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	for name, front := range map[string]string{
@@ -141,12 +142,14 @@ func FuzzSkill(f *testing.F) {
 			return
 		}
 		root := strings.TrimSuffix(s.URI, "SKILL.md")
-		if root == s.URI || !strings.HasSuffix(root, "/"+s.Name+"/") || s.Description == "" || s.Dynamic != (len(s.Files) == 0) {
+		if root == s.URI || !strings.HasSuffix(root, "/"+s.Name+"/") || s.Description == "" ||
+			s.Dynamic != (len(s.Files) == 0) {
 			t.Fatalf("%s gives %+v", raw, s)
 		}
 		seen := map[string]bool{}
 		for _, file := range s.Files {
-			if !strings.HasPrefix(file.URI, root) || seen[file.Path] || file.Size < 0 || strings.Contains("/"+file.Path+"/", "/../") ||
+			if !strings.HasPrefix(file.URI, root) || seen[file.Path] || file.Size < 0 ||
+				strings.Contains("/"+file.Path+"/", "/../") ||
 				strings.HasPrefix(file.Path, "/") || strings.ContainsAny(file.Path, "\\\x00") || strings.Contains(file.Path, "//") {
 				t.Fatalf("%s gives %+v", raw, file)
 			}

@@ -65,7 +65,8 @@ func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"new.md", "references", "../pdf/SKILL.md", "/SKILL.md", "", ".", "..", "REFERENCES/forms.md",
+	for _, name := range []string{"new.md", "references", "../pdf/SKILL.md", "/SKILL.md", "", ".", "..",
+		"REFERENCES/forms.md",
 		formURI, "file:///etc/passwd", "references\\FORMS.md", "SKILL.md\x00", "references/%46ORMS.md"} {
 		data, err := loaded.Read(t.Context(), name)
 		if !errors.Is(err, skills.ErrUnlisted) || !errors.Is(err, skills.ErrVerification) {
@@ -136,7 +137,8 @@ func TestDynamicSkills(t *testing.T) {
 		}
 	}
 	s.set(func() { s.files[pdf] = strings.Replace(mainText, "Fill", "Tear", 1) })
-	if _, err := skills.Load(t.Context(), c, skill, &skills.LoadOptions{InsecureDynamic: true}); !errors.Is(err, skills.ErrFrontmatter) {
+	if _, err := skills.Load(t.Context(), c, skill, &skills.LoadOptions{InsecureDynamic: true}); !errors.Is(err,
+		skills.ErrFrontmatter) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -42,7 +42,8 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 		for _, skill := range got.Skills {
 			line := skill.URI + ":"
 			for _, r := range skill.Resources {
-				line += fmt.Sprintf(" %s %d", strings.TrimPrefix(r.URI, strings.TrimSuffix(skill.URI, "SKILL.md")), r.Size)
+				line += fmt.Sprintf(" %s %d", strings.TrimPrefix(r.URI, strings.TrimSuffix(skill.URI, "SKILL.md")),
+					r.Size)
 				read := decode[struct {
 					Contents []struct {
 						Text *string
@@ -151,7 +152,8 @@ func TestDirectoriesAreRead(t *testing.T) {
 			}
 		}
 		for _, uri := range []string{pdf, "skill://pdf/", "skill://no", "skill://", "skill:", "", "skill://pdf/../pdf"} {
-			if _, err := c.Try("resources/directory/read", object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams {
+			if _, err := c.Try("resources/directory/read", object{"uri": uri}); err == nil ||
+				err.Code != mcp.CodeInvalidParams {
 				t.Errorf("%q: %v", uri, err)
 			}
 		}
@@ -177,7 +179,8 @@ func TestListsArePaged(t *testing.T) {
 				Resources []object
 			}](t, c.Call(method, params))
 			if len(page.Skills)+len(page.Resources) != n || (page.NextCursor == nil) != (i == len(want)-1) {
-				t.Errorf("%s: page %d has %d and %d, next %v", method, i, len(page.Skills), len(page.Resources), page.NextCursor)
+				t.Errorf("%s: page %d has %d and %d, next %v", method, i, len(page.Skills), len(page.Resources),
+					page.NextCursor)
 			}
 			if method == "skills/list" && (*page.TTLMs != 7 || page.CacheScope != "public") {
 				t.Errorf("the hints are %v %v", *page.TTLMs, page.CacheScope)
@@ -227,7 +230,8 @@ func TestSkillFilesAreResources(t *testing.T) {
 		found[r.URI] = r
 	}
 	r := found["skill://acme/billing/refunds/SKILL.md"]
-	if len(found) != 7 || r == nil || r.Name != "refunds" || r.Description != "Pay back" || r.MIMEType != "text/markdown" || *r.Size != 71 {
+	if len(found) != 7 || r == nil || r.Name != "refunds" || r.Description != "Pay back" ||
+		r.MIMEType != "text/markdown" || *r.Size != 71 {
 		t.Errorf("got %v, %+v", len(found), r)
 	}
 }
@@ -248,17 +252,20 @@ func TestVisibleHidesSkills(t *testing.T) {
 			t.Errorf("listed: %+v", got)
 		}
 		for method, uris := range map[string][]string{
-			"skills/get":               {"skill://acme/billing/refunds/SKILL.md", "skill://acme/billing/refunds/sub/SKILL.md"},
+			"skills/get": {"skill://acme/billing/refunds/SKILL.md",
+				"skill://acme/billing/refunds/sub/SKILL.md"},
 			"resources/directory/read": {"skill://acme/billing/refunds/sub"},
 			"resources/read":           {"skill://acme/billing/refunds/sub/SKILL.md"},
 		} {
 			for _, uri := range uris {
-				if got, err := c.Try(method, object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams && c.Modern() {
+				if got, err := c.Try(method, object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams &&
+					c.Modern() {
 					t.Errorf("%s %s: %s %v", method, uri, got, err)
 				}
 			}
 		}
-		if dir := c.Call("resources/directory/read", object{"uri": "skill://acme/billing/refunds"}); strings.Contains(string(dir), "sub") {
+		if dir := c.Call("resources/directory/read",
+			object{"uri": "skill://acme/billing/refunds"}); strings.Contains(string(dir), "sub") {
 			t.Errorf("the folder shows what is hidden: %s", dir)
 		}
 	})
@@ -285,12 +292,14 @@ func TestReload(t *testing.T) {
 	s, catalog := serve(t, files, nil)
 	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
 	mcptest.RunOn(t, s, []mcptest.Combination{on}, nil, func(t *testing.T, c *mcptest.Client) {
-		stop := c.Listen(mcp.Filter{ResourcesListChanged: true, ResourceSubscriptions: []string{"skill://pdf/references/FORMS.md"}})
+		stop := c.Listen(mcp.Filter{ResourcesListChanged: true,
+			ResourceSubscriptions: []string{"skill://pdf/references/FORMS.md"}})
 		before := decode[listing](t, c.Call("skills/list", object{})).Skills[2]
 		files["pdf/references/FORMS.md"] = &fstest.MapFile{Data: []byte("other"), ModTime: time.Now()}
 		files["pdf/new.md"] = &fstest.MapFile{Data: []byte("new")}
 		delete(files, "pdf/logo.png")
-		if got := string(c.Call("resources/read", object{"uri": "skill://pdf/references/FORMS.md"})); strings.Contains(got, "other") {
+		if got := string(c.Call("resources/read",
+			object{"uri": "skill://pdf/references/FORMS.md"})); strings.Contains(got, "other") {
 			t.Errorf("a file is read that is not described: %s", got)
 		}
 		if err := catalog.Reload(); err != nil {
@@ -300,16 +309,19 @@ func TestReload(t *testing.T) {
 		c.Await(1, "notifications/resources/list_changed")
 		stop()
 		after := decode[listing](t, c.Call("skills/list", object{})).Skills[2]
-		if len(after.Resources) != 4 || after.Resources[1].URI != "skill://pdf/new.md" || after.Resources[2].Digest == before.Resources[2].Digest {
+		if len(after.Resources) != 4 || after.Resources[1].URI != "skill://pdf/new.md" ||
+			after.Resources[2].Digest == before.Resources[2].Digest {
 			t.Errorf("got %+v", after)
 		}
 		if _, err := c.Try("resources/read", object{"uri": "skill://pdf/logo.png"}); err == nil {
 			t.Error("a file that is gone is read")
 		}
-		if got := string(c.Call("resources/list", object{})); strings.Contains(got, "logo.png") || !strings.Contains(got, "skill://pdf/new.md") {
+		if got := string(c.Call("resources/list", object{})); strings.Contains(got, "logo.png") ||
+			!strings.Contains(got, "skill://pdf/new.md") {
 			t.Errorf("listed: %s", got)
 		}
-		if got := string(c.Call("resources/read", object{"uri": "skill://pdf/references/FORMS.md"})); !strings.Contains(got, "other") {
+		if got := string(c.Call("resources/read",
+			object{"uri": "skill://pdf/references/FORMS.md"})); !strings.Contains(got, "other") {
 			t.Errorf("got %s", got)
 		}
 		// A folder that is wrong changes nothing.

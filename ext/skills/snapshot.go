@@ -68,9 +68,10 @@ type reader struct {
 
 // read reads all skills of a file system. The error lists all invalid skills.
 func read(fsys fs.FS, prefix string, limit int64) (*snapshot, error) {
-	r := &reader{fsys: fsys, prefix: prefix, limit: limit, seen: map[string]fs.FileInfo{}, data: map[string][]byte{}, snap: &snapshot{
-		byURI: map[string]*entry{}, files: map[string]*file{}, dirs: map[string][]*mcp.Resource{},
-	}}
+	r := &reader{
+		fsys: fsys, prefix: prefix, limit: limit, seen: map[string]fs.FileInfo{}, data: map[string][]byte{},
+		snap: &snapshot{byURI: map[string]*entry{}, files: map[string]*file{}, dirs: map[string][]*mcp.Resource{}},
+	}
 	if err := fs.WalkDir(fsys, ".", r.walk); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,8 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	case len(r.paths)+len(r.dirs) == maxEntries:
 		return fmt.Errorf("more than %d files and directories", maxEntries)
 	case len(base) > maxName || strings.Count(name, "/") >= maxDepth:
-		return fmt.Errorf("%q: the name is longer than %d bytes, or the path has more than %d directories", name, maxName, maxDepth)
+		return fmt.Errorf("%q: the name is longer than %d bytes, or the path has more than %d directories", name,
+			maxName, maxDepth)
 	case d.IsDir():
 		r.dirs = append(r.dirs, name)
 		return nil

@@ -19,10 +19,12 @@ func skillFile(name string) *fstest.MapFile {
 }
 
 func TestFolderThatIsOneSkill(t *testing.T) {
-	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}}, &skills.Options{Prefix: "x-own://acme/"})
+	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}},
+		&skills.Options{Prefix: "x-own://acme/"})
 	c := dial(t, s)
 	all, err := list(t.Context(), c)
-	if err != nil || len(all) != 1 || all[0].URI != "x-own://acme/alone/SKILL.md" || all[0].Files[1].URI != "x-own://acme/alone/a/b.txt" {
+	if err != nil || len(all) != 1 || all[0].URI != "x-own://acme/alone/SKILL.md" ||
+		all[0].Files[1].URI != "x-own://acme/alone/a/b.txt" {
 		t.Fatalf("got %v, %v", all, err)
 	}
 	if got := catalog.Skills(); len(got) != 1 || got[0].Fingerprint() != all[0].Fingerprint() {
@@ -110,10 +112,14 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 		"hyphen":                   with("a--b/SKILL.md", skillFile("a--b")),
 		"at most 64":               with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
 		"no description":           with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
-		"1025 characters":          with("a/SKILL.md", "---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
-		"compatibility has":        with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
-		"is reserved":              with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
-		"symbolic link":            with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
+		"1025 characters": with("a/SKILL.md",
+			"---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
+		"compatibility has": with("a/SKILL.md",
+			"---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
+		"is reserved": with("a/SKILL.md",
+			"---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
+		"symbolic link": with("good/id_rsa",
+			&fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
 		"not a regular file":       with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
 		"want SKILL.md":            with("a/skill.md", skillFile("a")),
 		"differ in case only":      with("good/a.md", "1", "good/A.md", "2"),
@@ -171,7 +177,8 @@ func TestSymbolicLinksOfTheDiskAreRefused(t *testing.T) {
 		t.Skip(err)
 	}
 	for name, fsys := range map[string]fs.FS{"root": root.FS(), "dir": os.DirFS(dir)} {
-		if _, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		if _, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil ||
+			!strings.Contains(err.Error(), "symbolic link") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -202,7 +209,8 @@ func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
 				os.Symlink(filepath.Join(elsewhere, "notes.txt"), filepath.Join(dir, "a/b/notes.txt")))
 		},
 		"a folder": func(dir string) error {
-			return errors.Join(os.RemoveAll(filepath.Join(dir, "a/b")), os.Symlink(elsewhere, filepath.Join(dir, "a/b")))
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "a/b")),
+				os.Symlink(elsewhere, filepath.Join(dir, "a/b")))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -220,7 +228,8 @@ func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
 					t.Skip(err)
 				}
 			}}
-			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "was replaced") {
+			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil ||
+				!strings.Contains(err.Error(), "was replaced") {
 				t.Errorf("got %v, %v", catalog, err)
 			}
 		})

@@ -122,7 +122,8 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
 	if err := s.store.Delete(ctx, owner, id); err != nil {
-		s.log.ErrorContext(ctx, "tasks: a discarded task could not be deleted and is deleted later", "task", short(id), "error", err)
+		s.log.ErrorContext(ctx, "tasks: a discarded task could not be deleted and is deleted later", "task",
+			short(id), "error", err)
 		s.deadlines.addDiscarded(owner, id, time.Now().Add(sweepInterval))
 	}
 }
@@ -131,7 +132,8 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 // task.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
-func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result, error) {
+func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result,
+	error) {
 	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
 	result, fault := mcp.AppendResult(nil, ctx, handler, c.request)
 	if fault != nil {

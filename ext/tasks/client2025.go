@@ -78,7 +78,8 @@ func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request 
 func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 	for _, err := range mcp.ClientFrom(ctx).Tools(mcp.WithCallOptions(ctx, o)) {
 		if err != nil {
-			m.opts.Logger.DebugContext(ctx, "tasks: the tools could not be listed; they are not called as tasks", "error", err)
+			m.opts.Logger.DebugContext(ctx, "tasks: the tools could not be listed; they are not called as tasks",
+				"error", err)
 			return
 		}
 	}
@@ -203,7 +204,8 @@ func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) erro
 
 // answer returns an error: the server asks with requests of its own, during tasks/result.
 func (client2025) answer(_ context.Context, h *Handle, _ json.RawMessage) error {
-	return fmt.Errorf("tasks: a server of revision %s asks the client itself while Wait waits for the task", h.client.Revision())
+	return fmt.Errorf("tasks: a server of revision %s asks the client itself while Wait waits for the task",
+		h.client.Revision())
 }
 
 // Limits for the list of a server.

@@ -38,7 +38,8 @@ func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
 					select {
 					case <-time.After(time.Minute):
 						cuts++
-						return nil, &mcp.TransportError{Method: req.Method, MayHaveRun: true, Err: errors.New("the proxy cut the stream")}
+						return nil, &mcp.TransportError{Method: req.Method, MayHaveRun: true,
+							Err: errors.New("the proxy cut the stream")}
 					case <-ctx.Done():
 						return nil, ctx.Err()
 					}
@@ -97,7 +98,11 @@ func TestNumbersOfProgressAreTheServersIn2025(t *testing.T) {
 			return fmt.Sprintf(`%s,"statusMessage":"look %d"}`, raw[:len(raw)-1], n), err
 		}
 		var notes []string
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, fmt.Sprintf("%v %s", u.Progress, u.Message)) }})
+		ctx := mcp.WithCallOptions(t.Context(),
+			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
+				notes = append(notes,
+					fmt.Sprintf("%v %s", u.Progress, u.Message))
+			}})
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
 		if want := []string{"0 step 0", "10 step 1", "20 step 2"}; !slices.Equal(notes, want) {

@@ -78,7 +78,8 @@ func TestTASKD04_AToolThatNeedNotBeATaskIsCalledAsEver(t *testing.T) {
 			r, err := c.CallTool(t.Context(), tool, nil)
 			wantText(t, r, err, "at once")
 		}
-		s.wantSaid(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd", "tools/call unlisted")
+		s.wantSaid(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd",
+			"tools/call unlisted")
 		h := start(t, c, "may")
 		if h.ID() != "t1" {
 			t.Errorf("got %+v", h)
@@ -129,7 +130,8 @@ func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "must", nil)
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1", "tasks/get t1", "tasks/result t1")
+		s.wantSaid(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1",
+			"tasks/get t1", "tasks/result t1")
 		_, err = c.CallTool(t.Context(), "never", nil)
 		var fault *mcp.Error
 		if !errors.As(err, &fault) || fault.Code != mcp.CodeMethodNotFound {
@@ -145,24 +147,28 @@ func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
 		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error)
 	}{
 		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
-			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil || !strings.Contains(string(task.Result), "isError") {
+			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil ||
+				!strings.Contains(string(task.Result), "isError") {
 				t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
 			}
 		}},
 		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
 			var fault *mcp.Error
-			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil || task.Error.Message != "quota" || task.Result != nil {
+			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil ||
+				task.Error.Message != "quota" || task.Result != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
 		"cancelled": {"cancelled", failing(-32603, "not asked for"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
-			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled || task.Error != nil {
+			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled ||
+				task.Error != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
 		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
 			wantText(t, r, err, "hello")
-			if getErr != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "hello") {
+			if getErr != nil || task.Status != tasks.StatusCompleted ||
+				!strings.Contains(string(task.Result), "hello") {
 				t.Errorf("got %+v, %v", task, getErr)
 			}
 		}},
@@ -242,7 +248,8 @@ func TestProgressOfATaskComesWithItsResult(t *testing.T) {
 			return nil
 		})
 		var notes []float64
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Progress) }})
+		ctx := mcp.WithCallOptions(t.Context(),
+			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Progress) }})
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
 		if !slices.Equal(notes, []float64{1, 2, 3}) {
@@ -391,7 +398,8 @@ func TestAHandleOf2025IsNotAnsweredByHand(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "must")
-		if err := h.Answer(t.Context(), map[string]any{"k": 1}); err == nil || !strings.Contains(err.Error(), "2025-11-25") {
+		if err := h.Answer(t.Context(), map[string]any{"k": 1}); err == nil ||
+			!strings.Contains(err.Error(), "2025-11-25") {
 			t.Errorf("got %v", err)
 		}
 		if err := h.Cancel(t.Context()); err != nil {

@@ -104,7 +104,8 @@ func TestARefusalOfAnswersThatAreNotNeededIsNoError(t *testing.T) {
 	lost := func(s *script) { // the answer to the first update
 		s.on["tasks/update"] = func(_ *mcp.Request, n int) (string, error) {
 			if n == 0 {
-				return "", &mcp.TransportError{Method: "tasks/update", MayHaveRun: true, Err: errors.New("connection reset")}
+				return "", &mcp.TransportError{Method: "tasks/update", MayHaveRun: true,
+					Err: errors.New("connection reset")}
 			}
 			return "", mcp.Errorf(mcp.CodeInvalidParams, refused)
 		}

@@ -139,7 +139,8 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 		`,"pollIntervalMs":9223372036854`: time.Second, // no time that anybody waits
 	} {
 		t.Run(raw, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(created(raw)), "tasks/get": always(seen("completed", hello))}}
+			s := &script{on: map[string]step{"tools/call": always(created(raw)),
+				"tasks/get": always(seen("completed", hello))}}
 			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "x", nil)
 				if at := s.saidAt("tasks/get"); err != nil || len(at) != 1 || at[0] != want {
@@ -256,7 +257,8 @@ func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
-		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took < 11*time.Minute || took > 12*time.Minute {
+		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took < 11*time.Minute ||
+			took > 12*time.Minute {
 			t.Errorf("after %v: %v", took, err)
 		}
 		if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {

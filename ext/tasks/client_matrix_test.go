@@ -51,11 +51,13 @@ func addWork(b *bench, opts *tasks.ToolOptions) {
 	})
 	b.tool("fail", opts, func(context.Context) (string, error) { return "", errors.New("out of paper") })
 	b.tool("refuse", opts, func(context.Context) (string, error) { return "", mcp.Errorf(-31000, "closed today") })
-	tasks.AddTool(b.Server, &mcp.Tool{Name: "count"}, opts, func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
+	tasks.AddTool(b.Server, &mcp.Tool{Name: "count"}, opts,
+		func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
 }
 
 // throughout runs body with a client of a real server over everything that has tasks, or not.
-func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions, o *tasks.ClientOptions, body func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
+func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions,
+	o *tasks.ClientOptions, body func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
 	t.Helper()
 	for _, on := range combinations {
 		t.Run(on.String(), func(t *testing.T) {
@@ -102,7 +104,8 @@ func TestACallIsACallWhateverBecomesOfIt(t *testing.T) {
 						t.Errorf("got %+v, %v", r, err)
 					}
 					var fault *mcp.Error
-					if _, err := c.CallTool(t.Context(), "refuse", nil); !errors.As(err, &fault) || fault.Code != -31000 || fault.Message != "closed today" {
+					if _, err := c.CallTool(t.Context(), "refuse", nil); !errors.As(err, &fault) ||
+						fault.Code != -31000 || fault.Message != "closed today" {
 						t.Errorf("got %v", err)
 					}
 					for _, err := range c.Tools(t.Context()) {
@@ -128,11 +131,13 @@ func TestAHandleFromStartToResult(t *testing.T) {
 			t.Fatal("it is no task")
 		}
 		task, err := h.Get(t.Context())
-		if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() || task.TTL != 24*time.Hour || task.PollInterval != time.Second {
+		if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() ||
+			task.TTL != 24*time.Hour || task.PollInterval != time.Second {
 			t.Errorf("got %+v, %v", task, err)
 		}
 		states, err := watched(t.Context(), tasks.Resume(c, h.ID()))
-		if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" && states[len(states)-1] != "completed" {
+		if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" &&
+			states[len(states)-1] != "completed" {
 			t.Errorf("got %q, %v", states, err)
 		}
 		r, err := tasks.Resume(c, h.ID()).Wait(t.Context())
@@ -141,7 +146,8 @@ func TestAHandleFromStartToResult(t *testing.T) {
 		met := start(t, c, "meet")
 		r, err = met.Wait(t.Context())
 		wantText(t, r, err, "Ada and Bob")
-		if task, err := met.Get(t.Context()); err != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "Ada and Bob") {
+		if task, err := met.Get(t.Context()); err != nil || task.Status != tasks.StatusCompleted ||
+			!strings.Contains(string(task.Result), "Ada and Bob") {
 			t.Errorf("got %+v, %v", task, err)
 		}
 	})
@@ -199,10 +205,12 @@ func TestTASKX20_AnEndedCallEndsItsHandler(t *testing.T) {
 func TestProgressOfATaskReachesItsCaller(t *testing.T) {
 	throughout(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		var notes []string
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Message) }})
+		ctx := mcp.WithCallOptions(t.Context(),
+			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Message) }})
 		r, err := c.CallTool(ctx, "nap", nil)
 		wantText(t, r, err, "rested")
-		if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") || len(notes) > 6 {
+		if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") ||
+			len(notes) > 6 {
 			t.Errorf("told %q", notes)
 		}
 	})

@@ -33,7 +33,8 @@ func (h *house) open() {
 	if err := h.bench.Recover(context.Background()); err != nil {
 		h.t.Error(err)
 	}
-	h.handler.Store(mcphttp.NewHandler(h.bench.server, &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}))
+	h.handler.Store(mcphttp.NewHandler(h.bench.server,
+		&mcphttp.Options{Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}))
 }
 
 // close ends the server, and whatever is under way there with it.

@@ -140,12 +140,14 @@ func form(message string) string {
 }
 
 // onScript runs a test with a client of the script, in fake time.
-func onScript(t *testing.T, s *script, opts *mcp.ClientOptions, o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+func onScript(t *testing.T, s *script, opts *mcp.ClientOptions, o *tasks.ClientOptions,
+	test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	onScriptAt(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, opts, o, test)
 }
 
-func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions,
+	test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, mcptest.Dial(t, s, on, tasks.Declare(opts, o)))

@@ -30,7 +30,8 @@ func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
 				if err != nil || text != "hello" {
 					t.Errorf("got %q, %v", text, err)
 				}
-				s.wantSaid(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow", "tasks/get t1")
+				s.wantSaid(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow",
+					"tasks/get t1")
 				want := []time.Duration{5 * time.Second, 12 * time.Second, 13 * time.Second}
 				if got := s.saidAt("tasks/get")[:3]; !slices.Equal(got, want) {
 					t.Errorf("asked after %v, want %v", got, want)
@@ -321,7 +322,10 @@ func TestCloseEndsACallThatWaitsForItsTask(t *testing.T) {
 func TestStartedIsToldTheHandle(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("completed", hello))}}
 	var told []string
-	o := &tasks.ClientOptions{Started: func(_ context.Context, h *tasks.Handle) { told = append(told, h.Tool()+" "+h.ID()) }}
+	o := &tasks.ClientOptions{Started: func(_ context.Context,
+		h *tasks.Handle) {
+		told = append(told, h.Tool()+" "+h.ID())
+	}}
 	onScript(t, s, nil, o, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "x", nil)
 		wantText(t, r, err, "hello")
@@ -344,7 +348,8 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 				"tools/call": func(req *mcp.Request, _ int) (string, error) {
 					token, _ := req.Meta("progressToken")
 					for _, note := range test.own {
-						if err := req.Notify(t.Context(), "notifications/progress", json.RawMessage(fmt.Sprintf(note, token))); err != nil {
+						if err := req.Notify(t.Context(), "notifications/progress",
+							json.RawMessage(fmt.Sprintf(note, token))); err != nil {
 							t.Error(err)
 						}
 					}

@@ -34,7 +34,7 @@ type inputRequest struct {
 type seenTask struct {
 	Task
 	requests   []inputRequest // those of Task.InputRequests, in the order of the server
-	isDetailed bool           // it is from tasks/get or a notification, with result, error or input requests if its form has them
+	isDetailed bool           // with result, error or input requests, if its form has them
 }
 
 // taskMembers are the members of a task in both forms.

@@ -135,7 +135,8 @@ func TestAnAnswerInDoubt(t *testing.T) {
 			c := connected(t, b)
 			id := begin(t, c, "ask", nil).TaskID
 			synctest.Wait()
-			params := object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+			params := object{"taskId": id,
+				"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
 			s.writes.Store(wrote)
 			s.down.Store(true)
 			_, err := c.Try("tasks/update", params)
@@ -211,7 +212,8 @@ func TestCloseBeforeARunBegins(t *testing.T) {
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := finished(t, connected(t, next), decode[told](t, m.Result).TaskID); got.Result.text() != "done" || runs.Load() != 1 {
+		if got := finished(t, connected(t, next), decode[told](t, m.Result).TaskID); got.Result.text() != "done" ||
+			runs.Load() != 1 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
 		next.shut(t)

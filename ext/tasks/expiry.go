@@ -67,7 +67,8 @@ func (s *Server) sweep() {
 				s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
 			}
 		default:
-			s.log.Error("tasks: an expired task could not be ended; trying again later", "task", short(d.id), "error", err)
+			s.log.Error("tasks: an expired task could not be ended; trying again later", "task", short(d.id), "error",
+				err)
 			s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
 		}
 	}

@@ -126,7 +126,8 @@ type clientForm interface {
 	decodeTask(raw []byte) (*seenTask, error)
 
 	// send sends a call by means of forward. It reports whether the result may be a task.
-	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (mcp.Result, bool, error)
+	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (mcp.Result, bool,
+		error)
 	// noteTools reads from a result of tools/list which tools run as tasks.
 	noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error
 

@@ -108,7 +108,7 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 	first, err := h.poller().get(withIntent(ctx, probe))
 	switch {
 	case !probe.taken && (err == nil || isUnsupported(err)):
-		return nil, errors.New("tasks: the client cannot wait for tasks: create it with the options that tasks.Declare returns")
+		return nil, errors.New("tasks: the client does not support tasks: create it with the options of tasks.Declare")
 	case err != nil && (ctx.Err() != nil || !isTransient(err)):
 		return nil, err
 	}

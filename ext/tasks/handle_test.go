@@ -32,7 +32,8 @@ func TestAHandleIsThereAtOnce(t *testing.T) {
 		s.wantSaid(t, "tools/call x")
 		task, err := h.Get(t.Context())
 		made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		if err != nil || task.ID != "t1" || task.Status != tasks.StatusWorking || task.Message != "on it" || task.PollInterval != 3*time.Second ||
+		if err != nil || task.ID != "t1" || task.Status != tasks.StatusWorking || task.Message != "on it" ||
+			task.PollInterval != 3*time.Second ||
 			task.TTL != 0 || !task.Created.Equal(made) || !task.Updated.Equal(made.Add(1500*time.Millisecond)) {
 			t.Errorf("got %+v, %v", task, err)
 		}
@@ -55,7 +56,8 @@ func TestTheHandleOfACallThatWasAnsweredAtOnceIsDone(t *testing.T) {
 		r, err := h.Wait(t.Context())
 		wantText(t, r, err, "at once")
 		task, err := h.Get(t.Context())
-		if h.ID() != "" || !r.IsError || err != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "at once") {
+		if h.ID() != "" || !r.IsError || err != nil || task.Status != tasks.StatusCompleted ||
+			!strings.Contains(string(task.Result), "at once") {
 			t.Errorf("got %+v, %+v, %v", h, task, err)
 		}
 		if err := h.Cancel(t.Context()); err != nil {
@@ -85,7 +87,8 @@ func TestAHandleIsAnsweredByHand(t *testing.T) {
 	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		task, err := h.Get(t.Context())
-		if q := task.InputRequests["k"]; err != nil || q.Method != "elicitation/create" || !strings.Contains(string(q.Params), "who") {
+		if q := task.InputRequests["k"]; err != nil || q.Method != "elicitation/create" ||
+			!strings.Contains(string(q.Params), "who") {
 			t.Fatalf("got %+v, %v", task, err)
 		}
 		answers := map[string]any{"k": &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"name":"me"}`)}}
@@ -174,7 +177,8 @@ func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
 					})
 				}
 				waits.Wait()
-				if int(asked.Load()) != test.asked || int(failed.Load()) != test.asked-1 || len(s.saidAt("tasks/update")) != 1 {
+				if int(asked.Load()) != test.asked || int(failed.Load()) != test.asked-1 ||
+					len(s.saidAt("tasks/update")) != 1 {
 					t.Errorf("asked %d times, %d failed; the client said %q", asked.Load(), failed.Load(), s.said())
 				}
 			})
@@ -199,7 +203,8 @@ func TestAWaitOutlivesTroubleAtItsBeginning(t *testing.T) {
 }
 
 func TestTASKX18_AnUnknownTaskIsTheServersError(t *testing.T) {
-	s := &script{on: map[string]step{"tasks/get": failing(-32602, "no"), "tasks/update": failing(-32602, "no"), "tasks/cancel": failing(-32602, "no")}}
+	s := &script{on: map[string]step{"tasks/get": failing(-32602, "no"), "tasks/update": failing(-32602, "no"),
+		"tasks/cancel": failing(-32602, "no")}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := tasks.Resume(c, "t9")
 		_, getErr := h.Get(t.Context())

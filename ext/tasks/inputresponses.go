@@ -63,7 +63,8 @@ func (j *job) checkQuestionLimit(questions map[string]mcp.InputRequest) *mcp.Err
 	}
 	switch {
 	case j.Misfits >= maxRetries:
-		return mcp.Errorf(mcp.CodeInvalidParams, "the answers to question %q were invalid %d times in a row", repeated, j.Misfits)
+		return mcp.Errorf(mcp.CodeInvalidParams, "the answers to question %q were invalid %d times in a row",
+			repeated, j.Misfits)
 	case j.Keys+uint64(len(questions)) > maxQuestions:
 		return mcp.Errorf(mcp.CodeInternalError, "the tool asks more than %d questions", maxQuestions)
 	}

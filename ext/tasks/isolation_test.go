@@ -43,7 +43,8 @@ func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 				try := func(id string) string {
 					params := object{"taskId": id}
 					if method == "tasks/update" {
-						params["inputResponses"] = object{"secret.1": object{"action": "accept", "content": object{"value": "stolen"}}}
+						params["inputResponses"] = object{"secret.1": object{"action": "accept",
+							"content": object{"value": "stolen"}}}
 					}
 					_, err := other.Try(method, params)
 					wantCode(t, method, err, mcp.CodeInvalidParams)
@@ -74,7 +75,8 @@ func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 			if got := decode[struct{ Tasks []told }](t, eve.Call("tasks/list", nil)); len(got.Tasks) != 0 {
 				t.Errorf("eve's list: %+v", got)
 			}
-			if got := decode[struct{ Tasks []told }](t, ada.Call("tasks/list", nil)); len(got.Tasks) != 1 || got.Tasks[0].TaskID != id {
+			if got := decode[struct{ Tasks []told }](t, ada.Call("tasks/list", nil)); len(got.Tasks) != 1 ||
+				got.Tasks[0].TaskID != id {
 				t.Errorf("ada's list: %+v", got)
 			}
 			_, err := nobody.Try("tasks/list", nil)
@@ -105,7 +107,8 @@ func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
 	}
 	on(t, mcptest.Since(revision2025), &tasks.Options{Store: store}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		o := c.Options
-		o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c", Scopes: []string{"read", "write"}}
+		o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c",
+			Scopes: []string{"read", "write"}}
 		ada := c.Another(&o)
 		id := begin(t, ada, "who", nil).TaskID
 		synctest.Wait()
@@ -128,7 +131,8 @@ func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
 		o := c.Options
 		o.Capabilities = object{}
 		plain := c.Another(&o)
-		if got := decode[toolResult](t, plain.Call("tools/call", object{"name": "may"})); got.text() != "done" || got.ResultType != "complete" {
+		if got := decode[toolResult](t, plain.Call("tools/call", object{"name": "may"})); got.text() != "done" ||
+			got.ResultType != "complete" {
 			t.Errorf("optional: %+v", got)
 		}
 		lacks := func(what string, err *mcp.Error) {
@@ -153,14 +157,16 @@ func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
 func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
-		mcp.AddTool(b.server, &mcp.Tool{Name: "plain"}, func(context.Context, struct{}) (string, error) { return "plain", nil })
+		mcp.AddTool(b.server, &mcp.Tool{Name: "plain"},
+			func(context.Context, struct{}) (string, error) { return "plain", nil })
 	}
 	on(t, mcptest.Combinations(), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		foreign := []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"}
 		switch {
 		case c.Modern():
 			foreign = []string{"tasks/result", "tasks/list"}
-			if got := decode[toolResult](t, c.Call("tools/call", object{"name": "plain", "task": object{"ttl": 1000}})); got.text() != "plain" {
+			if got := decode[toolResult](t,
+				c.Call("tools/call", object{"name": "plain", "task": object{"ttl": 1000}})); got.text() != "plain" {
 				t.Errorf("plain tool: %+v", got)
 			}
 		case c.Since(revision2025):
@@ -186,7 +192,8 @@ func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
-		mcp.AddTool(b.server, &mcp.Tool{Name: "never"}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(b.server, &mcp.Tool{Name: "never"},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 	}
 	on(t, mcptest.Before(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		got := decode[struct {
@@ -234,7 +241,8 @@ func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
 		on(t, []mcptest.Combination{combination}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 			removed.Remove()
 			ran := false
-			mcp.AddTool(b.server, &mcp.Tool{Name: "same"}, func(context.Context, struct{}) (string, error) { ran = true; return "plain", nil })
+			mcp.AddTool(b.server, &mcp.Tool{Name: "same"},
+				func(context.Context, struct{}) (string, error) { ran = true; return "plain", nil })
 			if list := string(c.Call("tools/list", nil)); strings.Contains(list, "taskSupport") {
 				t.Errorf("the tool is listed as %s", list)
 			}
@@ -251,7 +259,11 @@ func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
 // A tool that the caller must not see is one that is not there, however it is called.
 func TestAnInvisibleToolMakesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
-		b := newBench(t, nil, &mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool { return f.Tool == nil || f.Tool.Name != "hidden" }})
+		b := newBench(t, nil,
+			&mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool {
+				return f.Tool == nil ||
+					f.Tool.Name != "hidden"
+			}})
 		b.tool("hidden", nil, func(context.Context) (string, error) { return "seen", nil })
 		o := &mcptest.Options{}
 		if combination.Modern() {
@@ -260,7 +272,8 @@ func TestAnInvisibleToolMakesNoTask(t *testing.T) {
 		mcptest.RunOn(t, b.server, []mcptest.Combination{combination}, o, func(t *testing.T, c *mcptest.Client) {
 			_, hidden := c.Try("tools/call", object{"name": "hidden", "task": object{}})
 			_, unknown := c.Try("tools/call", object{"name": "hiddem", "task": object{}})
-			if hidden == nil || unknown == nil || strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message || hidden.Code != unknown.Code {
+			if hidden == nil || unknown == nil ||
+				strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message || hidden.Code != unknown.Code {
 				t.Errorf("a hidden tool is answered %v, an unknown one %v", hidden, unknown)
 			}
 			b.shut(t)
@@ -312,7 +325,8 @@ func TestTASKX01_WhatIsDeclared(t *testing.T) {
 		if (caps.Tasks != nil) != (revision == revision2025) {
 			t.Errorf("%s: tasks %v", revision, caps.Tasks)
 		}
-		if revision == revision2025 && (caps.Tasks.List != nil || caps.Tasks.Cancel == nil || caps.Tasks.Requests.Tools.Call == nil) {
+		if revision == revision2025 &&
+			(caps.Tasks.List != nil || caps.Tasks.Cancel == nil || caps.Tasks.Requests.Tools.Call == nil) {
 			t.Errorf("%s: tasks %+v", revision, caps.Tasks)
 		}
 	}

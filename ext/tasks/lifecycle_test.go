@@ -43,7 +43,8 @@ func TestTASKD15_Cancel(t *testing.T) {
 				synctest.Wait()
 				raw := c.Call("tasks/cancel", object{"taskId": id})
 				ack := decode[told](t, raw)
-				if c.Modern() && (ack.ResultType != "complete" || ack.TaskID != "" || ack.Status != "") || !c.Modern() && ack.Status != "cancelled" {
+				if c.Modern() && (ack.ResultType != "complete" || ack.TaskID != "" || ack.Status != "") ||
+					!c.Modern() && ack.Status != "cancelled" {
 					t.Errorf("answer: %s", raw)
 				}
 				synctest.Wait()
@@ -96,7 +97,8 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 		var cause *atomic.Value
 		add := func(b *bench) {
 			cause = sleeper(b, "sleep", &tasks.ToolOptions{TTL: 30 * time.Second})
-			b.tool("quick", &tasks.ToolOptions{TTL: time.Hour}, func(context.Context) (string, error) { return "done", nil })
+			b.tool("quick", &tasks.ToolOptions{TTL: time.Hour},
+				func(context.Context) (string, error) { return "done", nil })
 			b.tool("ask", &tasks.ToolOptions{TTL: 30 * time.Second}, func(ctx context.Context) (string, error) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
@@ -120,7 +122,8 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 			time.Sleep(6 * time.Minute)
 			_, err := c.Try("tasks/get", object{"taskId": late.TaskID})
 			wantCode(t, "an expired task", err, mcp.CodeInvalidParams)
-			if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() && ttlOf(got) != time.Hour {
+			if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() &&
+				ttlOf(got) != time.Hour {
 				t.Errorf("got %+v", got)
 			}
 			time.Sleep(2 * time.Hour)
@@ -158,7 +161,8 @@ func TestTASKD10_TheClientsTimeToLive(t *testing.T) {
 }
 
 func combinationsOf(revision string) []mcptest.Combination {
-	return slices.DeleteFunc(mcptest.Since(revision), func(on mcptest.Combination) bool { return on.Revision != revision })
+	return slices.DeleteFunc(mcptest.Since(revision),
+		func(on mcptest.Combination) bool { return on.Revision != revision })
 }
 
 // TASKX-14, TASKX-17: keys are never used again; partial answers are kept, unknown keys ignored,
@@ -170,7 +174,8 @@ func TestTASKX17_Answers(t *testing.T) {
 			runs.Add(1)
 			var name string
 			var age int
-			err := mcp.AskAll(ctx, mcp.FormQuestion("name", "Who?", &name, nil), mcp.FormQuestion("age", "How old?", &age, nil))
+			err := mcp.AskAll(ctx, mcp.FormQuestion("name", "Who?", &name, nil),
+				mcp.FormQuestion("age", "How old?", &age, nil))
 			if err != nil {
 				return "", err
 			}
@@ -284,7 +289,9 @@ func TestAnswersAtTheSameTime(t *testing.T) {
 		for key := range get(t, c, id).InputRequests {
 			for range 2 {
 				wg.Go(func() {
-					p := c.Send("tasks/update", object{"taskId": id, "inputResponses": object{key: object{"action": "accept", "content": object{"value": 1}}}})
+					p := c.Send("tasks/update",
+						object{"taskId": id,
+							"inputResponses": object{key: object{"action": "accept", "content": object{"value": 1}}}})
 					if m := p.Wait(); m.Error != nil {
 						t.Error(m.Error)
 					}
@@ -304,7 +311,8 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *bench) {
 		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true}, func(ctx context.Context) (string, error) {
-			if _, err := mcp.Once(ctx, "effect", func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
+			if _, err := mcp.Once(ctx, "effect",
+				func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
 				return "", err
 			}
 			name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
@@ -323,7 +331,8 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 			}
 			return name + " " + color, nil
 		})
-		b.tool("direct", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { return "at once", nil })
+		b.tool("direct", &tasks.ToolOptions{ManualStart: true},
+			func(context.Context) (string, error) { return "at once", nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		effects.Store(0)
@@ -356,7 +365,8 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 		}
 		// TASKD-06: who asks for a task gets one.
 		made = *decode[told](t, raw).Task
-		if got := finished(t, c, made.TaskID); made.Status != "working" || got.Status != "completed" || got.Result.text() != "at once" {
+		if got := finished(t, c, made.TaskID); made.Status != "working" || got.Status != "completed" ||
+			got.Result.text() != "at once" {
 			t.Errorf("got %+v, then %+v", made, got)
 		}
 	})
@@ -367,11 +377,13 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 // not be made at all is an error.
 func TestTASKD06_WrongArguments(t *testing.T) {
 	add := func(b *bench) {
-		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil,
+			func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		// As the TypeScript client sends it.
-		params := object{"name": "add", "arguments": object{"A": "x"}, "task": object{"ttl": 60_000}, "_meta": object{"progressToken": 1}}
+		params := object{"name": "add", "arguments": object{"A": "x"}, "task": object{"ttl": 60_000},
+			"_meta": object{"progressToken": 1}}
 		raw := c.Call("tools/call", params)
 		if c.Modern() {
 			if got := decode[toolResult](t, raw); !got.IsError {
@@ -380,10 +392,12 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 			return
 		}
 		made := decode[told](t, raw).Task
-		if made == nil || made.TTL == nil || made.CreatedAt.IsZero() || made.LastUpdatedAt.IsZero() || strings.Contains(string(raw), "content") {
+		if made == nil || made.TTL == nil || made.CreatedAt.IsZero() || made.LastUpdatedAt.IsZero() ||
+			strings.Contains(string(raw), "content") {
 			t.Fatalf("got %s", raw)
 		}
-		if got := finished(t, c, made.TaskID); got.Status != "failed" || !got.Result.IsError || !strings.Contains(got.Result.text(), "A") {
+		if got := finished(t, c, made.TaskID); got.Status != "failed" || !got.Result.IsError ||
+			!strings.Contains(got.Result.text(), "A") {
 			t.Errorf("got %+v", got)
 		}
 		params["name"] = "none"
@@ -417,7 +431,8 @@ func TestTASKX22_Listen(t *testing.T) {
 		synctest.Wait()
 		all := c.Notifications("notifications/tasks")
 		first, last := decode[told](t, all[0].Params), decode[told](t, all[len(all)-1].Params)
-		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" || last.Result.text() != "x" {
+		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" ||
+			last.Result.text() != "x" {
 			t.Errorf("told %+v ... %+v", first, last)
 		}
 		for _, bad := range []any{"x", 1, []int{1}} {

@@ -20,7 +20,8 @@ import (
 func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		inner := newBench(t, nil, nil)
-		inner.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "ran", nil })
+		inner.tool("must", &tasks.ToolOptions{Required: true},
+			func(context.Context) (string, error) { return "ran", nil })
 		bare := mcp.NewServer("bare", "1", nil)
 		plain := func(ctx context.Context, _ struct{}) (string, error) { return tasks.IDFrom(ctx), tasks.Begin(ctx) }
 		mcp.AddTool(inner.server, &mcp.Tool{Name: "plain"}, plain)
@@ -42,7 +43,8 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 			}
 			for _, client := range clients {
 				r, err := client.CallTool(ctx, "plain", nil)
-				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "outside a handler") {
+				if err != nil || !r.IsError ||
+					!strings.Contains(r.Content[0].(*mcp.TextContent).Text, "outside a handler") {
 					t.Errorf("Begin within: %+v, %v", r, err)
 				}
 			}
@@ -186,6 +188,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	m := tasks.NewServer(s, nil)
 	panics("a second manager", func() { tasks.NewServer(s, nil) })
 	panics("a tool's ttl", func() {
-		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1}, func(context.Context, struct{}) (string, error) { return "", nil })
+		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 	})
 }

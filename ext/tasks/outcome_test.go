@@ -36,7 +36,8 @@ func TestAnErrorThatCannotBeEncoded(t *testing.T) {
 	on(t, mcptest.Since(revision2025), &tasks.Options{MaxRunning: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		for name := range faults {
 			got := finished(t, c, begin(t, c, name, nil).TaskID)
-			if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || !strings.HasPrefix(got.Error.Message, "file ") {
+			if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 ||
+				!strings.HasPrefix(got.Error.Message, "file ") {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}
@@ -59,7 +60,8 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 		c := connected(t, b)
 		id := begin(t, c, "exit", nil).TaskID
 		for range 3 {
-			if got := finished(t, c, id); got.Status != "failed" || !strings.Contains(got.StatusMessage, "without a result") {
+			if got := finished(t, c, id); got.Status != "failed" ||
+				!strings.Contains(got.StatusMessage, "without a result") {
 				t.Errorf("got %+v", got)
 			}
 		}
@@ -112,7 +114,8 @@ func TestAnOutcomeAtTheEnd(t *testing.T) {
 				if !o.stands && again {
 					wantRuns = 2
 				}
-				if stands := strings.Contains(string(said), "card declined"); stands != o.stands || runs.Load() != wantRuns {
+				if stands := strings.Contains(string(said), "card declined"); stands != o.stands ||
+					runs.Load() != wantRuns {
 					t.Errorf("%s, again %t: %d runs, %s", name, again, runs.Load(), said)
 				}
 				next.shut(t)
@@ -133,7 +136,8 @@ func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
 			_ = tasks.Begin(ctx)
 			return "done", nil
 		})
-		b.tool("proper", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
+		b.tool("proper", &tasks.ToolOptions{ManualStart: true},
+			func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
 		c := connected(t, b)
 		finished(t, c, begin(t, c, "proper", nil).TaskID)
 		if log.Len() > 0 {
@@ -153,7 +157,8 @@ func TestAWaitingTaskSaysWhatFor(t *testing.T) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")
 			var a, c string
-			err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Who\nare you?", &a, nil), mcp.FormQuestion("b", strings.Repeat("é", 600), &c, nil))
+			err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Who\nare you?", &a, nil),
+				mcp.FormQuestion("b", strings.Repeat("é", 600), &c, nil))
 			if err != nil {
 				return "", err
 			}
@@ -163,7 +168,8 @@ func TestAWaitingTaskSaysWhatFor(t *testing.T) {
 		b.tool("sample", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")
 			_, err := mcp.Sample(ctx, "s", &mcp.SampleParams{
-				Messages:  []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{&mcp.TextContent{Text: "Hello"}}}},
+				Messages: []mcp.SampleMessage{{Role: mcp.RoleUser,
+					Content: []mcp.Content{&mcp.TextContent{Text: "Hello"}}}},
 				MaxTokens: 1,
 			})
 			return "", err
@@ -177,7 +183,9 @@ func TestAWaitingTaskSaysWhatFor(t *testing.T) {
 			t.Errorf("it says %q", got)
 		}
 		if c.Modern() {
-			c.Call("tasks/update", object{"taskId": id, "inputResponses": object{"a.1": object{"action": "accept", "content": object{"value": "x"}}}})
+			c.Call("tasks/update",
+				object{"taskId": id,
+					"inputResponses": object{"a.1": object{"action": "accept", "content": object{"value": "x"}}}})
 			if got := get(t, c, id).StatusMessage; !strings.HasPrefix(got, "éé") {
 				t.Errorf("with one answer, it says %q", got)
 			}

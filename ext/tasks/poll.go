@@ -57,7 +57,8 @@ func (p *poller) next(ctx context.Context) (*seenTask, error) {
 		return p.last, nil
 	}
 	if p.last != nil && p.last.TTL > 0 && time.Since(p.began) > p.last.TTL+expiryGrace {
-		return nil, fmt.Errorf("tasks: task %q has not ended within its TTL of %v: %w", p.id, p.last.TTL, mcp.ErrTimeout)
+		return nil, fmt.Errorf("tasks: task %q has not ended within its TTL of %v: %w", p.id, p.last.TTL,
+			mcp.ErrTimeout)
 	}
 	received, err := p.pause(ctx)
 	if err != nil {
@@ -185,7 +186,8 @@ func (p *poller) retry(ctx context.Context, f func() error) error {
 		case !isTransient(err):
 			return err
 		case attempts.lastFor(maxOutage):
-			return fmt.Errorf("tasks: task %q: no response for %v: %w", p.id, time.Since(attempts.began).Round(time.Second), err)
+			return fmt.Errorf("tasks: task %q: no response for %v: %w", p.id,
+				time.Since(attempts.began).Round(time.Second), err)
 		}
 		timer := time.NewTimer(max(backoff, retryAfter(err)))
 		backoff = min(2*backoff, maxRetry)

@@ -98,7 +98,8 @@ func (c *owner) principal() *mcp.Principal {
 	if c == nil {
 		return nil
 	}
-	return &mcp.Principal{Issuer: string(c.Issuer), Subject: string(c.Subject), ClientID: string(c.ClientID), Scopes: c.Scopes}
+	return &mcp.Principal{Issuer: string(c.Issuer), Subject: string(c.Subject), ClientID: string(c.ClientID),
+		Scopes: c.Scopes}
 }
 
 // A job is one task as it is stored.

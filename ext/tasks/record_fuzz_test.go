@@ -70,9 +70,11 @@ func FuzzTaskParams(f *testing.F) {
 			t.Errorf("%s is no params: %v", raw, stdErr)
 		case bytes.Contains(raw, []byte(`\`)) || std.TaskID == nil: // names that differ in case are one to encoding/json
 		case id != *std.TaskID && !bytes.Contains(bytes.ToLower(raw), []byte(`taskid`)) || n > len(std.InputResponses)+1:
-			t.Errorf("%s: id %q, %d responses; encoding/json reads %q, %d", raw, id, n, *std.TaskID, len(std.InputResponses))
+			t.Errorf("%s: id %q, %d responses; encoding/json reads %q, %d", raw, id, n, *std.TaskID,
+				len(std.InputResponses))
 		}
-		if c, err := tasks.Cursor2025(raw); err != nil && !isParams(err) || err == nil && c.ID == "" && !c.Created.IsZero() {
+		if c, err := tasks.Cursor2025(raw); err != nil && !isParams(err) || err == nil && c.ID == "" &&
+			!c.Created.IsZero() {
 			t.Errorf("cursor %+v, %v", c, err)
 		}
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "other"} {

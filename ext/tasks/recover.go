@@ -62,7 +62,8 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err erro
 		}
 		switch {
 		case err != nil:
-			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID), "error", err)
+			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID),
+				"error", err)
 		case j.Phase == phaseWorking:
 			working = append(working, Record{Owner: r.Owner, ID: r.ID})
 		}

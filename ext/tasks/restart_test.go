@@ -58,7 +58,8 @@ func connected(t *testing.T, b *bench) *mcptest.Client {
 	t.Helper()
 	return mcptest.Connect(t, b.server, modern, &mcptest.Options{
 		Capabilities: takesTasks,
-		Extension:    mcptest.Extension{ResultTypes: []string{"task"}, Topics: map[string]string{"notifications/tasks": "taskIds"}},
+		Extension: mcptest.Extension{ResultTypes: []string{"task"},
+			Topics: map[string]string{"notifications/tasks": "taskIds"}},
 	})
 }
 
@@ -171,7 +172,8 @@ func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
 			id := begin(t, c, "ask", nil).TaskID
 			synctest.Wait()
 			fail.Store(true)
-			params := object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+			params := object{"taskId": id,
+				"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
 			if _, err := c.Try("tasks/update", params); wrote != (err == nil) {
 				t.Errorf("wrote %t: %v", wrote, err)
 			}
@@ -247,7 +249,8 @@ func TestRecover(t *testing.T) {
 					t.Errorf("clean %t: %s: %+v", clean, tool, got)
 				}
 			}
-			if got := get(t, c, ids["once"]); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "restarted") {
+			if got := get(t, c, ids["once"]); got.Status != "failed" || got.Error == nil ||
+				!strings.Contains(got.Error.Message, "restarted") {
 				t.Errorf("clean %t: once: %+v", clean, got)
 			}
 			for tool, want := range map[string]int32{"done": 1, "ask": 2, "once": 2, "again": 2} {
@@ -406,7 +409,8 @@ func TestACancelledTaskNeverGetsItsTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
 		var runs atomic.Int32
-		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "", nil })
+		b.tool("run", nil,
+			func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "", nil })
 		c := connected(t, b)
 		begin(t, c, "run", nil)
 		id := begin(t, c, "run", nil).TaskID
@@ -531,7 +535,8 @@ func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		add := func(b *bench) {
-			b.tool("quick", &tasks.ToolOptions{TTL: time.Minute}, func(context.Context) (string, error) { return "done", nil })
+			b.tool("quick", &tasks.ToolOptions{TTL: time.Minute},
+				func(context.Context) (string, error) { return "done", nil })
 			b.tool("ask", &tasks.ToolOptions{TTL: 10 * time.Minute}, func(ctx context.Context) (string, error) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
@@ -567,7 +572,8 @@ func TestATaskWithoutARunIsTakenUp(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
 		add := func(b *bench) {
-			b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "ran", nil })
+			b.tool("run", nil,
+				func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "ran", nil })
 		}
 		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
 		add(b)

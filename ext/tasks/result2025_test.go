@@ -29,15 +29,18 @@ func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 		"url": {func(ctx context.Context) error { return mcp.AskURL(ctx, "q", "https://example.com/", "go") },
 			object{"elicitation": object{"form": object{}}}, object{"action": "accept"}},
 		"form": {func(ctx context.Context) error { _, err := mcp.Ask[string](ctx, "q", "?", nil); return err },
-			object{"elicitation": object{"url": object{}}}, object{"action": "accept", "content": object{"value": "x"}}},
+			object{"elicitation": object{"url": object{}}}, object{"action": "accept",
+				"content": object{"value": "x"}}},
 		"tools": {func(ctx context.Context) error {
-			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
 				MaxTokens: 9, Tools: []*mcp.Tool{{Name: "t"}}}
 			_, err := mcp.Sample(ctx, "q", p)
 			return err
 		}, object{"sampling": object{"context": object{}}}, reply},
 		"context": {func(ctx context.Context) error {
-			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
 				MaxTokens: 9, IncludeContext: "thisServer"}
 			_, err := mcp.Sample(ctx, "q", p)
 			return err
@@ -48,7 +51,8 @@ func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 		}
 		on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 			o := c.Options
-			o.Capabilities = object{"elicitation": object{"form": object{}, "url": object{}}, "sampling": object{"tools": object{}, "context": object{}}}
+			o.Capabilities = object{"elicitation": object{"form": object{}, "url": object{}},
+				"sampling": object{"tools": object{}, "context": object{}}}
 			o.Answer = func(string, json.RawMessage) (any, error) { return tc.answer, nil }
 			able := c.Another(&o)
 			id := begin(t, able, "ask", nil).TaskID
@@ -159,7 +163,8 @@ func TestATaskThatAsksForEverEnds(t *testing.T) {
 		id := begin(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		answer(t, c, id, object{"value": "x"})
-		if got := finished(t, c, id); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "10000 questions") {
+		if got := finished(t, c, id); got.Status != "failed" || got.Error == nil ||
+			!strings.Contains(got.Error.Message, "10000 questions") {
 			t.Errorf("got %s, %v", got.Status, got.Error)
 		}
 	})

@@ -92,7 +92,8 @@ func (s *held) CountAll(ctx context.Context) (int, int64, error) {
 func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
 	var charged atomic.Int32
 	add := func(b *bench) {
-		b.tool("charge", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
+		b.tool("charge", &tasks.ToolOptions{ManualStart: true},
+			func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
 	}
 	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		charged.Store(0)

@@ -148,7 +148,8 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	}
 	t.opts.fillDefaults()
 	t.store, t.log = t.opts.Store, t.opts.Logger
-	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal, owners: map[string]*ownerQueue{}}
+	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal,
+		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
 	t.base, t.end = context.WithCancelCause(context.Background())
 	t.deadlines.sweep = t.sweep

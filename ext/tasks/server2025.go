@@ -54,7 +54,8 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 		TTL *float64 `json:"ttl"`
 	}
 	if !isObject(p.Task) || jsonv2.Unmarshal(p.Task, &task) != nil || task.TTL != nil && *task.TTL < 0 {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.task: want an object whose ttl is a number of milliseconds")
+		return nil, mcp.Errorf(mcp.CodeInvalidParams,
+			"params.task: want an object whose ttl is a number of milliseconds")
 	}
 	c.canBeTask, c.mustBeTask = true, true
 	if task.TTL != nil {
@@ -70,7 +71,8 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 // errNotATask refuses to run a tool as a task that does not run as one.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
-var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound, "there is no such tool that runs as a task: call it without params.task")
+var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound,
+	"unknown tool, or not one that runs as a task: call it without params.task")
 
 // errNotReached returns the error of a call that became no task. A tool that is hidden from the
 // caller gets the same error as one that does not run as a task, so that the error does not reveal
@@ -86,7 +88,8 @@ func (c *pendingCall) errNotReached(err error) error {
 // errNoTasks refuses a tool that runs as a task only to a client whose revision has no tasks.
 func errNoTasks(req *mcp.Request) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInvalidRequest,
-		"this tool runs as a task only, which takes protocol revision %s or later, not %s", revision2025, req.Revision())
+		"this tool runs as a task only, which takes protocol revision %s or later, not %s",
+		revision2025, req.Revision())
 }
 
 // Spec: basic/utilities/tasks (2025-11-25), Capabilities.
@@ -236,7 +239,8 @@ func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			more = len(following) > 0
 		}
 		if more {
-			page.Next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", last.Created.UnixMilli(), last.ID))
+			page.Next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", last.Created.UnixMilli(),
+				last.ID))
 		}
 	}
 	for _, r := range records {

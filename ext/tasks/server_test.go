@@ -48,12 +48,15 @@ func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *ben
 }
 
 // tool adds a tool that takes no arguments.
-func (b *bench) tool(name string, opts *tasks.ToolOptions, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
-	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+func (b *bench) tool(name string, opts *tasks.ToolOptions,
+	f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
+	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts,
+		func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }
 
 // on runs body over all transports with the revisions that have tasks. Make adds the tools.
-func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench), body func(t *testing.T, b *bench, c *mcptest.Client)) {
+func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench),
+	body func(t *testing.T, b *bench, c *mcptest.Client)) {
 	t.Helper()
 	for _, combination := range combinations {
 		b := newBench(t, opts, nil)
@@ -247,11 +250,13 @@ func TestATaskFails(t *testing.T) {
 			t.Errorf("tool error: %+v", got)
 		}
 		got = finished(t, c, begin(t, c, "protocolError", nil).TaskID)
-		if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || got.Error.Message != "no way" || got.Result != nil {
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || got.Error.Message != "no way" ||
+			got.Result != nil {
 			t.Errorf("protocol error: %+v", got)
 		}
 		got = finished(t, c, begin(t, c, "panics", nil).TaskID)
-		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError || strings.Contains(got.Error.Message, "secret") {
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError ||
+			strings.Contains(got.Error.Message, "secret") {
 			t.Errorf("panic: %+v", got)
 		}
 	})

@@ -118,7 +118,7 @@ func (s *Server) hasTools() bool {
 }
 
 // errBegun ends the run of a handler whose call becomes a task.
-var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error and runs again within the task")
+var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error")
 
 // Begin makes a task of the call that ctx belongs to, in a handler of a tool with
 // [ToolOptions.ManualStart]. It returns an error, which the handler has to return. The client is

@@ -22,8 +22,10 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 		"working": "works", "input_required": "asks", "completed": "ends", "failed": "fails", "cancelled": "works",
 	}
 	want := map[string]map[string]string{
-		"working":        {"answer": "working", "cancel": "cancelled", "expire": "failed", "result": "completed", "error": "failed", "ask": "input_required"},
-		"input_required": {"answer": "completed", "cancel": "cancelled", "expire": "failed", "result": "input_required", "error": "input_required", "ask": "input_required"},
+		"working": {"answer": "working", "cancel": "cancelled", "expire": "failed", "result": "completed",
+			"error": "failed", "ask": "input_required"},
+		"input_required": {"answer": "completed", "cancel": "cancelled", "expire": "failed",
+			"result": "input_required", "error": "input_required", "ask": "input_required"},
 	}
 	for _, final := range []string{"completed", "failed", "cancelled"} {
 		want[final] = map[string]string{}
@@ -59,7 +61,9 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 					}
 					switch event {
 					case "answer":
-						c.Call("tasks/update", object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}})
+						c.Call("tasks/update",
+							object{"taskId": id,
+								"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}})
 					case "cancel":
 						c.Call("tasks/cancel", object{"taskId": id})
 					case "expire":
@@ -142,7 +146,8 @@ func TestRacesForTheEndOfATask(t *testing.T) {
 				})
 			}
 			accept := func() object {
-				return object{"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+				return object{"inputResponses": object{"q.1": object{"action": "accept",
+					"content": object{"value": "x"}}}}
 			}
 			for k := range 3 {
 				send("tasks/update", time.Second+time.Duration(k)*time.Millisecond, accept())
@@ -206,7 +211,11 @@ func TestAConflictIsReadAgain(t *testing.T) {
 func TestAResultThatIsTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
-		b.tool("large", nil, func(context.Context) (string, error) { return string(make([]byte, tasks.MaxRecord/6)), nil }) // \u0000 each
+		b.tool("large", nil,
+			func(context.Context) (string, error) {
+				return string(make([]byte, tasks.MaxRecord/6)),
+					nil
+			}) // \u0000 each
 		c := connected(t, b)
 		got := finished(t, c, begin(t, c, "large", nil).TaskID)
 		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError {
@@ -236,7 +245,8 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 			message     string
 			want        string
 		}{
-			{1, 0, "", "1"}, {2, 10, "", "2 of 10"}, {2.5, 10, "half", "half"}, {3, 10, "bad \xff text", ""}, {4, 0, fmt.Sprintf("%01000d", 7), fmt.Sprintf("%0512d", 0)},
+			{1, 0, "", "1"}, {2, 10, "", "2 of 10"}, {2.5, 10, "half", "half"}, {3, 10, "bad \xff text", ""}, {4, 0,
+				fmt.Sprintf("%01000d", 7), fmt.Sprintf("%0512d", 0)},
 		} {
 			steps <- func(ctx context.Context) { mcp.Progress(ctx, step.done, step.total, step.message) }
 			synctest.Wait()
@@ -260,12 +270,14 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var size atomic.Int64
-		s := &faulty{Store: tasks.NewMemory(), create: func(r tasks.Record) error { size.Store(int64(len(r.Data))); return nil }}
+		s := &faulty{Store: tasks.NewMemory(),
+			create: func(r tasks.Record) error { size.Store(int64(len(r.Data))); return nil }}
 		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
 		sleeper(b, "sleep", nil)
 		type text struct{ Text string }
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, _ text) (string, error) {
-			_, err := mcp.Once(ctx, "much", func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
+			_, err := mcp.Once(ctx, "much",
+				func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
 			if err != nil {
 				return "", err
 			}
@@ -274,7 +286,8 @@ func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
 		c := connected(t, b)
 		begin(t, c, "sleep", nil) // so that the others wait for their turn
 		call := func(n int64) *jsonrpc.Message {
-			return c.Send("tools/call", object{"name": "large", "arguments": object{"Text": strings.Repeat("x", int(n))}}).Wait()
+			return c.Send("tools/call",
+				object{"name": "large", "arguments": object{"Text": strings.Repeat("x", int(n))}}).Wait()
 		}
 		if m := call(1000); m.Error != nil {
 			t.Fatal(m.Error)

@@ -30,7 +30,8 @@ func (h *Handle) Updates(ctx context.Context) iter.Seq2[*Task, error] {
 		for {
 			t, err := p.next(ctx)
 			if err == nil && t.Status.Final() {
-				err = p.retry(ctx, func() error { return p.form.fetchOutcome(mcp.WithCallOptions(ctx, p.options), h, t) })
+				err = p.retry(ctx,
+					func() error { return p.form.fetchOutcome(mcp.WithCallOptions(ctx, p.options), h, t) })
 			}
 			switch {
 			case ctx.Err() != nil:

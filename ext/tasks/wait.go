@@ -165,7 +165,8 @@ func (w *wait) inputRequired(ctx context.Context, open []inputRequest) (mcp.Resu
 		write(jsontext.String(q.key))
 		err = errors.Join(err, e.WriteValue(jsontext.Value(q.raw)))
 	}
-	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.client.suspend(ctx, w)), jsontext.EndObject)
+	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.client.suspend(ctx, w)),
+		jsontext.EndObject)
 	if err != nil {
 		w.releaseClaimed()
 		return nil, invalid(methodGet, err)

@@ -34,7 +34,8 @@ func TestWatchAsksWhereNobodyTells(t *testing.T) {
 	}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		states, err := watched(t.Context(), start(t, c, "x"))
-		if want := []string{"working", "working half", "input_required", "failed"}; err != nil || !slices.Equal(states, want) {
+		if want := []string{"working", "working half", "input_required", "failed"}; err != nil ||
+			!slices.Equal(states, want) {
 			t.Errorf("got %q, %v; want %q", states, err, want)
 		}
 	})

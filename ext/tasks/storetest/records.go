@@ -17,7 +17,8 @@ var noon = time.Date(2026, 7, 28, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
 // task returns a test record.
 func task(owner, id string) tasks.Record {
-	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour), Data: []byte("data of " + id)}
+	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour),
+		Data: []byte("data of " + id)}
 }
 
 // create adds records.
@@ -52,7 +53,8 @@ func same(got, want tasks.Record) error {
 	case got.Version != want.Version:
 		return fmt.Errorf("task %s has version %d, want %d", got.ID, got.Version, want.Version)
 	case !bytes.Equal(got.Data, want.Data):
-		return fmt.Errorf("task %s has %d bytes %.60q, want %d bytes %.60q", got.ID, len(got.Data), got.Data, len(want.Data), want.Data)
+		return fmt.Errorf("task %s has %d bytes %.60q, want %d bytes %.60q", got.ID, len(got.Data), got.Data,
+			len(want.Data), want.Data)
 	}
 	return nil
 }
