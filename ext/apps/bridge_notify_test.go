@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestThePageIsToldInOrderAndOnlyWhenItIsReady(t *testing.T) {
+func TestNotificationsAreQueuedUntilPageIsReady(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	ctx, b := t.Context(), f.bridge
@@ -82,7 +82,7 @@ func TestTeardownWaitsForThePage(t *testing.T) {
 }
 
 // A consent dialog may be open while the page goes.
-func TestNothingThatThePageAskedForRunsAfterTeardown(t *testing.T) {
+func TestRequestsAreRefusedAfterTeardown(t *testing.T) {
 	for what, request := range map[string][2]string{
 		"a tool":     {"tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`},
 		"a resource": {"resources/read", `{"uri":"` + clockURI + `"}`},
@@ -137,7 +137,7 @@ func TestNothingThatThePageAskedForRunsAfterTeardown(t *testing.T) {
 	}
 }
 
-func TestTeardownEndsTheCallsOfThePage(t *testing.T) {
+func TestTeardownCancelsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)
 		var ended error
@@ -170,7 +170,7 @@ func TestTeardownEndsTheCallsOfThePage(t *testing.T) {
 	})
 }
 
-func TestTheSandboxProxyGetsTheDocumentOnce(t *testing.T) {
+func TestDocumentIsSentToSandboxProxyOnce(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for range 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestUI04_PagesCallTheToolsThatAreTheirs(t *testing.T) {
+func TestUI04_PagesCallToolsForViews(t *testing.T) {
 	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		var asked []string
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: func(_ context.Context, tool *mcp.Tool, args json.RawMessage) error {
@@ -65,7 +65,7 @@ func TestPagesReadResources(t *testing.T) {
 	})
 }
 
-func TestLinksMessagesAndContext(t *testing.T) {
+func TestLinksMessagesAndModelContext(t *testing.T) {
 	var did []string
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
@@ -117,7 +117,7 @@ func TestLinksMessagesAndContext(t *testing.T) {
 	}
 }
 
-func TestDisplayModesAreThoseOfBothSides(t *testing.T) {
+func TestDisplayModesNeedBothSides(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
 		Context: &apps.Context{DisplayMode: apps.DisplayInline,
@@ -141,7 +141,7 @@ func TestDisplayModesAreThoseOfBothSides(t *testing.T) {
 
 // A page chooses the names that it asks for: they must not have the server's tools listed each
 // time.
-func TestUnknownNamesDoNotListTheToolsEachTime(t *testing.T) {
+func TestUnknownToolNamesDoNotListToolsEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)
 		lists := 0

@@ -94,7 +94,7 @@ func (f *frame) handshake() {
 
 func allow(context.Context, *mcp.Tool, json.RawMessage) error { return nil }
 
-func TestUI05_WhatThePageDoesIsAskedForAndLogged(t *testing.T) {
+func TestUI05_RequestsNeedConsentAndAreLogged(t *testing.T) {
 	var log strings.Builder
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, slog.New(slog.NewTextHandler(&log, nil)), &apps.BridgeOptions{
@@ -118,7 +118,7 @@ func TestUI05_WhatThePageDoesIsAskedForAndLogged(t *testing.T) {
 	}
 }
 
-func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
+func TestUnsupportedRequestsAreRefused(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for _, method := range []string{"tools/call", "resources/read", "ui/open-link"} {
@@ -144,7 +144,7 @@ func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheHostTellsWhatItCan(t *testing.T) {
+func TestHostCapabilities(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	got, _ := f.ask("ui/initialize", `{"appCapabilities":{}}`)
@@ -165,7 +165,7 @@ func TestTheHostTellsWhatItCan(t *testing.T) {
 		"hostContext":{"theme":"dark","displayMode":"inline","containerDimensions":{"width":400,"maxHeight":600},"locale":"en-US"}}`)
 }
 
-func TestMalformedMessagesAreAnsweredAsSuch(t *testing.T) {
+func TestMalformedMessages(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for message, code := range map[string]int{
@@ -204,7 +204,7 @@ func TestMalformedMessagesAreAnsweredAsSuch(t *testing.T) {
 	}
 }
 
-func TestRequestsUnderWayAreBounded(t *testing.T) {
+func TestConcurrentRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := make(chan struct{})
 		c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))

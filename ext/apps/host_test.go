@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestAHostFindsWhatTheModelSeesAndTheView(t *testing.T) {
+func TestHostReadsToolsAndPage(t *testing.T) {
 	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		h := apps.NewHost(c, &apps.HostOptions{Logger: logger(t)})
 		tools, err := h.ModelTools(t.Context())
@@ -48,7 +48,7 @@ func TestAHostFindsWhatTheModelSeesAndTheView(t *testing.T) {
 	})
 }
 
-func TestUI04_ThePagesHeaderIsSafe(t *testing.T) {
+func TestUI04_PageHeader(t *testing.T) {
 	p := &apps.Page{URI: clockURI, HTML: clockHTML, Frame: clockFrame()}
 	h, err := p.Header(&apps.HeaderOptions{Embedder: "https://host.example"})
 	if err != nil {
@@ -133,7 +133,7 @@ const (
 	strangerView = `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"<!doctype html>"`
 )
 
-func TestPagesOfStrangersAreChecked(t *testing.T) {
+func TestInvalidPagesAreRefused(t *testing.T) {
 	for name, s := range map[string]stranger{
 		"another scheme":      {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
 		"a file":              {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},
@@ -168,7 +168,7 @@ func TestPagesOfStrangersAreChecked(t *testing.T) {
 	}
 }
 
-func TestWhatAPageCannotHaveIsDropped(t *testing.T) {
+func TestInvalidMetadataIsDropped(t *testing.T) {
 	const asked = `,"_meta":{"ui":{"csp":{
 		"connectDomains":["https://a.example/","http://localhost:3000","https://router","https://nas.local","https://a.example; script-src *"],
 		"resourceDomains":["https://cdn.example","'unsafe-eval'","data:"]},
@@ -188,7 +188,7 @@ func TestWhatAPageCannotHaveIsDropped(t *testing.T) {
 	}
 }
 
-func TestNamesOfTheUsersNetworkAreNotPublic(t *testing.T) {
+func TestPrivateNamesAreDropped(t *testing.T) {
 	for name, local := range map[string]bool{
 		"router": true, "a.local": true, "a.internal": true, "a.lan": true, "nas.home": true, "a.b.home.arpa": true, "wiki.corp": true,
 		"wiki.intranet": true, "a.private": true, "x.localdomain": true, "*.nas.home": true, "NAS.Home": true,
@@ -205,7 +205,7 @@ func TestNamesOfTheUsersNetworkAreNotPublic(t *testing.T) {
 	}
 }
 
-func TestTheListIsWhatContentsWithoutMetadataFallBackTo(t *testing.T) {
+func TestFrameFromResourceList(t *testing.T) {
 	s := stranger{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || p.Allow() != "camera" {
@@ -217,7 +217,7 @@ func TestTheListIsWhatContentsWithoutMetadataFallBackTo(t *testing.T) {
 	}
 }
 
-func TestVisibilityIsThatOfTheMetadata(t *testing.T) {
+func TestVisibility(t *testing.T) {
 	for meta, want := range map[string]string{
 		`{}`:                                    "model app",
 		`{"ui":null}`:                           "model app",
@@ -251,7 +251,7 @@ func TestVisibilityIsThatOfTheMetadata(t *testing.T) {
 	}
 }
 
-func TestLongListsOfOriginsAreCut(t *testing.T) {
+func TestLongOriginListsAreTruncated(t *testing.T) {
 	var asked []string
 	for i := range 40 {
 		asked = append(asked, fmt.Sprintf(`"https://a%d.example"`, i))

@@ -62,7 +62,7 @@ func listed(t *testing.T, c *mcp.Client) map[string]*mcp.Tool {
 }
 
 // T-46: the extension is honoured in the declaration of every era.
-func TestUI01_TheServerKnowsWhetherViewsAreShown(t *testing.T) {
+func TestUI01_Supported(t *testing.T) {
 	s := newClock(t)
 	call := func(t *testing.T, c *mcp.Client) string {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestUI01_TheServerKnowsWhetherViewsAreShown(t *testing.T) {
 	}
 }
 
-func TestUI01_TheExtensionIsDeclared(t *testing.T) {
+func TestUI01_ExtensionIsDeclared(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			c := mcptest.Dial(t, newClock(t), on, nil)
@@ -122,7 +122,7 @@ func TestUI06_ToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
 	})
 }
 
-func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
+func TestToolListsAreNotCachedPublicly(t *testing.T) {
 	public := &mcp.ServerOptions{Logger: logger(t), Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic}}
 	s := mcp.NewServer("test", "1", public)
 	scope := func() string {
@@ -148,7 +148,7 @@ func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
 	}
 }
 
-func TestLinkLeavesTheToolAsItWas(t *testing.T) {
+func TestWithUIDoesNotChangeTool(t *testing.T) {
 	views := apps.New(newServer(t))
 	views.Add(&apps.View{URI: clockURI, Name: "clock"}, clockHTML)
 	tool := &mcp.Tool{Name: "time", Meta: mcp.Meta{"example.com/x": 1}}
@@ -158,7 +158,7 @@ func TestLinkLeavesTheToolAsItWas(t *testing.T) {
 	}
 }
 
-func TestAddFileIsReadWhenAHostAsks(t *testing.T) {
+func TestAddFileReadsFileForEachRequest(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "clock.html")
 	write := func(text string) {
@@ -182,7 +182,7 @@ func TestAddFileIsReadWhenAHostAsks(t *testing.T) {
 	}
 }
 
-func TestViewsThatCannotWorkPanic(t *testing.T) {
+func TestInvalidViewsPanic(t *testing.T) {
 	many := slices.Repeat([]string{"https://example.com"}, 33)
 	for name, view := range map[string]apps.View{
 		"another scheme": {URI: "https://example.com/", Name: "x"},
@@ -223,7 +223,7 @@ func TestViewsThatCannotWorkPanic(t *testing.T) {
 	apps.New(newServer(t)).Add(&apps.View{URI: clockURI, Name: "x"}, "\ufeff\n<!-- made by hand -->\n<!DOCTYPE  HTML>")
 }
 
-func TestLinksThatCannotWorkPanic(t *testing.T) {
+func TestInvalidToolUIsPanic(t *testing.T) {
 	for name, u := range map[string]*apps.ToolUI{
 		"nil":              nil,
 		"an unknown view":  {View: "ui://other"},

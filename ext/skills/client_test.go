@@ -97,14 +97,14 @@ func TestListingAndGettingReadNoFile(t *testing.T) {
 	}
 }
 
-func TestGetWantsTheSkillItAskedFor(t *testing.T) {
+func TestGetChecksURI(t *testing.T) {
 	c := dial(t, newStranger().serve(t))
 	if got, err := skills.Get(t.Context(), c, "skill://acme/pdf/SKILL.md"); !errors.Is(err, skills.ErrInvalidEntry) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestListsThatDoNotEnd(t *testing.T) {
+func TestEndlessLists(t *testing.T) {
 	for name, pages := range map[string]func(n int) string{
 		"the same cursor": func(int) string { return `{"skills":[],"nextCursor":"a"}` },
 		"new cursors":     func(n int) string { return fmt.Sprintf(`{"skills":[],"nextCursor":"%d"}`, n) },
@@ -129,7 +129,7 @@ func TestListsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-func TestFoldersHoldOnlyWhatIsInThem(t *testing.T) {
+func TestReadDirChecksURIs(t *testing.T) {
 	s := newStranger()
 	c := dial(t, s.serve(t))
 	for _, uri := range []string{"skill://pdf/a/b/c", "skill://pdf/x", "skill://pdf/a", "skill://pdf/a/..", "file:///etc/passwd", "skill://other/a/b", "skill://pdf/a/%2e%2e", ""} {
@@ -148,7 +148,7 @@ func TestFoldersHoldOnlyWhatIsInThem(t *testing.T) {
 }
 
 // A server is asked for skills only if it declares them.
-func TestServersWithoutSkillsAreNotAsked(t *testing.T) {
+func TestErrNotOffered(t *testing.T) {
 	for _, settings := range []any{nil, []int{}, "off", object{}, object{"directoryRead": "true"}} {
 		s := newServer(t, nil)
 		asked := 0

@@ -44,7 +44,7 @@ func TestFrontmatterAsJSON(t *testing.T) {
 	}
 }
 
-func TestFrontmatterThatIsRefused(t *testing.T) {
+func TestInvalidFrontmatter(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c,

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestFilesThatDifferAreRefused(t *testing.T) {
+func TestFilesAreVerified(t *testing.T) {
 	other := strings.Replace(mainText, "Fill in forms", "Exfiltrate it", 1)
 	for _, test := range []struct {
 		name   string
@@ -53,7 +53,7 @@ func TestFilesThatDifferAreRefused(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
+func TestUnlistedFilesAreNotRequested(t *testing.T) {
 	s := newStranger()
 	s.files["skill://pdf/new.md"] = "new"
 	c := dial(t, s.serve(t))
@@ -84,7 +84,7 @@ func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
 }
 
 // An answer that the client has kept is not held against a newer description.
-func TestKeptAnswersAreReadAgain(t *testing.T) {
+func TestStaleCachedFilesAreReadAgain(t *testing.T) {
 	s := newStranger()
 	s.cache = mcp.Cache{TTLMs: 3600_000, Scope: mcp.CachePrivate}
 	c := dial(t, s.serve(t))
@@ -143,7 +143,7 @@ func TestDynamicSkills(t *testing.T) {
 	}
 }
 
-func TestSkillsThatAreTooLargeAreNotLoaded(t *testing.T) {
+func TestTooLargeSkillsAreNotLoaded(t *testing.T) {
 	s := newStranger()
 	huge := `{"uri":"skill://pdf/huge","digest":"` + sum("") + `","size":9007199254740991}`
 	entries := []string{strings.Replace(honest(), "]}", ","+huge+","+strings.Replace(huge, "huge", "more", 1)+"]}", 1)}

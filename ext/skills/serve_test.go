@@ -271,7 +271,7 @@ func TestVisibleHidesSkills(t *testing.T) {
 	})
 }
 
-func TestOptionsThatCannotWorkPanic(t *testing.T) {
+func TestInvalidOptionsPanic(t *testing.T) {
 	for _, o := range []skills.Options{
 		{Prefix: "skill://acme"}, {Prefix: "acme/"}, {Prefix: "skill:///?/"}, {Prefix: "://"}, {PageSize: -1}, {MaxBytes: -1}, {Cache: mcp.Cache{TTLMs: -1}},
 	} {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 )
 
-func TestDescriptionsThatBreakTheRules(t *testing.T) {
+func TestInvalidDescriptions(t *testing.T) {
 	front := `"frontmatter":{"name":"pdf","description":"x"}`
 	one := fileEntry(pdf, mainText)
 	entry := func(uri, front, resources string) string {
@@ -82,7 +82,7 @@ func refuses(t *testing.T, entry string) {
 }
 
 // A skill can be kept, and consent to it is another as soon as anything is.
-func TestSkillsCanBeKept(t *testing.T) {
+func TestSkillJSON(t *testing.T) {
 	var skill, again skills.Skill
 	if err := jsonv2.Unmarshal([]byte(honest()), &skill); err != nil {
 		t.Fatal(err)

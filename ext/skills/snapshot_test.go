@@ -18,7 +18,7 @@ func skillFile(name string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: A skill\n---\n")}
 }
 
-func TestFolderThatIsOneSkill(t *testing.T) {
+func TestSkillInRoot(t *testing.T) {
 	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}},
 		&skills.Options{Prefix: "x-own://acme/"})
 	c := dial(t, s)
@@ -40,7 +40,7 @@ func TestFolderThatIsOneSkill(t *testing.T) {
 }
 
 // Where the skill at the top comes among the others says nothing of their URIs.
-func TestSkillsWithinTheOneThatTheFolderIs(t *testing.T) {
+func TestSkillsInsideSkillInRoot(t *testing.T) {
 	for _, inner := range []string{"3d-print", "zebra", "+/x"} {
 		t.Run(inner, func(t *testing.T) {
 			s, catalog := serve(t, fstest.MapFS{
@@ -94,7 +94,7 @@ func with(files ...any) fstest.MapFS {
 	return m
 }
 
-func TestFoldersThatCannotBeServed(t *testing.T) {
+func TestInvalidDirectories(t *testing.T) {
 	many := with()
 	for i := range skills.MaxFiles {
 		many[fmt.Sprintf("good/%d", i)] = &fstest.MapFile{}
@@ -154,7 +154,7 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 	}
 }
 
-func TestSymbolicLinksOfTheDiskAreRefused(t *testing.T) {
+func TestSymbolicLinksAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
 	for name, text := range map[string]string{filepath.Join(dir, "a", "SKILL.md"): string(skillFile("a").Data), secret: "s3cret"} {
@@ -198,7 +198,7 @@ func (s *swapping) Open(name string) (fs.File, error) {
 	return s.FS.Open(name)
 }
 
-func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
+func TestLinksCreatedAfterWalkAreNotFollowed(t *testing.T) {
 	elsewhere := t.TempDir()
 	if err := os.WriteFile(filepath.Join(elsewhere, "notes.txt"), []byte("s3cret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
 }
 
 // A folder may be served before its first skill is there, and after its last one went.
-func TestFoldersWithoutSkills(t *testing.T) {
+func TestDirectoriesWithoutSkills(t *testing.T) {
 	for what, files := range map[string]fstest.MapFS{
 		"empty":          {},
 		"of folders":     {"pdf": {Mode: fs.ModeDir}},

@@ -17,7 +17,7 @@ import (
 )
 
 // A proxy that cuts what takes long is no failure of the task, which may take days.
-func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
+func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := script2025()
@@ -59,7 +59,7 @@ func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
 }
 
 // A task without a result is one that nobody asked for, and not a result without content.
-func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
+func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
 	unasked := strings.Replace(created2025(), `"resultType":"task",`, ``, 1)
 	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.Declare(nil, nil), "without": nil} {
 		for _, on := range mcptest.Combinations() {
@@ -79,7 +79,7 @@ func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
 
 // Notes of the server have numbers and messages of their own, and what tasks/get says is no more
 // than that.
-func TestNumbersOfProgressAreTheServersIn2025(t *testing.T) {
+func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, time.Hour, func(ctx context.Context, req *mcp.Request) error {

@@ -55,7 +55,7 @@ func on2025(transport string) mcptest.Combination {
 	return mcptest.Combination{Transport: transport, Revision: "2025-11-25"}
 }
 
-func TestTASKD05_AToolThatMustBeATaskIsCalledAsOne(t *testing.T) {
+func TestTASKD05_RequiredToolIsCalledAsTask(t *testing.T) {
 	for _, transport := range mcptest.Transports {
 		t.Run(transport, func(t *testing.T) {
 			s := script2025()
@@ -71,7 +71,7 @@ func TestTASKD05_AToolThatMustBeATaskIsCalledAsOne(t *testing.T) {
 	}
 }
 
-func TestTASKD04_AToolThatNeedNotBeATaskIsCalledAsEver(t *testing.T) {
+func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		for _, tool := range []string{"may", "never", "silent", "odd", "unlisted"} {
@@ -90,7 +90,7 @@ func TestTASKD04_AToolThatNeedNotBeATaskIsCalledAsEver(t *testing.T) {
 	})
 }
 
-func TestTASKD02_AServerWithoutTasksIsNotAskedForThem(t *testing.T) {
+func TestTASKD02_NoTasksWithoutServerCapability(t *testing.T) {
 	for _, offers := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`, `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
 		s := script2025()
 		s.capabilities = offers
@@ -117,7 +117,7 @@ func TestOlderRevisionsHaveNoTasks(t *testing.T) {
 }
 
 // A server may change its mind about a tool after it was listed.
-func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
+func TestToolThatBecameRequiredIsCalledAgainAsTask(t *testing.T) {
 	s := script2025()
 	s.on["tools/list"] = inTurn(`{"tools":[]}`, supporting)
 	call := s.on["tools/call"]
@@ -140,7 +140,7 @@ func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
 	})
 }
 
-func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
+func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
 		result step
@@ -222,7 +222,7 @@ func blocking(s *script, d time.Duration, before func(ctx context.Context, req *
 	}
 }
 
-func TestTASKD14_InputIsGivenWhileTheResultIsWaitedFor(t *testing.T) {
+func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, 3*time.Hour, nil)
@@ -234,7 +234,7 @@ func TestTASKD14_InputIsGivenWhileTheResultIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestProgressOfATaskComesWithItsResult(t *testing.T) {
+func TestProgressDuringTasksResult(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, time.Minute, func(ctx context.Context, req *mcp.Request) error {
@@ -259,7 +259,7 @@ func TestProgressOfATaskComesWithItsResult(t *testing.T) {
 }
 
 // A server that has no result yet says so, or waits: the one is as good as the other.
-func TestAServerWithoutAResultYetIsAskedLater(t *testing.T) {
+func TestTasksResultIsRepeatedIfNotReady(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
@@ -286,7 +286,7 @@ func TestAServerWithoutAResultYetIsAskedLater(t *testing.T) {
 }
 
 // A stream on which nothing comes any more is not waited for when the task has ended.
-func TestADeadStreamDoesNotKeepTheResult(t *testing.T) {
+func TestTasksResultOnDeadStreamIsRepeated(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		dead := true
@@ -307,7 +307,7 @@ func TestADeadStreamDoesNotKeepTheResult(t *testing.T) {
 	})
 }
 
-func TestTASKD25_ALostStreamIsOpenedAgain(t *testing.T) {
+func TestTASKD25_TasksResultIsRepeatedAfterLostStream(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		lost := 0
@@ -323,7 +323,7 @@ func TestTASKD25_ALostStreamIsOpenedAgain(t *testing.T) {
 }
 
 // A server that never gives the result of a task that it says has ended is given up.
-func TestAResultThatNeverComesIsGivenUp(t *testing.T) {
+func TestTasksResultTimesOut(t *testing.T) {
 	s := script2025()
 	s.on["tasks/get"] = always(seen2025("input_required"))
 	s.on["tasks/result"] = failing(mcp.CodeInternalError, "not yet")
@@ -336,7 +336,7 @@ func TestAResultThatNeverComesIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestTASKD15_AnEndedCallCancelsItsTaskOf2025(t *testing.T) {
+func TestTASKD15_EndedCallCancelsTaskOf2025(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := script2025()
@@ -356,7 +356,7 @@ func TestTASKD15_AnEndedCallCancelsItsTaskOf2025(t *testing.T) {
 	}
 }
 
-func TestTASKD21_ListGivesAllPages(t *testing.T) {
+func TestTASKD21_ListFollowsCursors(t *testing.T) {
 	page := func(next string, ids ...string) string {
 		var list []string
 		for _, id := range ids {
@@ -394,7 +394,7 @@ func TestTASKD21_ListGivesAllPages(t *testing.T) {
 	}
 }
 
-func TestAHandleOf2025IsNotAnsweredByHand(t *testing.T) {
+func TestAnswerFailsIn2025(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "must")

@@ -29,7 +29,7 @@ func asking() *script {
 
 // Nobody else can call off what nobody waits for: it is done when the call returns, since the
 // program may end then.
-func TestACallThatIsGivenUpCancelsItsTaskBeforeItReturns(t *testing.T) {
+func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 	for name, change := range map[string]func(s *script, o *mcp.ClientOptions){
 		"nobody answers":        func(_ *script, o *mcp.ClientOptions) { o.Elicit = nil },
 		"it is asked too often": func(_ *script, o *mcp.ClientOptions) { o.MaxRounds = 3 },
@@ -72,7 +72,7 @@ func TestACallThatIsGivenUpCancelsItsTaskBeforeItReturns(t *testing.T) {
 }
 
 // Closing is no more than going away.
-func TestCloseLeavesTheTaskOfACallThatAsks(t *testing.T) {
+func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 	s := asking()
 	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		<-ctx.Done()
@@ -99,7 +99,7 @@ func TestCloseLeavesTheTaskOfACallThatAsks(t *testing.T) {
 }
 
 // That answers are refused says nothing of the task: it may have them, or have ended.
-func TestARefusalOfAnswersThatAreNotNeededIsNoError(t *testing.T) {
+func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
 	const refused = "there is no such question"
 	lost := func(s *script) { // the answer to the first update
 		s.on["tasks/update"] = func(_ *mcp.Request, n int) (string, error) {

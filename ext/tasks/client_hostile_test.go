@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX06_OnlyCallsMayBecomeTasks(t *testing.T) {
+func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
 	s := &script{on: map[string]step{
 		"prompts/get": always(created(``)), "resources/read": always(created(``)), "tools/list": always(created(``)),
 		"tasks/get": always(created(``)),
@@ -36,7 +36,7 @@ func TestTASKX06_OnlyCallsMayBecomeTasks(t *testing.T) {
 }
 
 // A client that has not declared the extension takes no tasks.
-func TestTASKX06_AnUndeclaredTaskIsInvalid(t *testing.T) {
+func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}
 	synctest.Test(t, func(t *testing.T) {
 		c := mcptest.Dial(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
@@ -58,7 +58,7 @@ func TestTASKX06_AnUndeclaredTaskIsInvalid(t *testing.T) {
 	})
 }
 
-func TestBrokenTasksAreInvalid(t *testing.T) {
+func TestInvalidTasksAreRefused(t *testing.T) {
 	many := strings.Repeat(`"%d":{"method":"x"},`, 1001)
 	var n []any
 	for i := range 1001 {
@@ -105,7 +105,7 @@ func TestBrokenTasksAreInvalid(t *testing.T) {
 	}
 }
 
-func TestBrokenNewTasksAreInvalid(t *testing.T) {
+func TestInvalidCreatedTasksAreRefused(t *testing.T) {
 	for name, raw := range map[string]string{
 		"nested":            `{"resultType":"task","task":` + seen("working", ``) + `}`,
 		"no id":             `{"resultType":"task","status":"working"}`,
@@ -152,7 +152,7 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 }
 
 // A server that is restarted, or has too much to do, is asked again.
-func TestATaskOutlivesTroubleOfItsServer(t *testing.T) {
+func TestPollingSurvivesServerErrors(t *testing.T) {
 	for name, trouble := range map[string]error{
 		"busy":       &mcp.Error{Code: mcp.CodeBusy, Message: "busy", Data: []byte(`{"retryAfterMs":20000}`)},
 		"unwell":     mcp.Errorf(mcp.CodeInternalError, "internal error"),
@@ -194,7 +194,7 @@ func TestATaskOutlivesTroubleOfItsServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
+func TestPollingEndsAfterMaxOutage(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(*mcp.Request, int) (string, error) {
@@ -214,7 +214,7 @@ func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
 }
 
 // A silent server is not heard of either.
-func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
+func TestPollingEndsWithoutResponses(t *testing.T) {
 	s := &script{
 		on: map[string]step{"tools/call": always(created(``))},
 		waits: func(ctx context.Context, req *mcp.Request) error {
@@ -234,7 +234,7 @@ func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestWhatTheServerRefusesEndsTheCall(t *testing.T) {
+func TestRefusalEndsCall(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingCapability, -31999} {
 		s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": failing(code, "no such task")}}
 		onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -248,7 +248,7 @@ func TestWhatTheServerRefusesEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
+func TestTASKX28_PollingEndsAfterTTL(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call":   always(strings.Replace(created(``), `"ttlMs":null`, `"ttlMs":1000`, 1)),
 		"tasks/get":    always(strings.Replace(seen("working", ``), `"ttlMs":null`, `"ttlMs":600000`, 1)),
@@ -269,7 +269,7 @@ func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
 
 // A server that uses a key for another question gets no answer to it, and is not waited for
 // forever.
-func TestTASKX14_AKeyThatIsUsedAgainIsNotAskedAgain(t *testing.T) {
+func TestTASKX14_AnsweredKeyIsNotAskedAgain(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
@@ -288,7 +288,7 @@ func TestTASKX14_AKeyThatIsUsedAgainIsNotAskedAgain(t *testing.T) {
 	})
 }
 
-func TestTheResultOfATaskIsHeldToTheOutputSchema(t *testing.T) {
+func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/list": always(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}]}`),
 		"tools/call": always(created(``)),
@@ -316,7 +316,7 @@ func TestTheResultOfATaskIsHeldToTheOutputSchema(t *testing.T) {
 }
 
 // The state that a server invents is not that of a call of ours.
-func TestTheStateOfAServerIsNotTakenForOurs(t *testing.T) {
+func TestForeignRequestStateIsKept(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": inTurn(`{"resultType":"input_required","inputRequests":{"k":`+form("x")+`},"requestState":"t1"}`, `{"content":[{"type":"text","text":"done"}]}`),
 	}}

@@ -81,7 +81,7 @@ func introducing(asked *[]string) *mcp.ClientOptions {
 }
 
 // Whoever calls a tool need not know whether it is a task, on either side.
-func TestACallIsACallWhateverBecomesOfIt(t *testing.T) {
+func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 	for name, tool := range map[string]*tasks.ToolOptions{"optional": nil, "required": {Required: true}} {
 		t.Run(name, func(t *testing.T) {
 			combinations := mcptest.Since("2025-06-18") // which asks the client
@@ -122,7 +122,7 @@ func TestACallIsACallWhateverBecomesOfIt(t *testing.T) {
 	}
 }
 
-func TestAHandleFromStartToResult(t *testing.T) {
+func TestHandleFromStartToResult(t *testing.T) {
 	var asked []string
 	throughout(t, mcptest.Since(revision2025), nil, introducing(&asked), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		asked = nil
@@ -153,7 +153,7 @@ func TestAHandleFromStartToResult(t *testing.T) {
 	})
 }
 
-func TestAHandleIsCancelled(t *testing.T) {
+func TestHandleCancel(t *testing.T) {
 	throughout(t, mcptest.Since(revision2025), nil, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		h := start(t, c, "nap")
 		ended := make(chan error, 1)
@@ -178,7 +178,7 @@ func TestAHandleIsCancelled(t *testing.T) {
 }
 
 // An ended call leaves nothing running.
-func TestTASKX20_AnEndedCallEndsItsHandler(t *testing.T) {
+func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 	for _, tool := range []*tasks.ToolOptions{nil, {Required: true}} {
 		var h *tasks.Handle
 		o := &tasks.ClientOptions{Started: func(_ context.Context, started *tasks.Handle) { h = started }}
@@ -202,7 +202,7 @@ func TestTASKX20_AnEndedCallEndsItsHandler(t *testing.T) {
 	}
 }
 
-func TestProgressOfATaskReachesItsCaller(t *testing.T) {
+func TestTaskProgressReachesCaller(t *testing.T) {
 	throughout(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		var notes []string
 		ctx := mcp.WithCallOptions(t.Context(),
@@ -216,7 +216,7 @@ func TestProgressOfATaskReachesItsCaller(t *testing.T) {
 	})
 }
 
-func TestAQuestionThatIsAnsweredByHandInAnotherProcess(t *testing.T) {
+func TestAnswerFromAnotherClient(t *testing.T) {
 	var asked []string
 	throughout(t, mcptest.Since(mcptest.Modern), nil, introducing(&asked), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		h := tasks.Resume(c, start(t, c, "meet").ID())

@@ -46,7 +46,7 @@ func (h *house) close() {
 }
 
 // While the user thinks, the server is restarted: sessions are gone, and the task is not.
-func TestACallOutlivesARestartOfItsServer(t *testing.T) {
+func TestCallSurvivesServerRestart(t *testing.T) {
 	for _, revision := range []string{revision2025, mcptest.Modern} {
 		t.Run(revision, func(t *testing.T) {
 			h := &house{t: t, store: tasks.NewMemory()}

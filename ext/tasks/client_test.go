@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
+func TestTASKX05_CallWaitsForTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -41,7 +41,7 @@ func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
 	}
 }
 
-func TestTASKX01_TheExtensionIsDeclaredWithEveryRequest(t *testing.T) {
+func TestTASKX01_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
 	own := &mcp.ClientOptions{Extensions: map[string]json.RawMessage{"com.example/x": json.RawMessage(`{"a":1}`)}}
 	s := &script{on: map[string]step{"tools/call": func(req *mcp.Request, _ int) (string, error) {
 		if e := req.Capabilities().Extensions; string(e[tasks.ID]) != "{}" || string(e["com.example/x"]) != `{"a":1}` {
@@ -60,7 +60,7 @@ func TestTASKX01_TheExtensionIsDeclaredWithEveryRequest(t *testing.T) {
 }
 
 // A task takes as long as it takes.
-func TestTimeLimitsOfACallStandStillWhileItsTaskIsAtWork(t *testing.T) {
+func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
@@ -76,7 +76,7 @@ func TestTimeLimitsOfACallStandStillWhileItsTaskIsAtWork(t *testing.T) {
 	})
 }
 
-func TestTASKX13_QuestionsOfATaskAreAnsweredOnce(t *testing.T) {
+func TestTASKX13_InputRequestsAreAnsweredOnce(t *testing.T) {
 	a, b := `"a":`+form("first"), `"b":`+form("second")
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
@@ -104,7 +104,7 @@ func TestTASKX13_QuestionsOfATaskAreAnsweredOnce(t *testing.T) {
 }
 
 // What asks more than a user would look at is asked in turn.
-func TestManyQuestionsAreAskedInRounds(t *testing.T) {
+func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 	var members []string
 	for i := range 100 {
 		members = append(members, fmt.Sprintf(`"k%d":%s`, i, form("q")))
@@ -132,7 +132,7 @@ func TestManyQuestionsAreAskedInRounds(t *testing.T) {
 }
 
 // The same trust, the same limits: a task asks as a call asks.
-func TestTASKX15_TheQuestionsOfATaskAreQuestionsOfTheCall(t *testing.T) {
+func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		question string
 		opts     *mcp.ClientOptions
@@ -178,7 +178,7 @@ func TestTASKX15_TheQuestionsOfATaskAreQuestionsOfTheCall(t *testing.T) {
 
 // What the client's functions do with their context is theirs, also while a handle is made or
 // waited for.
-func TestAFunctionOfTheClientMayCallTools(t *testing.T) {
+func TestElicitFunctionMayCallTools(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": func(req *mcp.Request, n int) (string, error) {
 			switch l := line(req); {
@@ -211,7 +211,7 @@ func TestAFunctionOfTheClientMayCallTools(t *testing.T) {
 	})
 }
 
-func TestAFailedTaskIsTheErrorOfItsCall(t *testing.T) {
+func TestFailedTaskReturnsItsError(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  always(seen("failed", `,"error":{"code":-32603,"message":"quota","data":{"x":1}}`)),
@@ -226,7 +226,7 @@ func TestAFailedTaskIsTheErrorOfItsCall(t *testing.T) {
 	})
 }
 
-func TestACancelledTaskIsCancelled(t *testing.T) {
+func TestCancelledTaskReturnsErrCancelled(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  always(seen("cancelled", `,"statusMessage":"by the operator"`)),
@@ -240,7 +240,7 @@ func TestACancelledTaskIsCancelled(t *testing.T) {
 	})
 }
 
-func TestTASKX12_AToolThatFailedIsACompletedTask(t *testing.T) {
+func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  always(seen("completed", `,"result":{"content":[{"type":"text","text":"no"}],"isError":true}`)),
@@ -257,7 +257,7 @@ func TestTASKX12_AToolThatFailedIsACompletedTask(t *testing.T) {
 	})
 }
 
-func TestTASKX20_AnEndedCallCancelsItsTask(t *testing.T) {
+func TestTASKX20_EndedCallCancelsTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -279,7 +279,7 @@ func TestTASKX20_AnEndedCallCancelsItsTask(t *testing.T) {
 	}
 }
 
-func TestACancellationThatIsNotTakenDoesNotHoldUpTheCaller(t *testing.T) {
+func TestCancellationHasTimeout(t *testing.T) {
 	s := &script{
 		on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))},
 		waits: func(ctx context.Context, req *mcp.Request) error {
@@ -300,7 +300,7 @@ func TestACancellationThatIsNotTakenDoesNotHoldUpTheCaller(t *testing.T) {
 	})
 }
 
-func TestCloseEndsACallThatWaitsForItsTask(t *testing.T) {
+func TestCloseEndsCallThatWaits(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
 	onScript(t, s, nil, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
 		ended := make(chan error, 1)
@@ -319,7 +319,7 @@ func TestCloseEndsACallThatWaitsForItsTask(t *testing.T) {
 	})
 }
 
-func TestStartedIsToldTheHandle(t *testing.T) {
+func TestStartedReceivesHandle(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("completed", hello))}}
 	var told []string
 	o := &tasks.ClientOptions{Started: func(_ context.Context,
@@ -378,7 +378,7 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 }
 
 // Each round of a call has a token of its own.
-func TestProgressGoesOnAfterAQuestion(t *testing.T) {
+func TestProgressContinuesAfterQuestion(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -402,7 +402,7 @@ func TestProgressGoesOnAfterAQuestion(t *testing.T) {
 	}
 }
 
-func TestRequestsOfATaskBelongToTheTraceOfItsCall(t *testing.T) {
+func TestFollowUpRequestsHaveTraceContext(t *testing.T) {
 	const trace = `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),

@@ -22,7 +22,7 @@ func start(t *testing.T, c *mcp.Client, tool string) *tasks.Handle {
 	return h
 }
 
-func TestAHandleIsThereAtOnce(t *testing.T) {
+func TestStartReturnsHandleAtOnce(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  inTurn(seen("working", `,"statusMessage":"on it","pollIntervalMs":3000`), seen("working", ``), seen("completed", hello)),
@@ -49,7 +49,7 @@ func TestAHandleIsThereAtOnce(t *testing.T) {
 	})
 }
 
-func TestTheHandleOfACallThatWasAnsweredAtOnceIsDone(t *testing.T) {
+func TestHandleOfCallWithoutTask(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(`{"content":[{"type":"text","text":"at once"}],"isError":true}`)}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
@@ -75,7 +75,7 @@ func TestTheHandleOfACallThatWasAnsweredAtOnceIsDone(t *testing.T) {
 	})
 }
 
-func TestAHandleIsAnsweredByHand(t *testing.T) {
+func TestHandleAnswer(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/update": always(`{}`)}}
 	s.on["tasks/get"] = func(_ *mcp.Request, n int) (string, error) {
 		if n < 3 {
@@ -105,7 +105,7 @@ func TestAHandleIsAnsweredByHand(t *testing.T) {
 }
 
 // The end of a wait is not the end of the task.
-func TestAWaitThatEndsLeavesTheTask(t *testing.T) {
+func TestEndedWaitDoesNotCancelTask(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``)), "tasks/cancel": always(`{}`)}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
@@ -122,7 +122,7 @@ func TestAWaitThatEndsLeavesTheTask(t *testing.T) {
 	})
 }
 
-func TestAWaitThatCannotAnswerLeavesTheTask(t *testing.T) {
+func TestFailedAnswerInWaitDoesNotCancelTask(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)), "tasks/cancel": always(`{}`),
 		"tasks/get": always(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`)),
@@ -138,7 +138,7 @@ func TestAWaitThatCannotAnswerLeavesTheTask(t *testing.T) {
 }
 
 // A question is asked once, however many wait, and again if who was asked does not answer.
-func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
+func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 	for name, test := range map[string]struct {
 		firstFails bool
 		asked      int
@@ -186,7 +186,7 @@ func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
 	}
 }
 
-func TestAWaitOutlivesTroubleAtItsBeginning(t *testing.T) {
+func TestWaitSurvivesInitialErrors(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
@@ -202,7 +202,7 @@ func TestAWaitOutlivesTroubleAtItsBeginning(t *testing.T) {
 	})
 }
 
-func TestTASKX18_AnUnknownTaskIsTheServersError(t *testing.T) {
+func TestTASKX18_UnknownTaskReturnsServerError(t *testing.T) {
 	s := &script{on: map[string]step{"tasks/get": failing(-32602, "no"), "tasks/update": failing(-32602, "no"),
 		"tasks/cancel": failing(-32602, "no")}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -221,7 +221,7 @@ func TestTASKX18_AnUnknownTaskIsTheServersError(t *testing.T) {
 	})
 }
 
-func TestTheExtensionHasNoList(t *testing.T) {
+func TestExtensionHasNoList(t *testing.T) {
 	s := &script{}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for task, err := range tasks.List(t.Context(), c) {

@@ -68,7 +68,7 @@ func TestTASKD15_Cancel(t *testing.T) {
 }
 
 // A client that is gone, or cancels the request, does nothing to its task.
-func TestTASKX20_ATaskOutlivesItsRequest(t *testing.T) {
+func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
 	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) }, func(t *testing.T, b *bench, c *mcptest.Client) {
 		o := c.Options
 		other := c.Another(&o)
@@ -145,7 +145,7 @@ func ttlOf(got told) time.Duration {
 }
 
 // The time to live that a client of 2025-11-25 asks for counts, within what the tool allows.
-func TestTASKD10_TheClientsTimeToLive(t *testing.T) {
+func TestTASKD10_TTLOfClient(t *testing.T) {
 	add := func(b *bench) { sleeper(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
 	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second, 0.5: time.Second, 7_200_000: time.Hour} {
@@ -260,7 +260,7 @@ func TestTASKX17_Answers(t *testing.T) {
 }
 
 // Answers that come at the same time are all kept, and the handler runs once with them.
-func TestAnswersAtTheSameTime(t *testing.T) {
+func TestConcurrentAnswers(t *testing.T) {
 	const n = 20
 	var runs atomic.Int32
 	add := func(b *bench) {

@@ -17,7 +17,7 @@ import (
 
 // A handler that calls another server within the process, with its own context, takes that server
 // neither for its task nor for its call.
-func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
+func TestNestedServersHaveSeparateTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		inner := newBench(t, nil, nil)
 		inner.tool("must", &tasks.ToolOptions{Required: true},
@@ -66,7 +66,7 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 }
 
 // A question goes to a client that can answer it; another one of the same owner waits.
-func TestAQuestionGoesToAClientThatCanAnswer(t *testing.T) {
+func TestQuestionGoesToClientWithCapability(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
 	}
@@ -91,7 +91,7 @@ func TestAQuestionGoesToAClientThatCanAnswer(t *testing.T) {
 
 // A creation of which the store does not say whether it was made leaves no task that nobody knows
 // of.
-func TestACreationInDoubtLeavesNothing(t *testing.T) {
+func TestUncertainCreationLeavesNoTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &doubtful{Store: tasks.NewMemory()}
 		b := newBench(t, &tasks.Options{Store: s}, nil)
@@ -116,7 +116,7 @@ func (s *doubtful) Create(ctx context.Context, r tasks.Record) error {
 }
 
 // A task that waited for its turn, has begun and was cut off did run: it fails, too.
-func TestARunThatWaitedForItsTurnCountsAsBegun(t *testing.T) {
+func TestQueuedRunIsStoredAsStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
@@ -170,7 +170,7 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 }
 
 // Options that cannot work are the program's mistake.
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestInvalidOptionsPanic(t *testing.T) {
 	panics := func(what string, f func()) {
 		defer func() {
 			if recover() == nil {

@@ -20,7 +20,7 @@ import (
 
 // An error that is not fit for JSON ends its task at once, as far as it is fit, and gives its place
 // back.
-func TestAnErrorThatCannotBeEncoded(t *testing.T) {
+func TestErrorThatCannotBeEncoded(t *testing.T) {
 	faults := map[string]*mcp.Error{
 		"name":      mcp.Errorf(-32001, "file %s not found", "caf\xe9.txt"),
 		"twice":     {Code: -32001, Message: "file not found", Data: []byte(`{"a":1,"a":2}`)},
@@ -48,7 +48,7 @@ func TestAnErrorThatCannotBeEncoded(t *testing.T) {
 }
 
 // A handler that ends its goroutine ends its task, and is not entered again.
-func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
+func TestHandlerThatCallsGoexit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
 		var runs atomic.Int32
@@ -73,7 +73,7 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 }
 
 // What a handler comes to while the manager is closed stands, unless it is the end of its context.
-func TestAnOutcomeAtTheEnd(t *testing.T) {
+func TestOutcomeDuringClose(t *testing.T) {
 	outcomes := map[string]struct {
 		err    error
 		stands bool
@@ -126,7 +126,7 @@ func TestAnOutcomeAtTheEnd(t *testing.T) {
 
 // A handler that goes on after Begin has made a task of its call is told of in the log: all it did
 // is done twice.
-func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
+func TestBeginWithIgnoredError(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log strings.Builder
 		s := mcp.NewServer("test", "1", nil)
@@ -152,7 +152,7 @@ func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
 }
 
 // A task that waits says for what.
-func TestAWaitingTaskSaysWhatFor(t *testing.T) {
+func TestStatusMessageOfWaitingTask(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")

@@ -64,7 +64,7 @@ func connected(t *testing.T, b *bench) *mcptest.Client {
 }
 
 // TASKX-08: nobody is told of a task that is not stored, and nothing runs for it.
-func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
+func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var runs atomic.Int32
 		broken := errors.New("disk full")
@@ -99,7 +99,7 @@ func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
 
 // A result that the store does not take is tried again, and not lost; while it is, no other takes
 // its place.
-func TestAResultWaitsForItsStore(t *testing.T) {
+func TestResultIsRetriedWhenStoreFails(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
@@ -143,7 +143,7 @@ func TestAResultWaitsForItsStore(t *testing.T) {
 
 // A store that fails in the middle of an answer leaves the task as it was, or as it should be, and
 // it runs once.
-func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
+func TestStoreWithUncertainWrites(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
 			var fail atomic.Bool
@@ -282,7 +282,7 @@ func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 }
 
 // A run that ends process after process is not begun for ever.
-func TestARunThatKillsIsGivenUp(t *testing.T) {
+func TestRunThatCrashesProcessIsNotRestartedForever(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
@@ -314,7 +314,7 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 }
 
 // What has become of the tool is told to those who wait for its task.
-func TestATaskWhoseToolIsGone(t *testing.T) {
+func TestTaskOfRemovedTool(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		ask := func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) }
@@ -345,7 +345,7 @@ func TestATaskWhoseToolIsGone(t *testing.T) {
 
 // A record that cannot be read is an error for who asks for it, a line in the log at the start, and
 // nothing else.
-func TestABrokenRecord(t *testing.T) {
+func TestDamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		now := time.Now()
@@ -405,7 +405,7 @@ func TestTASKD22_Bounds(t *testing.T) {
 }
 
 // A task that waits for its turn can be cancelled, and then never runs.
-func TestACancelledTaskNeverGetsItsTurn(t *testing.T) {
+func TestCancelledQueuedTaskDoesNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
 		var runs atomic.Int32
@@ -531,7 +531,7 @@ func TestTASKD21_List(t *testing.T) {
 
 // A task whose time is over is unknown from that moment, and failed if it was not done, whether or
 // not anybody has swept.
-func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
+func TestTASKX28_ExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		add := func(b *bench) {
@@ -567,7 +567,7 @@ func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
 
 // A task that works without a run, as after a start without Recover, is taken up by whoever asks
 // for it.
-func TestATaskWithoutARunIsTakenUp(t *testing.T) {
+func TestTaskWithoutRunIsRecovered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32

@@ -19,7 +19,7 @@ import (
 
 // A question goes to a client that has declared its kind, not just its method; another one of the
 // same owner waits.
-func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
+func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 	reply := object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": "x"}}
 	for name, tc := range map[string]struct {
 		ask    func(ctx context.Context) error
@@ -77,7 +77,7 @@ func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 }
 
 // A client that accepts every form as it is, and so with nothing in it, is not asked for ever.
-func TestATaskWhoseAnswersNeverFitEnds(t *testing.T) {
+func TestRepeatedInvalidAnswersFailTask(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -118,7 +118,7 @@ func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
 }
 
 // An answer that fits lets the next question be mistaken as often.
-func TestMisfitsAreCountedInARow(t *testing.T) {
+func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			for i := range 5 {
@@ -146,7 +146,7 @@ func TestMisfitsAreCountedInARow(t *testing.T) {
 }
 
 // A tool that asks without end is ended.
-func TestATaskThatAsksForEverEnds(t *testing.T) {
+func TestTaskHasQuestionLimit(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			if _, err := mcp.Ask[string](ctx, "first", "?", nil); err != nil {
@@ -172,7 +172,7 @@ func TestATaskThatAsksForEverEnds(t *testing.T) {
 
 // Requests that wait for results take nothing from what the server works on, and have a bound of
 // their own.
-func TestWaitingForResultsKeepsNobodyOut(t *testing.T) {
+func TestTasksResultLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, &mcp.ServerOptions{MaxInFlight: 10})
 		b.tool("sleep", nil, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
@@ -205,7 +205,7 @@ func TestWaitingForResultsKeepsNobodyOut(t *testing.T) {
 }
 
 // A token is of the session that gave it: to another one it names nothing.
-func TestProgressGoesToTheSessionThatAskedForIt(t *testing.T) {
+func TestProgressGoesToRequestingSession(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("work", nil, func(ctx context.Context) (string, error) {
 			for i := range 5 {
@@ -270,7 +270,7 @@ func (s *lender) Get(ctx context.Context, owner, id string) (tasks.Record, error
 }
 
 // To look at a task costs nothing that depends on the size of its result.
-func TestALookAtATaskReadsOnlyItsHead(t *testing.T) {
+func TestTasksGetDecodesHeadOnly(t *testing.T) {
 	s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}}
 	b := newBench(t, &tasks.Options{Store: s}, nil)
 	const size = 8 << 20
@@ -294,7 +294,7 @@ func TestALookAtATaskReadsOnlyItsHead(t *testing.T) {
 }
 
 // Those who wait for one task do not all read it at once when it ends.
-func TestManyWhoWaitForOneResultTakeTurns(t *testing.T) {
+func TestConcurrentTasksResultIsThrottled(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}, pause: time.Second}
 		b := newBench(t, &tasks.Options{Store: s}, nil)

@@ -196,7 +196,7 @@ func wantCode(t testing.TB, what string, err *mcp.Error, code int) {
 }
 
 // The whole way of a task, in both forms: a call is answered at once, runs, asks, goes on, ends.
-func TestATaskFromItsCallToItsResult(t *testing.T) {
+func TestTaskFromCallToResult(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 1, 2, "thinking")
@@ -234,7 +234,7 @@ func TestATaskFromItsCallToItsResult(t *testing.T) {
 	})
 }
 
-func TestATaskFails(t *testing.T) {
+func TestTaskFails(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("toolError", nil, func(context.Context) (string, error) { return "", errors.New("no luck") })
 		b.tool("protocolError", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-32001, "no way") })

@@ -115,7 +115,7 @@ func (s *strict) Update(ctx context.Context, r tasks.Record) error {
 
 // Everything at once: answers, cancellations, ends of the time, ends of the runs. Each task has one
 // end, and keeps it.
-func TestRacesForTheEndOfATask(t *testing.T) {
+func TestConcurrentEndsOfTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &strict{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
 		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 16}, nil)
@@ -183,7 +183,7 @@ func TestRacesForTheEndOfATask(t *testing.T) {
 
 // Managers that share a store by mistake, or a record that is changed by hand: a conflict is read
 // again, not lost.
-func TestAConflictIsReadAgain(t *testing.T) {
+func TestConflictIsRetried(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		conflicts := 3
 		s := &faulty{Store: tasks.NewMemory()}
@@ -208,7 +208,7 @@ func TestAConflictIsReadAgain(t *testing.T) {
 }
 
 // A result beyond what a store takes is an error of the task, not a task without an end.
-func TestAResultThatIsTooLarge(t *testing.T) {
+func TestResultThatIsTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
 		b.tool("large", nil,
@@ -267,7 +267,7 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 
 // A task that fills its record to the last byte is refused: its run could not be noted. The largest
 // one that is not runs.
-func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
+func TestRecordHasHeadroom(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var size atomic.Int64
 		s := &faulty{Store: tasks.NewMemory(),

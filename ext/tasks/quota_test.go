@@ -44,7 +44,7 @@ func TestTASKD22_Bytes(t *testing.T) {
 }
 
 // A task that is stored, and whose call is not answered yet, is counted once.
-func TestTheLastPlaceIsGivenAway(t *testing.T) {
+func TestConcurrentReservationsAtLimit(t *testing.T) {
 	s := &held{Store: tasks.NewMemory(), stored: make(chan struct{}), counted: make(chan struct{})}
 	b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 2}, nil)
 	b.tool("run", nil, func(context.Context) (string, error) { return "", nil })
@@ -89,7 +89,7 @@ func (s *held) CountAll(ctx context.Context) (int, int64, error) {
 }
 
 // A call of which a task is to tell runs only if there is room for that task.
-func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
+func TestTASKD06_NoEffectWhenLimitIsReached(t *testing.T) {
 	var charged atomic.Int32
 	add := func(b *bench) {
 		b.tool("charge", &tasks.ToolOptions{ManualStart: true},
@@ -107,7 +107,7 @@ func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
 }
 
 // One principal leaves places to others; who waits is told so, and owners take turns.
-func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
+func TestTASKD22_RunningTasksPerPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 8}, nil)
 		sleeper(b, "sleep", nil)
@@ -157,7 +157,7 @@ func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
 }
 
 // A task that is called off while it waits for its turn leaves nothing behind.
-func TestACancelledTaskLeavesItsLine(t *testing.T) {
+func TestCancelledTaskLeavesQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
 		sleeper(b, "sleep", nil)

@@ -16,7 +16,7 @@ import (
 )
 
 // A call that is given up before it is answered becomes no task: nobody would know of it.
-func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
+func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var slow atomic.Bool
 		s := &faulty{Store: tasks.NewMemory(), create: func(tasks.Record) error {
@@ -60,7 +60,7 @@ func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
 }
 
 // A record that could neither be made for sure nor deleted is deleted later.
-func TestACreationInDoubtIsUndoneLater(t *testing.T) {
+func TestUncertainCreationIsDeletedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &stuck{Store: tasks.NewMemory()}
 		b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 3}, nil)
@@ -119,7 +119,7 @@ func (s *stuck) Delete(ctx context.Context, owner, id string) error {
 
 // An answer of which nobody knows whether it was stored is not lost, and its run is not taken for
 // one that was cut off.
-func TestAnAnswerInDoubt(t *testing.T) {
+func TestUncertainAnswer(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
 			s := &silent{Store: tasks.NewMemory()}
@@ -190,7 +190,7 @@ func (s *silent) Get(ctx context.Context, owner, id string) (tasks.Record, error
 
 // A run that Close meets in the moment before it begins has not begun: it is left to the next
 // process, whatever its tool.
-func TestCloseBeforeARunBegins(t *testing.T) {
+func TestCloseBeforeRunStarts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		s := &faulty{Store: store, create: func(tasks.Record) error { time.Sleep(time.Second); return nil }}
@@ -222,7 +222,7 @@ func TestCloseBeforeARunBegins(t *testing.T) {
 
 // One record that cannot be read keeps neither the server from starting nor the others from being
 // taken up and listed.
-func TestRecoverPassesOverADamagedRecord(t *testing.T) {
+func TestRecoverSkipsDamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		add := func(b *bench) {

@@ -26,7 +26,7 @@ func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) 
 	return states, nil
 }
 
-func TestWatchAsksWhereNobodyTells(t *testing.T) {
+func TestUpdatesPollsWithoutSubscription(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": inTurn(seen("working", ``), seen("working", ``), seen("working", `,"statusMessage":"half"`), seen("working", `,"statusMessage":"half"`),
@@ -41,7 +41,7 @@ func TestWatchAsksWhereNobodyTells(t *testing.T) {
 	})
 }
 
-func TestWatchEndsWithItsContext(t *testing.T) {
+func TestUpdatesEndsWithContext(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -56,7 +56,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWatchEndsWithItsClient(t *testing.T) {
+func TestUpdatesEndsWithClient(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
@@ -69,7 +69,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	})
 }
 
-func TestWatchGivesUpAServerThatStaysAway(t *testing.T) {
+func TestUpdatesEndsAfterMaxOutage(t *testing.T) {
 	s := &script{on: map[string]step{"tasks/get": func(*mcp.Request, int) (string, error) {
 		return "", &mcp.TransportError{Method: "tasks/get", Err: errors.New("connection refused")}
 	}}}
@@ -112,7 +112,7 @@ func telling(acknowledged string, say ...string) *script {
 	return s
 }
 
-func TestTASKX22_WatchListensWhereTheServerAgrees(t *testing.T) {
+func TestTASKX22_UpdatesSubscribes(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := telling(`{"taskIds":["t1"]}`, seen("working", `,"statusMessage":"half"`), strings.Replace(seen("failed", `,"error":{"code":1,"message":"not ours"}`), "t1", "t2", 1), seen("completed", hello))
@@ -130,7 +130,7 @@ func TestTASKX22_WatchListensWhereTheServerAgrees(t *testing.T) {
 	}
 }
 
-func TestACallMayListenForItsTask(t *testing.T) {
+func TestCallSubscribesWithListen(t *testing.T) {
 	s := telling(`{"taskIds":["t1"]}`, seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`), seen("working", ``), seen("completed", hello))
 	s.on["tasks/get"] = always(seen("working", ``))
 	s.on["tasks/update"] = always(`{}`)
@@ -149,7 +149,7 @@ func TestACallMayListenForItsTask(t *testing.T) {
 }
 
 // Who is not told asks, whatever the reason.
-func TestWhoeverIsNotToldAsks(t *testing.T) {
+func TestSubscribedTaskIsStillPolled(t *testing.T) {
 	for name, s := range map[string]*script{
 		"refused":          {on: map[string]step{"tools/call": always(created(``))}},
 		"not agreed":       telling(`{}`),
@@ -176,7 +176,7 @@ func TestWhoeverIsNotToldAsks(t *testing.T) {
 }
 
 // What cannot be read is a reason to ask, and no reason to ask more often than the server wants.
-func TestAFloodOfNotificationsIsNoFloodOfRequests(t *testing.T) {
+func TestManyNotificationsDoNotCauseManyRequests(t *testing.T) {
 	for name, wake := range map[string]string{
 		"that cannot be read":     `{"taskId":"t1","status":"nonsense"}`,
 		"with a broken statement": `{"taskId":"t1","status":"completed"}`,

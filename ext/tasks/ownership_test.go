@@ -22,7 +22,7 @@ func as(c *mcptest.Client, subject string) *mcptest.Client {
 
 // TASKX-24, TASKD-18: to everybody but its owner a task does not exist, in any form, and what they
 // are answered is byte for byte what they are answered for an id that nobody has.
-func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
+func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			secret, err := mcp.Ask[string](ctx, "secret", "The secret?", nil)
@@ -90,7 +90,7 @@ func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 }
 
 // The handler sees the caller who made the task in each run, whoever answers, and after a restart.
-func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
+func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 	store := tasks.NewMemory()
 	add := func(b *bench) {
 		b.tool("who", nil, func(ctx context.Context) (string, error) {
@@ -121,7 +121,7 @@ func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
 
 // TASKX-03, TASKX-04, TASKX-19: what a client gets that did not declare the extension for the
 // request.
-func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
+func TestTASKX19_ClientWithoutCapability(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
@@ -188,7 +188,7 @@ func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 
 // TASKD-01, TASKD-04, TASKD-05: what is offered, and what is asked of a tool that does otherwise.
 // Clients of older revisions do not see a tool that they cannot call.
-func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
+func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
@@ -232,7 +232,7 @@ func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
 }
 
 // A tool that is removed runs as a task no more, nor does another one of its name.
-func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
+func TestTASKD04_RemovedToolCreatesNoTask(t *testing.T) {
 	var removed *mcp.Registration[mcp.Tool]
 	add := func(b *bench) {
 		removed = b.tool("same", nil, func(context.Context) (string, error) { return "task", nil })
@@ -257,7 +257,7 @@ func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
 }
 
 // A tool that the caller must not see is one that is not there, however it is called.
-func TestAnInvisibleToolMakesNoTask(t *testing.T) {
+func TestHiddenToolCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		b := newBench(t, nil,
 			&mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool {
