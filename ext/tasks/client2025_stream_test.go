@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A proxy that cuts what takes long is no failure of the task, which may take days.
+// A proxy that cuts long requests does not fail the task, which may take days.
 func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 	}
 }
 
-// A task without a result is one that nobody asked for, and not a result without content.
+// A task result without a task is invalid, not an empty result.
 func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
 	unasked := strings.Replace(created2025(), `"resultType":"task",`, ``, 1)
 	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.Declare(nil, nil), "without": nil} {
@@ -77,8 +77,7 @@ func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
 	}
 }
 
-// Notes of the server have numbers and messages of their own, and what tasks/get says is no more
-// than that.
+// The server's progress has numbers and messages of its own; status messages are not added to it.
 func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {

@@ -17,7 +17,8 @@ import (
 
 const offers2025 = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-// created2025 is a task of 2025-11-25 that was just made, and seen2025 one as tasks/get shows it.
+// created2025 is a result of revision 2025-11-25 that creates a task, and seen2025 one of
+// tasks/get.
 func created2025() string {
 	return `{"resultType":"task","task":{"taskId":"t1","status":"working",` + times + `,"ttl":60000,"pollInterval":2000}}`
 }
@@ -28,7 +29,7 @@ func seen2025(status string) string {
 
 const result2025 = `{"content":[{"type":"text","text":"hello"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`
 
-// supporting is a list of one tool for each kind of support.
+// supporting is a list with one tool for each taskSupport.
 const supporting = `{"tools":[
 	{"name":"must","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},
 	{"name":"may","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
@@ -116,7 +117,7 @@ func TestOlderRevisionsHaveNoTasks(t *testing.T) {
 	}
 }
 
-// A server may change its mind about a tool after it was listed.
+// The taskSupport of a tool may change after it was listed.
 func TestToolThatBecameRequiredIsCalledAgainAsTask(t *testing.T) {
 	s := script2025()
 	s.on["tools/list"] = inTurn(`{"tools":[]}`, supporting)
@@ -194,8 +195,7 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 	}
 }
 
-// blocking makes tasks/result wait for the end of the task, which comes after that long, and do
-// something before.
+// blocking makes tasks/result wait until the task ends after d, and calls before first.
 func blocking(s *script, d time.Duration, before func(ctx context.Context, req *mcp.Request) error) {
 	began := time.Now()
 	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
@@ -258,7 +258,7 @@ func TestProgressDuringTasksResult(t *testing.T) {
 	})
 }
 
-// A server that has no result yet says so, or waits: the one is as good as the other.
+// A server may wait in tasks/result, or return an error while the task works.
 func TestTasksResultIsRepeatedIfNotReady(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -285,7 +285,7 @@ func TestTasksResultIsRepeatedIfNotReady(t *testing.T) {
 	})
 }
 
-// A stream on which nothing comes any more is not waited for when the task has ended.
+// A broken stream is replaced when the task has ended.
 func TestTasksResultOnDeadStreamIsRepeated(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -322,7 +322,7 @@ func TestTASKD25_TasksResultIsRepeatedAfterLostStream(t *testing.T) {
 	})
 }
 
-// A server that never gives the result of a task that it says has ended is given up.
+// A server that does not return the result of a task that has ended makes the call fail.
 func TestTasksResultTimesOut(t *testing.T) {
 	s := script2025()
 	s.on["tasks/get"] = always(seen2025("input_required"))

@@ -35,7 +35,7 @@ func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
 	})
 }
 
-// A client that has not declared the extension takes no tasks.
+// A client that has not declared the extension refuses tasks.
 func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 	}
 }
 
-// A server that is restarted, or has too much to do, is asked again.
+// Requests are repeated while the server restarts or is busy.
 func TestPollingSurvivesServerErrors(t *testing.T) {
 	for name, trouble := range map[string]error{
 		"busy":       &mcp.Error{Code: mcp.CodeBusy, Message: "busy", Data: []byte(`{"retryAfterMs":20000}`)},
@@ -213,7 +213,7 @@ func TestPollingEndsAfterMaxOutage(t *testing.T) {
 	})
 }
 
-// A silent server is not heard of either.
+// A server that does not respond makes the call fail, too.
 func TestPollingEndsWithoutResponses(t *testing.T) {
 	s := &script{
 		on: map[string]step{"tools/call": always(created(``))},
@@ -267,8 +267,7 @@ func TestTASKX28_PollingEndsAfterTTL(t *testing.T) {
 	})
 }
 
-// A server that uses a key for another question gets no answer to it, and is not waited for
-// forever.
+// A server that reuses a key gets no second answer, and the call ends.
 func TestTASKX14_AnsweredKeyIsNotAskedAgain(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
@@ -315,7 +314,7 @@ func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
 	})
 }
 
-// The state that a server invents is not that of a call of ours.
+// A request state of the server is not confused with one of the client.
 func TestForeignRequestStateIsKept(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": inTurn(`{"resultType":"input_required","inputRequests":{"k":`+form("x")+`},"requestState":"t1"}`, `{"content":[{"type":"text","text":"done"}]}`),

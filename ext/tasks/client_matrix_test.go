@@ -20,12 +20,12 @@ type person struct {
 	Name string `json:"name"`
 }
 
-// counted is the output of a tool that has a schema.
+// counted is the structured output of a tool.
 type counted struct {
 	N int `json:"n"`
 }
 
-// addWork adds tools of all kinds to a bench.
+// addWork adds one tool of each kind.
 func addWork(b *bench, opts *tasks.ToolOptions) {
 	b.tool("nap", opts, func(ctx context.Context) (string, error) {
 		for i := range 5 {
@@ -55,7 +55,7 @@ func addWork(b *bench, opts *tasks.ToolOptions) {
 		func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
 }
 
-// throughout runs body with a client of a real server over everything that has tasks, or not.
+// throughout runs body for each combination, with and without support for tasks.
 func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions,
 	o *tasks.ClientOptions, body func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
 	t.Helper()
@@ -71,7 +71,7 @@ func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.To
 	}
 }
 
-// introducing answers who somebody is.
+// introducing answers elicitations with a name.
 func introducing(asked *[]string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		*asked = append(*asked, p.Message)
@@ -80,7 +80,7 @@ func introducing(asked *[]string) *mcp.ClientOptions {
 	}}
 }
 
-// Whoever calls a tool need not know whether it is a task, on either side.
+// A call returns the same result whether it becomes a task or not.
 func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 	for name, tool := range map[string]*tasks.ToolOptions{"optional": nil, "required": {Required: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestHandleCancel(t *testing.T) {
 	})
 }
 
-// An ended call leaves nothing running.
+// The handler ends when its call ends.
 func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 	for _, tool := range []*tasks.ToolOptions{nil, {Required: true}} {
 		var h *tasks.Handle

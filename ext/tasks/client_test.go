@@ -59,7 +59,7 @@ func TestTASKX01_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
 	}
 }
 
-// A task takes as long as it takes.
+// The timeouts of a call do not apply to its task.
 func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
@@ -103,7 +103,7 @@ func TestTASKX13_InputRequestsAreAnsweredOnce(t *testing.T) {
 	})
 }
 
-// What asks more than a user would look at is asked in turn.
+// More input requests than the client accepts at once are asked in several rounds.
 func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 	var members []string
 	for i := range 100 {
@@ -131,7 +131,7 @@ func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 	})
 }
 
-// The same trust, the same limits: a task asks as a call asks.
+// Input requests of a task have the limits of those of a call.
 func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		question string
@@ -176,8 +176,7 @@ func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 	}
 }
 
-// What the client's functions do with their context is theirs, also while a handle is made or
-// waited for.
+// The client's functions may make requests with their context.
 func TestElicitFunctionMayCallTools(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": func(req *mcp.Request, n int) (string, error) {
@@ -377,7 +376,7 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 	}
 }
 
-// Each round of a call has a token of its own.
+// Each round of a call has its own progressToken.
 func TestProgressContinuesAfterQuestion(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {

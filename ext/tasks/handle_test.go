@@ -104,7 +104,7 @@ func TestHandleAnswer(t *testing.T) {
 	})
 }
 
-// The end of a wait is not the end of the task.
+// The end of a wait does not end the task.
 func TestEndedWaitDoesNotCancelTask(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``)), "tasks/cancel": always(`{}`)}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -137,7 +137,7 @@ func TestFailedAnswerInWaitDoesNotCancelTask(t *testing.T) {
 	})
 }
 
-// A question is asked once, however many wait, and again if who was asked does not answer.
+// Concurrent waits ask a question once. If the first does not answer, another one asks.
 func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 	for name, test := range map[string]struct {
 		firstFails bool

@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// sleeper adds a tool that takes a minute, and says why its context ended.
+// sleeper adds a tool that takes a minute and records the cause of its context.
 func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
 	var cause atomic.Value
 	b.tool(name, opts, func(ctx context.Context) (string, error) {
@@ -32,8 +32,7 @@ func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
 	return &cause
 }
 
-// TASKX-16, TASKX-21, TASKD-15: a cancelled task is cancelled at once, stays so, and its handler is
-// told.
+// TASKX-16, TASKX-21, TASKD-15: a cancelled task stays cancelled, and its handler's context ends.
 func TestTASKD15_Cancel(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var cause *atomic.Value
@@ -67,7 +66,7 @@ func TestTASKD15_Cancel(t *testing.T) {
 	}
 }
 
-// A client that is gone, or cancels the request, does nothing to its task.
+// A client that disconnects or cancels its request does not affect the task.
 func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
 	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) }, func(t *testing.T, b *bench, c *mcptest.Client) {
 		o := c.Options
@@ -89,8 +88,8 @@ func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
 	})
 }
 
-// TASKX-28, TASKD-10: a task that is not finished in time fails; finished ones are kept for a
-// while, and then they are unknown.
+// TASKX-28, TASKD-10: a task that is not finished in time fails; a finished task is kept for a
+// while, and then unknown.
 func TestTASKD10_TimeToLive(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		store := tasks.NewMemory()
@@ -144,7 +143,7 @@ func ttlOf(got told) time.Duration {
 	return 0
 }
 
-// The time to live that a client of 2025-11-25 asks for counts, within what the tool allows.
+// A client of 2025-11-25 chooses the TTL, up to that of the tool.
 func TestTASKD10_TTLOfClient(t *testing.T) {
 	add := func(b *bench) { sleeper(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
 	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
@@ -165,8 +164,8 @@ func combinationsOf(revision string) []mcptest.Combination {
 		func(on mcptest.Combination) bool { return on.Revision != revision })
 }
 
-// TASKX-14, TASKX-17: keys are never used again; partial answers are kept, unknown keys ignored,
-// wrong forms refused, and an answer that does not fit is asked for anew.
+// TASKX-14, TASKX-17: keys are unique; partial answers are stored, unknown keys ignored, wrong
+// shapes refused, and invalid answers asked again.
 func TestTASKX17_Answers(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *bench) {
@@ -259,7 +258,7 @@ func TestTASKX17_Answers(t *testing.T) {
 	})
 }
 
-// Answers that come at the same time are all kept, and the handler runs once with them.
+// Concurrent answers are all stored, and the handler runs once with them.
 func TestConcurrentAnswers(t *testing.T) {
 	const n = 20
 	var runs atomic.Int32
@@ -305,8 +304,8 @@ func TestConcurrentAnswers(t *testing.T) {
 	})
 }
 
-// TASKX-09: with Manual, the questions before Begin are the call's own, and the task goes on behind
-// them. Effects within Once happen once.
+// TASKX-09: with ManualStart, questions before Begin belong to the call. Effects within Once happen
+// once.
 func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *bench) {
@@ -372,9 +371,8 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	})
 }
 
-// TASKD-06: arguments that do not fit are the call's matter: there is no task. But who asks for
-// one, of a tool that takes it, gets one: a failed one, which holds the refusal. That a call can
-// not be made at all is an error.
+// TASKD-06: invalid arguments are an error of the call. If the client asked for a task, the task
+// fails with it. A call without arguments to decode is an error.
 func TestTASKD06_WrongArguments(t *testing.T) {
 	add := func(b *bench) {
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil,
@@ -410,8 +408,7 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 	})
 }
 
-// TASKX-22: who listens is told of each state, the one at the beginning included if it is not the
-// first.
+// TASKX-22: a subscription is notified of each state, and at once if the task is not working.
 func TestTASKX22_Listen(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })

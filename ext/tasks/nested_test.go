@@ -15,8 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A handler that calls another server within the process, with its own context, takes that server
-// neither for its task nor for its call.
+// A handler may call another server in the same process with its own context.
 func TestNestedServersHaveSeparateTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		inner := newBench(t, nil, nil)
@@ -65,7 +64,7 @@ func TestNestedServersHaveSeparateTasks(t *testing.T) {
 	})
 }
 
-// A question goes to a client that can answer it; another one of the same owner waits.
+// A question is sent to a client that supports it. Other clients of the owner wait.
 func TestQuestionGoesToClientWithCapability(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
@@ -89,8 +88,7 @@ func TestQuestionGoesToClientWithCapability(t *testing.T) {
 	})
 }
 
-// A creation of which the store does not say whether it was made leaves no task that nobody knows
-// of.
+// If the store does not confirm a creation, no unknown task remains.
 func TestUncertainCreationLeavesNoTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &doubtful{Store: tasks.NewMemory()}
@@ -108,14 +106,14 @@ func TestUncertainCreationLeavesNoTask(t *testing.T) {
 	})
 }
 
-// A doubtful store creates what it says it has not.
+// A doubtful store creates the record and returns an error.
 type doubtful struct{ tasks.Store }
 
 func (s *doubtful) Create(ctx context.Context, r tasks.Record) error {
 	return errors.Join(s.Store.Create(ctx, r), errors.New("timed out"))
 }
 
-// A task that waited for its turn, has begun and was cut off did run: it fails, too.
+// A queued task that was started and interrupted fails.
 func TestQueuedRunIsStoredAsStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -151,7 +149,7 @@ func TestQueuedRunIsStoredAsStarted(t *testing.T) {
 	})
 }
 
-// Answers have a bound, and those beyond it leave the task as it is.
+// Answers that are too large are refused and do not change the task.
 func TestAnswersThatAreTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
@@ -169,7 +167,7 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 	})
 }
 
-// Options that cannot work are the program's mistake.
+// Invalid options panic.
 func TestInvalidOptionsPanic(t *testing.T) {
 	panics := func(what string, f func()) {
 		defer func() {

@@ -18,8 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An error that is not fit for JSON ends its task at once, as far as it is fit, and gives its place
-// back.
+// An error that JSON cannot hold ends its task, without the invalid parts.
 func TestErrorThatCannotBeEncoded(t *testing.T) {
 	faults := map[string]*mcp.Error{
 		"name":      mcp.Errorf(-32001, "file %s not found", "caf\xe9.txt"),
@@ -47,7 +46,7 @@ func TestErrorThatCannotBeEncoded(t *testing.T) {
 	})
 }
 
-// A handler that ends its goroutine ends its task, and is not entered again.
+// A handler that calls runtime.Goexit fails its task and does not run again.
 func TestHandlerThatCallsGoexit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
@@ -72,7 +71,7 @@ func TestHandlerThatCallsGoexit(t *testing.T) {
 	})
 }
 
-// What a handler comes to while the manager is closed stands, unless it is the end of its context.
+// The result of a handler during Close is stored, unless it is the error of its context.
 func TestOutcomeDuringClose(t *testing.T) {
 	outcomes := map[string]struct {
 		err    error
@@ -124,8 +123,7 @@ func TestOutcomeDuringClose(t *testing.T) {
 	}
 }
 
-// A handler that goes on after Begin has made a task of its call is told of in the log: all it did
-// is done twice.
+// A handler that ignores the error of Begin is logged: its effects happen twice.
 func TestBeginWithIgnoredError(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log strings.Builder
@@ -151,7 +149,7 @@ func TestBeginWithIgnoredError(t *testing.T) {
 	})
 }
 
-// A task that waits says for what.
+// The status message of a waiting task has its questions.
 func TestStatusMessageOfWaitingTask(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {

@@ -13,15 +13,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// as returns a further client with another principal.
+// as returns another client with another principal.
 func as(c *mcptest.Client, subject string) *mcptest.Client {
 	o := c.Options
 	o.Principal = &mcp.Principal{Issuer: "https://issuer.example", Subject: subject, ClientID: "app"}
 	return c.Another(&o)
 }
 
-// TASKX-24, TASKD-18: to everybody but its owner a task does not exist, in any form, and what they
-// are answered is byte for byte what they are answered for an id that nobody has.
+// TASKX-24, TASKD-18: for other principals a task does not exist, in any form. Their responses are
+// those for an unknown id, byte for byte.
 func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -89,7 +89,8 @@ func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 	})
 }
 
-// The handler sees the caller who made the task in each run, whoever answers, and after a restart.
+// The handler's principal is the creator of the task in each run, whoever answers, and after a
+// restart.
 func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 	store := tasks.NewMemory()
 	add := func(b *bench) {
@@ -119,8 +120,7 @@ func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 	})
 }
 
-// TASKX-03, TASKX-04, TASKX-19: what a client gets that did not declare the extension for the
-// request.
+// TASKX-03, TASKX-04, TASKX-19: responses to a client that did not declare the extension.
 func TestTASKX19_ClientWithoutCapability(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
@@ -153,7 +153,7 @@ func TestTASKX19_ClientWithoutCapability(t *testing.T) {
 	})
 }
 
-// TASKX-25, TASKX-26, TASKD-03: no form's methods and params mean anything in another.
+// TASKX-25, TASKX-26, TASKD-03: methods and params of one form are unknown in the other.
 func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
@@ -186,7 +186,7 @@ func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKD-04, TASKD-05: what is offered, and what is asked of a tool that does otherwise.
+// TASKD-01, TASKD-04, TASKD-05: what is declared, and errors for tools with another taskSupport.
 // Clients of older revisions do not see a tool that they cannot call.
 func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
 	add := func(b *bench) {
@@ -231,7 +231,7 @@ func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
 	})
 }
 
-// A tool that is removed runs as a task no more, nor does another one of its name.
+// A removed tool does not run as a task, and neither does another tool with its name.
 func TestTASKD04_RemovedToolCreatesNoTask(t *testing.T) {
 	var removed *mcp.Registration[mcp.Tool]
 	add := func(b *bench) {
@@ -256,7 +256,7 @@ func TestTASKD04_RemovedToolCreatesNoTask(t *testing.T) {
 	}
 }
 
-// A tool that the caller must not see is one that is not there, however it is called.
+// A hidden tool is unknown, however it is called.
 func TestHiddenToolCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		b := newBench(t, nil,
@@ -281,7 +281,7 @@ func TestHiddenToolCreatesNoTask(t *testing.T) {
 	}
 }
 
-// TASKX-24, TASKD-07: ids are long, random and tell nothing.
+// TASKX-24, TASKD-07: ids are long and random.
 func TestTASKD07_IDs(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
@@ -299,8 +299,8 @@ func TestTASKD07_IDs(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKX-01: each form is declared to its own clients, and only there; lists only to
-// callers that are known.
+// TASKD-01, TASKX-01: each form is declared to its own clients; lists only to authenticated
+// callers.
 func TestTASKX01_WhatIsDeclared(t *testing.T) {
 	b := newBench(t, nil, nil)
 	none, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision2025})

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// What a store gives is never more than an error. What can be read is written again as it was.
+// Any record decodes or is an error. A decoded record encodes to the same.
 func FuzzRecord(f *testing.F) {
 	for _, seed := range []string{
 		`{"format":1,"tool":"t","phase":"working","updated":1,"ttl":1000,"poll":1000,"params":{"name":"t"}}`,
@@ -43,7 +43,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Params are read as encoding/json would read them, or refused with the one code for that.
+// Params are decoded as encoding/json does, or refused with CodeInvalidParams.
 func FuzzTaskParams(f *testing.F) {
 	for _, seed := range []string{
 		`{"taskId":"x"}`, `{"taskId":"x","inputResponses":{"a":{}}}`, `{"taskId":1}`, `{"taskId":"x","inputResponses":[]}`,

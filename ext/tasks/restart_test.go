@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A faulty store does what its functions say before it does anything.
+// A faulty store calls its functions before each operation.
 type faulty struct {
 	tasks.Store
 	create, update func(tasks.Record) error
@@ -44,10 +44,10 @@ func (s *faulty) Update(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-// modern is one combination, for what does not depend on it.
+// modern is one combination, for tests that need no other.
 var modern = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 
-// inBubble runs a test in fake time.
+// inBubble runs a test in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
@@ -63,7 +63,7 @@ func connected(t *testing.T, b *bench) *mcptest.Client {
 	})
 }
 
-// TASKX-08: nobody is told of a task that is not stored, and nothing runs for it.
+// TASKX-08: a task that cannot be stored is not returned, and its handler does not run.
 func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var runs atomic.Int32
@@ -97,8 +97,7 @@ func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
 	})
 }
 
-// A result that the store does not take is tried again, and not lost; while it is, no other takes
-// its place.
+// A result that cannot be stored is retried, and still counts as running.
 func TestResultIsRetriedWhenStoreFails(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -141,8 +140,8 @@ func TestResultIsRetriedWhenStoreFails(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle of an answer leaves the task as it was, or as it should be, and
-// it runs once.
+// After a failed store operation during an answer, the task is unchanged or changed completely, and
+// its handler runs once.
 func TestStoreWithUncertainWrites(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -188,9 +187,8 @@ func TestStoreWithUncertainWrites(t *testing.T) {
 	}
 }
 
-// What a process leaves behind and the next one makes of it: finished tasks stay, waiting ones can
-// be answered, those that had not begun run now, and those that were cut off fail, or run again if
-// they may.
+// Recover: finished tasks can be read, waiting ones answered, queued ones run, and interrupted ones
+// fail or run again.
 func TestRecover(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -264,7 +262,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// snapshot copies what is unfinished, and done, as a process that is killed leaves it.
+// snapshot copies a store as a killed process leaves it.
 func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 	t.Helper()
 	out := tasks.NewMemory()
@@ -281,7 +279,7 @@ func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 	return out
 }
 
-// A run that ends process after process is not begun for ever.
+// A run that crashes each process is restarted maxRestarts times.
 func TestRunThatCrashesProcessIsNotRestartedForever(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -313,7 +311,7 @@ func TestRunThatCrashesProcessIsNotRestartedForever(t *testing.T) {
 	})
 }
 
-// What has become of the tool is told to those who wait for its task.
+// The error of a task says that its tool was removed.
 func TestTaskOfRemovedTool(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -343,8 +341,7 @@ func TestTaskOfRemovedTool(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is an error for who asks for it, a line in the log at the start, and
-// nothing else.
+// A damaged record is an error for its readers and a log line in Recover.
 func TestDamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -404,7 +401,7 @@ func TestTASKD22_Bounds(t *testing.T) {
 	})
 }
 
-// A task that waits for its turn can be cancelled, and then never runs.
+// A queued task can be cancelled, and does not run.
 func TestCancelledQueuedTaskDoesNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
@@ -423,7 +420,7 @@ func TestCancelledQueuedTaskDoesNotRun(t *testing.T) {
 	})
 }
 
-// Close does not wait longer than its context.
+// Close returns when its context ends.
 func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
