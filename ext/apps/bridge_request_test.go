@@ -139,8 +139,7 @@ func TestDisplayModesNeedBothSides(t *testing.T) {
 	}
 }
 
-// A page chooses the names that it asks for: they must not have the server's tools listed each
-// time.
+// Unknown names, which the page chooses, do not make the host list the tools each time.
 func TestUnknownToolNamesDoNotListToolsEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)

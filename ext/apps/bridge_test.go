@@ -26,7 +26,7 @@ type frame struct {
 	sent []string
 }
 
-// open opens the clock's page. The options may be nil; Send is the frame's.
+// open opens the clock's page. The options may be nil; the frame sets Send.
 func open(t testing.TB, c *mcp.Client, log *slog.Logger, opts *apps.BridgeOptions) *frame {
 	t.Helper()
 	h := apps.NewHost(c, &apps.HostOptions{Logger: log})
@@ -54,12 +54,12 @@ func (f *frame) got() []string {
 	return slices.Clone(f.sent)
 }
 
-// say sends a message of the page.
+// say passes a message of the page to the bridge.
 func (f *frame) say(format string, args ...any) json.RawMessage {
 	return f.bridge.Handle(f.t.Context(), json.RawMessage(fmt.Sprintf(format, args...)))
 }
 
-// ask sends a request and gives its result and error.
+// ask sends a request and returns its result and error.
 func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
 	f.t.Helper()
 	raw := f.say(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)

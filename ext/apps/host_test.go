@@ -80,7 +80,7 @@ func TestUI04_PageHeader(t *testing.T) {
 	}
 	for _, bad := range []string{"host.example", "https://host.example; sandbox", "*"} {
 		if h, err := p.Header(&apps.HeaderOptions{Embedder: bad}); err == nil {
-			t.Errorf("embedder %q gives %v", bad, h)
+			t.Errorf("embedder %q: got %v", bad, h)
 		}
 	}
 	if p.Digest() != (&apps.Page{HTML: clockHTML}).Digest() || p.Digest() == (&apps.Page{HTML: "other"}).Digest() {
@@ -88,15 +88,15 @@ func TestUI04_PageHeader(t *testing.T) {
 	}
 }
 
-// A stranger is a server that says what it likes.
-type stranger struct {
+// A hostileServer is a hostile server.
+type hostileServer struct {
 	toolMeta, listMeta string
 	contents           string
 }
 
-func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
+func (s hostileServer) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 	t.Helper()
-	server := mcp.NewServer("stranger", "1", &mcp.ServerOptions{Logger: logger(t), Middleware: []mcp.Middleware{
+	server := mcp.NewServer("hostileServer", "1", &mcp.ServerOptions{Logger: logger(t), Middleware: []mcp.Middleware{
 		func(next mcp.Handler) mcp.Handler {
 			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 				switch req.Method {
@@ -121,7 +121,7 @@ func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 	return apps.NewHost(mcptest.Dial(t, server, modern, apps.Declare(nil)), opts)
 }
 
-func (stranger) raw(format, meta string) mcp.RawResult {
+func (hostileServer) raw(format, meta string) mcp.RawResult {
 	if meta != "" {
 		meta = `,"_meta":` + meta
 	}
@@ -134,7 +134,7 @@ const (
 )
 
 func TestInvalidPagesAreRefused(t *testing.T) {
-	for name, s := range map[string]stranger{
+	for name, s := range map[string]hostileServer{
 		"another scheme":      {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
 		"a file":              {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},
 		"a URI of characters": {toolMeta: `{"ui":{"resourceUri":"ui://\u0000"}}`},
@@ -173,7 +173,7 @@ func TestInvalidMetadataIsDropped(t *testing.T) {
 		"connectDomains":["https://a.example/","http://localhost:3000","https://router","https://nas.local","https://a.example; script-src *"],
 		"resourceDomains":["https://cdn.example","'unsafe-eval'","data:"]},
 		"permissions":{"camera":{},"microphone":null},"domain":"evil/path","later":{}}}}`
-	s := stranger{toolMeta: strangerTool, contents: strangerView + asked}
+	s := hostileServer{toolMeta: strangerTool, contents: strangerView + asked}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestPrivateNamesAreDropped(t *testing.T) {
 		"wiki.intranet": true, "a.private": true, "x.localdomain": true, "*.nas.home": true, "NAS.Home": true,
 		"home.example": false, "corp.com": false, "a.localdomain.org": false, "nothome": true, "a.nothome": false,
 	} {
-		s := stranger{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
+		s := hostileServer{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
 		p, err := s.client(t, nil).Page(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +206,7 @@ func TestPrivateNamesAreDropped(t *testing.T) {
 }
 
 func TestFrameFromResourceList(t *testing.T) {
-	s := stranger{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
+	s := hostileServer{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || p.Allow() != "camera" {
 		t.Errorf("page %+v, %v", p, err)
@@ -256,7 +256,7 @@ func TestLongOriginListsAreTruncated(t *testing.T) {
 	for i := range 40 {
 		asked = append(asked, fmt.Sprintf(`"https://a%d.example"`, i))
 	}
-	s := stranger{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
+	s := hostileServer{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || len(p.Frame.CSP.FrameDomains) != 32 || len(p.Dropped) != 1 {
 		t.Errorf("page %+v, %v", p, err)

@@ -61,7 +61,7 @@ func listed(t *testing.T, c *mcp.Client) map[string]*mcp.Tool {
 	return tools
 }
 
-// T-46: the extension is honoured in the declaration of every era.
+// T-46: the extension is declared in every era.
 func TestUI01_Supported(t *testing.T) {
 	s := newClock(t)
 	call := func(t *testing.T, c *mcp.Client) string {
@@ -74,12 +74,12 @@ func TestUI01_Supported(t *testing.T) {
 	}
 	on(t, mcptest.Combinations(), s, apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		if got := call(t, c); got != "shown" {
-			t.Errorf("the tool gives %q to a client that shows views", got)
+			t.Errorf("a client that shows views gets %q", got)
 		}
 	})
 	on(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) { // UI-06
 		if got := call(t, c); got != "noon in UTC" {
-			t.Errorf("the tool gives %q to a client that shows none", got)
+			t.Errorf("a client without views gets %q", got)
 		}
 	})
 	for settings, want := range map[string]bool{
@@ -178,7 +178,7 @@ func TestAddFileReadsFileForEachRequest(t *testing.T) {
 	}
 	write("no document")
 	if res, err := c.ReadResource(t.Context(), clockURI); err == nil {
-		t.Errorf("read %v of a file that is no view", res.Contents[0])
+		t.Errorf("got %v for an invalid file", res.Contents[0])
 	}
 }
 

@@ -84,7 +84,7 @@ func TestListingAndGettingReadNoFile(t *testing.T) {
 	if got := s.read(); !slices.Equal(got, []string{pdf}) {
 		t.Errorf("loading read %q", got)
 	}
-	// What was read is kept, and nobody can change it.
+	// Files are cached, and callers cannot change the cache.
 	for range 2 {
 		data, err := loaded.Read(t.Context(), "references/FORMS.md")
 		if string(data) != formText || err != nil {
@@ -147,7 +147,7 @@ func TestReadDirChecksURIs(t *testing.T) {
 	}
 }
 
-// A server is asked for skills only if it declares them.
+// No request is sent to a server that does not declare skills.
 func TestErrNotOffered(t *testing.T) {
 	for _, settings := range []any{nil, []int{}, "off", object{}, object{"directoryRead": "true"}} {
 		s := newServer(t, nil)

@@ -33,7 +33,7 @@ type listing struct {
 
 const pdf = "skill://pdf/SKILL.md"
 
-// A server declares the extension, and what comes with it, in every revision.
+// A server declares the extension and resources in every revision.
 func TestSkillsAreServedInEveryRevision(t *testing.T) {
 	s, _ := serve(t, folder(), nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -199,10 +199,10 @@ func TestListsArePaged(t *testing.T) {
 	if got := string(c.Call("resources/read", object{"uri": "skill://s0/f0"})); !strings.Contains(got, `"ttlMs":7`) || !strings.Contains(got, `"public"`) {
 		t.Errorf("a file is read as %s", got)
 	}
-	// A cursor of one list is none of another.
+	// A cursor is valid for one list only.
 	next := decode[listing](t, c.Call("skills/list", object{})).NextCursor
 	if _, err := c.Try("resources/directory/read", object{"uri": "skill://s0", "cursor": *next}); err == nil {
-		t.Error("the cursor of a list is taken for that of a folder")
+		t.Error("a cursor of skills/list was accepted for a directory")
 	}
 	client := dial(t, s)
 	if all, err := list(t.Context(), client); len(all) != 7 || err != nil {
@@ -236,7 +236,7 @@ func TestSkillFilesAreResources(t *testing.T) {
 	}
 }
 
-// Whoever may not see one file of a skill is not told of the skill, in any way.
+// A caller who may not see one file of a skill does not see the skill.
 func TestVisibleHidesSkills(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{Visible: func(ctx context.Context, f mcp.Feature) bool {
 		hidden := f.Resource != nil && (f.Resource.URI == "skill://acme/billing/refunds/sub/SKILL.md" ||
@@ -286,7 +286,7 @@ func TestInvalidOptionsPanic(t *testing.T) {
 	}
 }
 
-// What is read always agrees with what is described, also while the folder changes.
+// Files always match the descriptions, also while they are replaced.
 func TestReload(t *testing.T) {
 	files := folder()
 	s, catalog := serve(t, files, nil)
@@ -324,7 +324,7 @@ func TestReload(t *testing.T) {
 			object{"uri": "skill://pdf/references/FORMS.md"})); !strings.Contains(got, "other") {
 			t.Errorf("got %s", got)
 		}
-		// A folder that is wrong changes nothing.
+		// An invalid directory changes nothing.
 		files["pdf/SKILL.md"] = &fstest.MapFile{Data: []byte("broken")}
 		if err := catalog.Reload(); err == nil {
 			t.Error("no error")

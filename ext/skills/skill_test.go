@@ -60,8 +60,8 @@ func TestInvalidDescriptions(t *testing.T) {
 	}
 }
 
-// refuses checks that a description is refused wherever it comes from, and that a list goes on
-// behind it.
+// refuses checks that a description is refused by Get, List and UnmarshalJSON, and that the list
+// continues.
 func refuses(t *testing.T, entry string) {
 	t.Helper()
 	var skill skills.Skill
@@ -81,7 +81,7 @@ func refuses(t *testing.T, entry string) {
 	}
 }
 
-// A skill can be kept, and consent to it is another as soon as anything is.
+// A skill can be stored as JSON, and its fingerprint changes with any file.
 func TestSkillJSON(t *testing.T) {
 	var skill, again skills.Skill
 	if err := jsonv2.Unmarshal([]byte(honest()), &skill); err != nil {

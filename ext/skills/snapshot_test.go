@@ -39,7 +39,7 @@ func TestSkillInRoot(t *testing.T) {
 	}
 }
 
-// Where the skill at the top comes among the others says nothing of their URIs.
+// The position of the skill in the root does not affect the URIs.
 func TestSkillsInsideSkillInRoot(t *testing.T) {
 	for _, inner := range []string{"3d-print", "zebra", "+/x"} {
 		t.Run(inner, func(t *testing.T) {
@@ -80,8 +80,7 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 	}
 }
 
-// with returns a folder with one good skill and other files: names and, in turn, their texts or
-// what else they are.
+// with returns a file system with a valid skill and further files, as names and contents in turn.
 func with(files ...any) fstest.MapFS {
 	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
 	for i := 0; i < len(files); i += 2 {
@@ -184,7 +183,7 @@ func TestSymbolicLinksAreRefused(t *testing.T) {
 	}
 }
 
-// swapping is a folder in which something is replaced when a file is opened.
+// swapping is a file system in which something is replaced when a file is opened.
 type swapping struct {
 	fs.FS
 	when string
@@ -236,7 +235,7 @@ func TestLinksCreatedAfterWalkAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A folder may be served before its first skill is there, and after its last one went.
+// A directory may be served without skills.
 func TestDirectoriesWithoutSkills(t *testing.T) {
 	for what, files := range map[string]fstest.MapFS{
 		"empty":          {},

@@ -105,7 +105,7 @@ func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
 		if want := []string{"0 step 0", "10 step 1", "20 step 2"}; !slices.Equal(notes, want) {
-			t.Errorf("told %q, want %q", notes, want)
+			t.Errorf("got %q, want %q", notes, want)
 		}
 	})
 }

@@ -253,7 +253,7 @@ func TestProgressDuringTasksResult(t *testing.T) {
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
 		if !slices.Equal(notes, []float64{1, 2, 3}) {
-			t.Errorf("told %v", notes)
+			t.Errorf("got %v", notes)
 		}
 	})
 }

@@ -99,7 +99,7 @@ func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 
 // Refused answers are not an error if the task has them already, or has ended.
 func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
-	const refused = "there is no such question"
+	const refused = "unknown question"
 	lost := func(s *script) { // the answer to the first update
 		s.on["tasks/update"] = func(_ *mcp.Request, n int) (string, error) {
 			if n == 0 {

@@ -128,7 +128,7 @@ func TestHandleFromStartToResult(t *testing.T) {
 		asked = nil
 		h := start(t, c, "nap")
 		if h.ID() == "" {
-			t.Fatal("it is no task")
+			t.Fatal("not a task")
 		}
 		task, err := h.Get(t.Context())
 		if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() ||
@@ -211,7 +211,7 @@ func TestTaskProgressReachesCaller(t *testing.T) {
 		wantText(t, r, err, "rested")
 		if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") ||
 			len(notes) > 6 {
-			t.Errorf("told %q", notes)
+			t.Errorf("got %q", notes)
 		}
 	})
 }

@@ -329,7 +329,7 @@ func TestStartedReceivesHandle(t *testing.T) {
 		r, err := c.CallTool(t.Context(), "x", nil)
 		wantText(t, r, err, "hello")
 		if !slices.Equal(told, []string{"x t1"}) {
-			t.Errorf("told %q", told)
+			t.Errorf("got %q", told)
 		}
 	})
 }
@@ -369,7 +369,7 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 				r, err := c.CallTool(ctx, "x", nil)
 				wantText(t, r, err, "hello")
 				if notes != test.want {
-					t.Errorf("told %q, want %q", notes, test.want)
+					t.Errorf("got %q, want %q", notes, test.want)
 				}
 			})
 		})
@@ -394,7 +394,7 @@ func TestProgressContinuesAfterQuestion(t *testing.T) {
 				r, err := c.CallTool(ctx, "x", nil)
 				wantText(t, r, err, "hello")
 				if want := []string{"1 one", "2 two", "3 three"}; !slices.Equal(notes, want) {
-					t.Errorf("told %q, want %q", notes, want)
+					t.Errorf("got %q, want %q", notes, want)
 				}
 			})
 		})

@@ -217,10 +217,10 @@ func TestTASKX17_Answers(t *testing.T) {
 		}
 		want("age.1", "name.2")
 		for _, bad := range []any{nil, 1, []int{}, object{}, object{"action": "maybe"}, object{"action": "accept", "content": 1}} {
-			wantCode(t, "an answer that is none", update(object{"age.1": bad}), mcp.CodeInvalidParams)
+			wantCode(t, "an invalid answer", update(object{"age.1": bad}), mcp.CodeInvalidParams)
 		}
 		_, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": []int{}})
-		wantCode(t, "answers that are none", err, mcp.CodeInvalidParams)
+		wantCode(t, "invalid answers", err, mcp.CodeInvalidParams)
 		_, err = c.Try("tasks/update", object{"taskId": id})
 		wantCode(t, "no answers", err, mcp.CodeInvalidParams)
 		if err := update(object{"age": accept(1), "none.7": accept(1), "name.1": accept("x")}); err != nil {
@@ -403,7 +403,7 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 		wantCode(t, "an unknown tool", err, mcp.CodeMethodNotFound)
 		params["name"], params["arguments"] = "add", 5
 		if _, err = c.Try("tools/call", params); err == nil {
-			t.Error("arguments that are none became a task")
+			t.Error("missing arguments became a task")
 		}
 	})
 }
@@ -430,7 +430,7 @@ func TestTASKX22_Listen(t *testing.T) {
 		first, last := decode[told](t, all[0].Params), decode[told](t, all[len(all)-1].Params)
 		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" ||
 			last.Result.text() != "x" {
-			t.Errorf("told %+v ... %+v", first, last)
+			t.Errorf("got %+v ... %+v", first, last)
 		}
 		for _, bad := range []any{"x", 1, []int{1}} {
 			_, err := c.Try("subscriptions/listen", object{"notifications": object{"taskIds": bad}})

@@ -78,7 +78,7 @@ func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
 		_, err := c.Try("tools/call", object{"name": "run"})
 		wantCode(t, "a store that fails", err, mcp.CodeInternalError)
 		if err != nil && strings.Contains(err.Message, "disk") {
-			t.Errorf("the client is told %q", err.Message)
+			t.Errorf("the client got %q", err.Message)
 		}
 		time.Sleep(time.Minute)
 		if runs.Load() != 0 {
@@ -362,7 +362,7 @@ func TestDamagedRecord(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		if n, _, _ := store.CountAll(t.Context()); n != 0 {
-			t.Errorf("%d broken records are kept for ever", n)
+			t.Errorf("%d damaged records are kept", n)
 		}
 		b.shut(t)
 	})
@@ -442,8 +442,8 @@ func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, tells progress on its stream, names the task in
-// what it asks and gives.
+// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, sends progress on its stream, and names the
+// task in its requests and result.
 func TestTASKD11_ResultWaits(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -489,7 +489,7 @@ func TestTASKD11_ResultWaits(t *testing.T) {
 	})
 }
 
-// TASKD-16, TASKD-21: lists come in pages, and lead to all tasks.
+// TASKD-16, TASKD-21: lists have pages with all tasks.
 func TestTASKD21_List(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
@@ -526,8 +526,7 @@ func TestTASKD21_List(t *testing.T) {
 	})
 }
 
-// A task whose time is over is unknown from that moment, and failed if it was not done, whether or
-// not anybody has swept.
+// An expired task is unknown, or failed, from the moment it expires, before any sweep.
 func TestTASKX28_ExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -562,8 +561,7 @@ func TestTASKX28_ExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
 	})
 }
 
-// A task that works without a run, as after a start without Recover, is taken up by whoever asks
-// for it.
+// A working task without a run, as without Recover, is recovered when it is read.
 func TestTaskWithoutRunIsRecovered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A question goes to a client that has declared its kind, not just its method; another one of the
-// same owner waits.
+// A question is sent to a client that supports its kind, not only its method. Other clients of the
+// owner wait.
 func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 	reply := object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": "x"}}
 	for name, tc := range map[string]struct {
@@ -76,7 +76,7 @@ func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 	}
 }
 
-// A client that accepts every form as it is, and so with nothing in it, is not asked for ever.
+// A client that accepts every form unchanged is not asked without limit.
 func TestRepeatedInvalidAnswersFailTask(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *bench) {
@@ -109,7 +109,7 @@ func TestRepeatedInvalidAnswersFailTask(t *testing.T) {
 	})
 }
 
-// answer1 answers all open questions once in the extension; in sessions, as often as it is asked.
+// answer1 answers all open questions, once in the extension, and as often as asked in sessions.
 func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
 	if !c.Modern() && get(t, c, id).Status != "input_required" {
 		return
@@ -117,7 +117,7 @@ func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
 	answer(t, c, id, content)
 }
 
-// An answer that fits lets the next question be mistaken as often.
+// A valid answer resets the count of invalid ones.
 func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -145,7 +145,7 @@ func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 	})
 }
 
-// A tool that asks without end is ended.
+// A tool that asks without end fails.
 func TestTaskHasQuestionLimit(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -170,8 +170,7 @@ func TestTaskHasQuestionLimit(t *testing.T) {
 	})
 }
 
-// Requests that wait for results take nothing from what the server works on, and have a bound of
-// their own.
+// Waiting tasks/result requests have a limit of their own, and do not count against the server's.
 func TestTasksResultLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, &mcp.ServerOptions{MaxInFlight: 10})
@@ -204,7 +203,7 @@ func TestTasksResultLimits(t *testing.T) {
 	})
 }
 
-// A token is of the session that gave it: to another one it names nothing.
+// A progressToken belongs to the session that sent it.
 func TestProgressGoesToRequestingSession(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("work", nil, func(ctx context.Context) (string, error) {
@@ -227,7 +226,7 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			p.Wait()
 		}
 		if got := other.Notifications("notifications/progress"); len(got) != 0 {
-			t.Errorf("the other session was told %d steps", len(got))
+			t.Errorf("the other session got %d notifications", len(got))
 		}
 		for i, n := range c.Notifications("notifications/progress") {
 			if p := string(n.Params); !strings.Contains(p, `"progressToken":7`) || !strings.Contains(p, fmt.Sprintf(`"progress":%d,`, i+1)) {
@@ -235,12 +234,12 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			}
 		}
 		if n := len(c.Notifications("notifications/progress")); n != 5 {
-			t.Errorf("told %d steps", n)
+			t.Errorf("got %d notifications", n)
 		}
 	})
 }
 
-// A lender gives away its own bytes, and counts who reads at once.
+// A lender is a store that returns its own bytes, and counts concurrent reads.
 type lender struct {
 	tasks.Store
 	pause time.Duration
@@ -269,7 +268,7 @@ func (s *lender) Get(ctx context.Context, owner, id string) (tasks.Record, error
 	return r, err
 }
 
-// To look at a task costs nothing that depends on the size of its result.
+// Reading the state of a task does not depend on the size of its result.
 func TestTasksGetDecodesHeadOnly(t *testing.T) {
 	s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}}
 	b := newBench(t, &tasks.Options{Store: s}, nil)
@@ -293,7 +292,7 @@ func TestTasksGetDecodesHeadOnly(t *testing.T) {
 	b.shut(t)
 }
 
-// Those who wait for one task do not all read it at once when it ends.
+// Requests that wait for one task do not all read it at once when it ends.
 func TestConcurrentTasksResultIsThrottled(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}, pause: time.Second}

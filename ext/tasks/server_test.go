@@ -16,16 +16,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// object is JSON in the making.
+// object is a JSON object.
 type object = map[string]any
 
-// revision2025 is the one whose core has tasks.
+// revision2025 is the revision whose core has tasks.
 const revision2025 = "2025-11-25"
 
-// takesTasks is what a client declares that can do everything in these tests.
+// takesTasks are the capabilities of a client that supports everything.
 var takesTasks = object{"elicitation": object{}, "sampling": object{}, "extensions": object{tasks.ID: object{}}}
 
-// A bench is a server with tasks.
+// A bench is a server with tasks for a test.
 type bench struct {
 	*tasks.Server
 	server *mcp.Server
@@ -47,14 +47,14 @@ func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *ben
 	return &bench{tasks.NewServer(s, &o), s}
 }
 
-// tool adds a tool that takes no arguments.
+// tool adds a tool without arguments.
 func (b *bench) tool(name string, opts *tasks.ToolOptions,
 	f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
 	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts,
 		func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }
 
-// on runs body over all transports with the revisions that have tasks. Make adds the tools.
+// on runs body for all transports and revisions that have tasks. add adds the tools.
 func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench),
 	body func(t *testing.T, b *bench, c *mcptest.Client)) {
 	t.Helper()
@@ -83,7 +83,7 @@ func (b *bench) shut(t testing.TB) {
 	}
 }
 
-// A told task is a task as any revision tells it.
+// A told task has the members of a task in all forms.
 type told struct {
 	ResultType    string
 	TaskID        string
@@ -126,7 +126,7 @@ func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
 	return v
 }
 
-// begin calls a tool as a task and gives the task.
+// begin calls a tool as a task and returns the task.
 func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
 	t.Helper()
 	params := object{"name": tool, "arguments": object{}}
@@ -134,7 +134,7 @@ func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
 		params["task"] = object{}
 	}
 	maps.Copy(params, more)
-	// Not Try: a question would be answered.
+	// Not Try, which answers questions.
 	m := c.Send("tools/call", params).Wait()
 	if m.Error != nil {
 		t.Fatalf("%s: %v", tool, m.Error)
@@ -154,7 +154,7 @@ func get(t testing.TB, c *mcptest.Client, id string) told {
 	return decode[told](t, c.Call("tasks/get", object{"taskId": id}))
 }
 
-// finished lets everything happen and gives the task, with its result in either form.
+// finished waits until the task has ended, and returns it with its result.
 func finished(t testing.TB, c *mcptest.Client, id string) told {
 	t.Helper()
 	synctest.Wait()
@@ -170,7 +170,7 @@ func finished(t testing.TB, c *mcptest.Client, id string) told {
 	return got
 }
 
-// answer answers all open questions alike, as each form has it.
+// answer answers all open questions with the same response.
 func answer(t testing.TB, c *mcptest.Client, id string, content object) {
 	t.Helper()
 	reply := object{"action": "accept", "content": content}
@@ -195,7 +195,7 @@ func wantCode(t testing.TB, what string, err *mcp.Error, code int) {
 	}
 }
 
-// The whole way of a task, in both forms: a call is answered at once, runs, asks, goes on, ends.
+// A task in both forms: it is created, works, asks, continues and ends.
 func TestTaskFromCallToResult(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {

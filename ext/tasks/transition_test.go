@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// TASKD-08: each state of a task with each thing that can happen to it.
+// TASKD-08: each state of a task with each event.
 func TestTASKD08_EveryTransition(t *testing.T) {
 	states := map[string]string{ // and the tool that gets a task there
 		"working": "works", "input_required": "asks", "completed": "ends", "failed": "fails", "cancelled": "works",
@@ -90,8 +90,7 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 	}
 }
 
-// A strict store fails the test when a task goes on after its end, or a question's key is used
-// again.
+// A strict store fails the test if a task changes after its end, or a key is used twice.
 type strict struct {
 	tasks.Store
 	t  *testing.T
@@ -113,8 +112,7 @@ func (s *strict) Update(ctx context.Context, r tasks.Record) error {
 	return nil
 }
 
-// Everything at once: answers, cancellations, ends of the time, ends of the runs. Each task has one
-// end, and keeps it.
+// Concurrent answers, cancellations, expiry and results. Each task has one final status.
 func TestConcurrentEndsOfTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &strict{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
@@ -181,8 +179,7 @@ func TestConcurrentEndsOfTask(t *testing.T) {
 	})
 }
 
-// Managers that share a store by mistake, or a record that is changed by hand: a conflict is read
-// again, not lost.
+// Servers that share a store by mistake: a conflict is retried and nothing is lost.
 func TestConflictIsRetried(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		conflicts := 3
@@ -207,7 +204,7 @@ func TestConflictIsRetried(t *testing.T) {
 	})
 }
 
-// A result beyond what a store takes is an error of the task, not a task without an end.
+// A result that is too large for the store fails the task.
 func TestResultThatIsTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
@@ -225,7 +222,7 @@ func TestResultThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// Progress is shown at once, in whatever text it comes, and not written step by step.
+// Progress is visible at once, is sanitized, and is not stored.
 func TestProgressIsTheStatusMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var writes atomic.Int32
@@ -265,8 +262,7 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 	})
 }
 
-// A task that fills its record to the last byte is refused: its run could not be noted. The largest
-// one that is not runs.
+// A task that leaves no headroom in its record is refused. The largest one that does leave it runs.
 func TestRecordHasHeadroom(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var size atomic.Int64

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A call that is given up before it is answered becomes no task: nobody would know of it.
+// A call that ends before its response creates no task.
 func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var slow atomic.Bool
@@ -59,7 +59,7 @@ func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 	}
 }
 
-// A record that could neither be made for sure nor deleted is deleted later.
+// A record whose creation is uncertain, and whose deletion failed, is deleted later.
 func TestUncertainCreationIsDeletedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &stuck{Store: tasks.NewMemory()}
@@ -91,7 +91,7 @@ func TestUncertainCreationIsDeletedLater(t *testing.T) {
 	})
 }
 
-// A stuck store makes a record, and says so only when nobody waits any more. A deaf one does not
+// A stuck store creates a record and returns after its caller has ended. With deaf set it does not
 // delete.
 type stuck struct {
 	tasks.Store
@@ -117,8 +117,8 @@ func (s *stuck) Delete(ctx context.Context, owner, id string) error {
 	return s.Store.Delete(ctx, owner, id)
 }
 
-// An answer of which nobody knows whether it was stored is not lost, and its run is not taken for
-// one that was cut off.
+// If it is uncertain whether an answer was stored, it is not lost, and its run does not count as
+// interrupted.
 func TestUncertainAnswer(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -158,8 +158,7 @@ func TestUncertainAnswer(t *testing.T) {
 	}
 }
 
-// A silent store breaks with the first update once it is down, written or not, and says nothing
-// from then on.
+// A silent store fails from the first update after down is set, which may be stored or not.
 type silent struct {
 	tasks.Store
 	down, writes, broken atomic.Bool
@@ -188,8 +187,7 @@ func (s *silent) Get(ctx context.Context, owner, id string) (tasks.Record, error
 	return s.Store.Get(ctx, owner, id)
 }
 
-// A run that Close meets in the moment before it begins has not begun: it is left to the next
-// process, whatever its tool.
+// A run that Close stops before its handler is called is left to the next process.
 func TestCloseBeforeRunStarts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -220,8 +218,7 @@ func TestCloseBeforeRunStarts(t *testing.T) {
 	})
 }
 
-// One record that cannot be read keeps neither the server from starting nor the others from being
-// taken up and listed.
+// A damaged record affects neither Recover nor the other records.
 func TestRecoverSkipsDamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
@@ -282,7 +279,7 @@ func (s *damaged) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error]
 	}
 }
 
-// TASKD-21: tasks whose results are large come in more pages, and all of them come.
+// TASKD-21: tasks with large results are listed in more pages, and completely.
 func TestTASKD21_ListOfLargeTasks(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 8<<20), nil })

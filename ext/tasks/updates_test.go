@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// watched returns what a loop over a task sees.
+// watched returns the states that Updates yields.
 func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) {
 	for task, e := range h.Updates(ctx) {
 		if e != nil {
@@ -82,8 +82,8 @@ func TestUpdatesEndsAfterMaxOutage(t *testing.T) {
 	})
 }
 
-// telling returns a script whose task is listened to: say is what is told of it after each second,
-// the first with the acknowledgement.
+// telling returns a script with a subscription: say returns the notification after each second, the
+// first with the acknowledgement.
 func telling(acknowledged string, say ...string) *script {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}
 	s.on["subscriptions/listen"] = always(`{}`)
@@ -143,12 +143,12 @@ func TestCallSubscribesWithListen(t *testing.T) {
 			t.Errorf("after %v: asked %q", took, asked)
 		}
 		if at := s.saidAt("tasks/get"); len(at) > 2 {
-			t.Errorf("it asked after %v though it was told", at)
+			t.Errorf("it polled after %v in spite of the notification", at)
 		}
 	})
 }
 
-// Who is not told asks, whatever the reason.
+// Without a subscription the task is polled, whatever the reason.
 func TestSubscribedTaskIsStillPolled(t *testing.T) {
 	for name, s := range map[string]*script{
 		"refused":          {on: map[string]step{"tools/call": always(created(``))}},
@@ -175,7 +175,7 @@ func TestSubscribedTaskIsStillPolled(t *testing.T) {
 	}
 }
 
-// What cannot be read is a reason to ask, and no reason to ask more often than the server wants.
+// An invalid notification causes a poll, but not more often than the poll interval.
 func TestManyNotificationsDoNotCauseManyRequests(t *testing.T) {
 	for name, wake := range map[string]string{
 		"that cannot be read":     `{"taskId":"t1","status":"nonsense"}`,
