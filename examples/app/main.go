@@ -1,4 +1,5 @@
-// Command app is a server on stdin and stdout with one app: a clock that the host shows within the conversation.
+// Command app is a server on stdin and stdout with one view: a clock that the host shows within the
+// conversation.
 package main
 
 import (
@@ -29,7 +30,7 @@ type moment struct {
 func now(_ context.Context, in place) (moment, error) {
 	zone, err := time.LoadLocation(in.Zone)
 	if err != nil {
-		return moment{}, fmt.Errorf("time zone %q is unknown", in.Zone)
+		return moment{}, fmt.Errorf("unknown time zone %q", in.Zone)
 	}
 	return moment{in.Zone, time.Now().In(zone).Format("15:04:05")}, nil
 }
@@ -39,8 +40,8 @@ func main() {
 	views := apps.New(s)
 	views.Add(&apps.View{URI: face, Name: "clock", Title: "Clock"}, clockHTML)
 
-	// The model calls time, and the host shows its result in the view. The view calls tick by itself; the model does not
-	// know of it.
+	// The model calls time, and the host shows the result in the view. The view calls tick, which
+	// the model does not see.
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time", Description: "Tell the time somewhere."},
 		&apps.ToolUI{View: face}), now)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "tick", Description: "Tell the time to the view."},

@@ -1,4 +1,5 @@
-// Command apphost is a host in a browser: it calls a tool of a server, and shows the tool's view on a page of its own.
+// Command apphost is a host in a browser: it calls a tool of a server and shows the tool's view on
+// a web page.
 //
 //	go run ./examples/apphost -allow tick time go run ./examples/app
 package main
@@ -24,13 +25,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The view has an origin that is not the host's. Their names differ as well, since cookies know no ports.
+// The view has another origin than the host. The host names differ, too, because cookies ignore
+// ports.
 const (
 	hostAddr, hostOrigin = "localhost:8080", "http://localhost:8080"
 	viewAddr, viewOrigin = "127.0.0.1:8081", "http://127.0.0.1:8081"
 )
 
-// policy is the host's own. The script in the frame cannot lead it to anywhere else, by frame-src.
+// policy is the policy of the host's page. By frame-src the view cannot navigate its frame
+// elsewhere.
 const policy = "default-src 'self'; frame-src " + viewOrigin +
 	"; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -43,18 +46,10 @@ type host struct {
 	result  *mcp.ToolResult
 	allowed []string // tools that the user lets the view call
 
-	bridges sync.Map // of *apps.Bridge by their ids: one for each load of the page that is open
+	bridges sync.Map // of *apps.Bridge by id: one for each open page
 }
 
-// allowTool stands for the host's question to the user, who has answered on the command line.
-func (h *host) allowTool(_ context.Context, t *mcp.Tool, _ json.RawMessage) error {
-	if !slices.Contains(h.allowed, t.Name) {
-		return errors.New("the user has not allowed it")
-	}
-	return nil
-}
-
-// events makes a bridge and hands its messages to the script, as long as the page is open.
+// events creates a bridge and sends its messages to the script until the page is closed.
 func (h *host) events(w http.ResponseWriter, r *http.Request) {
 	ctx, messages := r.Context(), make(chan json.RawMessage)
 	bridge := h.apps.Bridge(h.page, &apps.BridgeOptions{
@@ -66,9 +61,14 @@ func (h *host) events(w http.ResponseWriter, r *http.Request) {
 				return context.Cause(ctx)
 			}
 		},
-		AllowTool: h.allowTool,
+		AllowTool: func(_ context.Context, t *mcp.Tool, _ json.RawMessage) error { // a real host asks the user
+			if !slices.Contains(h.allowed, t.Name) {
+				return errors.New("not allowed on the command line")
+			}
+			return nil
+		},
 	})
-	// The page is told as soon as it is ready.
+	// The bridge queues these until the page is ready.
 	if err := errors.Join(bridge.ToolInput(ctx, nil), bridge.ToolResult(ctx, h.result)); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -77,7 +77,7 @@ func (h *host) events(w http.ResponseWriter, r *http.Request) {
 	h.bridges.Store(id, bridge)
 	defer func() {
 		h.bridges.Delete(id)
-		_ = bridge.Teardown(ctx, "closed") // ends what the page has asked for; the page itself has gone
+		_ = bridge.Teardown(ctx, "closed") // cancels the page's requests
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprintf(w, "event: bridge\ndata: %s\n\n", id)
@@ -91,34 +91,35 @@ func (h *host) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// say returns a message of the page to its bridge.
-func (h *host) say(w http.ResponseWriter, r *http.Request) {
+// message passes a message of the page to its bridge.
+func (h *host) message(w http.ResponseWriter, r *http.Request) {
 	bridge, ok := h.bridges.Load(r.PathValue("bridge"))
-	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20)) // a bridge takes no more
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<20)) // the limit of a bridge
 	if !ok || err != nil {
-		http.Error(w, "there is no such page, or the message is too large", http.StatusBadRequest)
+		http.Error(w, "unknown page, or the message is too large", http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(bridge.(*apps.Bridge).Handle(r.Context(), message)) // a page that has gone needs no answer
+	_, _ = w.Write(bridge.(*apps.Bridge).Handle(r.Context(), raw))
 }
 
-// handler serves the host's own pages, to those alone who ask by the host's name, and takes messages from them alone.
+// handler serves the host's page, for its own host name only, and accepts messages from that page
+// only.
 func (h *host) handler(server, tool string) http.Handler {
 	page := template.Must(template.ParseFS(files, "host.html"))
-	shown := map[string]string{
+	data := map[string]string{
 		"Server": server, "Tool": tool, "View": viewOrigin, "Sandbox": apps.Sandbox, "Allow": h.page.Allow(),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET localhost/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
-		if err := page.Execute(w, shown); err != nil {
+		if err := page.Execute(w, data); err != nil {
 			log.Print(err)
 		}
 	})
 	mux.Handle("GET localhost/host.js", http.FileServerFS(files))
 	mux.HandleFunc("GET localhost/events", h.events)
-	mux.HandleFunc("POST localhost/say/{bridge}", h.say)
+	mux.HandleFunc("POST localhost/messages/{bridge}", h.message)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -129,11 +130,8 @@ func run(ctx context.Context, allowed []string, tool string, command []string) e
 	}
 	defer c.Close()
 	h := &host{apps: apps.NewHost(c, nil), allowed: allowed}
-	if h.page, err = h.apps.Page(ctx, tool); err != nil {
-		return err
-	}
-	if h.page == nil {
-		return fmt.Errorf("the tool %q has no view", tool)
+	if h.page, err = h.apps.Page(ctx, tool); err != nil || h.page == nil {
+		return errors.Join(err, fmt.Errorf("no view of tool %q", tool))
 	}
 	header, err := h.page.Header(&apps.HeaderOptions{Embedder: hostOrigin})
 	if err != nil {

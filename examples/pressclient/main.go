@@ -1,4 +1,5 @@
-// Command pressclient has examples/press print a book, which takes a while: it starts the work, and waits for it.
+// Command pressclient starts a long-running tool of examples/press as a task, and waits for the
+// result.
 package main
 
 import (
@@ -11,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// yes accepts what the server proposes. A real client asks its user here.
+// yes accepts every question. A real client asks its user.
 func yes(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 	fmt.Println(p.Message, "yes")
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
@@ -28,7 +29,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("started", h.ID()) // to be kept, and given to tasks.Resume later, anywhere
+	fmt.Println("started", h.ID()) // store the ID to continue with tasks.Resume in another process
 	result, err := h.Wait(ctx)
 	if err != nil {
 		return err

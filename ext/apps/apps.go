@@ -28,8 +28,8 @@ const (
 const (
 	// metaKey is the key of the extension's metadata in `_meta`.
 	metaKey = "ui"
-	// flatKey is the deprecated key of a tool's view in `_meta`. The specification still has it, and early hosts and servers
-	// support no other.
+	// flatKey is the deprecated key of a tool's view in `_meta`. The specification still has it,
+	// and early hosts and servers support no other.
 	flatKey = "ui/resourceUri"
 	scheme  = "ui://"
 )
@@ -39,8 +39,9 @@ type clientSettings struct {
 	MIMETypes []string `json:"mimeTypes"`
 }
 
-// Supported reports whether the client has declared that it shows views. ctx is that of a request; outside a request
-// Supported returns false. A tool may return a shorter text if the client shows its view.
+// Supported reports whether the client has declared that it shows views. ctx is that of a request;
+// outside a request Supported returns false. A tool may return a shorter text if the client shows
+// its view.
 //
 // Spec: SEP-1865, Client<>Server Capability Negotiation.
 func Supported(ctx context.Context) bool {
@@ -67,8 +68,8 @@ func isViewType(text string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// Declare returns a copy of opts, which may be nil, for a client that shows views: it declares the extension
-// io.modelcontextprotocol/ui.
+// Declare returns a copy of opts, which may be nil, for a client that shows views: it declares the
+// extension io.modelcontextprotocol/ui.
 //
 // Spec: SEP-1865, Client (Host) Capabilities.
 func Declare(opts *mcp.ClientOptions) *mcp.ClientOptions {

@@ -14,38 +14,43 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// BridgeOptions configures a [Bridge]: how it sends messages to the page, and what the page may do. A function that is set
-// declares a capability to the page; requests without a function are refused. The functions are called concurrently and may
-// wait for the user. Their ctx ends when the page is torn down. A function that returns an error refuses the request: an
-// [*mcp.Error] is sent to the page, any other error is replaced by "the host refused".
+// BridgeOptions configures a [Bridge]: how it sends messages to the page, and what the page may do.
+// A function that is set declares a capability to the page; requests without a function are
+// refused. The functions are called concurrently and may wait for the user. Their ctx ends when the
+// page is torn down. A function that returns an error refuses the request: an [*mcp.Error] is sent
+// to the page, any other error is replaced by "the host refused".
 type BridgeOptions struct {
-	// Send posts a message to the frame of the page, by postMessage. It is not called concurrently, and must not call the
-	// bridge. A message is one line. Send is required.
+	// Send posts a message to the frame of the page, by postMessage. It is not called concurrently,
+	// and must not call the bridge. A message is one line. Send is required.
 	Send func(ctx context.Context, message json.RawMessage) error
 	// Info identifies the host. Default: the name "mcp-host".
 	Info mcp.Implementation
 	// Context describes the host to the page. Default: nothing.
 	Context *Context
 
-	// AllowTool is called before the page calls a tool of its server that views may call. A nil error allows the call. The
-	// server's description of the tool, with its annotations, must not be trusted. Default: pages cannot call tools.
+	// AllowTool is called before the page calls a tool of its server that views may call. A nil
+	// error allows the call. The server's description of the tool, with its annotations, must not
+	// be trusted. Default: pages cannot call tools.
 	AllowTool func(ctx context.Context, tool *mcp.Tool, args json.RawMessage) error
-	// AllowRead is called before the page reads a resource of its server. A nil error allows it. Default: pages cannot read
-	// resources.
+	// AllowRead is called before the page reads a resource of its server. A nil error allows it.
+	// Default: pages cannot read resources.
 	AllowRead func(ctx context.Context, uri string) error
-	// OpenLink opens a URL outside the frame, with the user's consent. It is an http or https URL without user information, in
-	// visible ASCII characters.
+	// OpenLink opens a URL outside the frame, with the user's consent. It is an http or https URL
+	// without user information, in visible ASCII characters.
 	OpenLink func(ctx context.Context, url string) error
-	// Message adds a text to the conversation as the user's, with the user's consent. It may have any characters.
+	// Message adds a text to the conversation as the user's, with the user's consent. It may have
+	// any characters.
 	Message func(ctx context.Context, text string) error
-	// UpdateModelContext stores what the model is shown of the page in later turns. It replaces what the page sent before.
+	// UpdateModelContext stores what the model is shown of the page in later turns. It replaces
+	// what the page sent before.
 	UpdateModelContext func(ctx context.Context, c ModelContext) error
-	// RequestDisplayMode shows the page in a mode that both the page and the host support, and returns the mode in which the
-	// page is then shown.
+	// RequestDisplayMode shows the page in a mode that both the page and the host support, and
+	// returns the mode in which the page is then shown.
 	RequestDisplayMode func(ctx context.Context, mode DisplayMode) (DisplayMode, error)
 	// SizeChanged receives the size of the page's content in CSS pixels, each from 0 to 32,767.
 	SizeChanged func(width, height float64)
-	// Log receives what the page logs. Default: it is logged to HostOptions.Logger with the level debug.
+	// Log receives what the page logs. Default: it is logged to HostOptions.Logger with the level
+	// debug.
 	Log func(ctx context.Context, level mcp.LogLevel, data json.RawMessage)
 }
 
@@ -69,15 +74,15 @@ const (
 	maxLength = 32_767
 )
 
-// A Bridge connects a page in its frame with the host and the page's server. The host passes every message of the frame to
-// [Bridge.Handle] and posts the response back. The other methods notify the page of the tool call that it shows. All methods are
-// safe for concurrent use.
+// A Bridge connects a page in its frame with the host and the page's server. The host passes every
+// message of the frame to [Bridge.Handle] and posts the response back. The other methods notify the
+// page of the tool call that it shows. All methods are safe for concurrent use.
 //
-// A bridge serves one load of one page. It has no goroutines and need not be closed. [Bridge.Teardown] lets the page save its
-// state.
+// A bridge serves one load of one page. It has no goroutines and need not be closed.
+// [Bridge.Teardown] lets the page save its state.
 //
-// The host has to check that event.source of a message is the frame's window. event.origin does not identify the frame: it is
-// "null" for every sandboxed frame.
+// The host has to check that event.source of a message is the frame's window. event.origin does not
+// identify the frame: it is "null" for every sandboxed frame.
 //
 // Spec: SEP-1865, Communication Protocol.
 type Bridge struct {
@@ -151,11 +156,12 @@ type responseError struct {
 	Data    json.RawMessage `json:"data,omitzero"`
 }
 
-// Handle handles one message of the page. It returns the response to post back, or nil if there is none. It waits for the tool
-// and the user: call it in a goroutine for each message. When ctx ends, or [Bridge.Teardown] is called, the request is cancelled.
+// Handle handles one message of the page. It returns the response to post back, or nil if there is
+// none. It waits for the tool and the user: call it in a goroutine for each message. When ctx ends,
+// or [Bridge.Teardown] is called, the request is cancelled.
 //
-// raw may be anything. The page gets an error for a message that violates the protocol, and for a request while 16 others are
-// being handled.
+// raw may be anything. The page gets an error for a message that violates the protocol, and for a
+// request while 16 others are being handled.
 func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessage {
 	m, bad := parseMessage(raw)
 	switch {
@@ -182,8 +188,8 @@ func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessag
 	return encodeResponse(m.ID, result, err)
 }
 
-// startCall returns the context of a request of the page, which ends when the page is torn down. The caller calls done when the
-// request is handled.
+// startCall returns the context of a request of the page, which ends when the page is torn down.
+// The caller calls done when the request is handled.
 func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	b.mu.Lock()
@@ -278,7 +284,8 @@ var errRefused = mcp.Errorf(codeRefused, "the host refused")
 // codeRefused is the code of refusals in the examples of the specification.
 const codeRefused = -32000
 
-// errorForPage returns the error that a page is sent: an [*mcp.Error] as it is, and an internal error for all others.
+// errorForPage returns the error that a page is sent: an [*mcp.Error] as it is, and an internal
+// error for all others.
 func errorForPage(err error) *responseError {
 	var e *mcp.Error
 	if errors.As(err, &e) {

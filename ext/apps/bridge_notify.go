@@ -107,7 +107,8 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 	}
 	if b.log.Enabled(ctx, slog.LevelDebug) {
 		const shown = 4 << 10
-		b.log.DebugContext(ctx, "apps: log message from a page", "level", p.Level, "data", fmt.Sprintf("%.*q", shown, []byte(p.Data)))
+		b.log.DebugContext(ctx, "apps: log message from a page", "level", p.Level, "data",
+			fmt.Sprintf("%.*q", shown, []byte(p.Data)))
 	}
 }
 
@@ -131,8 +132,9 @@ func (b *Bridge) handleResponse(m message) {
 // errOrder is the error for calls of the host in the wrong order.
 var errOrder = errors.New("apps: want ToolInput once, and then ToolResult or ToolCancelled once")
 
-// ToolInput sends the page the arguments of the tool call that it shows. The host calls it once. Like all notifications it is
-// queued until the page is ready. args is a JSON object, or nil for none.
+// ToolInput sends the page the arguments of the tool call that it shows. The host calls it once.
+// Like all notifications it is queued until the page is ready. args is a JSON object, or nil for
+// none.
 //
 // Spec: SEP-1865, ui/notifications/tool-input.
 func (b *Bridge) ToolInput(ctx context.Context, args json.RawMessage) error {
@@ -145,8 +147,9 @@ func (b *Bridge) ToolInput(ctx context.Context, args json.RawMessage) error {
 	})
 }
 
-// ToolInputPartial sends the page the arguments as far as the model has written them, completed to valid JSON. It may be called
-// several times, before ToolInput. Partial arguments are not queued: they are dropped if the page is not ready.
+// ToolInputPartial sends the page the arguments as far as the model has written them, completed to
+// valid JSON. It may be called several times, before ToolInput. Partial arguments are not queued:
+// they are dropped if the page is not ready.
 //
 // Spec: SEP-1865, ui/notifications/tool-input-partial.
 func (b *Bridge) ToolInputPartial(ctx context.Context, args json.RawMessage) error {
@@ -172,7 +175,8 @@ func arguments(args json.RawMessage) *toolArguments {
 	return &toolArguments{args}
 }
 
-// ToolResult sends the page the result of the tool call that it shows. The host calls it once, after [Bridge.ToolInput].
+// ToolResult sends the page the result of the tool call that it shows. The host calls it once,
+// after [Bridge.ToolInput].
 //
 // Spec: SEP-1865, ui/notifications/tool-result.
 func (b *Bridge) ToolResult(ctx context.Context, r *mcp.ToolResult) error {
@@ -206,8 +210,8 @@ type reasonParams struct {
 	Reason string `json:"reason"`
 }
 
-// ContextChanged sends the page what has changed in its Context; zero fields of c are unchanged. It returns an error for a
-// display mode that the page does not support.
+// ContextChanged sends the page what has changed in its Context; zero fields of c are unchanged. It
+// returns an error for a display mode that the page does not support.
 //
 // Spec: SEP-1865, ui/notifications/host-context-changed, Display Modes.
 func (b *Bridge) ContextChanged(ctx context.Context, c *Context) error {
@@ -223,7 +227,8 @@ func (b *Bridge) ContextChanged(ctx context.Context, c *Context) error {
 	})
 }
 
-// notify sends a notification, now or when the page is ready. check is called with mu held; its error is returned.
+// notify sends a notification, now or when the page is ready. check is called with mu held; its
+// error is returned.
 func (b *Bridge) notify(ctx context.Context, method string, v any, check func() error) error {
 	raw, err := notification(method, v)
 	if err != nil {
@@ -251,9 +256,10 @@ func (b *Bridge) notify(ctx context.Context, method string, v any, check func() 
 // errUnloaded is the error after Teardown.
 var errUnloaded = errors.New("apps: the page has been torn down")
 
-// Teardown asks the page to save its state, and waits until it has answered or ctx ends. Then the host removes the frame. As soon
-// as Teardown is called, the bridge refuses all requests of the page and cancels those that are being handled; if the user
-// consents later, it has no effect. A page that is not ready is not asked.
+// Teardown asks the page to save its state, and waits until it has answered or ctx ends. Then the
+// host removes the frame. As soon as Teardown is called, the bridge refuses all requests of the
+// page and cancels those that are being handled; if the user consents later, it has no effect. A
+// page that is not ready is not asked.
 //
 // Spec: SEP-1865, ui/resource-teardown.
 func (b *Bridge) Teardown(ctx context.Context, reason string) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestThePageIsToldInOrderAndOnlyWhenItIsReady(t *testing.T) {
+func TestNotificationsAreQueuedUntilPageIsReady(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	ctx, b := t.Context(), f.bridge
@@ -25,18 +25,18 @@ func TestThePageIsToldInOrderAndOnlyWhenItIsReady(t *testing.T) {
 		}
 	}
 	if b.ToolResult(ctx, result) == nil {
-		t.Error("a result is told before the arguments")
+		t.Error("ToolResult before ToolInput succeeded")
 	}
 	must(b.ToolInputPartial(ctx, json.RawMessage(`{"zo":1}`)))
 	must(b.ToolInput(ctx, json.RawMessage(`{"zone":"UTC"}`)))
 	must(b.ToolResult(ctx, result))
 	must(b.ContextChanged(ctx, &apps.Context{Theme: "light"}))
 	if b.ToolInput(ctx, nil) == nil || b.ToolResult(ctx, result) == nil || b.ToolCancelled(ctx, "") == nil {
-		t.Error("something is told twice")
+		t.Error("a second notification succeeded")
 	}
 	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
 	if got := f.got(); len(got) != 0 {
-		t.Fatalf("a page that has not begun is told %q", got)
+		t.Fatalf("a page before initialization got %q", got)
 	}
 	f.handshake()
 	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
@@ -59,7 +59,7 @@ func TestTeardownWaitsForThePage(t *testing.T) {
 		f.say(`{"jsonrpc":"2.0","id":"host-2","result":{}}`)
 		synctest.Wait()
 		if len(ended) > 0 {
-			t.Error("somebody else's answer ends the teardown")
+			t.Error("a response to another request ended the teardown")
 		}
 		f.say(`{"jsonrpc":"2.0","id":"host-1","result":{}}`)
 		if err := <-ended; err != nil {
@@ -69,7 +69,7 @@ func TestTeardownWaitsForThePage(t *testing.T) {
 			t.Error("a page that was torn down calls tools")
 		}
 		if f.bridge.ToolInput(t.Context(), nil) == nil {
-			t.Error("a page that was torn down is told things")
+			t.Error("a page that was torn down got messages")
 		}
 		f = open(t, c, logger(t), nil)
 		if err := f.bridge.Teardown(t.Context(), ""); err != nil || len(f.got()) > 0 {
@@ -81,8 +81,8 @@ func TestTeardownWaitsForThePage(t *testing.T) {
 	})
 }
 
-// A consent dialog may be open while the page goes.
-func TestNothingThatThePageAskedForRunsAfterTeardown(t *testing.T) {
+// The page may be torn down while a consent dialog is open.
+func TestRequestsAreRefusedAfterTeardown(t *testing.T) {
 	for what, request := range map[string][2]string{
 		"a tool":     {"tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`},
 		"a resource": {"resources/read", `{"uri":"` + clockURI + `"}`},
@@ -122,7 +122,7 @@ func TestNothingThatThePageAskedForRunsAfterTeardown(t *testing.T) {
 					t.Error(err)
 				}
 				if ctx.Err() == nil {
-					t.Error("the dialog is not told that the page has gone")
+					t.Error("the context of the dialog did not end")
 				}
 				close(yes)
 				asking.Wait()
@@ -137,7 +137,7 @@ func TestNothingThatThePageAskedForRunsAfterTeardown(t *testing.T) {
 	}
 }
 
-func TestTeardownEndsTheCallsOfThePage(t *testing.T) {
+func TestTeardownCancelsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)
 		var ended error
@@ -170,7 +170,7 @@ func TestTeardownEndsTheCallsOfThePage(t *testing.T) {
 	})
 }
 
-func TestTheSandboxProxyGetsTheDocumentOnce(t *testing.T) {
+func TestDocumentIsSentToSandboxProxyOnce(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for range 3 {

@@ -119,9 +119,8 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	}
 	b.modes = nil
 	if p.App.Modes != nil {
-		b.modes = slices.DeleteFunc([]DisplayMode{DisplayInline, DisplayFullscreen, DisplayPiP}, func(m DisplayMode) bool {
-			return !slices.Contains(p.App.Modes, m)
-		})
+		known := []DisplayMode{DisplayInline, DisplayFullscreen, DisplayPiP}
+		b.modes = slices.DeleteFunc(known, func(m DisplayMode) bool { return !slices.Contains(p.App.Modes, m) })
 	}
 	if b.phase == phaseNew {
 		b.phase = phaseInitialized
@@ -143,8 +142,8 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	})
 }
 
-// callTool calls a tool of the page's server, if views may call the tool and the host allows it. Only the name and the arguments
-// come from the page.
+// callTool calls a tool of the page's server, if views may call the tool and the host allows it.
+// Only the name and the arguments come from the page.
 //
 // Spec: SEP-1865, Visibility.
 func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
@@ -253,8 +252,8 @@ func (b *Bridge) openLink(ctx context.Context, raw json.RawMessage) error {
 	return refusal(b.opts.OpenLink(ctx, link))
 }
 
-// message adds a text to the conversation. In the specification content is one block; the pages of the reference implementation
-// send an array.
+// message adds a text to the conversation. In the specification content is one block; the pages of
+// the reference implementation send an array.
 //
 // Spec: SEP-1865, ui/message.
 func (b *Bridge) message(ctx context.Context, raw json.RawMessage) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestUI04_PagesCallTheToolsThatAreTheirs(t *testing.T) {
+func TestUI04_PagesCallToolsForViews(t *testing.T) {
 	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		var asked []string
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: func(_ context.Context, tool *mcp.Tool, args json.RawMessage) error {
@@ -50,7 +50,8 @@ func TestPagesReadResources(t *testing.T) {
 		f.handshake()
 		got, code := f.ask("resources/read", `{"uri":"ui://clock/face"}`)
 		var res struct{ Contents []struct{ Text string } }
-		if err := json.Unmarshal(got, &res); err != nil || code != 0 || len(res.Contents) != 1 || res.Contents[0].Text != clockHTML {
+		if err := json.Unmarshal(got, &res); err != nil || code != 0 || len(res.Contents) != 1 ||
+			res.Contents[0].Text != clockHTML {
 			t.Errorf("read %s, %d", got, code)
 		}
 		if got, code := f.ask("resources/read", `{"uri":"ui://nothing"}`); code != mcp.CodeInvalidParams {
@@ -64,7 +65,7 @@ func TestPagesReadResources(t *testing.T) {
 	})
 }
 
-func TestLinksMessagesAndContext(t *testing.T) {
+func TestLinksMessagesAndModelContext(t *testing.T) {
 	var did []string
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
@@ -116,10 +117,11 @@ func TestLinksMessagesAndContext(t *testing.T) {
 	}
 }
 
-func TestDisplayModesAreThoseOfBothSides(t *testing.T) {
+func TestDisplayModesNeedBothSides(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
-		Context:            &apps.Context{DisplayMode: apps.DisplayInline, AvailableDisplayModes: []apps.DisplayMode{apps.DisplayInline, apps.DisplayFullscreen, apps.DisplayPiP}},
+		Context: &apps.Context{DisplayMode: apps.DisplayInline,
+			AvailableDisplayModes: []apps.DisplayMode{apps.DisplayInline, apps.DisplayFullscreen, apps.DisplayPiP}},
 		RequestDisplayMode: func(_ context.Context, m apps.DisplayMode) (apps.DisplayMode, error) { return m, nil },
 	})
 	f.ask("ui/initialize", `{"appCapabilities":{"availableDisplayModes":["inline","fullscreen","hologram"]}}`)
@@ -137,8 +139,8 @@ func TestDisplayModesAreThoseOfBothSides(t *testing.T) {
 	}
 }
 
-// A page chooses the names that it asks for: they must not have the server's tools listed each time.
-func TestUnknownNamesDoNotListTheToolsEachTime(t *testing.T) {
+// Unknown names, which the page chooses, do not make the host list the tools each time.
+func TestUnknownToolNamesDoNotListToolsEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)
 		lists := 0

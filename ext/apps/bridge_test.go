@@ -26,7 +26,7 @@ type frame struct {
 	sent []string
 }
 
-// open opens the clock's page. The options may be nil; Send is the frame's.
+// open opens the clock's page. The options may be nil; the frame sets Send.
 func open(t testing.TB, c *mcp.Client, log *slog.Logger, opts *apps.BridgeOptions) *frame {
 	t.Helper()
 	h := apps.NewHost(c, &apps.HostOptions{Logger: log})
@@ -54,12 +54,12 @@ func (f *frame) got() []string {
 	return slices.Clone(f.sent)
 }
 
-// say sends a message of the page.
+// say passes a message of the page to the bridge.
 func (f *frame) say(format string, args ...any) json.RawMessage {
 	return f.bridge.Handle(f.t.Context(), json.RawMessage(fmt.Sprintf(format, args...)))
 }
 
-// ask sends a request and gives its result and error.
+// ask sends a request and returns its result and error.
 func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
 	f.t.Helper()
 	raw := f.say(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
@@ -72,7 +72,8 @@ func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
 			Message string
 		}
 	}
-	if err := json.Unmarshal(raw, &a); err != nil || a.JSONRPC != "2.0" || string(a.ID) != "7" || (a.Result == nil) == (a.Error == nil) {
+	if err := json.Unmarshal(raw, &a); err != nil || a.JSONRPC != "2.0" || string(a.ID) != "7" ||
+		(a.Result == nil) == (a.Error == nil) {
 		f.t.Errorf("%s: the answer is %s", method, raw)
 	}
 	if a.Error != nil {
@@ -93,11 +94,13 @@ func (f *frame) handshake() {
 
 func allow(context.Context, *mcp.Tool, json.RawMessage) error { return nil }
 
-func TestUI05_WhatThePageDoesIsAskedForAndLogged(t *testing.T) {
+func TestUI05_RequestsNeedConsentAndAreLogged(t *testing.T) {
 	var log strings.Builder
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, slog.New(slog.NewTextHandler(&log, nil)), &apps.BridgeOptions{
-		AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error { return errors.New("the user said no, as 42") },
+		AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error {
+			return errors.New("the user said no, as 42")
+		},
 		AllowRead: func(context.Context, string) error { return mcp.Errorf(-32000, "not that one") },
 	})
 	f.handshake()
@@ -115,7 +118,7 @@ func TestUI05_WhatThePageDoesIsAskedForAndLogged(t *testing.T) {
 	}
 }
 
-func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
+func TestUnsupportedRequestsAreRefused(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for _, method := range []string{"tools/call", "resources/read", "ui/open-link"} {
@@ -124,7 +127,8 @@ func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
 		}
 	}
 	f.handshake()
-	for _, method := range []string{"tools/call", "resources/read", "ui/open-link", "ui/message", "ui/update-model-context",
+	for _, method := range []string{"tools/call", "resources/read", "ui/open-link", "ui/message",
+		"ui/update-model-context",
 		"tools/list", "resources/list", "prompts/get", "sampling/createMessage", "initialize", "server/discover", "ui/other"} {
 		if _, code := f.ask(method, `{"name":"time","uri":"ui://clock/face"}`); code != mcp.CodeMethodNotFound {
 			t.Errorf("%s: %d", method, code)
@@ -140,7 +144,7 @@ func TestWhatTheHostHasNoFunctionForIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheHostTellsWhatItCan(t *testing.T) {
+func TestHostCapabilities(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	got, _ := f.ask("ui/initialize", `{"appCapabilities":{}}`)
@@ -149,8 +153,9 @@ func TestTheHostTellsWhatItCan(t *testing.T) {
 	wantJSON(t, "the host that can nothing", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"mcp-host","version":"unknown"},
 		"hostCapabilities":{"logging":{},`+sandbox+`},"hostContext":{}}`)
 	f = open(t, c, logger(t), &apps.BridgeOptions{
-		Info:      mcp.Implementation{Name: "desk", Version: "2"},
-		Context:   &apps.Context{Theme: "dark", DisplayMode: apps.DisplayInline, ContainerDimensions: &apps.Dimensions{Width: 400, MaxHeight: 600}, Locale: "en-US"},
+		Info: mcp.Implementation{Name: "desk", Version: "2"},
+		Context: &apps.Context{Theme: "dark", DisplayMode: apps.DisplayInline,
+			ContainerDimensions: &apps.Dimensions{Width: 400, MaxHeight: 600}, Locale: "en-US"},
 		AllowTool: allow, AllowRead: func(context.Context, string) error { return nil },
 		OpenLink: func(context.Context, string) error { return nil },
 	})
@@ -160,7 +165,7 @@ func TestTheHostTellsWhatItCan(t *testing.T) {
 		"hostContext":{"theme":"dark","displayMode":"inline","containerDimensions":{"width":400,"maxHeight":600},"locale":"en-US"}}`)
 }
 
-func TestMalformedMessagesAreAnsweredAsSuch(t *testing.T) {
+func TestMalformedMessages(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for message, code := range map[string]int{
@@ -199,11 +204,16 @@ func TestMalformedMessagesAreAnsweredAsSuch(t *testing.T) {
 	}
 }
 
-func TestRequestsUnderWayAreBounded(t *testing.T) {
+func TestConcurrentRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := make(chan struct{})
 		c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
-		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error { <-wait; return nil }})
+		f := open(t, c, logger(t),
+			&apps.BridgeOptions{AllowTool: func(context.Context, *mcp.Tool,
+				json.RawMessage) error {
+				<-wait
+				return nil
+			}})
 		f.handshake()
 		const many = 16
 		var calls sync.WaitGroup

@@ -49,7 +49,8 @@ type Styles struct {
 
 // StyleSheets are style sheets that pages may include.
 type StyleSheets struct {
-	// Fonts holds @font-face and @import rules. The page's ResourceDomains have to include their origins.
+	// Fonts holds @font-face and @import rules. The page's ResourceDomains have to include their
+	// origins.
 	Fonts string `json:"fonts,omitzero"`
 }
 
@@ -65,8 +66,9 @@ const (
 	DisplayPiP        DisplayMode = "pip"        // floating above the rest
 )
 
-// Dimensions are the dimensions of a frame, in CSS pixels. The host sets Width or Height to fix a dimension, or MaxWidth or
-// MaxHeight to let the page choose up to a maximum. With neither the page chooses freely.
+// Dimensions are the dimensions of a frame, in CSS pixels. The host sets Width or Height to fix a
+// dimension, or MaxWidth or MaxHeight to let the page choose up to a maximum. With neither the page
+// chooses freely.
 //
 // Spec: SEP-1865, Container Dimensions.
 type Dimensions struct {

@@ -1,5 +1,6 @@
-// Package apps implements MCP Apps (SEP-1865, revision 2026-01-26), the extension io.modelcontextprotocol/ui: user interfaces of
-// a server that a host shows within the conversation.
+// Package apps implements MCP Apps (SEP-1865, revision 2026-01-26), the extension
+// io.modelcontextprotocol/ui: user interfaces of a server that a host shows within the
+// conversation.
 //
 // # Servers
 //
@@ -9,30 +10,35 @@
 //	views.Add(&apps.View{URI: "ui://clock/face", Name: "clock"}, clockHTML)
 //	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time"}, &apps.ToolUI{View: "ui://clock/face"}), now)
 //
-// A tool returns its result as text, too, because not every client shows views. [Supported] reports whether the client does.
-// [Frame] declares the origins and permissions that the view needs; without it the view has only its document. A tool with the
-// Visibility [VisibilityApp] alone is called by its view only, and clients without views do not see it.
+// A tool returns its result as text, too, because not every client shows views. [Supported] reports
+// whether the client does. [Frame] declares the origins and permissions that the view needs;
+// without it the view has only its document. A tool with the Visibility [VisibilityApp] alone is
+// called by its view only, and clients without views do not see it.
 //
 // # Pages
 //
-// In its frame, the view's document exchanges JSON-RPC 2.0 messages with the host: it posts messages to the parent window, and
-// accepts messages whose event.source is that window. It has to
+// In its frame, the view's document exchanges JSON-RPC 2.0 messages with the host: it posts
+// messages to the parent window, and accepts messages whose event.source is that window. It has to
 //
-//   - send the request ui/initialize, with appInfo, appCapabilities and the protocolVersion [Revision]; the response has
-//     hostInfo, hostCapabilities and hostContext, with the theme, the styles and so on;
+//   - send the request ui/initialize, with appInfo, appCapabilities and the protocolVersion
+//     [Revision]; the response has hostInfo, hostCapabilities and hostContext, with the theme, the
+//     styles and so on;
 //   - then send the notification ui/notifications/initialized, before which the host sends nothing;
-//   - handle the notifications ui/notifications/tool-input, with the arguments of the call, and then
-//     ui/notifications/tool-result, whose params are the result to show, or ui/notifications/tool-cancelled;
+//   - handle the notifications ui/notifications/tool-input, with the arguments of the call, and
+//     then ui/notifications/tool-result, whose params are the result to show, or
+//     ui/notifications/tool-cancelled;
 //   - answer the request ui/resource-teardown with {} when it has saved its state.
 //
-// It may send the requests tools/call, resources/read, ui/open-link, ui/message, ui/update-model-context and
-// ui/request-display-mode, as far as the host supports them, and the notifications ui/notifications/size-changed and
-// notifications/message. The page of the program examples/app does this in forty lines of script. For larger pages there is
-// the npm package @modelcontextprotocol/ext-apps.
+// It may send the requests tools/call, resources/read, ui/open-link, ui/message,
+// ui/update-model-context and ui/request-display-mode, as far as the host supports them, and the
+// notifications ui/notifications/size-changed and notifications/message. The page of the program
+// examples/app does this in forty lines of script. For larger pages there is the npm package
+// @modelcontextprotocol/ext-apps.
 //
 // # Hosts
 //
-// A host is a client that shows views. [Declare] makes its options declare that, and a [Host] reads the views:
+// A host is a client that shows views. [Declare] makes its options declare that, and a [Host] reads
+// the views:
 //
 //	c, err := mcp.Connect(ctx, transport, apps.Declare(nil))
 //	h := apps.NewHost(c, nil)
@@ -40,10 +46,12 @@
 //	page, err := h.Page(ctx, "time")   // the view of a tool, checked
 //	b := h.Bridge(page, &apps.BridgeOptions{Send: toFrame, AllowTool: askUser})
 //
-// A [Page] has what isolates its frame: the Content-Security-Policy, the sandbox and allow attributes, and the HTTP headers for
-// hosts that serve the page. A [Bridge] handles the messages of the page: it executes what the specification and the host's
-// functions allow, refuses the rest, and logs all of it. The program examples/apphost is a complete host in a browser.
+// A [Page] has what isolates its frame: the Content-Security-Policy, the sandbox and allow
+// attributes, and the HTTP headers for hosts that serve the page. A [Bridge] handles the messages
+// of the page: it executes what the specification and the host's functions allow, refuses the rest,
+// and logs all of it. The program examples/apphost is a complete host in a browser.
 //
-// Everything that comes from a server or its page is untrusted. Package apps parses it strictly. The host has to mark the frame
-// as foreign content, to limit its use of the CPU, and to ask the user.
+// Everything that comes from a server or its page is untrusted. Package apps parses it strictly.
+// The host has to mark the frame as foreign content, to limit its use of the CPU, and to ask the
+// user.
 package apps

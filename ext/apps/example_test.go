@@ -23,7 +23,8 @@ func newDice() *mcp.Server {
 	views.Add(&apps.View{URI: "ui://dice/die", Name: "die"}, dieHTML)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "roll"}, &apps.ToolUI{View: "ui://dice/die"}),
 		func(context.Context, struct{}) (string, error) { return "four", nil })
-	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "reroll"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}),
+	mcp.AddTool(s,
+		views.WithUI(&mcp.Tool{Name: "reroll"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}),
 		func(context.Context, struct{}) (string, error) { return "six", nil })
 	return s
 }

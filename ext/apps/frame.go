@@ -17,18 +17,21 @@ import (
 type Frame struct {
 	// CSP lists the origins that the view uses. Default: none.
 	CSP CSP `json:"csp,omitzero"`
-	// Permissions are the permissions that the view asks for. A host may refuse them, and the view has to check what it got.
-	// Default: none.
+	// Permissions are the permissions that the view asks for. A host may refuse them, and the view
+	// has to check what it got. Default: none.
 	Permissions Permissions `json:"permissions,omitzero"`
-	// Domain asks for a dedicated origin, in a form that the host defines. Default: the host chooses.
+	// Domain asks for a dedicated origin, in a form that the host defines. Default: the host
+	// chooses.
 	Domain string `json:"domain,omitzero"`
-	// PrefersBorder asks for a border and background around the view, or for no border. Default: the host chooses.
+	// PrefersBorder asks for a border and background around the view, or for no border. Default:
+	// the host chooses.
 	PrefersBorder *bool `json:"prefersBorder,omitzero"`
 }
 
-// A CSP lists the origins that a view uses, such as "https://api.example.com" or "https://cdn.example.com:8443". The scheme is
-// https, or wss in ConnectDomains; http and ws are allowed for localhost and 127.0.0.1 only. A host may begin with "*.", for
-// all its subdomains. A list has at most 32 origins.
+// A CSP lists the origins that a view uses, such as "https://api.example.com" or
+// "https://cdn.example.com:8443". The scheme is https, or wss in ConnectDomains; http and ws are
+// allowed for localhost and 127.0.0.1 only. A host may begin with "*.", for all its subdomains. A
+// list has at most 32 origins.
 //
 // Spec: SEP-1865, McpUiResourceCsp.
 type CSP struct {
@@ -76,7 +79,8 @@ func (p *Permission) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// features returns the names in a Permissions Policy of the requested permissions and of the others.
+// features returns the names in a Permissions Policy of the requested permissions and of the
+// others.
 func (p Permissions) features() (requested, others []string) {
 	for _, f := range []struct {
 		name      string
@@ -148,8 +152,8 @@ func (c *CSP) lists() []originList {
 	}
 }
 
-// clean removes what a host does not grant, and returns descriptions of it. insecureLocal keeps origins of the user's machine
-// and local network.
+// clean removes what a host does not grant, and returns descriptions of it. insecureLocal keeps
+// origins of the user's machine and local network.
 func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 	drop := func(name, text string, why error) {
 		const shown = 128 // untrusted text in a log
@@ -159,7 +163,8 @@ func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 		declared := *l.origins
 		*l.origins = nil
 		if len(declared) > maxOrigins {
-			drop(l.name, declared[maxOrigins], fmt.Errorf("this origin and all after it exceed the limit of %d", maxOrigins))
+			drop(l.name, declared[maxOrigins],
+				fmt.Errorf("this origin and all after it exceed the limit of %d", maxOrigins))
 			declared = declared[:maxOrigins]
 		}
 		for _, text := range declared {

@@ -13,9 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// directives are those of a policy, in their order; granted is what may stand in it beside keywords.
+// directives are the directives of a policy in order; granted are their allowed values in addition
+// to keywords.
 var (
-	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src", "frame-src",
+	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src",
+		"frame-src",
 		"object-src", "base-uri", "form-action"}
 	granted = regexp.MustCompile(`^(https|wss|http|ws)://(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[1-9][0-9]{0,4})?$`)
 	keyword = map[string]string{
@@ -25,7 +27,7 @@ var (
 	}
 )
 
-// checkPolicy finds anything in a policy that the specification does not put there.
+// checkPolicy fails if a policy has anything that the specification does not allow.
 func checkPolicy(t *testing.T, policy string) {
 	t.Helper()
 	parts := strings.Split(policy, "; ")
@@ -57,7 +59,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// FuzzMetadata reads what a hostile server says of a view and a tool: what comes out can be granted as it is.
+// FuzzMetadata decodes metadata of views and tools: the result must be safe to grant.
 func FuzzMetadata(f *testing.F) {
 	for _, seed := range []string{`{"ui":` + clockMeta + `}`, strangerTool, `{"ui":{"csp":{"frameDomains":["https://a.com;x"]}}}`,
 		`{"ui":{"permissions":{"camera":{}},"visibility":["app"]}}`, `{"ui/resourceUri":"javascript:1"}`, `{"ui":{"domain":"\u0000","prefersBorder":null}}`} {
@@ -72,7 +74,9 @@ func FuzzMetadata(f *testing.F) {
 		if u.View != "" && !strings.HasPrefix(u.View, "ui://") || err != nil && (u.ForModel() || u.ForApp()) {
 			t.Errorf("tool: %+v, %v", u, err)
 		}
-		p, err := apps.PageFrom("ui://v", &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x", Meta: m}}})
+		p, err := apps.PageFrom("ui://v",
+			&mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x",
+				Meta: m}}})
 		if err != nil {
 			return
 		}
@@ -101,7 +105,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// FuzzBridge: whatever a page says before the handshake, the answer is one of JSON-RPC, and nothing reaches the server.
+// FuzzBridge: before the handshake every response is valid JSON-RPC, and no request reaches the
+// server.
 func FuzzBridge(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{"availableDisplayModes":["pip"]}}}`,
@@ -127,7 +132,8 @@ func FuzzBridge(f *testing.F) {
 				Message string `json:"message"`
 			} `json:"error"`
 		}
-		if err := json.Unmarshal(a, &answer); err != nil || answer.JSONRPC != "2.0" || answer.ID == nil || (answer.Result == nil) == (answer.Error == nil) {
+		if err := json.Unmarshal(a, &answer); err != nil || answer.JSONRPC != "2.0" || answer.ID == nil ||
+			(answer.Result == nil) == (answer.Error == nil) {
 			t.Errorf("%q is answered by %s", message, a)
 		}
 	})

@@ -15,16 +15,18 @@ import (
 type HostOptions struct {
 	// MaxPage is the largest size of a page, in bytes. Default: 8 MiB.
 	MaxPage int
-	// InsecureLocal lets pages use origins of the user's machine and local network, such as "http://localhost:3000", if the
-	// server asks for them. It is meant for the development of apps: services there may trust the page's requests as the
-	// user's. Default: such origins are dropped, judging by their names; a public name may resolve to a private address.
+	// InsecureLocal lets pages use origins of the user's machine and local network, such as
+	// "http://localhost:3000", if the server asks for them. It is meant for the development of
+	// apps: services there may trust the page's requests as the user's. Default: such origins are
+	// dropped, judging by their names; a public name may resolve to a private address.
 	InsecureLocal bool
-	// Logger receives what is dropped or refused, and every request of a page. Default: slog.Default().
+	// Logger receives what is dropped or refused, and every request of a page. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// A Host adds to an [mcp.Client] what a host that shows views needs: which tools the model may see, and the pages of tools. It
-// is safe for concurrent use.
+// A Host adds to an [mcp.Client] what a host that shows views needs: which tools the model may see,
+// and the pages of tools. It is safe for concurrent use.
 type Host struct {
 	client *mcp.Client
 	opts   HostOptions
@@ -36,10 +38,12 @@ type Host struct {
 	listed time.Time // when tools was set
 }
 
-// minListInterval limits how often an unknown name makes the host list the tools, because pages choose the names.
+// minListInterval limits how often an unknown name makes the host list the tools, because pages
+// choose the names.
 const minListInterval = 10 * time.Second
 
-// NewHost returns a Host for a client that was created with the options of [Declare]. opts may be nil.
+// NewHost returns a Host for a client that was created with the options of [Declare]. opts may be
+// nil.
 func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 	h := &Host{client: c, listing: make(chan struct{}, 1)}
 	if opts != nil {
@@ -50,8 +54,9 @@ func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 	return h
 }
 
-// ModelTools lists the server's tools and returns those that the model may see, without those whose metadata is malformed.
-// Call it again when the tools have changed ([mcp.EventToolsChanged]). The listed tools are also those that pages may call.
+// ModelTools lists the server's tools and returns those that the model may see, without those whose
+// metadata is malformed. Call it again when the tools have changed ([mcp.EventToolsChanged]). The
+// listed tools are also those that pages may call.
 //
 // Spec: SEP-1865, Visibility.
 func (h *Host) ModelTools(ctx context.Context) ([]*mcp.Tool, error) {
@@ -116,7 +121,8 @@ func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	return t, nil
 }
 
-// known returns a listed tool. ok reports whether the answer is valid: if the tool is unknown, that requires a recent list.
+// known returns a listed tool. ok reports whether the answer is valid: if the tool is unknown, that
+// requires a recent list.
 func (h *Host) known(name string) (t *mcp.Tool, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,9 +130,9 @@ func (h *Host) known(name string) (t *mcp.Tool, ok bool) {
 	return t, t != nil || h.tools != nil && time.Since(h.listed) < minListInterval
 }
 
-// Page reads the view of a tool. It returns nil without an error if the tool has no view. It returns an error if the server
-// does, or if the view is invalid: it has the wrong scheme or MIME type, several contents, too many bytes, or malformed
-// metadata.
+// Page reads the view of a tool. It returns nil without an error if the tool has no view. It
+// returns an error if the server does, or if the view is invalid: it has the wrong scheme or MIME
+// type, several contents, too many bytes, or malformed metadata.
 //
 // A host may read views before their tools run, and cache them.
 //
@@ -170,7 +176,8 @@ func (h *Host) read(ctx context.Context, uri string) (*Page, error) {
 	return p, nil
 }
 
-// declared returns the frame of a view from the list of resources; the zero Frame if the view is not listed.
+// declared returns the frame of a view from the list of resources; the zero Frame if the view is
+// not listed.
 func (h *Host) declared(ctx context.Context, uri string) (f Frame, err error) {
 	for r, err := range h.client.Resources(ctx) {
 		if err != nil {

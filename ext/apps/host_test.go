@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestAHostFindsWhatTheModelSeesAndTheView(t *testing.T) {
+func TestHostReadsToolsAndPage(t *testing.T) {
 	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		h := apps.NewHost(c, &apps.HostOptions{Logger: logger(t)})
 		tools, err := h.ModelTools(t.Context())
@@ -48,7 +48,7 @@ func TestAHostFindsWhatTheModelSeesAndTheView(t *testing.T) {
 	})
 }
 
-func TestUI04_ThePagesHeaderIsSafe(t *testing.T) {
+func TestUI04_PageHeader(t *testing.T) {
 	p := &apps.Page{URI: clockURI, HTML: clockHTML, Frame: clockFrame()}
 	h, err := p.Header(&apps.HeaderOptions{Embedder: "https://host.example"})
 	if err != nil {
@@ -74,12 +74,13 @@ func TestUI04_ThePagesHeaderIsSafe(t *testing.T) {
 		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox allow-scripts allow-forms allow-same-origin") {
 		t.Errorf("the header for an origin of its own: %v, %v", h, err)
 	}
-	if h, err := p.Header(nil); err != nil || !strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox "+apps.Sandbox) {
+	if h, err := p.Header(nil); err != nil ||
+		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox "+apps.Sandbox) {
 		t.Errorf("the header of no options: %v, %v", h, err)
 	}
 	for _, bad := range []string{"host.example", "https://host.example; sandbox", "*"} {
 		if h, err := p.Header(&apps.HeaderOptions{Embedder: bad}); err == nil {
-			t.Errorf("embedder %q gives %v", bad, h)
+			t.Errorf("embedder %q: got %v", bad, h)
 		}
 	}
 	if p.Digest() != (&apps.Page{HTML: clockHTML}).Digest() || p.Digest() == (&apps.Page{HTML: "other"}).Digest() {
@@ -87,15 +88,15 @@ func TestUI04_ThePagesHeaderIsSafe(t *testing.T) {
 	}
 }
 
-// A stranger is a server that says what it likes.
-type stranger struct {
+// A hostileServer is a hostile server.
+type hostileServer struct {
 	toolMeta, listMeta string
 	contents           string
 }
 
-func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
+func (s hostileServer) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 	t.Helper()
-	server := mcp.NewServer("stranger", "1", &mcp.ServerOptions{Logger: logger(t), Middleware: []mcp.Middleware{
+	server := mcp.NewServer("hostileServer", "1", &mcp.ServerOptions{Logger: logger(t), Middleware: []mcp.Middleware{
 		func(next mcp.Handler) mcp.Handler {
 			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 				switch req.Method {
@@ -111,7 +112,8 @@ func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 		},
 	}})
 	mcp.AddTool(server, &mcp.Tool{Name: "t"}, func(context.Context, struct{}) (string, error) { return "", nil })
-	mcp.AddResource(server, &mcp.Resource{URI: "ui://v", Name: "v"}, func(context.Context, string) (string, error) { return "", nil })
+	mcp.AddResource(server, &mcp.Resource{URI: "ui://v", Name: "v"},
+		func(context.Context, string) (string, error) { return "", nil })
 	if opts == nil {
 		opts = &apps.HostOptions{}
 	}
@@ -119,7 +121,7 @@ func (s stranger) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 	return apps.NewHost(mcptest.Dial(t, server, modern, apps.Declare(nil)), opts)
 }
 
-func (stranger) raw(format, meta string) mcp.RawResult {
+func (hostileServer) raw(format, meta string) mcp.RawResult {
 	if meta != "" {
 		meta = `,"_meta":` + meta
 	}
@@ -131,8 +133,8 @@ const (
 	strangerView = `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"<!doctype html>"`
 )
 
-func TestPagesOfStrangersAreChecked(t *testing.T) {
-	for name, s := range map[string]stranger{
+func TestInvalidPagesAreRefused(t *testing.T) {
+	for name, s := range map[string]hostileServer{
 		"another scheme":      {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
 		"a file":              {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},
 		"a URI of characters": {toolMeta: `{"ui":{"resourceUri":"ui://\u0000"}}`},
@@ -166,12 +168,12 @@ func TestPagesOfStrangersAreChecked(t *testing.T) {
 	}
 }
 
-func TestWhatAPageCannotHaveIsDropped(t *testing.T) {
+func TestInvalidMetadataIsDropped(t *testing.T) {
 	const asked = `,"_meta":{"ui":{"csp":{
 		"connectDomains":["https://a.example/","http://localhost:3000","https://router","https://nas.local","https://a.example; script-src *"],
 		"resourceDomains":["https://cdn.example","'unsafe-eval'","data:"]},
 		"permissions":{"camera":{},"microphone":null},"domain":"evil/path","later":{}}}}`
-	s := stranger{toolMeta: strangerTool, contents: strangerView + asked}
+	s := hostileServer{toolMeta: strangerTool, contents: strangerView + asked}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -186,13 +188,13 @@ func TestWhatAPageCannotHaveIsDropped(t *testing.T) {
 	}
 }
 
-func TestNamesOfTheUsersNetworkAreNotPublic(t *testing.T) {
+func TestPrivateNamesAreDropped(t *testing.T) {
 	for name, local := range map[string]bool{
 		"router": true, "a.local": true, "a.internal": true, "a.lan": true, "nas.home": true, "a.b.home.arpa": true, "wiki.corp": true,
 		"wiki.intranet": true, "a.private": true, "x.localdomain": true, "*.nas.home": true, "NAS.Home": true,
 		"home.example": false, "corp.com": false, "a.localdomain.org": false, "nothome": true, "a.nothome": false,
 	} {
-		s := stranger{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
+		s := hostileServer{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
 		p, err := s.client(t, nil).Page(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
@@ -203,8 +205,8 @@ func TestNamesOfTheUsersNetworkAreNotPublic(t *testing.T) {
 	}
 }
 
-func TestTheListIsWhatContentsWithoutMetadataFallBackTo(t *testing.T) {
-	s := stranger{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
+func TestFrameFromResourceList(t *testing.T) {
+	s := hostileServer{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || p.Allow() != "camera" {
 		t.Errorf("page %+v, %v", p, err)
@@ -215,7 +217,7 @@ func TestTheListIsWhatContentsWithoutMetadataFallBackTo(t *testing.T) {
 	}
 }
 
-func TestVisibilityIsThatOfTheMetadata(t *testing.T) {
+func TestVisibility(t *testing.T) {
 	for meta, want := range map[string]string{
 		`{}`:                                    "model app",
 		`{"ui":null}`:                           "model app",
@@ -249,12 +251,12 @@ func TestVisibilityIsThatOfTheMetadata(t *testing.T) {
 	}
 }
 
-func TestLongListsOfOriginsAreCut(t *testing.T) {
+func TestLongOriginListsAreTruncated(t *testing.T) {
 	var asked []string
 	for i := range 40 {
 		asked = append(asked, fmt.Sprintf(`"https://a%d.example"`, i))
 	}
-	s := stranger{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
+	s := hostileServer{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || len(p.Frame.CSP.FrameDomains) != 32 || len(p.Dropped) != 1 {
 		t.Errorf("page %+v, %v", p, err)

@@ -20,7 +20,7 @@ const (
 	clockHTML = "<!DOCTYPE html>\n<title>clock</title><script>/* ticks */</script>"
 )
 
-// clockFrame is what the clock's view asks for.
+// clockFrame is the Frame of the clock's view.
 func clockFrame() apps.Frame {
 	border := true
 	return apps.Frame{
@@ -38,7 +38,7 @@ type zone struct {
 	Zone string `json:"zone"`
 }
 
-// newClock is a server with one view, and a tool of each visibility.
+// newClock returns a server with one view, and a tool of each visibility.
 func newClock(t testing.TB) *mcp.Server {
 	t.Helper()
 	s := newServer(t)
@@ -72,17 +72,20 @@ func newServer(t testing.TB) *mcp.Server {
 func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 // on runs a test with a client for each combination.
-func on(t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+func on(
+	t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T,
+		c *mcp.Client),
+) {
 	t.Helper()
 	for _, on := range all {
 		t.Run(on.String(), func(t *testing.T) { test(t, mcptest.Dial(t, h, on, opts)) })
 	}
 }
 
-// modern is the plainest combination.
+// modern is one combination, for tests that need no other.
 var modern = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 
-// asJSON compares by meaning.
+// asJSON returns a decoded value for comparison.
 func asJSON(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
@@ -106,7 +109,7 @@ func wantJSON(t testing.TB, what string, got any, want string) {
 	}
 }
 
-// panics returns the text of f's panic.
+// panics returns the value of f's panic as text.
 func panics(t testing.TB, f func()) (text string) {
 	t.Helper()
 	defer func() {

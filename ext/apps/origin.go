@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// An origin is a source expression of a Content-Security-Policy: a scheme, a host, and optionally a port.
+// An origin is a source expression of a Content-Security-Policy: a scheme, a host, and optionally a
+// port.
 type origin struct {
 	text  string // for a policy, in lower case
 	local bool   // on the user's machine or local network
@@ -15,8 +16,8 @@ type origin struct {
 // maxName is the largest length of a DNS name.
 const maxName = 253
 
-// parseOrigin parses an origin strictly: the result has no character with a meaning in a policy. sockets allows the schemes
-// wss and ws.
+// parseOrigin parses an origin strictly: the result has no character with a meaning in a policy.
+// sockets allows the schemes wss and ws.
 //
 // Spec: SEP-1865, McpUiResourceCsp; CSP Level 3, host-source.
 func parseOrigin(text string, sockets bool) (o origin, err error) {
@@ -87,7 +88,8 @@ func checkName(name string) string {
 			return "the host has characters other than letters, digits, hyphens and dots (write them as xn--…)"
 		}
 	}
-	// Browsers treat a host whose last label is a number as an IP address. No top-level domain begins with a digit.
+	// Browsers treat a host whose last label is a number as an IP address. No top-level domain
+	// begins with a digit.
 	if last := labels[len(labels)-1]; '0' <= last[0] && last[0] <= '9' {
 		return "the host is an IP address, want a name"
 	}
@@ -104,8 +106,8 @@ func isLoopback(name string) bool {
 	return name == loopbackAddress || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// isPrivate reports whether a name can only be that of a private network: it has no dot, or a domain that is reserved for
-// private networks or commonly used in them.
+// isPrivate reports whether a name can only be that of a private network: it has no dot, or a
+// domain that is reserved for private networks or commonly used in them.
 //
 // Spec: RFC 6762, section 3 and appendix G; RFC 8375.
 func isPrivate(name string) bool {

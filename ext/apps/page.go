@@ -11,34 +11,39 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Page is a view that a host has read from a server: an untrusted document, and what its frame may do.
+// A Page is a view that a host has read from a server: an untrusted document, and what its frame
+// may do.
 type Page struct {
 	// URI is the URI of the view.
 	URI string
-	// HTML is the document, in valid UTF-8 and at most HostOptions.MaxPage bytes long. It is not sanitized: the frame isolates
-	// it.
+	// HTML is the document, in valid UTF-8 and at most HostOptions.MaxPage bytes long. It is not
+	// sanitized: the frame isolates it.
 	HTML string
-	// Frame is what the server asks for, without what cannot be granted. A host may restrict it further before it uses the
-	// page.
+	// Frame is what the server asks for, without what cannot be granted. A host may restrict it
+	// further before it uses the page.
 	Frame Frame
 	// Dropped lists what the server asked for and did not get, with the reasons, for a log.
 	Dropped []string
 }
 
-// Values of the sandbox attribute of the frame that holds a page. With both the page cannot access its host or the top window.
-// Forms work for scripts, but [CSP.Policy] prevents that they are submitted.
+// Values of the sandbox attribute of the frame that holds a page. With both the page cannot access
+// its host or the top window. Forms work for scripts, but [CSP.Policy] prevents that they are
+// submitted.
 const (
-	// Sandbox runs scripts in an opaque origin: without storage, and without access to camera, microphone or location.
+	// Sandbox runs scripts in an opaque origin: without storage, and without access to camera,
+	// microphone or location.
 	Sandbox = "allow-scripts allow-forms"
-	// SandboxOwnOrigin runs scripts in the origin that the page was served from. It is for hosts that serve each view from an
-	// origin of its own, which neither the host nor another server's view uses.
+	// SandboxOwnOrigin runs scripts in the origin that the page was served from. It is for hosts
+	// that serve each view from an origin of its own, which neither the host nor another server's
+	// view uses.
 	SandboxOwnOrigin = Sandbox + " allow-same-origin"
 )
 
 // Policy returns the page's Content-Security-Policy, see [CSP.Policy].
 func (p *Page) Policy() string { return p.Frame.CSP.Policy() }
 
-// Allow returns the value of the allow attribute of the frame that holds the page. It is empty without permissions.
+// Allow returns the value of the allow attribute of the frame that holds the page. It is empty
+// without permissions.
 //
 // Spec: SEP-1865, Content Security Policy Enforcement.
 func (p *Page) Allow() string {
@@ -46,7 +51,8 @@ func (p *Page) Allow() string {
 	return strings.Join(wanted, "; ")
 }
 
-// Digest returns a digest of the document, "sha256:" with hexadecimal digits, for lists of documents that a host allows.
+// Digest returns a digest of the document, "sha256:" with hexadecimal digits, for lists of
+// documents that a host allows.
 //
 // Spec: SEP-1865, Predeclared Resource Review.
 func (p *Page) Digest() string {
@@ -56,15 +62,18 @@ func (p *Page) Digest() string {
 
 // HeaderOptions configures [Page.Header].
 type HeaderOptions struct {
-	// Embedder is the origin of the host's own page, such as "https://host.example": only that may show the page in a frame.
-	// Default: any page may, as native hosts need it, whose pages have no origin.
+	// Embedder is the origin of the host's own page, such as "https://host.example": only that may
+	// show the page in a frame. Default: any page may, as native hosts need it, whose pages have no
+	// origin.
 	Embedder string
-	// OwnOrigin selects [SandboxOwnOrigin]: the page is served from an origin of its own. Default: the header has [Sandbox].
+	// OwnOrigin selects [SandboxOwnOrigin]: the page is served from an origin of its own. Default:
+	// the header has [Sandbox].
 	OwnOrigin bool
 }
 
-// Header returns the HTTP header with which a host serves the page, from another origin than its own. The options may be nil.
-// The header isolates the page also if it is opened outside its frame. Header returns an error if Embedder is not an origin.
+// Header returns the HTTP header with which a host serves the page, from another origin than its
+// own. The options may be nil. The header isolates the page also if it is opened outside its frame.
+// Header returns an error if Embedder is not an origin.
 //
 //	maps.Copy(w.Header(), header)
 //	io.WriteString(w, page.HTML)
@@ -103,7 +112,8 @@ func (p *Page) Header(opts *HeaderOptions) (map[string][]string, error) {
 	return h, nil
 }
 
-// pageFrom returns the page of a view that was read. framed reports whether the contents have a Frame in their metadata.
+// pageFrom returns the page of a view that was read. framed reports whether the contents have a
+// Frame in their metadata.
 //
 // Spec: SEP-1865, Content Requirements.
 func pageFrom(uri string, r *mcp.ReadResult, maxSize int) (p *Page, framed bool, err error) {

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// Policy returns the Content-Security-Policy of a view. It allows the document itself and the origins of c. Invalid origins,
-// and those after the first 32 of a list, are left out, so that c cannot inject directives into the policy.
+// Policy returns the Content-Security-Policy of a view. It allows the document itself and the
+// origins of c. Invalid origins, and those after the first 32 of a list, are left out, so that c
+// cannot inject directives into the policy.
 //
-// It is the policy of the specification with two further restrictions, which the specification allows: forms cannot be
-// submitted, and without ConnectDomains the view cannot connect.
+// It is the policy of the specification with two further restrictions, which the specification
+// allows: forms cannot be submitted, and without ConnectDomains the view cannot connect.
 //
 // Spec: SEP-1865, Host Behavior, Content Security Policy Enforcement.
 func (c CSP) Policy() string {

@@ -7,7 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 )
 
-func TestUI03_ThePolicyIsThatOfTheSpecification(t *testing.T) {
+func TestUI03_PolicyOfSpecification(t *testing.T) {
 	const nothing = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 		"font-src 'self'; media-src 'self' data:; connect-src 'none'; frame-src 'none'; object-src 'none'; base-uri 'self'; form-action 'none'"
 	if got := (apps.CSP{}).Policy(); got != nothing {
@@ -29,7 +29,7 @@ func TestUI03_ThePolicyIsThatOfTheSpecification(t *testing.T) {
 	}
 }
 
-func TestOriginsAreStrict(t *testing.T) {
+func TestOriginsAreParsedStrictly(t *testing.T) {
 	good := []string{
 		"https://example.com", "https://example.com:8443", "https://*.example.com", "https://xn--bcher-kva.example", "HTTPS://Example.com",
 		"http://localhost:3000", "http://127.0.0.1", "https://127.0.0.1:9", "http://app.localhost", "https://a-b.example.com",
@@ -43,7 +43,8 @@ func TestOriginsAreStrict(t *testing.T) {
 		"https://.example.com", "https://-a.example.com", "https://a-.example.com", "https://exa mple.com", "https://example.com;",
 		"https://example.com,", "https://example.com\n", "https://example.com\x00", "https://bücher.example", "https://1.2.3.4",
 		"https://2130706433", "https://0x7f.1", "https://127.1", "https://0x7f000001", "https://[::1]", "https://example.com https://b.com",
-		"https://" + strings.Repeat("a", 64) + ".com", "https://" + strings.Repeat("a.", 130) + "com", " https://example.com",
+		"https://" + strings.Repeat("a", 64) + ".com", "https://" + strings.Repeat("a.", 130) + "com",
+		" https://example.com",
 	}
 	const sole = "'none'"
 	source := func(origin string) string {

@@ -40,8 +40,8 @@ func (u ToolUI) ForApp() bool {
 	return u.Visibility == nil || slices.Contains(u.Visibility, VisibilityApp)
 }
 
-// ToolUIOf returns the ToolUI in the metadata of a tool. If the metadata is malformed it returns an error, and a ToolUI that
-// allows no caller, because the metadata may be meant to hide the tool.
+// ToolUIOf returns the ToolUI in the metadata of a tool. If the metadata is malformed it returns an
+// error, and a ToolUI that allows no caller, because the metadata may be meant to hide the tool.
 //
 // Spec: SEP-1865, Resource Discovery.
 func ToolUIOf(t *mcp.Tool) (ToolUI, error) {

@@ -20,7 +20,8 @@ import (
 //
 // Spec: SEP-1865, UI Resource Format.
 type View struct {
-	// URI identifies the view: "ui://" and a name of the server's choice, such as "ui://weather/dashboard".
+	// URI identifies the view: "ui://" and a name of the server's choice, such as
+	// "ui://weather/dashboard".
 	URI string
 	// Name is the view's name for programs. It is required.
 	Name string
@@ -48,10 +49,11 @@ type Views struct {
 	known map[string]bool
 }
 
-// New makes a server declare the extension io.modelcontextprotocol/ui, and returns its Views. Call it once for a server, before
-// the server serves.
+// New makes a server declare the extension io.modelcontextprotocol/ui, and returns its Views. Call
+// it once for a server, before the server serves.
 //
-// Tools that only views may call are not listed for clients that do not show views, because these would show them to the model.
+// Tools that only views may call are not listed for clients that do not show views, because these
+// would show them to the model.
 //
 // Spec: SEP-1865, Client<>Server Capability Negotiation.
 func New(s *mcp.Server) *Views {
@@ -61,10 +63,11 @@ func New(s *mcp.Server) *Views {
 	return v
 }
 
-// Add registers a view with a document of up to 8 MiB. Scripts and styles are inline, or come from origins in Frame.CSP.
+// Add registers a view with a document of up to 8 MiB. Scripts and styles are inline, or come from
+// origins in Frame.CSP.
 //
-// Add panics if the view is invalid: it has no name, its URI is taken or does not begin with "ui://", its Frame has an invalid
-// origin, or the document has no doctype.
+// Add panics if the view is invalid: it has no name, its URI is taken or does not begin with
+// "ui://", its Frame has an invalid origin, or the document has no doctype.
 //
 // Spec: SEP-1865, Content Requirements.
 func (v *Views) Add(view *View, html string) *mcp.Registration[mcp.Resource] {
@@ -74,8 +77,9 @@ func (v *Views) Add(view *View, html string) *mcp.Registration[mcp.Resource] {
 	return v.AddFunc(view, func(context.Context) (string, error) { return html, nil })
 }
 
-// AddFile registers a view whose document is a file, such as one of an [embed.FS]. The file is read for each request, so that
-// it can be edited while the server runs. AddFile panics as [Views.Add] does, and if the file cannot be read.
+// AddFile registers a view whose document is a file, such as one of an [embed.FS]. The file is read
+// for each request, so that it can be edited while the server runs. AddFile panics as [Views.Add]
+// does, and if the file cannot be read.
 func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[mcp.Resource] {
 	if _, err := readHTML(fsys, name); err != nil {
 		panic(fmt.Sprintf("apps: view %q: %v", view.URI, err))
@@ -83,11 +87,15 @@ func (v *Views) AddFile(view *View, fsys fs.FS, name string) *mcp.Registration[m
 	return v.AddFunc(view, func(context.Context) (string, error) { return readHTML(fsys, name) })
 }
 
-// AddFunc registers a view whose document f returns for each request. f is called concurrently. Its errors are handled like
-// those of a resource, see [mcp.AddResource]. AddFunc panics as [Views.Add] does.
+// AddFunc registers a view whose document f returns for each request. f is called concurrently. Its
+// errors are handled like those of a resource, see [mcp.AddResource]. AddFunc panics as [Views.Add]
+// does.
 //
-// A host may read a view before any of its tools runs, and cache it. The data of a call belongs into the tool's result.
-func (v *Views) AddFunc(view *View, f func(ctx context.Context) (html string, err error)) *mcp.Registration[mcp.Resource] {
+// A host may read a view before any of its tools runs, and cache it. The data of a call belongs
+// into the tool's result.
+func (v *Views) AddFunc(
+	view *View, f func(ctx context.Context) (html string, err error),
+) *mcp.Registration[mcp.Resource] {
 	if view == nil || f == nil {
 		panic("apps: the view or its function is nil")
 	}
@@ -127,8 +135,8 @@ func (f Frame) clone() Frame {
 	return f
 }
 
-// WithUI returns a copy of a tool with the metadata of u, to be registered with [mcp.AddTool] or a similar function. A tool
-// with a View has its results shown by it.
+// WithUI returns a copy of a tool with the metadata of u, to be registered with [mcp.AddTool] or a
+// similar function. A tool with a View has its results shown by it.
 //
 //	onlyView := []apps.Visibility{apps.VisibilityApp}
 //	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "refresh"}, &apps.ToolUI{View: uri, Visibility: onlyView}), f)
@@ -173,7 +181,8 @@ func (v *Views) check(u *ToolUI) error {
 	return nil
 }
 
-// hideAppTools removes tools that only views may call from the lists of clients that do not show views.
+// hideAppTools removes tools that only views may call from the lists of clients that do not show
+// views.
 func hideAppTools(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)

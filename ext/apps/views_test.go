@@ -61,8 +61,8 @@ func listed(t *testing.T, c *mcp.Client) map[string]*mcp.Tool {
 	return tools
 }
 
-// T-46: the extension is honoured in the declaration of every era.
-func TestUI01_TheServerKnowsWhetherViewsAreShown(t *testing.T) {
+// T-46: the extension is declared in every era.
+func TestUI01_Supported(t *testing.T) {
 	s := newClock(t)
 	call := func(t *testing.T, c *mcp.Client) string {
 		t.Helper()
@@ -74,12 +74,12 @@ func TestUI01_TheServerKnowsWhetherViewsAreShown(t *testing.T) {
 	}
 	on(t, mcptest.Combinations(), s, apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		if got := call(t, c); got != "shown" {
-			t.Errorf("the tool gives %q to a client that shows views", got)
+			t.Errorf("a client that shows views gets %q", got)
 		}
 	})
 	on(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) { // UI-06
 		if got := call(t, c); got != "noon in UTC" {
-			t.Errorf("the tool gives %q to a client that shows none", got)
+			t.Errorf("a client without views gets %q", got)
 		}
 	})
 	for settings, want := range map[string]bool{
@@ -101,7 +101,7 @@ func TestUI01_TheServerKnowsWhetherViewsAreShown(t *testing.T) {
 	}
 }
 
-func TestUI01_TheExtensionIsDeclared(t *testing.T) {
+func TestUI01_ExtensionIsDeclared(t *testing.T) {
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			c := mcptest.Dial(t, newClock(t), on, nil)
@@ -122,7 +122,7 @@ func TestUI06_ToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
 	})
 }
 
-func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
+func TestToolListsAreNotCachedPublicly(t *testing.T) {
 	public := &mcp.ServerOptions{Logger: logger(t), Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic}}
 	s := mcp.NewServer("test", "1", public)
 	scope := func() string {
@@ -141,13 +141,14 @@ func TestListsThatDependOnTheClientAreNotShared(t *testing.T) {
 	if got := scope(); got != "public" {
 		t.Errorf("a list that is the same for all is %s", got)
 	}
-	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
+	mcp.AddTool(s,
+		views.WithUI(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
 	if got := scope(); got != "private" {
 		t.Errorf("a list that is not is %s", got)
 	}
 }
 
-func TestLinkLeavesTheToolAsItWas(t *testing.T) {
+func TestWithUIDoesNotChangeTool(t *testing.T) {
 	views := apps.New(newServer(t))
 	views.Add(&apps.View{URI: clockURI, Name: "clock"}, clockHTML)
 	tool := &mcp.Tool{Name: "time", Meta: mcp.Meta{"example.com/x": 1}}
@@ -157,7 +158,7 @@ func TestLinkLeavesTheToolAsItWas(t *testing.T) {
 	}
 }
 
-func TestAddFileIsReadWhenAHostAsks(t *testing.T) {
+func TestAddFileReadsFileForEachRequest(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "clock.html")
 	write := func(text string) {
@@ -177,23 +178,27 @@ func TestAddFileIsReadWhenAHostAsks(t *testing.T) {
 	}
 	write("no document")
 	if res, err := c.ReadResource(t.Context(), clockURI); err == nil {
-		t.Errorf("read %v of a file that is no view", res.Contents[0])
+		t.Errorf("got %v for an invalid file", res.Contents[0])
 	}
 }
 
-func TestViewsThatCannotWorkPanic(t *testing.T) {
+func TestInvalidViewsPanic(t *testing.T) {
 	many := slices.Repeat([]string{"https://example.com"}, 33)
 	for name, view := range map[string]apps.View{
-		"another scheme":    {URI: "https://example.com/", Name: "x"},
-		"no name in it":     {URI: "ui://", Name: "x"},
-		"a space":           {URI: "ui://a b", Name: "x"},
-		"too long":          {URI: "ui://" + strings.Repeat("a", 3000), Name: "x"},
-		"no scheme":         {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ConnectDomains: []string{"example.com"}}}},
-		"a directive":       {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"https://a.com; script-src *"}}}},
-		"a keyword":         {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"'unsafe-eval'"}}}},
-		"wss for resources": {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"wss://a.com"}}}},
-		"too many origins":  {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{FrameDomains: many}}},
-		"no domain":         {URI: "ui://a", Name: "x", Frame: apps.Frame{Domain: "a/b"}},
+		"another scheme": {URI: "https://example.com/", Name: "x"},
+		"no name in it":  {URI: "ui://", Name: "x"},
+		"a space":        {URI: "ui://a b", Name: "x"},
+		"too long":       {URI: "ui://" + strings.Repeat("a", 3000), Name: "x"},
+		"no scheme": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ConnectDomains: []string{"example.com"}}}},
+		"a directive": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"https://a.com; script-src *"}}}},
+		"a keyword": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"'unsafe-eval'"}}}},
+		"wss for resources": {URI: "ui://a", Name: "x",
+			Frame: apps.Frame{CSP: apps.CSP{ResourceDomains: []string{"wss://a.com"}}}},
+		"too many origins": {URI: "ui://a", Name: "x", Frame: apps.Frame{CSP: apps.CSP{FrameDomains: many}}},
+		"no domain":        {URI: "ui://a", Name: "x", Frame: apps.Frame{Domain: "a/b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := panics(t, func() { apps.New(newServer(t)).Add(&view, clockHTML) })
@@ -218,7 +223,7 @@ func TestViewsThatCannotWorkPanic(t *testing.T) {
 	apps.New(newServer(t)).Add(&apps.View{URI: clockURI, Name: "x"}, "\ufeff\n<!-- made by hand -->\n<!DOCTYPE  HTML>")
 }
 
-func TestLinksThatCannotWorkPanic(t *testing.T) {
+func TestInvalidToolUIsPanic(t *testing.T) {
 	for name, u := range map[string]*apps.ToolUI{
 		"nil":              nil,
 		"an unknown view":  {View: "ui://other"},

@@ -13,20 +13,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Options are how skills are served. The zero value, or nil, is right for most servers.
+// Options configures [Serve]. The zero value, or nil, is right for most servers.
 type Options struct {
-	// Prefix is what the URIs of all skills begin with: a scheme, "://" and any number of folders, with a slash at the end,
-	// such as "skill://acme/". Default: "skill://".
+	// Prefix is the prefix of the URIs of all skills: a scheme, "://" and any number of path
+	// segments, with a slash at the end, such as "skill://acme/". Default: "skill://".
 	Prefix string
-	// Cache says how long clients may keep lists, descriptions and files. Default: not at all. On a server with
-	// [mcp.ServerOptions.Visible] nothing is public.
+	// Cache says how long clients may cache lists, skills and files. Default: not at all. On a
+	// server with [mcp.ServerOptions.Visible] the scope is never public.
 	Cache mcp.Cache
-	// PageSize is the number of skills, or of files of a folder, in one answer; fewer if they would be large. Default: 100.
+	// PageSize is the largest number of skills, or of files of a directory, in one result. Default:
+	// 100.
 	PageSize int
-	// NoDirectoryRead leaves out the method with which clients look into folders. They know the files of a skill without
-	// it, from the skill's description.
+	// NoDirectoryRead disables the method resources/directory/read. Clients know the files of a
+	// skill without it.
 	NoDirectoryRead bool
-	// MaxBytes bounds the bytes of all files together, which are held in memory. Default: 256 MiB.
+	// MaxBytes is the largest size of all files together, which are kept in memory. Default: 256
+	// MiB.
 	MaxBytes int64
 }
 
@@ -34,40 +36,42 @@ type Options struct {
 const (
 	defaultPrefix   = "skill://"
 	defaultPageSize = 100
-	// defaultMaxBytes is sixteen of the largest skills, or thousands of usual ones.
+	// defaultMaxBytes is the size of sixteen skills of MaxBytes.
 	defaultMaxBytes = 256 << 20
 )
 
-// A Catalog is the skills that a server serves. Its methods are safe for concurrent use.
+// A Catalog holds the skills that a server serves. Its methods are safe for concurrent use.
 type Catalog struct {
 	server  *mcp.Server
 	fsys    fs.FS
 	opts    Options
 	current atomic.Pointer[snapshot]
 
-	mu         sync.Mutex // guards the field below, and is held while skills are replaced
+	mu         sync.Mutex // held while skills are replaced; guards the field below
 	registered map[string]*mcp.Registration[mcp.Resource]
 }
 
-// Serve serves every skill of a file system: every folder with a SKILL.md, which becomes the resource
-// skill://path/of/the/folder/SKILL.md, as do the files in and below it. A folder may lie in another skill's folder: its
-// files then belong to both. If the top of the file system has a SKILL.md, that is a skill by the name in its frontmatter.
-// Files that belong to no skill are not served, nor are those whose names begin with a dot.
+// Serve serves every skill of a file system: every directory with a SKILL.md. All files in and
+// below it become resources, such as skill://path/of/the/directory/SKILL.md. The directory of a
+// skill may be inside that of another one; its files then belong to both. If the root of the file
+// system has a SKILL.md, it is a skill with the name in its frontmatter. Files that belong to no
+// skill are not served, and neither are files and directories whose names begin with a dot.
 //
-// The files are read now, and held in memory, so that the digests that clients check are always those of the files that
-// they read. [Catalog.Reload] reads them again.
+// Serve reads all files into memory, so that the digests always match the files that clients read.
+// [Catalog.Reload] reads them again.
 //
-// It is an error, and nothing is served, if one of the skills is not as skills have to be: if SKILL.md has no valid
-// frontmatter, its name is not that of its folder, a skill has more than [MaxFiles] files or [MaxBytes] bytes, a file has
-// more than 11 MiB, or there are symbolic links, which are not followed; or if there are files, and none of them is a
-// SKILL.md: this is the wrong folder. In an empty one, the skills are still to come. If others may write to a folder of the
-// disk, open it with [os.OpenRoot] and serve its FS, not an [os.DirFS]: no link that they put there at the wrong moment
-// leads out of that.
+// Serve returns an error, and serves nothing, if a skill is invalid: SKILL.md has no valid
+// frontmatter, its name is not that of the directory, the skill has more than [MaxFiles] files or
+// [MaxBytes] bytes, a file has more than 11 MiB, or there are symbolic links, which are not
+// followed. It also returns an error if there are files and none of them is a SKILL.md, since this
+// must be the wrong directory; an empty directory is valid. If other users can write to a directory
+// on disk, serve the FS of [os.OpenRoot] and not an [os.DirFS], which may follow a link that they
+// create while the files are read.
 //
-// Skills and their files are resources like all others, and are listed among them. A caller who may not see one of the files
-// of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
+// The files of skills are ordinary resources, and are listed as such. A caller who may not see one
+// of the files of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
 //
-// Serve panics if the options cannot work, the server has skills already, or a URI is taken.
+// Serve panics if the options are invalid, the server has skills already, or a URI is taken.
 //
 // Spec: skills.mdx, Resource Mapping.
 func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
@@ -82,8 +86,8 @@ func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("skills: %w", err)
 	}
-	if len(snap.skills) == 0 && snap.strays > 0 {
-		return nil, fmt.Errorf("skills: none of the %d files is a %s: this is no folder of skills", snap.strays, skillFile)
+	if len(snap.skills) == 0 && snap.unserved > 0 {
+		return nil, fmt.Errorf("skills: the directory has %d files and no %s", snap.unserved, skillFile)
 	}
 	s.HandleMethod(methodList, mcp.HandlerFunc(c.list))
 	s.HandleMethod(methodGet, mcp.HandlerFunc(c.get))
@@ -93,7 +97,7 @@ func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
 		settings["directoryRead"] = true
 	}
 	s.AddExtension(ID, settings)
-	// The extension commits to the capability of resources, of which there may be none yet.
+	// The extension requires the capability resources, also while there are none.
 	mcp.AddFS(s, c.opts.Prefix, embed.FS{})
 	c.replace(snap)
 	return c, nil
@@ -114,7 +118,8 @@ func (o *Options) fill() error {
 	switch {
 	case err != nil || parsed.Scheme == "" || !strings.Contains(o.Prefix, "://") || !strings.HasSuffix(o.Prefix, "/") ||
 		strings.ContainsAny(o.Prefix, "?#") || len(o.Prefix) > maxPrefix:
-		return fmt.Errorf("option Prefix is %.128q, want a URI that ends with a slash, such as skill://acme/", o.Prefix)
+		return fmt.Errorf("invalid option Prefix %.128q: want a URI that ends with a slash, such as skill://acme/",
+			o.Prefix)
 	case o.PageSize < 0:
 		return fmt.Errorf("option PageSize is %d, want a positive number", o.PageSize)
 	case o.MaxBytes < 0:
@@ -125,9 +130,10 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Reload reads the file system again, and serves what it holds now. Clients that listen are told what has changed. If
-// there is an error, of the kinds that [Serve] has, the skills stay as they were; that no skill is left is none. Files that
-// change while they are read may be served half old and half new, until the next Reload.
+// Reload reads the file system again and replaces the skills. Subscribed clients are notified of
+// the changes. If it returns an error, for the same reasons as [Serve], the skills are unchanged. A
+// file system without skills is not an error. If files change while they are read, old and new
+// files may be served together until the next Reload.
 func (c *Catalog) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +145,7 @@ func (c *Catalog) Reload() error {
 	return nil
 }
 
-// Skills returns the skills that are served, sorted by URI. They are not to be changed.
+// Skills returns the skills that are served, sorted by URI. The caller must not change them.
 func (c *Catalog) Skills() []*Skill {
 	snap := c.current.Load()
 	all := make([]*Skill, len(snap.skills))
@@ -155,7 +161,7 @@ func (c *Catalog) replace(snap *snapshot) {
 	c.replaceLocked(snap)
 }
 
-// replaceLocked makes a snapshot the current one. From then on its files are read; the list of resources follows.
+// replaceLocked makes a snapshot the current one, and then updates the registered resources.
 func (c *Catalog) replaceLocked(snap *snapshot) {
 	old := c.current.Swap(snap)
 	if old == nil {
@@ -177,14 +183,14 @@ func (c *Catalog) replaceLocked(snap *snapshot) {
 			c.registered[uri] = mcp.AddResource(c.server, &r, c.readResource)
 		case before.Digest != f.Digest:
 			c.registered[uri].Update(func(r *mcp.Resource) {
-				r.Name, r.Description, r.MIMEType, r.Size = f.resource.Name, f.resource.Description, f.resource.MIMEType, f.resource.Size
+				r.Name, r.Description = f.resource.Name, f.resource.Description
+				r.MIMEType, r.Size = f.resource.MIMEType, f.resource.Size
 			})
 			c.server.ResourceUpdated(uri)
 		}
 	}
 }
 
-// readResource reads a file of a skill.
 func (c *Catalog) readResource(_ context.Context, uri string) (*mcp.ResourceContents, error) {
 	f, ok := c.current.Load().files[uri]
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Bounds of what is taken of a server's lists: more than any host shows, or any model reads.
+// Limits for the lists of a server.
 const (
 	maxListed      = 10_000
 	maxPages       = 1000
@@ -21,7 +21,8 @@ const (
 	maxCursor      = 64 << 10
 )
 
-// Offered reports whether the server of c has skills, and whether its folders can be read with [ReadDir].
+// Offered reports whether the server of c serves skills, and whether their directories can be read
+// with [ReadDir].
 //
 // Spec: skills.mdx, Capability Negotiation.
 func Offered(c *mcp.Client) (skills, directories bool) {
@@ -35,15 +36,16 @@ func offered(c *mcp.Client, method string) error {
 	case !ok:
 		return fmt.Errorf("skills: %s: %w", method, ErrNotOffered)
 	case method == methodDir && !dirs:
-		return fmt.Errorf("skills: %s: %w", method, errNoFolders)
+		return fmt.Errorf("skills: %s: %w", method, errNoDirectories)
 	}
 	return nil
 }
 
-// List returns the skills that the server lists; it may have more, which [Get] gives. No file is read.
+// List returns the skills that the server lists, without reading their files. A server may have
+// unlisted skills, which [Get] returns.
 //
-// A skill whose description breaks the rules is an error that is an [ErrInvalidEntry], after which the list goes on. Any
-// other error ends it: [ErrNotOffered], or that there is no answer.
+// For an invalid skill the iteration yields an error that is an [ErrInvalidEntry], and continues.
+// Any other error ends it, such as [ErrNotOffered].
 //
 // Spec: skills.mdx, Listing Skills.
 func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Skill, error] {
@@ -64,17 +66,17 @@ func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Skill, error] {
 func decodeSkill(raw json.RawMessage) (*Skill, error) {
 	s, err := parseSkill(raw)
 	if err != nil {
-		var told struct {
+		var entry struct {
 			URI string `json:"uri"`
 		}
-		_ = jsonv2.Unmarshal(raw, &told) // for the message alone
-		return nil, fmt.Errorf("skills: %.256q: %w: %w", told.URI, ErrInvalidEntry, err)
+		_ = jsonv2.Unmarshal(raw, &entry) // for the error message
+		return nil, fmt.Errorf("skills: %.256q: %w: %w", entry.URI, ErrInvalidEntry, err)
 	}
 	return s, nil
 }
 
-// Get returns the skill of a URI, as it is now, whether the server lists it or not. That the server has no such skill is an
-// [*mcp.Error] with code -32602.
+// Get returns the current description of a skill, listed or not, by the URI of its SKILL.md. If the
+// server has no such skill, the error is an [*mcp.Error] with code -32602.
 //
 // Spec: skills.mdx, Getting a Skill.
 func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
@@ -93,18 +95,19 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 	}
 	s, err := decodeSkill(res.Skill)
 	if err == nil && s.URI != uri {
-		return nil, fmt.Errorf("skills: get %.256q: %w: it is that of %.256q", uri, ErrInvalidEntry, s.URI)
+		return nil, fmt.Errorf("skills: get %.256q: %w: the URI is %.256q", uri, ErrInvalidEntry, s.URI)
 	}
 	return s, err
 }
 
-// ReadDir returns what is in a folder of the server, as it is now: files, and folders, whose MIME type is inode/directory.
-// It is for dynamic skills, and for folders that belong to none; the files of other skills are in their descriptions. A
-// folder may be ahead of a description: what it lists does not become part of the skill by that, and [Loaded.Read] reads
-// it only once [Get] has given a description that has it.
+// ReadDir returns the current files and directories of a directory of the server. Directories have
+// the MIME type inode/directory. It is for dynamic skills, and for directories outside skills;
+// [Skill.Files] has the files of other skills. A directory may have newer files than a [Skill]:
+// [Loaded.Read] reads them only after [Get] has returned a Skill that has them.
 //
-// What the server puts into a folder where it does not belong is an error. So is [ErrNotOffered], and an [*mcp.Error] with
-// code -32602 if the server has no such folder.
+// The iteration ends with the first error, such as [ErrNotOffered]. It is an [*mcp.Error] with code
+// -32602 if the server has no such directory. An entry that is not inside the directory is an
+// error, too.
 //
 // Spec: skills.mdx, Reading Directories.
 func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Resource, error] {
@@ -122,7 +125,7 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 			}
 			name, err := within(uri, child.URI)
 			if err == nil && strings.Contains(name, "/") {
-				err = fmt.Errorf("%.256q is not in the folder itself", child.URI)
+				err = fmt.Errorf("%.256q is not directly in the directory", child.URI)
 			}
 			if err != nil {
 				yield(nil, invalid(methodDir, err))
@@ -135,18 +138,18 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 	}
 }
 
-// pages returns the raw items of a list, page after page.
+// pages returns the items of a list. It fetches one page after the other.
 func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := offered(c, method); err != nil {
 			yield(nil, err)
 			return
 		}
-		ask := listParams{URI: uri}
+		params := listParams{URI: uri}
 		seen := map[string]bool{}
 		count, size := 0, 0
 		for {
-			raw, err := c.Request(ctx, method, ask)
+			raw, err := c.Request(ctx, method, params)
 			if err != nil {
 				yield(nil, fmt.Errorf("skills: %w", err))
 				return
@@ -169,7 +172,7 @@ func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq
 				return
 			}
 			seen[*next] = true
-			ask.Cursor = next
+			params.Cursor = next
 		}
 	}
 }
@@ -185,7 +188,7 @@ func splitPage(raw json.RawMessage, key string) (items []json.RawMessage, next *
 		return nil, nil, err
 	}
 	if err := jsonv2.Unmarshal(page[key], &items); err != nil || items == nil {
-		return nil, nil, fmt.Errorf("its member %q is no list", key)
+		return nil, nil, fmt.Errorf("the member %q is not an array", key)
 	}
 	if cursor, ok := page["nextCursor"]; ok {
 		if err := jsonv2.Unmarshal(cursor, &next); err != nil {
@@ -195,7 +198,7 @@ func splitPage(raw json.RawMessage, key string) (items []json.RawMessage, next *
 	return items, next, nil
 }
 
-// checkPage bounds lists that do not end.
+// checkPage returns an error if a list exceeds the limits.
 func checkPage(next *string, seen map[string]bool, count, size int) error {
 	switch {
 	case count > maxListed || size > maxListedBytes:
@@ -205,14 +208,14 @@ func checkPage(next *string, seen map[string]bool, count, size int) error {
 	case len(*next) > maxCursor:
 		return fmt.Errorf("nextCursor has %d bytes, want at most %d", len(*next), maxCursor)
 	case seen[*next]:
-		return errors.New("a cursor comes back that has been followed before")
+		return errors.New("a nextCursor is repeated")
 	case len(seen) == maxPages-1:
 		return fmt.Errorf("the list has more than %d pages", maxPages)
 	}
 	return nil
 }
 
-// invalid says that an answer is none.
+// invalid returns the error for an invalid result of a method.
 func invalid(method string, err error) error {
 	return &mcp.TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", mcp.ErrInvalidResult, err)}
 }

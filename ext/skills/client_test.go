@@ -24,7 +24,8 @@ func TestClientReadsSkillsInEveryRevision(t *testing.T) {
 			}
 			for i, listed := range all {
 				got, err := skills.Get(ctx, c, listed.URI)
-				if err != nil || got.Fingerprint() != listed.Fingerprint() || got.Fingerprint() != catalog.Skills()[i].Fingerprint() {
+				if err != nil || got.Fingerprint() != listed.Fingerprint() ||
+					got.Fingerprint() != catalog.Skills()[i].Fingerprint() {
 					t.Fatalf("%s: %v", listed.URI, err)
 				}
 				loaded, err := skills.Load(ctx, c, got, nil)
@@ -39,21 +40,24 @@ func TestClientReadsSkillsInEveryRevision(t *testing.T) {
 				}
 			}
 			loaded, err := skills.Load(ctx, c, all[2], nil)
-			if err != nil || loaded.Body() != "Read references/FORMS.md.\n" || !strings.HasPrefix(loaded.Markdown(), "---\nname") || loaded.Skill() != all[2] {
+			if err != nil || loaded.Body() != "Read references/FORMS.md.\n" ||
+				!strings.HasPrefix(loaded.Markdown(), "---\nname") || loaded.Skill() != all[2] {
 				t.Fatalf("got %q, %v", loaded.Body(), err)
 			}
 			forms, err := loaded.Read(ctx, "./references/../references/FORMS.md")
 			if string(forms) != "# Forms\r\n\u2028\n" || err != nil {
 				t.Errorf("got %q, %v", forms, err)
 			}
-			if got := loaded.Files("."); !slices.Equal(got, []string{"SKILL.md", "logo.png", "references/", "templates/"}) {
+			if got := loaded.Files("."); !slices.Equal(got,
+				[]string{"SKILL.md", "logo.png", "references/", "templates/"}) {
 				t.Errorf("got %q", got)
 			}
 			if got := loaded.Files("templates/"); !slices.Equal(got, []string{"templates/regional/"}) {
 				t.Errorf("got %q", got)
 			}
 			var refused *mcp.Error
-			if _, err := skills.Get(ctx, c, "skill://no/SKILL.md"); !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
+			if _, err := skills.Get(ctx, c, "skill://no/SKILL.md"); !errors.As(err, &refused) ||
+				refused.Code != mcp.CodeInvalidParams {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -80,7 +84,7 @@ func TestListingAndGettingReadNoFile(t *testing.T) {
 	if got := s.read(); !slices.Equal(got, []string{pdf}) {
 		t.Errorf("loading read %q", got)
 	}
-	// What was read is kept, and nobody can change it.
+	// Files are cached, and callers cannot change the cache.
 	for range 2 {
 		data, err := loaded.Read(t.Context(), "references/FORMS.md")
 		if string(data) != formText || err != nil {
@@ -93,14 +97,14 @@ func TestListingAndGettingReadNoFile(t *testing.T) {
 	}
 }
 
-func TestGetWantsTheSkillItAskedFor(t *testing.T) {
+func TestGetChecksURI(t *testing.T) {
 	c := dial(t, newStranger().serve(t))
 	if got, err := skills.Get(t.Context(), c, "skill://acme/pdf/SKILL.md"); !errors.Is(err, skills.ErrInvalidEntry) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestListsThatDoNotEnd(t *testing.T) {
+func TestEndlessLists(t *testing.T) {
 	for name, pages := range map[string]func(n int) string{
 		"the same cursor": func(int) string { return `{"skills":[],"nextCursor":"a"}` },
 		"new cursors":     func(n int) string { return fmt.Sprintf(`{"skills":[],"nextCursor":"%d"}`, n) },
@@ -125,7 +129,7 @@ func TestListsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-func TestFoldersHoldOnlyWhatIsInThem(t *testing.T) {
+func TestReadDirChecksURIs(t *testing.T) {
 	s := newStranger()
 	c := dial(t, s.serve(t))
 	for _, uri := range []string{"skill://pdf/a/b/c", "skill://pdf/x", "skill://pdf/a", "skill://pdf/a/..", "file:///etc/passwd", "skill://other/a/b", "skill://pdf/a/%2e%2e", ""} {
@@ -143,12 +147,16 @@ func TestFoldersHoldOnlyWhatIsInThem(t *testing.T) {
 	}
 }
 
-// A server is asked for skills only if it declares them.
-func TestServersWithoutSkillsAreNotAsked(t *testing.T) {
+// No request is sent to a server that does not declare skills.
+func TestErrNotOffered(t *testing.T) {
 	for _, settings := range []any{nil, []int{}, "off", object{}, object{"directoryRead": "true"}} {
 		s := newServer(t, nil)
 		asked := 0
-		count := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { asked++; return mcp.EmptyResult{}, nil })
+		count := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result,
+			error) {
+			asked++
+			return mcp.EmptyResult{}, nil
+		})
 		s.HandleMethod("skills/list", count)
 		s.HandleMethod("skills/get", count)
 		s.HandleMethod("resources/directory/read", count)
@@ -162,7 +170,8 @@ func TestServersWithoutSkillsAreNotAsked(t *testing.T) {
 			t.Errorf("%v: got %v, %v", settings, has, dirs)
 		}
 		for _, err := range skills.ReadDir(t.Context(), c, "skill://pdf") {
-			if !errors.Is(err, skills.ErrNotOffered) || strings.Contains(err.Error(), "has no skills") == declared {
+			if !errors.Is(err, skills.ErrNotOffered) ||
+				strings.Contains(err.Error(), "does not offer skills") == declared {
 				t.Errorf("%v: got %v", settings, err)
 			}
 		}

@@ -1,43 +1,47 @@
-// Package skills serves Agent Skills over MCP, and reads them from servers that do: the extension
-// io.modelcontextprotocol/skills.
+// Package skills implements Agent Skills over MCP (SEP-2640), the extension
+// io.modelcontextprotocol/skills: it serves skills, and reads them from servers.
 //
-// A skill is a folder with a file SKILL.md, which tells a model how to do something, and whatever files belong to that.
-// A server serves a tree of such folders with one call:
+// A skill is a directory with a file SKILL.md, which tells a model how to do something, and any
+// other files. A server serves a tree of such directories with one call:
 //
 //	//go:embed skills
 //	var files embed.FS
 //
-//	folder, _ := fs.Sub(files, "skills")
-//	catalog, err := skills.Serve(server, folder, nil)
+//	dir, _ := fs.Sub(files, "skills")
+//	catalog, err := skills.Serve(server, dir, nil)
 //
-// For a folder of the disk, open it with [os.OpenRoot] and serve its FS: no link leads out of that.
+// For a directory on disk, call [os.OpenRoot] and serve its FS: it does not follow links out of the
+// directory.
 //
-// A client lists the skills, which reads no file; loads one, which reads its SKILL.md and checks it; and reads other
-// files of the skill when they are needed, each checked as well:
+// A client lists the skills, which reads no file; loads one, which reads and verifies its SKILL.md;
+// and reads other files of the skill when they are needed, which verifies each of them:
 //
 //	for skill, err := range skills.List(ctx, client) { … }
 //	loaded, err := skills.Load(ctx, client, skill, nil)
 //	form, err := loaded.Read(ctx, "references/FORMS.md")
 //
-// # What a host has to do
+// # Requirements for hosts
 //
-// What a skill says is text of a stranger. The digests come from the same server as the files: they tell that a file is
-// the one that was listed, never that it is harmless. So a host
+// The text of a skill comes from the server and must not be trusted. The digests come from the same
+// server: they prove that a file is the one that was listed, not that it is harmless. A host
+// therefore has to
 //
-//   - names the server to the model and to the user wherever it shows a skill or what is in it. The label is the host's
-//     own: what a server calls itself is for display. A skill is known by server and URI together; its name is no
-//     identifier, and never stands for a skill of another server or of the disk.
-//   - asks the user before a skill makes anything run on this machine, whether its files say so or its text does, and gives
-//     the frontmatter's allowed-tools and hooks no effect without the user's consent.
-//   - keeps consent by [Skill.Fingerprint], and asks again when that is another. A skill within another one's folder
-//     needs a consent of its own; within the outer skill its SKILL.md is a file like all others.
-//   - reads nothing ahead of need, and if it keeps files on disk, then where nobody else can write and where no skills of
-//     the disk are looked for.
+//   - name the server to the model and to the user wherever it shows a skill or its content, with a
+//     label of its own, because a server chooses its name freely. A skill is identified by its
+//     server and URI together. Its name is not an identifier, and must not select a skill of
+//     another server or on disk.
+//   - ask the user before a skill causes code to run on this machine, whether in its files or its
+//     text, and ignore allowed-tools and hooks in the frontmatter without the user's consent.
+//   - store consent with [Skill.Fingerprint], and ask again when the fingerprint changes. A skill
+//     in the directory of another skill needs its own consent; for the outer skill its SKILL.md is
+//     an ordinary file.
+//   - read files only when they are needed. If it stores files on disk, no other user must be able
+//     to write there, and no local skills must be searched for there.
 //
-// Spec: the extension's specification/stable/skills.mdx (SEP-2640).
+// Spec: the extension's specification/stable/skills.mdx.
 package skills
 
-// ID is the extension's identifier among the capabilities of servers.
+// ID is the identifier of the extension, under which servers declare it (SEP-2640).
 const ID = "io.modelcontextprotocol/skills"
 
 // Methods of the extension.
@@ -47,16 +51,16 @@ const (
 	methodDir  = "resources/directory/read"
 )
 
-// skillFile is the name of the file that makes a folder a skill.
+// skillFile is the name of the file that makes a directory a skill.
 const skillFile = "SKILL.md"
 
 // directoryType is the MIME type of directories.
 const directoryType = "inode/directory"
 
-// Limits of one skill: those that every host accepts.
+// Limits of one skill. Every host has to accept a skill within them.
 //
 // Spec: skills.mdx, Limits.
 const (
-	MaxFiles = 512      // files of a skill, SKILL.md among them
-	MaxBytes = 16 << 20 // bytes of all files of a skill
+	MaxFiles = 512      // files of a skill, including SKILL.md
+	MaxBytes = 16 << 20 // size of all files of a skill, in bytes
 )

@@ -10,15 +10,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A server serves a folder of skills; a client finds one, loads it and reads a file that it names.
+// A server serves a directory of skills. A client lists them, loads one and reads another file of
+// it.
 func Example() {
 	ctx := context.Background()
-	folder := fstest.MapFS{ // in a program, that of an embed.FS or an os.Root
+	dir := fstest.MapFS{ // usually an embed.FS or the FS of an os.Root
 		"pdf/SKILL.md":            {Data: []byte("---\nname: pdf\ndescription: Fill in forms.\n---\nSee references/FORMS.md.\n")},
 		"pdf/references/FORMS.md": {Data: []byte("Sign at the bottom.\n")},
 	}
 	server := mcp.NewServer("office", "1.0", nil)
-	if _, err := skills.Serve(server, folder, nil); err != nil {
+	if _, err := skills.Serve(server, dir, nil); err != nil {
 		log.Fatal(err)
 	}
 	client, err := mcp.Connect(ctx, mcp.InMemory(server), nil)
@@ -32,7 +33,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		fmt.Println(skill.URI, "-", skill.Description)
-		// Here a host asks its user, and keeps the answer by skill.Fingerprint().
+		// A host asks the user here, and stores the consent with skill.Fingerprint().
 		loaded, err := skills.Load(ctx, client, skill, nil)
 		if err != nil {
 			log.Fatal(err)

@@ -1,4 +1,4 @@
 package skills
 
-// ParseFrontmatter is parseFrontmatter, for the fuzzer and the tables of the format.
+// ParseFrontmatter is parseFrontmatter.
 var ParseFrontmatter = parseFrontmatter

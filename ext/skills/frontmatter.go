@@ -18,17 +18,17 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Bounds of frontmatter: far more than any skill says of itself.
+// Limits of frontmatter.
 const (
 	maxFrontmatter      = 64 << 10 // bytes
-	maxFrontmatterDepth = 32       // of lists and maps in one another
-	// maxFrontmatterNodes bounds the values, counted anew for every alias: a few aliases of aliases are millions.
+	maxFrontmatterDepth = 32       // of nested sequences and mappings
+	// maxFrontmatterNodes limits the number of values after aliases are expanded.
 	maxFrontmatterNodes = 4096
-	// maxDigits bounds whole numbers, which are kept exactly.
+	// maxDigits limits integers, which are converted exactly.
 	maxDigits = 64
 )
 
-// splitFrontmatter returns the YAML with which a SKILL.md begins, and the text behind it.
+// splitFrontmatter returns the YAML at the beginning of a SKILL.md, and the text after it.
 //
 // Spec: Agent Skills, SKILL.md format.
 func splitFrontmatter(file []byte) (front, body []byte, err error) {
@@ -38,7 +38,7 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 	file = bytes.TrimPrefix(file, []byte("\uFEFF"))
 	first, rest, _ := bytes.Cut(file, []byte("\n"))
 	if string(bytes.TrimSuffix(first, []byte("\r"))) != "---" {
-		return nil, nil, errors.New(`the file does not begin with frontmatter: its first line is not "---"`)
+		return nil, nil, errors.New(`the file has no frontmatter: the first line is not "---"`)
 	}
 	for at := 0; at <= len(rest) && at <= maxFrontmatter; {
 		line, _, more := bytes.Cut(rest[at:], []byte("\n"))
@@ -50,11 +50,12 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 		}
 		at += len(line) + 1
 	}
-	return nil, nil, fmt.Errorf(`the frontmatter does not end: no line "---" in its first %d bytes`, maxFrontmatter)
+	return nil, nil, fmt.Errorf(`the frontmatter has no end: want a line "---" within %d bytes`, maxFrontmatter)
 }
 
-// parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, whose members are in the order of the file. Values
-// mean what they do in the core schema of YAML 1.2: what looks like a date, or says "yes", is a string.
+// parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, with the members in the
+// order of the file. Values are resolved by the core schema of YAML 1.2, in which dates and "yes"
+// are strings.
 //
 // Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.
 func parseFrontmatter(file []byte) (json.RawMessage, error) {
@@ -63,14 +64,14 @@ func parseFrontmatter(file []byte) (json.RawMessage, error) {
 		return nil, err
 	}
 	if bytes.ContainsAny(front, "\u0085\u2028\u2029") {
-		return nil, errors.New("the frontmatter holds a separator of lines that some take for the end of a line, and others do not")
+		return nil, errors.New("the frontmatter has a Unicode line separator, which YAML parsers interpret differently")
 	}
 	var doc yaml.Node
 	if err := yaml.Load(front, &doc, yaml.WithUniqueKeys()); err != nil {
 		return nil, fmt.Errorf("the frontmatter is not YAML: %w", err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("the frontmatter is no map of names to values")
+		return nil, errors.New("the frontmatter is not a mapping")
 	}
 	var c converter
 	out, err := c.value(nil, doc.Content[0], 0)
@@ -80,18 +81,18 @@ func parseFrontmatter(file []byte) (json.RawMessage, error) {
 	return out, nil
 }
 
-// A converter makes JSON of YAML, within bounds.
+// A converter converts YAML to JSON, within limits.
 type converter struct{ nodes int }
 
 func (c *converter) value(dst []byte, n *yaml.Node, depth int) ([]byte, error) {
 	if c.nodes++; c.nodes > maxFrontmatterNodes {
-		return nil, fmt.Errorf("it has more than %d values", maxFrontmatterNodes)
+		return nil, fmt.Errorf("more than %d values", maxFrontmatterNodes)
 	}
 	if depth > maxFrontmatterDepth {
-		return nil, fmt.Errorf("line %d: it is more than %d levels deep", n.Line, maxFrontmatterDepth)
+		return nil, fmt.Errorf("line %d: more than %d levels", n.Line, maxFrontmatterDepth)
 	}
 	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains([]string{"!!str", "!!map", "!!seq"}, n.ShortTag()) {
-		return nil, fmt.Errorf("line %d: the tag %.64q has no meaning in JSON", n.Line, n.Tag)
+		return nil, fmt.Errorf("line %d: the tag %.64q has no equivalent in JSON", n.Line, n.Tag)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -113,7 +114,7 @@ func (c *converter) value(dst []byte, n *yaml.Node, depth int) ([]byte, error) {
 	case yaml.ScalarNode:
 		return appendScalar(dst, n)
 	}
-	return nil, fmt.Errorf("line %d: it is no value", n.Line)
+	return nil, fmt.Errorf("line %d: not a value", n.Line)
 }
 
 func (c *converter) mapping(dst []byte, n *yaml.Node, depth int) ([]byte, error) {
@@ -126,11 +127,11 @@ func (c *converter) mapping(dst []byte, n *yaml.Node, depth int) ([]byte, error)
 		}
 		switch {
 		case key.Kind != yaml.ScalarNode || isPlain(key) && isNull(key.Value):
-			return nil, fmt.Errorf("line %d: a key is no text", key.Line)
+			return nil, fmt.Errorf("line %d: the key is not a string", key.Line)
 		case isPlain(key) && key.Value == "<<":
-			return nil, fmt.Errorf("line %d: the key << merges maps for some and not for others", key.Line)
+			return nil, fmt.Errorf("line %d: the key << (merge) is not part of YAML 1.2", key.Line)
 		case seen[key.Value]:
-			return nil, fmt.Errorf("line %d: the key %.64q stands there twice", key.Line, key.Value)
+			return nil, fmt.Errorf("line %d: duplicate key %.64q", key.Line, key.Value)
 		}
 		seen[key.Value] = true
 		if i > 0 {
@@ -149,19 +150,23 @@ func (c *converter) mapping(dst []byte, n *yaml.Node, depth int) ([]byte, error)
 
 func appendString(dst []byte, s string) ([]byte, error) { return jsontext.AppendQuote(dst, s) }
 
-// isPlain reports whether a scalar stands there without quotes and tag, so that it may be more than a string.
+// isPlain reports whether a scalar has neither quotes nor a tag, so that it may be another type
+// than a string.
 func isPlain(n *yaml.Node) bool {
-	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle | yaml.TaggedStyle
+	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle |
+		yaml.TaggedStyle
 	return n.Style&text == 0
 }
 
 func isNull(s string) bool { return slices.Contains([]string{"", "~", "null", "Null", "NULL"}, s) }
 
-// What plain scalars look like that are no strings. Spec: YAML 1.2.2, section 10.3.2.
+// Patterns of plain scalars that are not strings.
+//
+// Spec: YAML 1.2.2, section 10.3.2.
 var (
-	wholeNumber = regexp.MustCompile(`^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
-	realNumber  = regexp.MustCompile(`^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$`)
-	noNumber    = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+	integer   = regexp.MustCompile(`^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
+	float     = regexp.MustCompile(`^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$`)
+	notFinite = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
 func appendScalar(dst []byte, n *yaml.Node) ([]byte, error) {
@@ -175,9 +180,9 @@ func appendScalar(dst []byte, n *yaml.Node) ([]byte, error) {
 		return append(dst, "true"...), nil
 	case slices.Contains([]string{"false", "False", "FALSE"}, s):
 		return append(dst, "false"...), nil
-	case wholeNumber.MatchString(s):
-		return appendWhole(dst, n)
-	case realNumber.MatchString(s):
+	case integer.MatchString(s):
+		return appendInteger(dst, n)
+	case float.MatchString(s):
 		f, _, err := big.ParseFloat(s, 10, 53, big.ToNearestEven)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n.Line, err)
@@ -188,13 +193,13 @@ func appendScalar(dst []byte, n *yaml.Node) ([]byte, error) {
 		}
 		text, err := jsonv2.Marshal(v)
 		return append(dst, text...), err
-	case noNumber.MatchString(s):
-		return nil, fmt.Errorf("line %d: JSON has no %s", n.Line, s)
+	case notFinite.MatchString(s):
+		return nil, fmt.Errorf("line %d: %s cannot be represented in JSON", n.Line, s)
 	}
 	return appendString(dst, s)
 }
 
-func appendWhole(dst []byte, n *yaml.Node) ([]byte, error) {
+func appendInteger(dst []byte, n *yaml.Node) ([]byte, error) {
 	digits, base := n.Value, 10
 	switch {
 	case strings.HasPrefix(digits, "0o"):
@@ -207,12 +212,13 @@ func appendWhole(dst []byte, n *yaml.Node) ([]byte, error) {
 	}
 	v, ok := new(big.Int).SetString(digits, base)
 	if !ok {
-		return nil, fmt.Errorf("line %d: %.64q is no number", n.Line, n.Value)
+		return nil, fmt.Errorf("line %d: invalid number %.64q", n.Line, n.Value)
 	}
 	return v.Append(dst, 10), nil
 }
 
-// sameFrontmatter compares two objects field by field. The order of fields and the spelling of numbers do not count.
+// sameFrontmatter reports whether two objects are equal, ignoring the order of members and the
+// notation of numbers.
 func sameFrontmatter(a, b json.RawMessage) bool {
 	var x, y any
 	return jsonv2.Unmarshal(a, &x) == nil && jsonv2.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)

@@ -44,10 +44,11 @@ func TestFrontmatterAsJSON(t *testing.T) {
 	}
 }
 
-func TestFrontmatterThatIsRefused(t *testing.T) {
+func TestInvalidFrontmatter(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
 	deep := "a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	for name, front := range map[string]string{
@@ -99,7 +100,7 @@ func TestFrontmatterThatIsRefused(t *testing.T) {
 	}
 }
 
-// What is made of frontmatter is always a JSON object, of which the same is made again: JSON is YAML.
+// Frontmatter converts to a JSON object, which converts to the same again, because JSON is YAML.
 func FuzzFrontmatter(f *testing.F) {
 	for _, front := range []string{"a: 1", "a: &x [1, 2.5, ~, yes]\nb: *x", "a: {b: 'c'}", "a: |\n x", "a: \"\\u0085\\ud83d\"", "? a\n: b", "a: 2026-01-02", "<<: 1", "a: 0x1F"} {
 		f.Add([]byte("---\n" + front + "\n---\n"))
@@ -111,7 +112,7 @@ func FuzzFrontmatter(f *testing.F) {
 		}
 		var v map[string]any
 		if err := jsonv2.Unmarshal(got, &v); err != nil {
-			t.Fatalf("%q gives %s: %v", file, got, err)
+			t.Fatalf("%q converts to %s: %v", file, got, err)
 		}
 		if strings.ContainsAny(string(got), "\u0085\u2028\u2029") {
 			return // they may stand there as escapes alone
@@ -121,16 +122,16 @@ func FuzzFrontmatter(f *testing.F) {
 			if len(got) > 30_000 { // the bounds are those of the first form
 				return
 			}
-			t.Fatalf("%q gives %s, which is refused: %v", file, got, err)
+			t.Fatalf("%q converts to %s, which is refused: %v", file, got, err)
 		}
 		var w map[string]any
 		if err := jsonv2.Unmarshal(again, &w); err != nil || fmt.Sprint(v) != fmt.Sprint(w) {
-			t.Fatalf("%q gives %s and then %s", file, got, again)
+			t.Fatalf("%q converts to %s and then to %s", file, got, again)
 		}
 	})
 }
 
-// What a description is accepted for keeps what it promises, and can be kept.
+// A valid description keeps its properties when it is encoded and decoded.
 func FuzzSkill(f *testing.F) {
 	f.Add([]byte(honest()))
 	f.Add([]byte(`{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","description":"x"},"resources":"dynamic"}`))
@@ -140,14 +141,16 @@ func FuzzSkill(f *testing.F) {
 			return
 		}
 		root := strings.TrimSuffix(s.URI, "SKILL.md")
-		if root == s.URI || !strings.HasSuffix(root, "/"+s.Name+"/") || s.Description == "" || s.Dynamic != (len(s.Files) == 0) {
-			t.Fatalf("%s gives %+v", raw, s)
+		if root == s.URI || !strings.HasSuffix(root, "/"+s.Name+"/") || s.Description == "" ||
+			s.Dynamic != (len(s.Files) == 0) {
+			t.Fatalf("%s decodes to %+v", raw, s)
 		}
 		seen := map[string]bool{}
 		for _, file := range s.Files {
-			if !strings.HasPrefix(file.URI, root) || seen[file.Path] || file.Size < 0 || strings.Contains("/"+file.Path+"/", "/../") ||
+			if !strings.HasPrefix(file.URI, root) || seen[file.Path] || file.Size < 0 ||
+				strings.Contains("/"+file.Path+"/", "/../") ||
 				strings.HasPrefix(file.Path, "/") || strings.ContainsAny(file.Path, "\\\x00") || strings.Contains(file.Path, "//") {
-				t.Fatalf("%s gives %+v", raw, file)
+				t.Fatalf("%s decodes to %+v", raw, file)
 			}
 			seen[file.Path] = true
 		}

@@ -13,15 +13,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// LoadOptions are how a skill is loaded. The zero value, or nil, is right for most hosts.
+// LoadOptions configures [Load]. The zero value, or nil, is right for most hosts.
 type LoadOptions struct {
-	// InsecureDynamic also loads skills that are dynamic, whose files may be anything at any time: only the frontmatter
-	// of SKILL.md can be checked, and what the user has agreed to is not what is read later.
+	// InsecureDynamic also loads dynamic skills, whose files the server may change at any time:
+	// only the frontmatter of SKILL.md is verified, and the files that are read later may not be
+	// those that the user consented to.
 	InsecureDynamic bool
 }
 
-// A Loaded is a skill that is in use, and what its files are checked against until the host is done with it: the
-// description that it was loaded by. Its methods are safe for concurrent use.
+// A Loaded is a skill in use. Its files are verified against the [Skill] that it was loaded with.
+// Its methods are safe for concurrent use.
 //
 // Spec: skills.mdx, Integrity and Verification.
 type Loaded struct {
@@ -31,16 +32,16 @@ type Loaded struct {
 	main   []byte
 	body   []byte
 
-	mu   sync.Mutex // guards the fields below
-	kept map[string][]byte
-	got  int64 // bytes that were read of a dynamic skill
+	mu    sync.Mutex // guards the fields below
+	cache map[string][]byte
+	read  int64 // bytes that were read of a dynamic skill
 }
 
-// Load begins to use a skill: it reads its SKILL.md, and checks size, digest and frontmatter. No other file is read. Whether
-// the user agrees to that is asked before.
+// Load reads the SKILL.md of a skill and verifies its size, digest and frontmatter. It reads no
+// other file. The host asks the user for consent before it calls Load.
 //
-// The error is an [ErrVerification] if SKILL.md is not what the description says; [ErrDynamic] if that says nothing;
-// [ErrTooLarge]; or that there is no answer. Nothing of the skill may be used then.
+// The error is an [ErrVerification] if SKILL.md does not match s, an [ErrDynamic] if s is dynamic,
+// an [ErrTooLarge], or that of the request. Nothing of the skill may be used then.
 //
 // Spec: skills.mdx, Verification on Read, Frontmatter Verification, Lazy Retrieval.
 func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loaded, error) {
@@ -57,7 +58,7 @@ func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loa
 	if err != nil {
 		return nil, fmt.Errorf("skills: load: %w: %w", ErrInvalidEntry, err)
 	}
-	l := &Loaded{skill: s, root: root, client: c, kept: map[string][]byte{}}
+	l := &Loaded{skill: s, root: root, client: c, cache: map[string][]byte{}}
 	if l.main, err = l.Read(ctx, skillFile); err != nil {
 		return nil, err
 	}
@@ -74,27 +75,29 @@ func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loa
 	return l, nil
 }
 
-// Skill is the description that the skill was loaded by.
+// Skill returns the Skill that was passed to [Load].
 func (l *Loaded) Skill() *Skill { return l.skill }
 
-// Markdown is the whole SKILL.md, with its frontmatter.
+// Markdown returns the whole SKILL.md, with its frontmatter.
 func (l *Loaded) Markdown() string { return string(l.main) }
 
-// Body is the text of SKILL.md behind its frontmatter. It is text of a stranger: a host that shows it to a model says whose.
+// Body returns the text of SKILL.md after its frontmatter. It comes from the server and must not be
+// trusted: a host that passes it to a model names the server.
 func (l *Loaded) Body() string { return string(l.body) }
 
-// Read reads a file of the skill and checks it. The name is a path in the skill's folder, as SKILL.md has it:
-// "references/FORMS.md". What was read is kept for the next time, unless the skill is dynamic. A SKILL.md in a folder
-// below is a file like all others, whose frontmatter means nothing here.
+// Read reads and verifies a file of the skill. The name is a path relative to the skill's
+// directory, as in SKILL.md: "references/FORMS.md". Files are cached, unless the skill is dynamic.
+// A SKILL.md in a subdirectory is an ordinary file here.
 //
-// The error is an [ErrVerification] if the file is not what the description says. It is an [ErrUnlisted], and the server
-// is not asked, if it is none of the skill's files: the skill may have changed, see [Get].
+// The error is an [ErrVerification] if the file does not match the skill's description. It is an
+// [ErrUnlisted], without a request to the server, if the file is not listed there; the skill may
+// have changed, see [Get].
 func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	clean := path.Clean(name)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(clean, "\\\x00") {
 		return nil, fmt.Errorf("skills: %.256q: read %.256q: %w", l.skill.URI, name, ErrUnlisted)
 	}
-	if data, ok := l.keeps(clean); ok {
+	if data, ok := l.cached(clean); ok {
 		return data, nil
 	}
 	data, err := l.fetch(ctx, clean)
@@ -104,13 +107,13 @@ func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	return data, nil
 }
 
-// Files are the paths in a folder of the skill, by its description: those of files as they are, those of folders with a
-// slash at their end, sorted. The name "." is the skill's own folder. There are none if the skill is dynamic: [ReadDir]
-// asks the server.
+// Files returns the sorted paths of the files and directories in a directory of the skill, by its
+// description. Directories end with a slash. "." is the skill's directory. Files returns nil for a
+// dynamic skill: use [ReadDir].
 //
 // Spec: skills.mdx, Directory Reads and the Held Entry.
-func (l *Loaded) Files(folder string) []string {
-	prefix := path.Clean(folder) + "/"
+func (l *Loaded) Files(dir string) []string {
+	prefix := path.Clean(dir) + "/"
 	if prefix == "./" {
 		prefix = ""
 	}
@@ -129,10 +132,10 @@ func (l *Loaded) Files(folder string) []string {
 	return slices.Compact(names)
 }
 
-func (l *Loaded) keeps(name string) ([]byte, bool) {
+func (l *Loaded) cached(name string) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	data, ok := l.kept[name]
+	data, ok := l.cache[name]
 	return bytes.Clone(data), ok
 }
 
@@ -148,7 +151,7 @@ func (l *Loaded) fetch(ctx context.Context, name string) ([]byte, error) {
 	f := &l.skill.Files[i]
 	data, err := readFile(ctx, l.client, f.URI)
 	if err == nil && f.check(data) != nil {
-		// An answer that the client has kept may be older than the description.
+		// A cached response may be older than the description.
 		data, err = readFile(mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true}), l.client, f.URI)
 	}
 	if err != nil {
@@ -159,11 +162,11 @@ func (l *Loaded) fetch(ctx context.Context, name string) ([]byte, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kept[name] = bytes.Clone(data)
+	l.cache[name] = bytes.Clone(data)
 	return data, nil
 }
 
-// fetchDynamic reads what cannot be checked, up to the size of a skill.
+// fetchDynamic reads a file of a dynamic skill, up to MaxBytes in all.
 //
 // Spec: skills.mdx, Limits.
 func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) {
@@ -172,7 +175,7 @@ func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) 
 		uri = l.skill.URI
 	}
 	l.mu.Lock()
-	full := l.got >= MaxBytes
+	full := l.read >= MaxBytes
 	l.mu.Unlock()
 	if full {
 		return nil, ErrTooLarge
@@ -183,31 +186,31 @@ func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.got += int64(len(data)); l.got > MaxBytes {
+	if l.read += int64(len(data)); l.read > MaxBytes {
 		return nil, ErrTooLarge
 	}
 	return data, nil
 }
 
-// check holds the bytes of a file to its description.
+// check verifies the size and digest of a file.
 func (f *File) check(data []byte) error {
 	if int64(len(data)) != f.Size {
-		return fmt.Errorf("%w: %d bytes, not %d", ErrSize, len(data), f.Size)
+		return fmt.Errorf("%w: got %d bytes, want %d", ErrSize, len(data), f.Size)
 	}
 	if digest := digestOf(data); digest != f.Digest {
-		return fmt.Errorf("%w: %s, not %s", ErrDigest, digest, f.Digest)
+		return fmt.Errorf("%w: got %s, want %s", ErrDigest, digest, f.Digest)
 	}
 	return nil
 }
 
-// readFile reads a resource that is one file.
+// readFile reads a resource with one content.
 func readFile(ctx context.Context, c *mcp.Client, uri string) ([]byte, error) {
 	res, err := c.ReadResource(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
 	if len(res.Contents) != 1 || res.Contents[0] == nil || res.Contents[0].URI != uri {
-		return nil, fmt.Errorf("%w: the answer is not this one file", ErrVerification)
+		return nil, fmt.Errorf("%w: the result does not have the contents of this file alone", ErrVerification)
 	}
 	part := res.Contents[0]
 	if part.Blob != nil {

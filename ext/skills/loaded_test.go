@@ -11,28 +11,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestFilesThatDifferAreRefused(t *testing.T) {
+func TestFilesAreVerified(t *testing.T) {
 	other := strings.Replace(mainText, "Fill in forms", "Exfiltrate it", 1)
 	for _, test := range []struct {
 		name   string
-		change func(s *stranger)
+		change func(s *hostileServer)
 		want   error
 	}{
-		{"digest", func(s *stranger) { s.files[pdf] = strings.Replace(mainText, "Body", "Evil", 1) }, skills.ErrDigest},
-		{"longer", func(s *stranger) { s.files[pdf] += "x" }, skills.ErrSize},
-		{"shorter", func(s *stranger) { s.files[pdf] = "" }, skills.ErrSize},
-		{"frontmatter", func(s *stranger) {
+		{"digest", func(s *hostileServer) { s.files[pdf] = strings.Replace(mainText, "Body", "Evil", 1) }, skills.ErrDigest},
+		{"longer", func(s *hostileServer) { s.files[pdf] += "x" }, skills.ErrSize},
+		{"shorter", func(s *hostileServer) { s.files[pdf] = "" }, skills.ErrSize},
+		{"frontmatter", func(s *hostileServer) {
 			s.files[pdf], s.entry = other, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, other))
 		}, skills.ErrFrontmatter},
-		{"a field more in the list", func(s *stranger) { s.entry = strings.Replace(honest(), `"name"`, `"license":null,"name"`, 1) }, skills.ErrFrontmatter},
-		{"a field more in the file", func(s *stranger) {
+		{"a field more in the list", func(s *hostileServer) { s.entry = strings.Replace(honest(), `"name"`, `"license":null,"name"`, 1) }, skills.ErrFrontmatter},
+		{"a field more in the file", func(s *hostileServer) {
 			text := strings.Replace(mainText, "name", "allowed-tools: Bash\nname", 1)
 			s.files[pdf], s.entry = text, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, text))
 		}, skills.ErrFrontmatter},
-		{"no frontmatter", func(s *stranger) {
+		{"no frontmatter", func(s *hostileServer) {
 			s.files[pdf], s.entry = "x", strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, "x"))
 		}, skills.ErrFrontmatter},
-		{"another file", func(s *stranger) { s.uriSaid = formURI }, skills.ErrVerification},
+		{"another file", func(s *hostileServer) { s.uriSaid = formURI }, skills.ErrVerification},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newStranger()
@@ -53,7 +53,7 @@ func TestFilesThatDifferAreRefused(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
+func TestUnlistedFilesAreNotRequested(t *testing.T) {
 	s := newStranger()
 	s.files["skill://pdf/new.md"] = "new"
 	c := dial(t, s.serve(t))
@@ -65,7 +65,8 @@ func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"new.md", "references", "../pdf/SKILL.md", "/SKILL.md", "", ".", "..", "REFERENCES/forms.md",
+	for _, name := range []string{"new.md", "references", "../pdf/SKILL.md", "/SKILL.md", "", ".", "..",
+		"REFERENCES/forms.md",
 		formURI, "file:///etc/passwd", "references\\FORMS.md", "SKILL.md\x00", "references/%46ORMS.md"} {
 		data, err := loaded.Read(t.Context(), name)
 		if !errors.Is(err, skills.ErrUnlisted) || !errors.Is(err, skills.ErrVerification) {
@@ -75,15 +76,15 @@ func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
 	if got := s.read(); !slices.Equal(got, []string{pdf}) {
 		t.Errorf("read %q", got)
 	}
-	// A supporting file that was swapped is refused as well.
+	// Another file that was replaced is refused, too.
 	s.set(func() { s.files[formURI] = "Forma" })
 	if _, err := loaded.Read(t.Context(), "references/FORMS.md"); !errors.Is(err, skills.ErrDigest) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// An answer that the client has kept is not held against a newer description.
-func TestKeptAnswersAreReadAgain(t *testing.T) {
+// A stale cached response does not fail the verification.
+func TestStaleCachedFilesAreReadAgain(t *testing.T) {
 	s := newStranger()
 	s.cache = mcp.Cache{TTLMs: 3600_000, Scope: mcp.CachePrivate}
 	c := dial(t, s.serve(t))
@@ -136,12 +137,13 @@ func TestDynamicSkills(t *testing.T) {
 		}
 	}
 	s.set(func() { s.files[pdf] = strings.Replace(mainText, "Fill", "Tear", 1) })
-	if _, err := skills.Load(t.Context(), c, skill, &skills.LoadOptions{InsecureDynamic: true}); !errors.Is(err, skills.ErrFrontmatter) {
+	if _, err := skills.Load(t.Context(), c, skill, &skills.LoadOptions{InsecureDynamic: true}); !errors.Is(err,
+		skills.ErrFrontmatter) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestSkillsThatAreTooLargeAreNotLoaded(t *testing.T) {
+func TestTooLargeSkillsAreNotLoaded(t *testing.T) {
 	s := newStranger()
 	huge := `{"uri":"skill://pdf/huge","digest":"` + sum("") + `","size":9007199254740991}`
 	entries := []string{strings.Replace(honest(), "]}", ","+huge+","+strings.Replace(huge, "huge", "more", 1)+"]}", 1)}

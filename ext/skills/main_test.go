@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 
-// object is JSON in the making.
+// object is a JSON object.
 type object = map[string]any
 
-// folder is a folder of skills: one alone, one in a folder of an organisation, and one within another.
+// folder has a skill, a skill in a subdirectory, and a skill inside another one.
 func folder() fstest.MapFS {
 	return fstest.MapFS{
 		"README.md":                          {Data: []byte("of no skill")},
@@ -46,7 +46,7 @@ func newServer(t testing.TB, opts *mcp.ServerOptions) *mcp.Server {
 	return mcp.NewServer("test", "1", &o)
 }
 
-// serve serves a folder.
+// serve serves a file system.
 func serve(t testing.TB, fsys fs.FS, opts *skills.Options) (*mcp.Server, *skills.Catalog) {
 	t.Helper()
 	s := newServer(t, nil)
@@ -71,7 +71,7 @@ func decode[T any](t testing.TB, raw []byte) (v T) {
 	return v
 }
 
-// list drains a list.
+// list collects a list.
 func list(ctx context.Context, c *mcp.Client) (all []*skills.Skill, err error) {
 	for s, e := range skills.List(ctx, c) {
 		if e != nil {

@@ -12,38 +12,39 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxPageBytes bounds the skills of one answer, but for the first: clients take messages of 16 MiB.
+// maxPageBytes limits the size of one page of skills, unless it has one skill. Clients accept
+// messages of 16 MiB.
 const maxPageBytes = 4 << 20
 
-// A complete result is any of ours.
-type complete struct{}
+// completeResult has the methods of a [mcp.Result].
+type completeResult struct{}
 
-// ResultType is "complete".
-func (complete) ResultType() string { return mcp.ResultComplete }
+// ResultType returns "complete".
+func (completeResult) ResultType() string { return mcp.ResultComplete }
 
-// ResultMeta is nil.
-func (complete) ResultMeta() mcp.Meta { return nil }
+// ResultMeta returns nil.
+func (completeResult) ResultMeta() mcp.Meta { return nil }
 
 type listResult struct {
-	complete
+	completeResult
 	Skills     []json.RawMessage `json:"skills"`
 	NextCursor string            `json:"nextCursor,omitzero"`
 	mcp.Cache
 }
 
 type getResult struct {
-	complete
+	completeResult
 	Skill json.RawMessage `json:"skill"`
 	mcp.Cache
 }
 
 type directoryResult struct {
-	complete
+	completeResult
 	Resources  []*mcp.Resource `json:"resources"`
 	NextCursor string          `json:"nextCursor,omitzero"`
 }
 
-// params are those of all three methods.
+// params are the params of the three methods.
 type params struct {
 	URI    *string `json:"uri"`
 	Cursor *string `json:"cursor"`
@@ -51,7 +52,7 @@ type params struct {
 
 func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {
 	if jsonv2.Unmarshal(req.Params, &p) != nil {
-		return p, mcp.Errorf(mcp.CodeInvalidParams, "params.uri or params.cursor is no string")
+		return p, mcp.Errorf(mcp.CodeInvalidParams, "params.uri or params.cursor is not a string")
 	}
 	switch {
 	case wantURI && p.URI == nil:
@@ -70,7 +71,7 @@ func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	if err != nil {
 		return nil, err
 	}
-	after, err := openCursor(p.Cursor, methodList)
+	after, err := parseCursor(p.Cursor, methodList)
 	if err != nil {
 		return nil, err
 	}
@@ -103,12 +104,13 @@ func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	}
 	e, ok := c.current.Load().byURI[*p.URI]
 	if !ok || !c.visible(ctx, e) {
-		return nil, refused(*p.URI, "no skill has this URI; it is that of a "+skillFile)
+		return nil, notFound(*p.URI, "unknown skill; its URI is that of its "+skillFile)
 	}
 	return &getResult{Skill: e.encoded, Cache: c.server.CacheHints(c.opts.Cache)}, nil
 }
 
-// directory serves resources/directory/read. A folder of which the caller may see nothing is none.
+// directory serves resources/directory/read. A directory in which the caller may see nothing does
+// not exist for the caller.
 //
 // Spec: skills.mdx, Reading Directories.
 func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -116,13 +118,13 @@ func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	if err != nil {
 		return nil, err
 	}
-	after, err := openCursor(p.Cursor, *p.URI)
+	after, err := parseCursor(p.Cursor, *p.URI)
 	if err != nil {
 		return nil, err
 	}
 	snap := c.current.Load()
 	if !c.visibleDir(ctx, snap, *p.URI) {
-		return nil, refused(*p.URI, "no folder has this URI; it has no slash at its end")
+		return nil, notFound(*p.URI, "unknown directory; its URI has no slash at the end")
 	}
 	res := &directoryResult{Resources: []*mcp.Resource{}}
 	for _, child := range snap.dirs[*p.URI] {
@@ -138,14 +140,14 @@ func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	return res, nil
 }
 
-// refused says that there is nothing of a URI.
-func refused(uri, why string) *mcp.Error {
+// notFound returns the error for an unknown URI.
+func notFound(uri, message string) *mcp.Error {
 	e := mcp.NotFound(uri)
-	e.Message = why
+	e.Message = message
 	return e
 }
 
-// visible reports whether the caller may see a skill: whoever sees it is told all of its files.
+// visible reports whether the caller may see a skill, which requires all of its files.
 func (c *Catalog) visible(ctx context.Context, e *entry) bool {
 	for _, f := range e.files {
 		if !c.server.Visible(ctx, mcp.Feature{Resource: f.resource}) {
@@ -155,7 +157,8 @@ func (c *Catalog) visible(ctx context.Context, e *entry) bool {
 	return true
 }
 
-// visibleDir reports whether the caller may see a folder: one that is empty, or that has something to see in it.
+// visibleDir reports whether the caller may see a directory: it is empty, or has an entry that the
+// caller may see.
 func (c *Catalog) visibleDir(ctx context.Context, snap *snapshot, uri string) bool {
 	children, ok := snap.dirs[uri]
 	for _, child := range children {
@@ -173,14 +176,14 @@ func (c *Catalog) visibleChild(ctx context.Context, snap *snapshot, child *mcp.R
 	return c.server.Visible(ctx, mcp.Feature{Resource: child})
 }
 
-// newCursor returns a cursor that names the last item of a page, so that it stays right while items come and go. It holds
-// what the caller has just been shown, and gives nothing to one who makes it up, so it needs no seal.
-func newCursor(last, of string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(of + "\x00" + last))
+// newCursor returns a cursor with the last item of a page, which stays valid when items are added
+// or removed. It needs no signature: a forged cursor reveals nothing.
+func newCursor(last, list string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(list + "\x00" + last))
 }
 
-// openCursor returns the item after which the page begins: the empty string for the first page.
-func openCursor(cursor *string, of string) (string, error) {
+// parseCursor returns the item after which the page begins, or "" for the first page.
+func parseCursor(cursor *string, list string) (string, error) {
 	if cursor == nil {
 		return "", nil
 	}
@@ -192,8 +195,8 @@ func openCursor(cursor *string, of string) (string, error) {
 	if err != nil {
 		return "", invalid
 	}
-	list, last, ok := strings.Cut(string(plain), "\x00")
-	if !ok || list != of || last == "" {
+	of, last, ok := strings.Cut(string(plain), "\x00")
+	if !ok || of != list || last == "" {
 		return "", invalid
 	}
 	return last, nil

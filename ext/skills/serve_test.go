@@ -33,7 +33,7 @@ type listing struct {
 
 const pdf = "skill://pdf/SKILL.md"
 
-// A server declares the extension, and what comes with it, in every revision.
+// A server declares the extension and resources in every revision.
 func TestSkillsAreServedInEveryRevision(t *testing.T) {
 	s, _ := serve(t, folder(), nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -42,7 +42,8 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 		for _, skill := range got.Skills {
 			line := skill.URI + ":"
 			for _, r := range skill.Resources {
-				line += fmt.Sprintf(" %s %d", strings.TrimPrefix(r.URI, strings.TrimSuffix(skill.URI, "SKILL.md")), r.Size)
+				line += fmt.Sprintf(" %s %d", strings.TrimPrefix(r.URI, strings.TrimSuffix(skill.URI, "SKILL.md")),
+					r.Size)
 				read := decode[struct {
 					Contents []struct {
 						Text *string
@@ -151,7 +152,8 @@ func TestDirectoriesAreRead(t *testing.T) {
 			}
 		}
 		for _, uri := range []string{pdf, "skill://pdf/", "skill://no", "skill://", "skill:", "", "skill://pdf/../pdf"} {
-			if _, err := c.Try("resources/directory/read", object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams {
+			if _, err := c.Try("resources/directory/read", object{"uri": uri}); err == nil ||
+				err.Code != mcp.CodeInvalidParams {
 				t.Errorf("%q: %v", uri, err)
 			}
 		}
@@ -177,7 +179,8 @@ func TestListsArePaged(t *testing.T) {
 				Resources []object
 			}](t, c.Call(method, params))
 			if len(page.Skills)+len(page.Resources) != n || (page.NextCursor == nil) != (i == len(want)-1) {
-				t.Errorf("%s: page %d has %d and %d, next %v", method, i, len(page.Skills), len(page.Resources), page.NextCursor)
+				t.Errorf("%s: page %d has %d and %d, next %v", method, i, len(page.Skills), len(page.Resources),
+					page.NextCursor)
 			}
 			if method == "skills/list" && (*page.TTLMs != 7 || page.CacheScope != "public") {
 				t.Errorf("the hints are %v %v", *page.TTLMs, page.CacheScope)
@@ -196,10 +199,10 @@ func TestListsArePaged(t *testing.T) {
 	if got := string(c.Call("resources/read", object{"uri": "skill://s0/f0"})); !strings.Contains(got, `"ttlMs":7`) || !strings.Contains(got, `"public"`) {
 		t.Errorf("a file is read as %s", got)
 	}
-	// A cursor of one list is none of another.
+	// A cursor is valid for one list only.
 	next := decode[listing](t, c.Call("skills/list", object{})).NextCursor
 	if _, err := c.Try("resources/directory/read", object{"uri": "skill://s0", "cursor": *next}); err == nil {
-		t.Error("the cursor of a list is taken for that of a folder")
+		t.Error("a cursor of skills/list was accepted for a directory")
 	}
 	client := dial(t, s)
 	if all, err := list(t.Context(), client); len(all) != 7 || err != nil {
@@ -227,12 +230,13 @@ func TestSkillFilesAreResources(t *testing.T) {
 		found[r.URI] = r
 	}
 	r := found["skill://acme/billing/refunds/SKILL.md"]
-	if len(found) != 7 || r == nil || r.Name != "refunds" || r.Description != "Pay back" || r.MIMEType != "text/markdown" || *r.Size != 71 {
+	if len(found) != 7 || r == nil || r.Name != "refunds" || r.Description != "Pay back" ||
+		r.MIMEType != "text/markdown" || *r.Size != 71 {
 		t.Errorf("got %v, %+v", len(found), r)
 	}
 }
 
-// Whoever may not see one file of a skill is not told of the skill, in any way.
+// A caller who may not see one file of a skill does not see the skill.
 func TestVisibleHidesSkills(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{Visible: func(ctx context.Context, f mcp.Feature) bool {
 		hidden := f.Resource != nil && (f.Resource.URI == "skill://acme/billing/refunds/sub/SKILL.md" ||
@@ -248,23 +252,26 @@ func TestVisibleHidesSkills(t *testing.T) {
 			t.Errorf("listed: %+v", got)
 		}
 		for method, uris := range map[string][]string{
-			"skills/get":               {"skill://acme/billing/refunds/SKILL.md", "skill://acme/billing/refunds/sub/SKILL.md"},
+			"skills/get": {"skill://acme/billing/refunds/SKILL.md",
+				"skill://acme/billing/refunds/sub/SKILL.md"},
 			"resources/directory/read": {"skill://acme/billing/refunds/sub"},
 			"resources/read":           {"skill://acme/billing/refunds/sub/SKILL.md"},
 		} {
 			for _, uri := range uris {
-				if got, err := c.Try(method, object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams && c.Modern() {
+				if got, err := c.Try(method, object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams &&
+					c.Modern() {
 					t.Errorf("%s %s: %s %v", method, uri, got, err)
 				}
 			}
 		}
-		if dir := c.Call("resources/directory/read", object{"uri": "skill://acme/billing/refunds"}); strings.Contains(string(dir), "sub") {
+		if dir := c.Call("resources/directory/read",
+			object{"uri": "skill://acme/billing/refunds"}); strings.Contains(string(dir), "sub") {
 			t.Errorf("the folder shows what is hidden: %s", dir)
 		}
 	})
 }
 
-func TestOptionsThatCannotWorkPanic(t *testing.T) {
+func TestInvalidOptionsPanic(t *testing.T) {
 	for _, o := range []skills.Options{
 		{Prefix: "skill://acme"}, {Prefix: "acme/"}, {Prefix: "skill:///?/"}, {Prefix: "://"}, {PageSize: -1}, {MaxBytes: -1}, {Cache: mcp.Cache{TTLMs: -1}},
 	} {
@@ -279,18 +286,20 @@ func TestOptionsThatCannotWorkPanic(t *testing.T) {
 	}
 }
 
-// What is read always agrees with what is described, also while the folder changes.
+// Files always match the descriptions, also while they are replaced.
 func TestReload(t *testing.T) {
 	files := folder()
 	s, catalog := serve(t, files, nil)
 	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
 	mcptest.RunOn(t, s, []mcptest.Combination{on}, nil, func(t *testing.T, c *mcptest.Client) {
-		stop := c.Listen(mcp.Filter{ResourcesListChanged: true, ResourceSubscriptions: []string{"skill://pdf/references/FORMS.md"}})
+		stop := c.Listen(mcp.Filter{ResourcesListChanged: true,
+			ResourceSubscriptions: []string{"skill://pdf/references/FORMS.md"}})
 		before := decode[listing](t, c.Call("skills/list", object{})).Skills[2]
 		files["pdf/references/FORMS.md"] = &fstest.MapFile{Data: []byte("other"), ModTime: time.Now()}
 		files["pdf/new.md"] = &fstest.MapFile{Data: []byte("new")}
 		delete(files, "pdf/logo.png")
-		if got := string(c.Call("resources/read", object{"uri": "skill://pdf/references/FORMS.md"})); strings.Contains(got, "other") {
+		if got := string(c.Call("resources/read",
+			object{"uri": "skill://pdf/references/FORMS.md"})); strings.Contains(got, "other") {
 			t.Errorf("a file is read that is not described: %s", got)
 		}
 		if err := catalog.Reload(); err != nil {
@@ -300,19 +309,22 @@ func TestReload(t *testing.T) {
 		c.Await(1, "notifications/resources/list_changed")
 		stop()
 		after := decode[listing](t, c.Call("skills/list", object{})).Skills[2]
-		if len(after.Resources) != 4 || after.Resources[1].URI != "skill://pdf/new.md" || after.Resources[2].Digest == before.Resources[2].Digest {
+		if len(after.Resources) != 4 || after.Resources[1].URI != "skill://pdf/new.md" ||
+			after.Resources[2].Digest == before.Resources[2].Digest {
 			t.Errorf("got %+v", after)
 		}
 		if _, err := c.Try("resources/read", object{"uri": "skill://pdf/logo.png"}); err == nil {
 			t.Error("a file that is gone is read")
 		}
-		if got := string(c.Call("resources/list", object{})); strings.Contains(got, "logo.png") || !strings.Contains(got, "skill://pdf/new.md") {
+		if got := string(c.Call("resources/list", object{})); strings.Contains(got, "logo.png") ||
+			!strings.Contains(got, "skill://pdf/new.md") {
 			t.Errorf("listed: %s", got)
 		}
-		if got := string(c.Call("resources/read", object{"uri": "skill://pdf/references/FORMS.md"})); !strings.Contains(got, "other") {
+		if got := string(c.Call("resources/read",
+			object{"uri": "skill://pdf/references/FORMS.md"})); !strings.Contains(got, "other") {
 			t.Errorf("got %s", got)
 		}
-		// A folder that is wrong changes nothing.
+		// An invalid directory changes nothing.
 		files["pdf/SKILL.md"] = &fstest.MapFile{Data: []byte("broken")}
 		if err := catalog.Reload(); err == nil {
 			t.Error("no error")

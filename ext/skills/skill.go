@@ -15,42 +15,47 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Skill is what a server says of one of its skills: enough to show it, to ask the user about it and to check each of its
-// files. It is a snapshot; [Get] gives a newer one. In JSON it has the form in which servers send it, and can be kept so:
-// reading that checks it again.
+// A Skill is a server's description of a skill, with all that is needed to show it, to ask the user
+// for consent, and to verify each of its files. [Get] returns the current description. A Skill can
+// be stored as JSON, in the form of the protocol; decoding validates it again.
 //
-// A Skill is known by its server and its URI together. It is not to be changed.
+// A skill is identified by its server and URI together. A Skill must not be modified.
 //
 // Spec: skills.mdx, Skill Entries.
 type Skill struct {
-	// URI is that of the skill's SKILL.md.
+	// URI is the URI of the skill's SKILL.md.
 	URI string
-	// Name and Description are the two fields of Frontmatter that every skill has. The name is the last part of the
-	// skill's folder; other skills may have the same one.
+	// Name and Description are the required fields of the frontmatter. Name is the last path
+	// segment of the skill's directory; other skills may have the same name.
 	Name, Description string
-	// Frontmatter is all that SKILL.md says of itself, as a JSON object.
+	// Frontmatter is the frontmatter of SKILL.md as a JSON object.
 	Frontmatter json.RawMessage
-	// Files are all files of the skill, SKILL.md among them. Empty if the skill is dynamic.
+	// Files are all files of the skill, including SKILL.md; empty if the skill is dynamic.
 	Files []File
-	// Dynamic says that the server makes the skill's files as they are read, so that nothing about them can be checked.
+	// Dynamic reports whether the server generates the files when they are read, so that they
+	// cannot be verified.
 	Dynamic bool
 }
 
 // A File is one file of a [Skill].
 type File struct {
-	// Path is the file's path in the skill's folder, with slashes. It never leaves the folder, and holds no character that
-	// makes it look like another. It is a stranger's choice all the same, such as ".git/hooks/pre-commit", "-rf" or "CON".
+	// Path is the path relative to the skill's directory, with slashes. It is always inside the
+	// directory, and has no control or bidirectional characters. The server chooses it, and it may
+	// be ".git/hooks/pre-commit", "-rf" or "CON".
 	//
-	// A host that writes files to the disk does so through an [os.Root] of a folder that holds nothing but this skill, by
-	// the name that [filepath.Localize] gives, and leaves out paths with a part that begins with a dot, on which other
-	// programs act. Files whose names differ in case alone may be one and the same there.
+	// A host that writes files to disk should use an [os.Root] of a directory for this skill alone,
+	// and names from [filepath.Localize], and skip paths with a segment that begins with a dot,
+	// because other programs act on them. Paths that differ in case only may be the same file on
+	// disk.
 	Path   string
 	URI    string
-	Digest string // "sha256:" and 64 digits of hexadecimal
+	Digest string // "sha256:" and 64 lower-case hexadecimal digits
 	Size   int64  // in bytes
 }
 
-// The form on the wire.
+// The types of the protocol.
+//
+// Spec: skills.mdx, Skill Entries.
 type (
 	wireSkill struct {
 		URI         string          `json:"uri"`
@@ -64,10 +69,10 @@ type (
 	}
 )
 
-// dynamic stands for the files of a skill that has none to list.
+// dynamic is the value of resources for a dynamic skill.
 const dynamic = `"dynamic"`
 
-// MarshalJSON returns the skill as servers send it.
+// MarshalJSON encodes the skill in the form of the protocol.
 func (s *Skill) MarshalJSON() ([]byte, error) {
 	w := wireSkill{URI: s.URI, Frontmatter: s.Frontmatter, Resources: json.RawMessage(dynamic)}
 	if !s.Dynamic {
@@ -83,8 +88,9 @@ func (s *Skill) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(w)
 }
 
-// UnmarshalJSON reads a skill as servers send it. The error is an [ErrInvalidEntry] if it breaks the rules: it has to name
-// its files in full, each once and in its own folder, with digest and size, and its name has to be that of its folder.
+// UnmarshalJSON decodes and validates a skill in the form of the protocol. The error is an
+// [ErrInvalidEntry] if the name is not that of the directory, or if a file is listed twice, is
+// outside the directory, or has no valid digest and size.
 func (s *Skill) UnmarshalJSON(raw []byte) error {
 	parsed, err := parseSkill(raw)
 	if err != nil {
@@ -109,7 +115,7 @@ func parseSkill(raw []byte) (*Skill, error) {
 		Description string `json:"description"`
 	}
 	if jsontext.Value(w.Frontmatter).Kind() != '{' {
-		return nil, errors.New("frontmatter is no object")
+		return nil, errors.New("frontmatter is not an object")
 	}
 	if err := jsonv2.Unmarshal(w.Frontmatter, &front); err != nil {
 		return nil, fmt.Errorf("frontmatter: %w", err)
@@ -119,7 +125,7 @@ func parseSkill(raw []byte) (*Skill, error) {
 	case err != nil:
 		return nil, err
 	case s.Name != last:
-		return nil, fmt.Errorf("the name is %q, but the folder's %.64q", s.Name, last)
+		return nil, fmt.Errorf("the name is %q, but that of the directory is %.64q", s.Name, last)
 	case strings.TrimSpace(s.Description) == "":
 		return nil, errors.New("frontmatter has no description")
 	}
@@ -131,10 +137,10 @@ func parseSkill(raw []byte) (*Skill, error) {
 	return s, err
 }
 
-// parseFiles reads the list of a skill's files.
+// parseFiles decodes the list of a skill's files.
 func parseFiles(root, uri string, raw json.RawMessage) ([]File, error) {
 	if jsontext.Value(raw).Kind() != '[' {
-		return nil, errors.New(`resources is neither a list nor "dynamic"`)
+		return nil, errors.New(`resources is neither an array nor "dynamic"`)
 	}
 	var list []wireFile
 	if err := jsonv2.Unmarshal(raw, &list); err != nil {
@@ -150,7 +156,8 @@ func parseFiles(root, uri string, raw json.RawMessage) ([]File, error) {
 		case seen[path]:
 			return nil, fmt.Errorf("the file %.128q is listed twice", path)
 		case !isDigest(w.Digest):
-			return nil, fmt.Errorf("the digest of %.128q is %.128q, want sha256: and 64 small hexadecimal digits", path, w.Digest)
+			return nil, fmt.Errorf("invalid digest %.128q of %.128q: want sha256: and 64 lower-case hexadecimal digits",
+				w.Digest, path)
 		case w.Size == nil || *w.Size < 0:
 			return nil, fmt.Errorf("the file %.128q has no size", path)
 		}
@@ -168,15 +175,15 @@ func isDigest(s string) bool {
 	return ok && len(digits) == hex.EncodedLen(sha256.Size) && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// digestOf is the digest of a file.
+// digestOf returns the digest of a file.
 func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Fingerprint tells the skill's files from all others: it is another as soon as one of them is changed, added or taken
-// away. What the user has agreed to of this server's skill is good for one fingerprint alone. It is empty if the skill is
-// dynamic: there is nothing then that an agreement could be kept for.
+// Fingerprint returns a digest of the skill's URI and all of its files. It changes when a file is
+// changed, added or removed. A user's consent to a skill of this server is valid for one
+// fingerprint only. It is empty for a dynamic skill, for which consent cannot be stored.
 //
 // Spec: skills.mdx, Security Considerations, Content-bound approval.
 func (s *Skill) Fingerprint() string {
@@ -192,21 +199,21 @@ func (s *Skill) Fingerprint() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// checkLimits says why a skill is larger than hosts have to take.
+// checkLimits returns an error if the skill exceeds MaxFiles or MaxBytes.
 func (s *Skill) checkLimits() error {
 	if len(s.Files) > MaxFiles {
-		return fmt.Errorf("%w: it has %d files, want at most %d", ErrTooLarge, len(s.Files), MaxFiles)
+		return fmt.Errorf("%w: %d files, want at most %d", ErrTooLarge, len(s.Files), MaxFiles)
 	}
-	left := int64(MaxBytes)
+	remaining := int64(MaxBytes)
 	for _, f := range s.Files {
-		if left -= f.Size; left < 0 {
-			return fmt.Errorf("%w: its files have more than %d bytes", ErrTooLarge, MaxBytes)
+		if remaining -= f.Size; remaining < 0 {
+			return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, MaxBytes)
 		}
 	}
 	return nil
 }
 
-// checkOwn holds the frontmatter of a skill that is served to the rules of its format; hosts are not so strict.
+// checkOwn validates the frontmatter of a skill that is served. Clients are less strict.
 //
 // Spec: Agent Skills, Frontmatter; skills.mdx, Frontmatter.
 func (s *Skill) checkOwn() error {

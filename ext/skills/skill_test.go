@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 )
 
-func TestDescriptionsThatBreakTheRules(t *testing.T) {
+func TestInvalidDescriptions(t *testing.T) {
 	front := `"frontmatter":{"name":"pdf","description":"x"}`
 	one := fileEntry(pdf, mainText)
 	entry := func(uri, front, resources string) string {
@@ -52,18 +52,21 @@ func TestDescriptionsThatBreakTheRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { refuses(t, text) })
 	}
-	for _, uri := range []string{"skill://other/x", "skill://pdf/../other/x", "skill://pdf/%2e%2e/x", "skill://pdf/a//b", "skill://pdf/a/", "skill://pdf/",
+	for _, uri := range []string{"skill://other/x", "skill://pdf/../other/x", "skill://pdf/%2e%2e/x",
+		"skill://pdf/a//b", "skill://pdf/a/", "skill://pdf/",
 		"skill://pdf/a%2fb", "skill://pdf/a%5Cb", "skill://pdf/a%E2%80%AEb", "skill://pdf/a\u2066b", "skill://pdf/a%E2%80%8Fb", "skill://pdf/a%E2%80%A8b", "skill://pdf/a%00", "skill://pdf/a%0a", "skill://pdf/a?b", "skill://pdf/a#b", "skill://pdf/.", "skill://pdf/%zz",
 		"skill://pdf/%ff", "file:///etc/passwd", "file:/etc/passwd", "skill://pdfx/a", "SKILL://pdf/a", "a"} {
 		t.Run(uri, func(t *testing.T) { refuses(t, entry(pdf, front, `[`+one+`,`+fileEntry(uri, "")+`]`)) })
 	}
 }
 
-// refuses checks that a description is refused wherever it comes from, and that a list goes on behind it.
+// refuses checks that a description is refused by Get, List and UnmarshalJSON, and that the list
+// continues.
 func refuses(t *testing.T, entry string) {
 	t.Helper()
 	var skill skills.Skill
-	if err := jsonv2.Unmarshal([]byte(entry), &skill); err == nil || !errors.Is(err, skills.ErrInvalidEntry) && entry != "null" {
+	if err := jsonv2.Unmarshal([]byte(entry), &skill); err == nil || !errors.Is(err, skills.ErrInvalidEntry) &&
+		entry != "null" {
 		t.Errorf("kept: %v", err)
 	}
 	s := newStranger()
@@ -78,8 +81,8 @@ func refuses(t *testing.T, entry string) {
 	}
 }
 
-// A skill can be kept, and consent to it is another as soon as anything is.
-func TestSkillsCanBeKept(t *testing.T) {
+// A skill can be stored as JSON, and its fingerprint changes with any file.
+func TestSkillJSON(t *testing.T) {
 	var skill, again skills.Skill
 	if err := jsonv2.Unmarshal([]byte(honest()), &skill); err != nil {
 		t.Fatal(err)
@@ -88,12 +91,14 @@ func TestSkillsCanBeKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(kept, &again); err != nil || again.Fingerprint() != skill.Fingerprint() || string(again.Frontmatter) != string(skill.Frontmatter) {
+	if err := json.Unmarshal(kept, &again); err != nil || again.Fingerprint() != skill.Fingerprint() ||
+		string(again.Frontmatter) != string(skill.Frontmatter) {
 		t.Errorf("got %s, %v", kept, err)
 	}
 	seen := map[string]bool{skill.Fingerprint(): true}
 	for _, change := range [][2]string{
-		{sum(formText), sum("x")}, {"," + fileEntry(formURI, formText), ""}, {"]}", "," + fileEntry("skill://pdf/a", "") + "]}"}, {"FORMS", "forms"},
+		{sum(formText), sum("x")}, {"," + fileEntry(formURI, formText), ""}, {"]}",
+			"," + fileEntry("skill://pdf/a", "") + "]}"}, {"FORMS", "forms"},
 		{"skill://pdf/", "skill://x/pdf/"}, {fmt.Sprintf(`"size":%d`, len(formText)), `"size":6`},
 	} {
 		var other skills.Skill
@@ -106,7 +111,8 @@ func TestSkillsCanBeKept(t *testing.T) {
 		seen[other.Fingerprint()] = true
 	}
 	var swapped skills.Skill // the order says nothing
-	if err := jsonv2.Unmarshal([]byte(strings.Replace(honest(), fileEntry(pdf, mainText)+","+fileEntry(formURI, formText),
+	if err := jsonv2.Unmarshal([]byte(strings.Replace(honest(),
+		fileEntry(pdf, mainText)+","+fileEntry(formURI, formText),
 		fileEntry(formURI, formText)+","+fileEntry(pdf, mainText), 1)), &swapped); err != nil || swapped.Fingerprint() != skill.Fingerprint() {
 		t.Errorf("the order of the files changes the fingerprint: %v", err)
 	}

@@ -19,11 +19,12 @@ type broadcaster struct {
 	listeners map[string]map[*listener]struct{}
 }
 
-// A listener is called for each change of one task, and for progress of its run, from any goroutine. Its functions must not
-// block.
+// A listener is called for each change of one task, and for progress of its run, from any
+// goroutine. Its functions must not block.
 type listener struct{ changed, progressed func() }
 
-// subscribe adds a listener for the task, until stop is called. It does not check whether the task is the caller's.
+// subscribe adds a listener for the task, until stop is called. It does not check whether the task
+// is the caller's.
 func (b *broadcaster) subscribe(id string, changed, progressed func()) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,8 +78,9 @@ func (s *Server) topic() mcp.Topic {
 	return mcp.Topic{Method: notificationTasks, Open: s.openTopic, Params: s.topicParams}
 }
 
-// openTopic subscribes a client to the tasks in ids that are its own, and returns their ids. It notifies at once of tasks that
-// do not work, because their status may have changed since the client read it.
+// openTopic subscribes a client to the tasks in ids that are its own, and returns their ids. It
+// notifies at once of tasks that do not work, because their status may have changed since the
+// client read it.
 func (s *Server) openTopic(
 	ctx context.Context, req *mcp.Request, member json.RawMessage, changed func(key string),
 ) (any, func(), error) {
@@ -123,7 +125,8 @@ func (s *Server) openTopic(
 	return accepted, stopAll, nil
 }
 
-// topicParams returns the params of a notification: the task as tasks/get returns it. It returns nil for a task that is gone.
+// topicParams returns the params of a notification: the task as tasks/get returns it. It returns
+// nil for a task that is gone.
 func (s *Server) topicParams(ctx context.Context, req *mcp.Request, id string) (json.RawMessage, error) {
 	t, err := serverExtension{serverNone{s}}.detailed(ctx, req.Principal.Key(), id)
 	if errors.Is(err, errUnknownTask) {

@@ -89,7 +89,8 @@ func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation)
 	return c.form.created(&created), nil
 }
 
-// storeNew stores a new task, unless its call has ended: the client would never learn the task's id.
+// storeNew stores a new task, unless its call has ended: the client would never learn the task's
+// id.
 func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -121,15 +122,18 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
 	if err := s.store.Delete(ctx, owner, id); err != nil {
-		s.log.ErrorContext(ctx, "tasks: a discarded task could not be deleted and is deleted later", "task", short(id), "error", err)
+		s.log.ErrorContext(ctx, "tasks: a discarded task could not be deleted and is deleted later", "task",
+			short(id), "error", err)
 		s.deadlines.addDiscarded(owner, id, time.Now().Add(sweepInterval))
 	}
 }
 
-// createDone makes a task of a call that has its result already, for a client that asked for a task.
+// createDone makes a task of a call that has its result already, for a client that asked for a
+// task.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
-func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result, error) {
+func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result,
+	error) {
 	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
 	response := mcp.Answer(ctx, handler, c.request)
 	if response.Error != nil {

@@ -15,14 +15,14 @@ import (
 const (
 	// storeTimeout bounds one use of the store.
 	storeTimeout = 30 * time.Second
-	// maxConflicts is how many times a change is tried if the record has changed since it was read. That happens only if
-	// several servers use one store.
+	// maxConflicts is how many times a change is tried if the record has changed since it was read.
+	// That happens only if several servers use one store.
 	maxConflicts = 8
 )
 
 var (
-	// errUnknownTask is the error for a task that does not exist, belongs to another owner or has expired. It is the same
-	// for all three, so that it does not reveal which.
+	// errUnknownTask is the error for a task that does not exist, belongs to another owner or has
+	// expired. It is the same for all three, so that it does not reveal which.
 	errUnknownTask = mcp.Errorf(mcp.CodeInvalidParams, "params.taskId: unknown task, or it has expired")
 	// errUncertain means that it is unknown whether a change was stored.
 	errUncertain = errors.New("it is unknown whether the change was stored")
@@ -30,8 +30,8 @@ var (
 	errUnchanged = errors.New("nothing to change")
 )
 
-// storeContext returns a context for uses of the store that does not end with the client's request: a client that disconnects
-// must not interrupt a change halfway.
+// storeContext returns a context for uses of the store that does not end with the client's request:
+// a client that disconnects must not interrupt a change halfway.
 func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
@@ -54,9 +54,9 @@ func (s *Server) readRecord(ctx context.Context, owner, id string) (Record, erro
 	return s.store.Get(ctx, owner, id)
 }
 
-// change applies step to a task, stores the result and notifies the task's subscribers. All changes of tasks go through it.
-// If step returns an error, nothing is stored and change returns the error; for errUnchanged it returns the job and no
-// error. Step may be called several times.
+// change applies step to a task, stores the result and notifies the task's subscribers. All changes
+// of tasks go through it. If step returns an error, nothing is stored and change returns the error;
+// for errUnchanged it returns the job and no error. Step may be called several times.
 func (s *Server) change(
 	ctx context.Context, owner, id string, step func(j *job, now time.Time) error,
 ) (*job, error) {
@@ -92,8 +92,8 @@ func (s *Server) change(
 	return nil, fmt.Errorf("task %s: %w, %d times in a row", short(id), ErrConflict, maxConflicts)
 }
 
-// write stores a job that was read and changed. After an error that leaves open whether the change was stored, it reads the
-// record to find out.
+// write stores a job that was read and changed. After an error that leaves open whether the change
+// was stored, it reads the record to find out.
 func (s *Server) write(ctx context.Context, j *job) error {
 	r, err := j.encode()
 	if err != nil {

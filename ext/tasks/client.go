@@ -20,47 +20,53 @@ import (
 
 // ClientOptions configures [Declare]. The zero value, or nil, is right for most programs.
 type ClientOptions struct {
-	// PollInterval is how long a call waits before it polls a task whose server does not say how long. In any case the
-	// interval is 50 milliseconds to 5 minutes. Default: 1 second.
+	// PollInterval is how long a call waits before it polls a task whose server does not say how
+	// long. In any case the interval is 50 milliseconds to 5 minutes. Default: 1 second.
 	PollInterval time.Duration
-	// Listen makes calls subscribe to their task where the server supports it, and poll only now and then. It takes one open
-	// request for each task, and the end of a task is noticed at once.
+	// Listen makes calls subscribe to their task where the server supports it, and poll only now
+	// and then. It takes one open request for each task, and the end of a task is noticed at once.
 	Listen bool
-	// TTL is how long servers of revision 2025-11-25 are asked to keep tasks. In the extension the server decides. Default:
-	// the server decides.
+	// TTL is how long servers of revision 2025-11-25 are asked to keep tasks. In the extension the
+	// server decides. Default: the server decides.
 	TTL time.Duration
-	// Started is called for each call that has become a task, before the call waits for it. A program that stores the
-	// handle's ID can wait for the task in another process, see [Resume]. Started is called concurrently for concurrent
-	// calls, and the call waits until it returns. Default: nothing is called.
+	// Started is called for each call that has become a task, before the call waits for it. A
+	// program that stores the handle's ID can wait for the task in another process, see [Resume].
+	// Started is called concurrently for concurrent calls, and the call waits until it returns.
+	// Default: nothing is called.
 	Started func(ctx context.Context, h *Handle)
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Declare returns a copy of opts, which may be nil, for a client that supports tasks. The client declares the extension
-// io.modelcontextprotocol/tasks, and a call that becomes a task waits for the result as every call does. That applies to
-// [mcp.Call], [mcp.Client.CallTool] and a Request of tools/call.
+// Declare returns a copy of opts, which may be nil, for a client that supports tasks. The client
+// declares the extension io.modelcontextprotocol/tasks, and a call that becomes a task waits for
+// the result as every call does. That applies to [mcp.Call], [mcp.Client.CallTool] and a Request of
+// tools/call.
 //
-// The client's own functions, such as [mcp.ClientOptions].Elicit, answer the input requests of a task, within the limits that
-// [mcp.ClientOptions] sets for one request. While the server works, the timeouts of the call are suspended: the task may take
-// as long as its server keeps it. Status messages of the task become progress notifications for a call that wants progress,
-// numbered by integers that follow the last number of the server, without a total. While the server cannot be reached, calls
-// wait for two minutes, and then fail.
+// The client's own functions, such as [mcp.ClientOptions].Elicit, answer the input requests of a
+// task, within the limits that [mcp.ClientOptions] sets for one request. While the server works,
+// the timeouts of the call are suspended: the task may take as long as its server keeps it. Status
+// messages of the task become progress notifications for a call that wants progress, numbered by
+// integers that follow the last number of the server, without a total. While the server cannot be
+// reached, calls wait for two minutes, and then fail.
 //
-// A call that ends before its task, because its context has ended or an input request was not answered, cancels the task before
-// it returns; it waits for that for at most three seconds. [mcp.Client.Close] cancels no task: calls end with [mcp.ErrClosed]
-// at once, as if the connection was lost, and their tasks continue. To cancel them, end the contexts of the calls, wait until
+// A call that ends before its task, because its context has ended or an input request was not
+// answered, cancels the task before it returns; it waits for that for at most three seconds.
+// [mcp.Client.Close] cancels no task: calls end with [mcp.ErrClosed] at once, as if the connection
+// was lost, and their tasks continue. To cancel them, end the contexts of the calls, wait until
 // they have returned, and then close the client.
 //
-// A server may only ask what the client has declared when the task is created. A client that starts tasks for another process
-// to answer needs the same functions as the other one.
+// A server may only ask what the client has declared when the task is created. A client that starts
+// tasks for another process to answer needs the same functions as the other one.
 //
-// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task. The tools are listed first
-// if that has not been done yet. A tool with "optional" is called as an ordinary tool, with the ordinary timeouts, unless it
-// is called by [Start]. Such a server may also send its requests to this client as tasks: the same functions answer them,
-// within the same limits, and these tasks are kept until the session ends at most.
+// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task.
+// The tools are listed first if that has not been done yet. A tool with "optional" is called as an
+// ordinary tool, with the ordinary timeouts, unless it is called by [Start]. Such a server may also
+// send its requests to this client as tasks: the same functions answer them, within the same
+// limits, and these tasks are kept until the session ends at most.
 //
-// Declare puts a middleware in front of those in opts, which then see the requests that are sent. Keep it in front.
+// Declare puts a middleware in front of those in opts, which then see the requests that are sent.
+// Keep it in front.
 //
 // Spec: tasks extension, Polymorphic Results and Task Polling; basic/utilities/tasks (2025-11-25).
 func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
@@ -204,8 +210,8 @@ func (m *clientTasks) waitFor(
 	return w.run(ctx, req)
 }
 
-// suspendCall keeps the intent of a call whose input requests are answered before it becomes a task. A call without an intent
-// needs nothing kept.
+// suspendCall keeps the intent of a call whose input requests are answered before it becomes a
+// task. A call without an intent needs nothing kept.
 func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request, res mcp.Result) (mcp.Result, error) {
 	if w.intent == nil {
 		return res, nil
@@ -231,8 +237,8 @@ func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request
 	return mcp.RawResult(raw), nil
 }
 
-// suspend keeps a wait until the client has answered its input requests, or the request is over. It returns the request state
-// that identifies it.
+// suspend keeps a wait until the client has answered its input requests, or the request is over. It
+// returns the request state that identifies it.
 func (m *clientTasks) suspend(ctx context.Context, w *wait) string {
 	key := rand.Text()
 	mcp.AfterRequest(ctx, func() {
@@ -254,7 +260,8 @@ func (m *clientTasks) removeSuspended(key string) *wait {
 	return w
 }
 
-// continued returns the suspended wait that a request continues, with the input responses; nil for a new call.
+// continued returns the suspended wait that a request continues, with the input responses; nil for
+// a new call.
 func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 	m.mu.Lock()
 	none := len(m.suspended) == 0
@@ -272,8 +279,9 @@ func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 	return m.removeSuspended(p.RequestState), p.InputResponses
 }
 
-// An intent tells the middleware what [Start] and [Handle.Wait] want of a request. The context carries it to the first request
-// of its kind, and no further: the client's functions may make requests with the same context.
+// An intent tells the middleware what [Start] and [Handle.Wait] want of a request. The context
+// carries it to the first request of its kind, and no further: the client's functions may make
+// requests with the same context.
 type intent struct {
 	kind    intentKind
 	mu      sync.Mutex

@@ -16,13 +16,15 @@ import (
 // maxToolSupports bounds the number of tools of a server whose taskSupport is remembered.
 const maxToolSupports = 10_000
 
-// client2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks, as far as the tool allows it.
+// client2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks, as
+// far as the tool allows it.
 type client2025 struct{}
 
 // hasNotifications returns false. The server sends the task's progress with tasks/result.
 func (client2025) hasNotifications() bool { return false }
 
-// send sends a call as a task if the tool has to be called so, or may be and the caller wants a handle.
+// send sends a call as a task if the tool has to be called so, or may be and the caller wants a
+// handle.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 func (f client2025) send(
@@ -96,7 +98,8 @@ func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request 
 func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 	for _, err := range mcp.ClientFrom(ctx).Tools(mcp.WithCallOptions(ctx, o)) {
 		if err != nil {
-			m.opts.Logger.DebugContext(ctx, "tasks: the tools could not be listed; they are not called as tasks", "error", err)
+			m.opts.Logger.DebugContext(ctx, "tasks: the tools could not be listed; they are not called as tasks",
+				"error", err)
 			return
 		}
 	}
@@ -223,7 +226,8 @@ func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) erro
 
 // answer returns an error: the server asks with requests of its own, during tasks/result.
 func (client2025) answer(_ context.Context, h *Handle, _ json.RawMessage) error {
-	return fmt.Errorf("tasks: a server of revision %s asks the client itself while Wait waits for the task", h.client.Revision())
+	return fmt.Errorf("tasks: a server of revision %s asks the client itself while Wait waits for the task",
+		h.client.Revision())
 }
 
 // Limits for the list of a server.

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A proxy that cuts what takes long is no failure of the task, which may take days.
-func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
+// A proxy that cuts long requests does not fail the task, which may take days.
+func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := script2025()
@@ -38,7 +38,8 @@ func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
 					select {
 					case <-time.After(time.Minute):
 						cuts++
-						return nil, &mcp.TransportError{Method: req.Method, MayHaveRun: true, Err: errors.New("the proxy cut the stream")}
+						return nil, &mcp.TransportError{Method: req.Method, MayHaveRun: true,
+							Err: errors.New("the proxy cut the stream")}
 					case <-ctx.Done():
 						return nil, ctx.Err()
 					}
@@ -57,8 +58,8 @@ func TestTASKD24_AStreamThatIsCutAgainAndAgainIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// A task without a result is one that nobody asked for, and not a result without content.
-func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
+// A task result without a task is invalid, not an empty result.
+func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
 	unasked := strings.Replace(created2025(), `"resultType":"task",`, ``, 1)
 	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.Declare(nil, nil), "without": nil} {
 		for _, on := range mcptest.Combinations() {
@@ -76,8 +77,8 @@ func TestTASKD06_ATaskThatNobodyAskedForIsInvalid(t *testing.T) {
 	}
 }
 
-// Notes of the server have numbers and messages of their own, and what tasks/get says is no more than that.
-func TestNumbersOfProgressAreTheServersIn2025(t *testing.T) {
+// The server's progress has numbers and messages of its own; status messages are not added to it.
+func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, time.Hour, func(ctx context.Context, req *mcp.Request) error {
@@ -96,11 +97,15 @@ func TestNumbersOfProgressAreTheServersIn2025(t *testing.T) {
 			return fmt.Sprintf(`%s,"statusMessage":"look %d"}`, raw[:len(raw)-1], n), err
 		}
 		var notes []string
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, fmt.Sprintf("%v %s", u.Progress, u.Message)) }})
+		ctx := mcp.WithCallOptions(t.Context(),
+			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
+				notes = append(notes,
+					fmt.Sprintf("%v %s", u.Progress, u.Message))
+			}})
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
 		if want := []string{"0 step 0", "10 step 1", "20 step 2"}; !slices.Equal(notes, want) {
-			t.Errorf("told %q, want %q", notes, want)
+			t.Errorf("got %q, want %q", notes, want)
 		}
 	})
 }

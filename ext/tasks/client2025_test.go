@@ -17,7 +17,8 @@ import (
 
 const offers2025 = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-// created2025 is a task of 2025-11-25 that was just made, and seen2025 one as tasks/get shows it.
+// created2025 is a result of revision 2025-11-25 that creates a task, and seen2025 one of
+// tasks/get.
 func created2025() string {
 	return `{"resultType":"task","task":{"taskId":"t1","status":"working",` + times + `,"ttl":60000,"pollInterval":2000}}`
 }
@@ -28,7 +29,7 @@ func seen2025(status string) string {
 
 const result2025 = `{"content":[{"type":"text","text":"hello"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`
 
-// supporting is a list of one tool for each kind of support.
+// supporting is a list with one tool for each taskSupport.
 const supporting = `{"tools":[
 	{"name":"must","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},
 	{"name":"may","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},
@@ -55,7 +56,7 @@ func on2025(transport string) mcptest.Combination {
 	return mcptest.Combination{Transport: transport, Revision: "2025-11-25"}
 }
 
-func TestTASKD05_AToolThatMustBeATaskIsCalledAsOne(t *testing.T) {
+func TestTASKD05_RequiredToolIsCalledAsTask(t *testing.T) {
 	for _, transport := range mcptest.Transports() {
 		t.Run(transport, func(t *testing.T) {
 			s := script2025()
@@ -71,14 +72,15 @@ func TestTASKD05_AToolThatMustBeATaskIsCalledAsOne(t *testing.T) {
 	}
 }
 
-func TestTASKD04_AToolThatNeedNotBeATaskIsCalledAsEver(t *testing.T) {
+func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		for _, tool := range []string{"may", "never", "silent", "odd", "unlisted"} {
 			r, err := c.CallTool(t.Context(), tool, nil)
 			wantText(t, r, err, "at once")
 		}
-		s.wantSaid(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd", "tools/call unlisted")
+		s.wantSaid(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd",
+			"tools/call unlisted")
 		h := start(t, c, "may")
 		if h.ID() != "t1" {
 			t.Errorf("got %+v", h)
@@ -89,7 +91,7 @@ func TestTASKD04_AToolThatNeedNotBeATaskIsCalledAsEver(t *testing.T) {
 	})
 }
 
-func TestTASKD02_AServerWithoutTasksIsNotAskedForThem(t *testing.T) {
+func TestTASKD02_NoTasksWithoutServerCapability(t *testing.T) {
 	for _, offers := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`, `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
 		s := script2025()
 		s.capabilities = offers
@@ -115,8 +117,8 @@ func TestOlderRevisionsHaveNoTasks(t *testing.T) {
 	}
 }
 
-// A server may change its mind about a tool after it was listed.
-func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
+// The taskSupport of a tool may change after it was listed.
+func TestToolThatBecameRequiredIsCalledAgainAsTask(t *testing.T) {
 	s := script2025()
 	s.on["tools/list"] = inTurn(`{"tools":[]}`, supporting)
 	call := s.on["tools/call"]
@@ -129,7 +131,8 @@ func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "must", nil)
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1", "tasks/get t1", "tasks/result t1")
+		s.wantSaid(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1",
+			"tasks/get t1", "tasks/result t1")
 		_, err = c.CallTool(t.Context(), "never", nil)
 		var fault *mcp.Error
 		if !errors.As(err, &fault) || fault.Code != mcp.CodeMethodNotFound {
@@ -138,31 +141,35 @@ func TestAToolThatHasBecomeATaskIsCalledAgainAsOne(t *testing.T) {
 	})
 }
 
-func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
+func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
 		result step
 		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error)
 	}{
 		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
-			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil || !strings.Contains(string(task.Result), "isError") {
+			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil ||
+				!strings.Contains(string(task.Result), "isError") {
 				t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
 			}
 		}},
 		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
 			var fault *mcp.Error
-			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil || task.Error.Message != "quota" || task.Result != nil {
+			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil ||
+				task.Error.Message != "quota" || task.Result != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
 		"cancelled": {"cancelled", failing(-32603, "not asked for"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
-			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled || task.Error != nil {
+			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled ||
+				task.Error != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
 		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
 			wantText(t, r, err, "hello")
-			if getErr != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "hello") {
+			if getErr != nil || task.Status != tasks.StatusCompleted ||
+				!strings.Contains(string(task.Result), "hello") {
 				t.Errorf("got %+v, %v", task, getErr)
 			}
 		}},
@@ -188,7 +195,7 @@ func TestTASKD20_StatusesOf2025AreNotThoseOfTheExtension(t *testing.T) {
 	}
 }
 
-// blocking makes tasks/result wait for the end of the task, which comes after that long, and do something before.
+// blocking makes tasks/result wait until the task ends after d, and calls before first.
 func blocking(s *script, d time.Duration, before func(ctx context.Context, req *mcp.Request) error) {
 	began := time.Now()
 	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
@@ -215,7 +222,7 @@ func blocking(s *script, d time.Duration, before func(ctx context.Context, req *
 	}
 }
 
-func TestTASKD14_InputIsGivenWhileTheResultIsWaitedFor(t *testing.T) {
+func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, 3*time.Hour, nil)
@@ -227,7 +234,7 @@ func TestTASKD14_InputIsGivenWhileTheResultIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestProgressOfATaskComesWithItsResult(t *testing.T) {
+func TestProgressDuringTasksResult(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, time.Minute, func(ctx context.Context, req *mcp.Request) error {
@@ -241,17 +248,18 @@ func TestProgressOfATaskComesWithItsResult(t *testing.T) {
 			return nil
 		})
 		var notes []float64
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Progress) }})
+		ctx := mcp.WithCallOptions(t.Context(),
+			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Progress) }})
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
 		if !slices.Equal(notes, []float64{1, 2, 3}) {
-			t.Errorf("told %v", notes)
+			t.Errorf("got %v", notes)
 		}
 	})
 }
 
-// A server that has no result yet says so, or waits: the one is as good as the other.
-func TestAServerWithoutAResultYetIsAskedLater(t *testing.T) {
+// A server may wait in tasks/result, or return an error while the task works.
+func TestTasksResultIsRepeatedIfNotReady(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
@@ -277,8 +285,8 @@ func TestAServerWithoutAResultYetIsAskedLater(t *testing.T) {
 	})
 }
 
-// A stream on which nothing comes any more is not waited for when the task has ended.
-func TestADeadStreamDoesNotKeepTheResult(t *testing.T) {
+// A broken stream is replaced when the task has ended.
+func TestTasksResultOnDeadStreamIsRepeated(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		dead := true
@@ -299,7 +307,7 @@ func TestADeadStreamDoesNotKeepTheResult(t *testing.T) {
 	})
 }
 
-func TestTASKD25_ALostStreamIsOpenedAgain(t *testing.T) {
+func TestTASKD25_TasksResultIsRepeatedAfterLostStream(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		lost := 0
@@ -314,8 +322,8 @@ func TestTASKD25_ALostStreamIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// A server that never gives the result of a task that it says has ended is given up.
-func TestAResultThatNeverComesIsGivenUp(t *testing.T) {
+// A server that does not return the result of a task that has ended makes the call fail.
+func TestTasksResultTimesOut(t *testing.T) {
 	s := script2025()
 	s.on["tasks/get"] = always(seen2025("input_required"))
 	s.on["tasks/result"] = failing(mcp.CodeInternalError, "not yet")
@@ -328,7 +336,7 @@ func TestAResultThatNeverComesIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestTASKD15_AnEndedCallCancelsItsTaskOf2025(t *testing.T) {
+func TestTASKD15_EndedCallCancelsTaskOf2025(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := script2025()
@@ -348,7 +356,7 @@ func TestTASKD15_AnEndedCallCancelsItsTaskOf2025(t *testing.T) {
 	}
 }
 
-func TestTASKD21_ListGivesAllPages(t *testing.T) {
+func TestTASKD21_ListFollowsCursors(t *testing.T) {
 	page := func(next string, ids ...string) string {
 		var list []string
 		for _, id := range ids {
@@ -386,11 +394,12 @@ func TestTASKD21_ListGivesAllPages(t *testing.T) {
 	}
 }
 
-func TestAHandleOf2025IsNotAnsweredByHand(t *testing.T) {
+func TestAnswerFailsIn2025(t *testing.T) {
 	s := script2025()
 	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "must")
-		if err := h.Answer(t.Context(), map[string]any{"k": 1}); err == nil || !strings.Contains(err.Error(), "2025-11-25") {
+		if err := h.Answer(t.Context(), map[string]any{"k": 1}); err == nil ||
+			!strings.Contains(err.Error(), "2025-11-25") {
 			t.Errorf("got %v", err)
 		}
 		if err := h.Cancel(t.Context()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// asking is a script of a task that asks and asks.
+// asking is a script whose task always requires input.
 func asking() *script {
 	return &script{on: map[string]step{
 		"tools/call": always(created(``)),
@@ -27,8 +27,8 @@ func asking() *script {
 	}}
 }
 
-// Nobody else can call off what nobody waits for: it is done when the call returns, since the program may end then.
-func TestACallThatIsGivenUpCancelsItsTaskBeforeItReturns(t *testing.T) {
+// The task is cancelled before the call returns, because the program may exit then.
+func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 	for name, change := range map[string]func(s *script, o *mcp.ClientOptions){
 		"nobody answers":        func(_ *script, o *mcp.ClientOptions) { o.Elicit = nil },
 		"it is asked too often": func(_ *script, o *mcp.ClientOptions) { o.MaxRounds = 3 },
@@ -70,8 +70,8 @@ func TestACallThatIsGivenUpCancelsItsTaskBeforeItReturns(t *testing.T) {
 	}
 }
 
-// Closing is no more than going away.
-func TestCloseLeavesTheTaskOfACallThatAsks(t *testing.T) {
+// Close is like a lost connection.
+func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 	s := asking()
 	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		<-ctx.Done()
@@ -97,13 +97,14 @@ func TestCloseLeavesTheTaskOfACallThatAsks(t *testing.T) {
 	})
 }
 
-// That answers are refused says nothing of the task: it may have them, or have ended.
-func TestARefusalOfAnswersThatAreNotNeededIsNoError(t *testing.T) {
-	const refused = "there is no such question"
+// Refused answers are not an error if the task has them already, or has ended.
+func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
+	const refused = "unknown question"
 	lost := func(s *script) { // the answer to the first update
 		s.on["tasks/update"] = func(_ *mcp.Request, n int) (string, error) {
 			if n == 0 {
-				return "", &mcp.TransportError{Method: "tasks/update", MayHaveRun: true, Err: errors.New("connection reset")}
+				return "", &mcp.TransportError{Method: "tasks/update", MayHaveRun: true,
+					Err: errors.New("connection reset")}
 			}
 			return "", mcp.Errorf(mcp.CodeInvalidParams, refused)
 		}

@@ -66,7 +66,8 @@ func FuzzDecodeTask(f *testing.F) {
 func checkSeenTask(t *testing.T, s *seenTask) {
 	const age = 101 * 365 * 24 * time.Hour
 	known := strings.Contains(" working input_required completed failed cancelled ", " "+string(s.Status)+" ")
-	if s.ID == "" || len(s.ID) > maxTaskID || !known || s.TTL < 0 || s.TTL > age || s.PollInterval < 0 || s.PollInterval > age {
+	if s.ID == "" || len(s.ID) > maxTaskID || !known || s.TTL < 0 || s.TTL > age || s.PollInterval < 0 ||
+		s.PollInterval > age {
 		t.Errorf("accepted %+v", s)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX06_OnlyCallsMayBecomeTasks(t *testing.T) {
+func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
 	s := &script{on: map[string]step{
 		"prompts/get": always(created(``)), "resources/read": always(created(``)), "tools/list": always(created(``)),
 		"tasks/get": always(created(``)),
@@ -35,8 +35,8 @@ func TestTASKX06_OnlyCallsMayBecomeTasks(t *testing.T) {
 	})
 }
 
-// A client that has not declared the extension takes no tasks.
-func TestTASKX06_AnUndeclaredTaskIsInvalid(t *testing.T) {
+// A client that has not declared the extension refuses tasks.
+func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}
 	synctest.Test(t, func(t *testing.T) {
 		c := mcptest.Dial(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
@@ -58,7 +58,7 @@ func TestTASKX06_AnUndeclaredTaskIsInvalid(t *testing.T) {
 	})
 }
 
-func TestBrokenTasksAreInvalid(t *testing.T) {
+func TestInvalidTasksAreRefused(t *testing.T) {
 	many := strings.Repeat(`"%d":{"method":"x"},`, 1001)
 	var n []any
 	for i := range 1001 {
@@ -66,28 +66,28 @@ func TestBrokenTasksAreInvalid(t *testing.T) {
 	}
 	many = strings.TrimSuffix(fmt.Sprintf(many, n...), ",")
 	for name, raw := range map[string]string{
-		"no id":                   `{"status":"working"}`,
-		"an empty id":             `{"taskId":"","status":"working"}`,
-		"an id that is no string": `{"taskId":7,"status":"working"}`,
-		"an endless id":           `{"taskId":"` + strings.Repeat("x", 5000) + `","status":"working"}`,
-		"another id":              `{"taskId":"t2","status":"working"}`,
-		"no status":               `{"taskId":"t1"}`,
-		"an unknown status":       seen("resting", ``),
-		"no result":               seen("completed", ``),
-		"a result that is text":   seen("completed", `,"result":"x"`),
-		"a result that asks":      seen("completed", `,"result":{"resultType":"input_required","requestState":"x"}`),
-		"a result that is a task": seen("completed", `,"result":`+created(``)),
-		"a result of nothing":     seen("completed", `,"result":{"content":{}}`),
-		"no error":                seen("failed", ``),
-		"an error of nothing":     seen("failed", `,"error":{}`),
-		"an error without code":   seen("failed", `,"error":{"message":"x"}`),
-		"no questions":            seen("input_required", ``),
-		"questions in a row":      seen("input_required", `,"inputRequests":[]`),
-		"a question of nothing":   seen("input_required", `,"inputRequests":{"k":{}}`),
-		"a question that is text": seen("input_required", `,"inputRequests":{"k":"x"}`),
-		"questions without end":   seen("input_required", `,"inputRequests":{`+many+`}`),
-		"a task in a task":        `{"task":` + seen("working", ``) + `}`,
-		"asks itself":             `{"resultType":"input_required","requestState":"x","taskId":"t1","status":"working"}`,
+		"no id":                      `{"status":"working"}`,
+		"an empty id":                `{"taskId":"","status":"working"}`,
+		"an id that is not a string": `{"taskId":7,"status":"working"}`,
+		"an endless id":              `{"taskId":"` + strings.Repeat("x", 5000) + `","status":"working"}`,
+		"another id":                 `{"taskId":"t2","status":"working"}`,
+		"no status":                  `{"taskId":"t1"}`,
+		"an unknown status":          seen("resting", ``),
+		"no result":                  seen("completed", ``),
+		"a result that is text":      seen("completed", `,"result":"x"`),
+		"a result that asks":         seen("completed", `,"result":{"resultType":"input_required","requestState":"x"}`),
+		"a result that is a task":    seen("completed", `,"result":`+created(``)),
+		"a result of nothing":        seen("completed", `,"result":{"content":{}}`),
+		"no error":                   seen("failed", ``),
+		"an error of nothing":        seen("failed", `,"error":{}`),
+		"an error without code":      seen("failed", `,"error":{"message":"x"}`),
+		"no questions":               seen("input_required", ``),
+		"questions in a row":         seen("input_required", `,"inputRequests":[]`),
+		"a question of nothing":      seen("input_required", `,"inputRequests":{"k":{}}`),
+		"a question that is text":    seen("input_required", `,"inputRequests":{"k":"x"}`),
+		"questions without end":      seen("input_required", `,"inputRequests":{`+many+`}`),
+		"a task in a task":           `{"task":` + seen("working", ``) + `}`,
+		"asks itself":                `{"resultType":"input_required","requestState":"x","taskId":"t1","status":"working"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(raw), "tasks/cancel": always(`{}`)}}
@@ -105,7 +105,7 @@ func TestBrokenTasksAreInvalid(t *testing.T) {
 	}
 }
 
-func TestBrokenNewTasksAreInvalid(t *testing.T) {
+func TestInvalidCreatedTasksAreRefused(t *testing.T) {
 	for name, raw := range map[string]string{
 		"nested":            `{"resultType":"task","task":` + seen("working", ``) + `}`,
 		"no id":             `{"resultType":"task","status":"working"}`,
@@ -139,7 +139,8 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 		`,"pollIntervalMs":9223372036854`: time.Second, // no time that anybody waits
 	} {
 		t.Run(raw, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(created(raw)), "tasks/get": always(seen("completed", hello))}}
+			s := &script{on: map[string]step{"tools/call": always(created(raw)),
+				"tasks/get": always(seen("completed", hello))}}
 			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "x", nil)
 				if at := s.saidAt("tasks/get"); err != nil || len(at) != 1 || at[0] != want {
@@ -150,8 +151,8 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 	}
 }
 
-// A server that is restarted, or has too much to do, is asked again.
-func TestATaskOutlivesTroubleOfItsServer(t *testing.T) {
+// Requests are repeated while the server restarts or is busy.
+func TestPollingSurvivesServerErrors(t *testing.T) {
 	for name, trouble := range map[string]error{
 		"busy":       &mcp.Error{Code: mcp.CodeBusy, Message: "busy", Data: []byte(`{"retryAfterMs":20000}`)},
 		"unwell":     mcp.Errorf(mcp.CodeInternalError, "internal error"),
@@ -193,7 +194,7 @@ func TestATaskOutlivesTroubleOfItsServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
+func TestPollingEndsAfterMaxOutage(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(*mcp.Request, int) (string, error) {
@@ -212,8 +213,8 @@ func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
 	})
 }
 
-// A silent server is not heard of either.
-func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
+// A server that does not respond makes the call fail, too.
+func TestPollingEndsWithoutResponses(t *testing.T) {
 	s := &script{
 		on: map[string]step{"tools/call": always(created(``))},
 		waits: func(ctx context.Context, req *mcp.Request) error {
@@ -233,7 +234,7 @@ func TestAServerThatIsSilentIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestWhatTheServerRefusesEndsTheCall(t *testing.T) {
+func TestRefusalEndsCall(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingCapability, -31999} {
 		s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": failing(code, "no such task")}}
 		onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -247,7 +248,7 @@ func TestWhatTheServerRefusesEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
+func TestTASKX28_PollingEndsAfterTTL(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call":   always(strings.Replace(created(``), `"ttlMs":null`, `"ttlMs":1000`, 1)),
 		"tasks/get":    always(strings.Replace(seen("working", ``), `"ttlMs":null`, `"ttlMs":600000`, 1)),
@@ -256,7 +257,8 @@ func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
-		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took < 11*time.Minute || took > 12*time.Minute {
+		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took < 11*time.Minute ||
+			took > 12*time.Minute {
 			t.Errorf("after %v: %v", took, err)
 		}
 		if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {
@@ -265,8 +267,8 @@ func TestTASKX28_ATaskIsWaitedForAsLongAsItsServerKeepsIt(t *testing.T) {
 	})
 }
 
-// A server that uses a key for another question gets no answer to it, and is not waited for forever.
-func TestTASKX14_AKeyThatIsUsedAgainIsNotAskedAgain(t *testing.T) {
+// A server that reuses a key gets no second answer, and the call ends.
+func TestTASKX14_AnsweredKeyIsNotAskedAgain(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
@@ -285,7 +287,7 @@ func TestTASKX14_AKeyThatIsUsedAgainIsNotAskedAgain(t *testing.T) {
 	})
 }
 
-func TestTheResultOfATaskIsHeldToTheOutputSchema(t *testing.T) {
+func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/list": always(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}]}`),
 		"tools/call": always(created(``)),
@@ -312,8 +314,8 @@ func TestTheResultOfATaskIsHeldToTheOutputSchema(t *testing.T) {
 	})
 }
 
-// The state that a server invents is not that of a call of ours.
-func TestTheStateOfAServerIsNotTakenForOurs(t *testing.T) {
+// A request state of the server is not confused with one of the client.
+func TestForeignRequestStateIsKept(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": inTurn(`{"resultType":"input_required","inputRequests":{"k":`+form("x")+`},"requestState":"t1"}`, `{"content":[{"type":"text","text":"done"}]}`),
 	}}

@@ -20,12 +20,12 @@ type person struct {
 	Name string `json:"name"`
 }
 
-// counted is the output of a tool that has a schema.
+// counted is the structured output of a tool.
 type counted struct {
 	N int `json:"n"`
 }
 
-// addWork adds tools of all kinds to a bench.
+// addWork adds one tool of each kind.
 func addWork(b *bench, opts *tasks.ToolOptions) {
 	b.tool("nap", opts, func(ctx context.Context) (string, error) {
 		for i := range 5 {
@@ -51,11 +51,13 @@ func addWork(b *bench, opts *tasks.ToolOptions) {
 	})
 	b.tool("fail", opts, func(context.Context) (string, error) { return "", errors.New("out of paper") })
 	b.tool("refuse", opts, func(context.Context) (string, error) { return "", mcp.Errorf(-31000, "closed today") })
-	tasks.AddTool(b.Server, &mcp.Tool{Name: "count"}, opts, func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
+	tasks.AddTool(b.Server, &mcp.Tool{Name: "count"}, opts,
+		func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
 }
 
-// throughout runs body with a client of a real server over everything that has tasks, or not.
-func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions, o *tasks.ClientOptions, body func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
+// throughout runs body for each combination, with and without support for tasks.
+func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions,
+	o *tasks.ClientOptions, body func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
 	t.Helper()
 	for _, on := range combinations {
 		t.Run(on.String(), func(t *testing.T) {
@@ -69,7 +71,7 @@ func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.To
 	}
 }
 
-// introducing answers who somebody is.
+// introducing answers elicitations with a name.
 func introducing(asked *[]string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		*asked = append(*asked, p.Message)
@@ -78,8 +80,8 @@ func introducing(asked *[]string) *mcp.ClientOptions {
 	}}
 }
 
-// Whoever calls a tool need not know whether it is a task, on either side.
-func TestACallIsACallWhateverBecomesOfIt(t *testing.T) {
+// A call returns the same result whether it becomes a task or not.
+func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 	for name, tool := range map[string]*tasks.ToolOptions{"optional": nil, "required": {Required: true}} {
 		t.Run(name, func(t *testing.T) {
 			combinations := mcptest.Since("2025-06-18") // which asks the client
@@ -102,7 +104,8 @@ func TestACallIsACallWhateverBecomesOfIt(t *testing.T) {
 						t.Errorf("got %+v, %v", r, err)
 					}
 					var fault *mcp.Error
-					if _, err := c.CallTool(t.Context(), "refuse", nil); !errors.As(err, &fault) || fault.Code != -31000 || fault.Message != "closed today" {
+					if _, err := c.CallTool(t.Context(), "refuse", nil); !errors.As(err, &fault) ||
+						fault.Code != -31000 || fault.Message != "closed today" {
 						t.Errorf("got %v", err)
 					}
 					for _, err := range c.Tools(t.Context()) {
@@ -119,20 +122,22 @@ func TestACallIsACallWhateverBecomesOfIt(t *testing.T) {
 	}
 }
 
-func TestAHandleFromStartToResult(t *testing.T) {
+func TestHandleFromStartToResult(t *testing.T) {
 	var asked []string
 	throughout(t, mcptest.Since(revision2025), nil, introducing(&asked), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		asked = nil
 		h := start(t, c, "nap")
 		if h.ID() == "" {
-			t.Fatal("it is no task")
+			t.Fatal("not a task")
 		}
 		task, err := h.Get(t.Context())
-		if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() || task.TTL != 24*time.Hour || task.PollInterval != time.Second {
+		if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() ||
+			task.TTL != 24*time.Hour || task.PollInterval != time.Second {
 			t.Errorf("got %+v, %v", task, err)
 		}
 		states, err := watched(t.Context(), tasks.Resume(c, h.ID()))
-		if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" && states[len(states)-1] != "completed" {
+		if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" &&
+			states[len(states)-1] != "completed" {
 			t.Errorf("got %q, %v", states, err)
 		}
 		r, err := tasks.Resume(c, h.ID()).Wait(t.Context())
@@ -141,13 +146,14 @@ func TestAHandleFromStartToResult(t *testing.T) {
 		met := start(t, c, "meet")
 		r, err = met.Wait(t.Context())
 		wantText(t, r, err, "Ada and Bob")
-		if task, err := met.Get(t.Context()); err != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "Ada and Bob") {
+		if task, err := met.Get(t.Context()); err != nil || task.Status != tasks.StatusCompleted ||
+			!strings.Contains(string(task.Result), "Ada and Bob") {
 			t.Errorf("got %+v, %v", task, err)
 		}
 	})
 }
 
-func TestAHandleIsCancelled(t *testing.T) {
+func TestHandleCancel(t *testing.T) {
 	throughout(t, mcptest.Since(revision2025), nil, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		h := start(t, c, "nap")
 		ended := make(chan error, 1)
@@ -171,8 +177,8 @@ func TestAHandleIsCancelled(t *testing.T) {
 	})
 }
 
-// An ended call leaves nothing running.
-func TestTASKX20_AnEndedCallEndsItsHandler(t *testing.T) {
+// The handler ends when its call ends.
+func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 	for _, tool := range []*tasks.ToolOptions{nil, {Required: true}} {
 		var h *tasks.Handle
 		o := &tasks.ClientOptions{Started: func(_ context.Context, started *tasks.Handle) { h = started }}
@@ -196,19 +202,21 @@ func TestTASKX20_AnEndedCallEndsItsHandler(t *testing.T) {
 	}
 }
 
-func TestProgressOfATaskReachesItsCaller(t *testing.T) {
+func TestTaskProgressReachesCaller(t *testing.T) {
 	throughout(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		var notes []string
-		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Message) }})
+		ctx := mcp.WithCallOptions(t.Context(),
+			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Message) }})
 		r, err := c.CallTool(ctx, "nap", nil)
 		wantText(t, r, err, "rested")
-		if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") || len(notes) > 6 {
-			t.Errorf("told %q", notes)
+		if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") ||
+			len(notes) > 6 {
+			t.Errorf("got %q", notes)
 		}
 	})
 }
 
-func TestAQuestionThatIsAnsweredByHandInAnotherProcess(t *testing.T) {
+func TestAnswerFromAnotherClient(t *testing.T) {
 	var asked []string
 	throughout(t, mcptest.Since(mcptest.Modern), nil, introducing(&asked), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		h := tasks.Resume(c, start(t, c, "meet").ID())

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A house is one address at which servers come and go, while their tasks stay.
+// A house is one address at which servers start and stop, with one store.
 type house struct {
 	t       *testing.T
 	store   tasks.Store
@@ -26,17 +26,18 @@ type house struct {
 
 func (h *house) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.Load().ServeHTTP(w, r) }
 
-// open begins to serve.
+// open starts a server.
 func (h *house) open() {
 	h.bench = newBench(h.t, &tasks.Options{Store: h.store, PollInterval: 50 * time.Millisecond}, nil)
 	addWork(h.bench, nil)
 	if err := h.bench.Recover(context.Background()); err != nil {
 		h.t.Error(err)
 	}
-	h.handler.Store(mcphttp.NewHandler(h.bench.server, &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}))
+	h.handler.Store(mcphttp.NewHandler(h.bench.server,
+		&mcphttp.Options{Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}))
 }
 
-// close ends the server, and whatever is under way there with it.
+// close stops the server and its requests.
 func (h *house) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -44,8 +45,8 @@ func (h *house) close() {
 	h.bench.shut(h.t)
 }
 
-// While the user thinks, the server is restarted: sessions are gone, and the task is not.
-func TestACallOutlivesARestartOfItsServer(t *testing.T) {
+// The server restarts while the user answers: sessions are lost, and the task is not.
+func TestCallSurvivesServerRestart(t *testing.T) {
 	for _, revision := range []string{revision2025, mcptest.Modern} {
 		t.Run(revision, func(t *testing.T) {
 			h := &house{t: t, store: tasks.NewMemory()}

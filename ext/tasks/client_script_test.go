@@ -17,10 +17,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A step answers the nth request of its method, the first being 0.
+// A step answers the nth request of its method, from 0.
 type step func(req *mcp.Request, n int) (string, error)
 
-// A script is a server that says what a test wants it to.
+// A script is a server with scripted responses.
 type script struct {
 	on           map[string]step
 	capabilities string // default: those of the extension
@@ -66,7 +66,7 @@ func (s *script) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	return mcp.RawResult(raw), nil
 }
 
-// line says in one line what a request is about.
+// line describes a request in one line.
 func line(req *mcp.Request) string {
 	var p struct {
 		Name           string
@@ -88,7 +88,7 @@ func (s *script) said() []string {
 	return slices.Clone(s.lines)
 }
 
-// saidAt returns when the requests came that a line begins with the method, from the first request on.
+// saidAt returns the times of the requests whose line has the prefix, since the first request.
 func (s *script) saidAt(method string) (at []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,10 +107,10 @@ func (s *script) wantSaid(t *testing.T, want ...string) {
 	}
 }
 
-// always answers every time alike.
+// always returns the same response each time.
 func always(raw string) step { return func(*mcp.Request, int) (string, error) { return raw, nil } }
 
-// inTurn answers one after the other, and goes on with the last.
+// inTurn returns the responses in order, and then repeats the last.
 func inTurn(raws ...string) step {
 	return func(_ *mcp.Request, n int) (string, error) { return raws[min(n, len(raws)-1)], nil }
 }
@@ -121,7 +121,7 @@ func failing(code int, message string) step {
 
 const times = `"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:06.5Z"`
 
-// created is a task that was just made, and seen one as tasks/get shows it; more has further members.
+// created is the result that creates a task, and seen one of tasks/get; more has further members.
 func created(more string) string {
 	return `{"resultType":"task","taskId":"t1","status":"working",` + times + `,"ttlMs":null` + more + `}`
 }
@@ -132,25 +132,27 @@ func seen(status, more string) string {
 
 const hello = `,"result":{"content":[{"type":"text","text":"hello"}]}`
 
-// form is a question that has one text to fill in.
+// form is an elicitation with one text field.
 func form(message string) string {
 	return `{"method":"elicitation/create","params":{"mode":"form","message":"` + message + `","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
 }
 
-// onScript runs a test with a client of the script, in fake time.
-func onScript(t *testing.T, s *script, opts *mcp.ClientOptions, o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+// onScript runs a test with a client of the script, in a synctest bubble.
+func onScript(t *testing.T, s *script, opts *mcp.ClientOptions, o *tasks.ClientOptions,
+	test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	onScriptAt(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, opts, o, test)
 }
 
-func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
+func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions,
+	test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, mcptest.Dial(t, s, on, tasks.Declare(opts, o)))
 	})
 }
 
-// answering returns options whose forms are filled in, and notes what they asked.
+// answering returns options that answer elicitations and record them.
 func answering(asked *[]string) *mcp.ClientOptions {
 	var mu sync.Mutex
 	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
+func TestTASKX05_CallWaitsForTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -30,7 +30,8 @@ func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
 				if err != nil || text != "hello" {
 					t.Errorf("got %q, %v", text, err)
 				}
-				s.wantSaid(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow", "tasks/get t1")
+				s.wantSaid(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow",
+					"tasks/get t1")
 				want := []time.Duration{5 * time.Second, 12 * time.Second, 13 * time.Second}
 				if got := s.saidAt("tasks/get")[:3]; !slices.Equal(got, want) {
 					t.Errorf("asked after %v, want %v", got, want)
@@ -40,7 +41,7 @@ func TestTASKX05_ACallWaitsForItsTask(t *testing.T) {
 	}
 }
 
-func TestTASKX01_TheExtensionIsDeclaredWithEveryRequest(t *testing.T) {
+func TestTASKX01_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
 	own := &mcp.ClientOptions{Extensions: map[string]json.RawMessage{"com.example/x": json.RawMessage(`{"a":1}`)}}
 	s := &script{on: map[string]step{"tools/call": func(req *mcp.Request, _ int) (string, error) {
 		if e := req.Capabilities().Extensions; string(e[tasks.ID]) != "{}" || string(e["com.example/x"]) != `{"a":1}` {
@@ -58,8 +59,8 @@ func TestTASKX01_TheExtensionIsDeclaredWithEveryRequest(t *testing.T) {
 	}
 }
 
-// A task takes as long as it takes.
-func TestTimeLimitsOfACallStandStillWhileItsTaskIsAtWork(t *testing.T) {
+// The timeouts of a call do not apply to its task.
+func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
@@ -75,7 +76,7 @@ func TestTimeLimitsOfACallStandStillWhileItsTaskIsAtWork(t *testing.T) {
 	})
 }
 
-func TestTASKX13_QuestionsOfATaskAreAnsweredOnce(t *testing.T) {
+func TestTASKX13_InputRequestsAreAnsweredOnce(t *testing.T) {
 	a, b := `"a":`+form("first"), `"b":`+form("second")
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
@@ -102,8 +103,8 @@ func TestTASKX13_QuestionsOfATaskAreAnsweredOnce(t *testing.T) {
 	})
 }
 
-// What asks more than a user would look at is asked in turn.
-func TestManyQuestionsAreAskedInRounds(t *testing.T) {
+// More input requests than the client accepts at once are asked in several rounds.
+func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 	var members []string
 	for i := range 100 {
 		members = append(members, fmt.Sprintf(`"k%d":%s`, i, form("q")))
@@ -130,8 +131,8 @@ func TestManyQuestionsAreAskedInRounds(t *testing.T) {
 	})
 }
 
-// The same trust, the same limits: a task asks as a call asks.
-func TestTASKX15_TheQuestionsOfATaskAreQuestionsOfTheCall(t *testing.T) {
+// Input requests of a task have the limits of those of a call.
+func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 	for name, test := range map[string]struct {
 		question string
 		opts     *mcp.ClientOptions
@@ -175,8 +176,8 @@ func TestTASKX15_TheQuestionsOfATaskAreQuestionsOfTheCall(t *testing.T) {
 	}
 }
 
-// What the client's functions do with their context is theirs, also while a handle is made or waited for.
-func TestAFunctionOfTheClientMayCallTools(t *testing.T) {
+// The client's functions may make requests with their context.
+func TestElicitFunctionMayCallTools(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": func(req *mcp.Request, n int) (string, error) {
 			switch l := line(req); {
@@ -209,7 +210,7 @@ func TestAFunctionOfTheClientMayCallTools(t *testing.T) {
 	})
 }
 
-func TestAFailedTaskIsTheErrorOfItsCall(t *testing.T) {
+func TestFailedTaskReturnsItsError(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  always(seen("failed", `,"error":{"code":-32603,"message":"quota","data":{"x":1}}`)),
@@ -224,7 +225,7 @@ func TestAFailedTaskIsTheErrorOfItsCall(t *testing.T) {
 	})
 }
 
-func TestACancelledTaskIsCancelled(t *testing.T) {
+func TestCancelledTaskReturnsErrCancelled(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  always(seen("cancelled", `,"statusMessage":"by the operator"`)),
@@ -238,7 +239,7 @@ func TestACancelledTaskIsCancelled(t *testing.T) {
 	})
 }
 
-func TestTASKX12_AToolThatFailedIsACompletedTask(t *testing.T) {
+func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  always(seen("completed", `,"result":{"content":[{"type":"text","text":"no"}],"isError":true}`)),
@@ -255,7 +256,7 @@ func TestTASKX12_AToolThatFailedIsACompletedTask(t *testing.T) {
 	})
 }
 
-func TestTASKX20_AnEndedCallCancelsItsTask(t *testing.T) {
+func TestTASKX20_EndedCallCancelsTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -277,7 +278,7 @@ func TestTASKX20_AnEndedCallCancelsItsTask(t *testing.T) {
 	}
 }
 
-func TestACancellationThatIsNotTakenDoesNotHoldUpTheCaller(t *testing.T) {
+func TestCancellationHasTimeout(t *testing.T) {
 	s := &script{
 		on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))},
 		waits: func(ctx context.Context, req *mcp.Request) error {
@@ -298,7 +299,7 @@ func TestACancellationThatIsNotTakenDoesNotHoldUpTheCaller(t *testing.T) {
 	})
 }
 
-func TestCloseEndsACallThatWaitsForItsTask(t *testing.T) {
+func TestCloseEndsCallThatWaits(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
 	onScript(t, s, nil, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
 		ended := make(chan error, 1)
@@ -317,15 +318,18 @@ func TestCloseEndsACallThatWaitsForItsTask(t *testing.T) {
 	})
 }
 
-func TestStartedIsToldTheHandle(t *testing.T) {
+func TestStartedReceivesHandle(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("completed", hello))}}
 	var told []string
-	o := &tasks.ClientOptions{Started: func(_ context.Context, h *tasks.Handle) { told = append(told, h.Tool()+" "+h.ID()) }}
+	o := &tasks.ClientOptions{Started: func(_ context.Context,
+		h *tasks.Handle) {
+		told = append(told, h.Tool()+" "+h.ID())
+	}}
 	onScript(t, s, nil, o, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "x", nil)
 		wantText(t, r, err, "hello")
 		if !slices.Equal(told, []string{"x t1"}) {
-			t.Errorf("told %q", told)
+			t.Errorf("got %q", told)
 		}
 	})
 }
@@ -343,7 +347,8 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 				"tools/call": func(req *mcp.Request, _ int) (string, error) {
 					token, _ := req.Meta("progressToken")
 					for _, note := range test.own {
-						if err := req.Notify(t.Context(), "notifications/progress", json.RawMessage(fmt.Sprintf(note, token))); err != nil {
+						if err := req.Notify(t.Context(), "notifications/progress",
+							json.RawMessage(fmt.Sprintf(note, token))); err != nil {
 							t.Error(err)
 						}
 					}
@@ -364,15 +369,15 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 				r, err := c.CallTool(ctx, "x", nil)
 				wantText(t, r, err, "hello")
 				if notes != test.want {
-					t.Errorf("told %q, want %q", notes, test.want)
+					t.Errorf("got %q, want %q", notes, test.want)
 				}
 			})
 		})
 	}
 }
 
-// Each round of a call has a token of its own.
-func TestProgressGoesOnAfterAQuestion(t *testing.T) {
+// Each round of a call has its own progressToken.
+func TestProgressContinuesAfterQuestion(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -389,14 +394,14 @@ func TestProgressGoesOnAfterAQuestion(t *testing.T) {
 				r, err := c.CallTool(ctx, "x", nil)
 				wantText(t, r, err, "hello")
 				if want := []string{"1 one", "2 two", "3 three"}; !slices.Equal(notes, want) {
-					t.Errorf("told %q, want %q", notes, want)
+					t.Errorf("got %q, want %q", notes, want)
 				}
 			})
 		})
 	}
 }
 
-func TestRequestsOfATaskBelongToTheTraceOfItsCall(t *testing.T) {
+func TestFollowUpRequestsHaveTraceContext(t *testing.T) {
 	const trace = `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// maxTaskID is the longest id that is accepted from a server, in bytes. It is sent back with every request, over HTTP in
-	// a header.
+	// maxTaskID is the longest id that is accepted from a server, in bytes. It is sent back with
+	// every request, over HTTP in a header.
 	maxTaskID = 4 << 10
-	// maxInputRequests is the largest number of input requests of a task that is accepted. A round has at most 64, but a
-	// server may still show answered ones.
+	// maxInputRequests is the largest number of input requests of a task that is accepted. A round
+	// has at most 64, but a server may still show answered ones.
 	maxInputRequests = 1000
 )
 
@@ -34,7 +34,7 @@ type inputRequest struct {
 type seenTask struct {
 	Task
 	requests   []inputRequest // those of Task.InputRequests, in the order of the server
-	isDetailed bool           // it is from tasks/get or a notification, with result, error or input requests if its form has them
+	isDetailed bool           // with result, error or input requests, if its form has them
 }
 
 // taskMembers are the members of a task in both forms.
@@ -53,7 +53,8 @@ type taskMembers struct {
 	Error         json.RawMessage `json:"error"`
 }
 
-// decodeFields reads the members that a task always has. Invalid times are ignored, since they are only hints.
+// decodeFields reads the members that a task always has. Invalid times are ignored, since they are
+// only hints.
 func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 	var m taskMembers
 	if err := jsonv2.Unmarshal(raw, &m); err != nil {
@@ -77,7 +78,8 @@ func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 	return t, &m, nil
 }
 
-// milliseconds reads a number of milliseconds. It returns 0 if raw is not a positive number, or more than 100 years.
+// milliseconds reads a number of milliseconds. It returns 0 if raw is not a positive number, or
+// more than 100 years.
 func milliseconds(raw []byte) time.Duration {
 	const most = float64(100*365*24*time.Hour) / float64(time.Millisecond)
 	var n float64

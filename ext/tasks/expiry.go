@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// sweepInterval is how often expired tasks are deleted. They cannot be read from the moment they expire.
+	// sweepInterval is how often expired tasks are deleted. They cannot be read from the moment
+	// they expire.
 	sweepInterval = time.Minute
 	// maxDelete is how many tasks are deleted at once, since a deletion may block the store.
 	maxDelete = 1000
@@ -41,7 +42,8 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	return j, nil
 }
 
-// sweep fails the tasks whose time to live is over, and deletes expired ones. The timer of deadlines calls it.
+// sweep fails the tasks whose time to live is over, and deletes expired ones. The timer of
+// deadlines calls it.
 func (s *Server) sweep() {
 	if !s.addActive() {
 		return
@@ -65,7 +67,8 @@ func (s *Server) sweep() {
 				s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
 			}
 		default:
-			s.log.Error("tasks: an expired task could not be ended; trying again later", "task", short(d.id), "error", err)
+			s.log.Error("tasks: an expired task could not be ended; trying again later", "task", short(d.id), "error",
+				err)
 			s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
 		}
 	}
@@ -167,7 +170,8 @@ func (d *deadlines) len() int {
 	return len(d.heap)
 }
 
-// popDue removes and returns the deadlines that have passed, and reports whether it is time to delete expired tasks.
+// popDue removes and returns the deadlines that have passed, and reports whether it is time to
+// delete expired tasks.
 func (d *deadlines) popDue(now time.Time) (due []*deadline, cleanup bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
 package tasks
 
-// Reseal reads a record and gives it as it would be written again, with the statuses of both forms.
+// Reseal decodes and encodes a record, and returns the statuses of both forms.
 func Reseal(r Record) (again Record, extension, of2025 Status, err error) {
 	j, err := openJob(r)
 	if err != nil {
@@ -19,7 +19,7 @@ func Head(r Record) (extension, of2025 Status, err error) {
 	return j.status(), j.status2025(), nil
 }
 
-// TaskParams reads the params of a request about a task.
+// TaskParams parses the params of a request about a task.
 func TaskParams(raw []byte) (id string, responses int, err error) {
 	p, err := parseTaskParams(raw)
 	if err != nil {
@@ -28,10 +28,10 @@ func TaskParams(raw []byte) (id string, responses int, err error) {
 	return p.ID, len(p.Responses), nil
 }
 
-// Cursor2025 reads the cursor of params.
+// Cursor2025 parses the cursor in params.
 func Cursor2025(raw []byte) (Cursor, error) { return parseCursor2025(raw) }
 
-// IsResponse reports whether an answer has the form of one.
+// IsResponse reports whether raw has the shape of a response to method.
 func IsResponse(method string, raw []byte) bool { return isResponse(method, raw) }
 
 // Runs returns the number of runs that are about to start, queued or running.

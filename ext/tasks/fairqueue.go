@@ -2,8 +2,8 @@ package tasks
 
 import "container/list"
 
-// A fairQueue limits how many runs execute at the same time, in all and for each owner, and queues the others. The owners take
-// turns, so that none delays the others. The server's mutex guards it.
+// A fairQueue limits how many runs execute at the same time, in all and for each owner, and queues
+// the others. The owners take turns, so that none delays the others. The server's mutex guards it.
 type fairQueue struct {
 	max, maxPerOwner int // runs that may execute
 	running          int
@@ -74,8 +74,9 @@ func (q *fairQueue) remove(r *run) {
 	q.removeIfIdle(o)
 }
 
-// pop removes the next run from the queue and counts it as running. It returns nil if the limits allow none. It skips owners
-// that are at their limit, which are few, since each of them has maxPerOwner runs.
+// pop removes the next run from the queue and counts it as running. It returns nil if the limits
+// allow none. It skips owners that are at their limit, which are few, since each of them has
+// maxPerOwner runs.
 func (q *fairQueue) pop() *run {
 	if q.running >= q.max {
 		return nil

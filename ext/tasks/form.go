@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A serverForm is one of the two forms that tasks have on the wire, as a server speaks it: the extension, or the tasks of
-// revision 2025-11-25. It is chosen once for each request.
+// A serverForm is one of the two forms that tasks have on the wire, as a server speaks it: the
+// extension, or the tasks of revision 2025-11-25. It is chosen once for each request.
 type serverForm interface {
 	// call reads a tools/call.
 	call(req *mcp.Request) (*pendingCall, error)
@@ -49,8 +49,8 @@ var serverMethods = map[string]func(f serverForm, ctx context.Context, req *mcp.
 	methodList:   serverForm.list,
 }
 
-// serverNone is the form of revisions before 2025-11-25, which have no tasks. The other two embed it for the methods that
-// they do not have.
+// serverNone is the form of revisions before 2025-11-25, which have no tasks. The other two embed
+// it for the methods that they do not have.
 type serverNone struct{ server *Server }
 
 func (serverNone) call(req *mcp.Request) (*pendingCall, error) {
@@ -117,8 +117,8 @@ func (taskResult) ResultType() string { return resultTask }
 // ResultMeta returns nil.
 func (taskResult) ResultMeta() mcp.Meta { return nil }
 
-// A clientForm is one of the two forms that tasks have on the wire, as a client speaks it. It is chosen once for each request
-// or handle.
+// A clientForm is one of the two forms that tasks have on the wire, as a client speaks it. It is
+// chosen once for each request or handle.
 type clientForm interface {
 	// decodeCreated reads the result of a call that became a task.
 	decodeCreated(raw []byte) (*seenTask, error)
@@ -126,21 +126,23 @@ type clientForm interface {
 	decodeTask(raw []byte) (*seenTask, error)
 
 	// send sends a call by means of forward. It reports whether the result may be a task.
-	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (mcp.Result, bool, error)
+	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (mcp.Result, bool,
+		error)
 	// noteTools reads from a result of tools/list which tools run as tasks.
 	noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error
 
 	// follow waits for the task until there is a result, or input requests for the client.
 	follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error)
-	// fetchOutcome completes a final task with its result or error, if tasks/get does not return them.
+	// fetchOutcome completes a final task with its result or error, if tasks/get does not return
+	// them.
 	fetchOutcome(ctx context.Context, h *Handle, t *seenTask) error
 	// answer sends input responses.
 	answer(ctx context.Context, h *Handle, responses json.RawMessage) error
 	// list returns the tasks of the client.
 	list(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error]
 
-	// hasNotifications reports whether a client can subscribe to the changes of a task. If not, the server sends the
-	// task's progress with tasks/result.
+	// hasNotifications reports whether a client can subscribe to the changes of a task. If not, the
+	// server sends the task's progress with tasks/result.
 	hasNotifications() bool
 }
 

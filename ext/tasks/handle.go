@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Handle refers to a task at its server, for a client that does not wait for the result at once. It holds no resources.
-// Its methods are safe for concurrent use.
+// A Handle refers to a task at its server, for a client that does not wait for the result at once.
+// It holds no resources. Its methods are safe for concurrent use.
 type Handle struct {
 	client   *mcp.Client
 	id, tool string
@@ -23,14 +23,16 @@ type Handle struct {
 	raw    json.RawMessage // direct, as received
 }
 
-// Start calls a tool and returns a handle as soon as the server has made a task of the call. The client has to be created with
-// the options that [Declare] returns. args has to encode to a JSON object, or be nil.
+// Start calls a tool and returns a handle as soon as the server has made a task of the call. The
+// client has to be created with the options that [Declare] returns. args has to encode to a JSON
+// object, or be nil.
 //
-// If the server returns a result at once, the handle has no ID, and Wait returns the result. Input requests that come before
-// the task are answered by the client's functions. A server of revision 2025-11-25 is asked for a task if the tool supports
-// it.
+// If the server returns a result at once, the handle has no ID, and Wait returns the result. Input
+// requests that come before the task are answered by the client's functions. A server of revision
+// 2025-11-25 is asked for a task if the tool supports it.
 //
-// The client has to declare what the task will ask for, even if another process is to answer: see [Declare].
+// The client has to declare what the task will ask for, even if another process is to answer: see
+// [Declare].
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
 	res, err := c.CallTool(withIntent(ctx, in), tool, args)
@@ -43,22 +45,24 @@ func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, 
 	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: &answeredKeys{}}, nil
 }
 
-// Resume returns a handle for a task by its ID, also for a task that another process has started. It sends nothing: an unknown
-// ID makes the methods of the handle fail. Results are not checked against the tool's output schema, because the tool is not
-// known.
+// Resume returns a handle for a task by its ID, also for a task that another process has started.
+// It sends nothing: an unknown ID makes the methods of the handle fail. Results are not checked
+// against the tool's output schema, because the tool is not known.
 func Resume(c *mcp.Client, id string) *Handle {
 	return &Handle{client: c, id: id, answered: &answeredKeys{}}
 }
 
-// ID returns the id of the task at its server, or "" if the call became no task. Store it to continue in another process with
-// [Resume]. If the server does not authenticate its clients, the id is a secret: it gives access to the task.
+// ID returns the id of the task at its server, or "" if the call became no task. Store it to
+// continue in another process with [Resume]. If the server does not authenticate its clients, the
+// id is a secret: it gives access to the task.
 func (h *Handle) ID() string { return h.id }
 
 // Tool returns the name of the tool that was called, or "" after [Resume].
 func (h *Handle) Tool() string { return h.tool }
 
-// Get fetches the current state of the task. For a task that the server does not know, or has deleted, it returns an
-// [*mcp.Error] with code [mcp.CodeInvalidParams]. With a server of revision 2025-11-25, a second request fetches the result.
+// Get fetches the current state of the task. For a task that the server does not know, or has
+// deleted, it returns an [*mcp.Error] with code [mcp.CodeInvalidParams]. With a server of revision
+// 2025-11-25, a second request fetches the result.
 //
 // Spec: tasks extension, Task Polling; basic/utilities/tasks (2025-11-25), Getting Tasks.
 func (h *Handle) Get(ctx context.Context) (*Task, error) {
@@ -84,14 +88,17 @@ func (h *Handle) poller() *poller {
 	}
 }
 
-// Wait waits until the task has ended and returns the result as [mcp.Client.CallTool] does. A tool error is a result with
-// IsError, in both forms of tasks. A task that failed otherwise returns its [*mcp.Error], and a cancelled task an error that
-// satisfies errors.Is with [mcp.ErrCancelled]. The client's functions answer input requests, within the limits of one request.
-// The client has to be created with the options that [Declare] returns.
+// Wait waits until the task has ended and returns the result as [mcp.Client.CallTool] does. A tool
+// error is a result with IsError, in both forms of tasks. A task that failed otherwise returns its
+// [*mcp.Error], and a cancelled task an error that satisfies errors.Is with [mcp.ErrCancelled]. The
+// client's functions answer input requests, within the limits of one request. The client has to be
+// created with the options that [Declare] returns.
 //
-// Concurrent calls of Wait on one handle ask each question once. Separate handles for one task do not coordinate.
+// Concurrent calls of Wait on one handle ask each question once. Separate handles for one task do
+// not coordinate.
 //
-// When ctx ends, the task continues; Cancel ends it. While the server cannot be reached, Wait waits for two minutes.
+// When ctx ends, the task continues; Cancel ends it. While the server cannot be reached, Wait waits
+// for two minutes.
 func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 	if h.direct != nil {
 		res := *h.direct
@@ -101,7 +108,7 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 	first, err := h.poller().get(withIntent(ctx, probe))
 	switch {
 	case !probe.taken && (err == nil || isUnsupported(err)):
-		return nil, errors.New("tasks: the client cannot wait for tasks: create it with the options that tasks.Declare returns")
+		return nil, errors.New("tasks: the client does not support tasks: create it with the options of tasks.Declare")
 	case err != nil && (ctx.Err() != nil || !isTransient(err)):
 		return nil, err
 	}
@@ -114,9 +121,10 @@ func isUnsupported(err error) bool {
 	return errors.As(err, &fault) && (fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingCapability)
 }
 
-// Answer answers open input requests of the task, all or some of them, by their keys in [Task.InputRequests]. Each answer has
-// to encode to the result of its request, such as an [*mcp.ElicitResult] or an [*mcp.SampleResult]. Wait does not ask again
-// what was answered. The server may show answered requests for a moment longer.
+// Answer answers open input requests of the task, all or some of them, by their keys in
+// [Task.InputRequests]. Each answer has to encode to the result of its request, such as an
+// [*mcp.ElicitResult] or an [*mcp.SampleResult]. Wait does not ask again what was answered. The
+// server may show answered requests for a moment longer.
 //
 // A server of revision 2025-11-25 asks while Wait waits, and Answer returns an error.
 //
@@ -138,8 +146,9 @@ func (h *Handle) Answer(ctx context.Context, answers map[string]any) error {
 	return nil
 }
 
-// Cancel asks the server to end the task. A nil error does not mean that the task has ended, or will: use Get or Wait to find
-// out. A server of revision 2025-11-25 returns [mcp.CodeInvalidParams] for a task that has ended.
+// Cancel asks the server to end the task. A nil error does not mean that the task has ended, or
+// will: use Get or Wait to find out. A server of revision 2025-11-25 returns
+// [mcp.CodeInvalidParams] for a task that has ended.
 //
 // Spec: tasks extension, Task Cancellation; basic/utilities/tasks (2025-11-25), Cancelling Tasks.
 func (h *Handle) Cancel(ctx context.Context) error {

@@ -22,7 +22,7 @@ func start(t *testing.T, c *mcp.Client, tool string) *tasks.Handle {
 	return h
 }
 
-func TestAHandleIsThereAtOnce(t *testing.T) {
+func TestStartReturnsHandleAtOnce(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get":  inTurn(seen("working", `,"statusMessage":"on it","pollIntervalMs":3000`), seen("working", ``), seen("completed", hello)),
@@ -32,7 +32,8 @@ func TestAHandleIsThereAtOnce(t *testing.T) {
 		s.wantSaid(t, "tools/call x")
 		task, err := h.Get(t.Context())
 		made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		if err != nil || task.ID != "t1" || task.Status != tasks.StatusWorking || task.Message != "on it" || task.PollInterval != 3*time.Second ||
+		if err != nil || task.ID != "t1" || task.Status != tasks.StatusWorking || task.Message != "on it" ||
+			task.PollInterval != 3*time.Second ||
 			task.TTL != 0 || !task.Created.Equal(made) || !task.Updated.Equal(made.Add(1500*time.Millisecond)) {
 			t.Errorf("got %+v, %v", task, err)
 		}
@@ -48,14 +49,15 @@ func TestAHandleIsThereAtOnce(t *testing.T) {
 	})
 }
 
-func TestTheHandleOfACallThatWasAnsweredAtOnceIsDone(t *testing.T) {
+func TestHandleOfCallWithoutTask(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(`{"content":[{"type":"text","text":"at once"}],"isError":true}`)}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		r, err := h.Wait(t.Context())
 		wantText(t, r, err, "at once")
 		task, err := h.Get(t.Context())
-		if h.ID() != "" || !r.IsError || err != nil || task.Status != tasks.StatusCompleted || !strings.Contains(string(task.Result), "at once") {
+		if h.ID() != "" || !r.IsError || err != nil || task.Status != tasks.StatusCompleted ||
+			!strings.Contains(string(task.Result), "at once") {
 			t.Errorf("got %+v, %+v, %v", h, task, err)
 		}
 		if err := h.Cancel(t.Context()); err != nil {
@@ -73,7 +75,7 @@ func TestTheHandleOfACallThatWasAnsweredAtOnceIsDone(t *testing.T) {
 	})
 }
 
-func TestAHandleIsAnsweredByHand(t *testing.T) {
+func TestHandleAnswer(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/update": always(`{}`)}}
 	s.on["tasks/get"] = func(_ *mcp.Request, n int) (string, error) {
 		if n < 3 {
@@ -85,7 +87,8 @@ func TestAHandleIsAnsweredByHand(t *testing.T) {
 	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		task, err := h.Get(t.Context())
-		if q := task.InputRequests["k"]; err != nil || q.Method != "elicitation/create" || !strings.Contains(string(q.Params), "who") {
+		if q := task.InputRequests["k"]; err != nil || q.Method != "elicitation/create" ||
+			!strings.Contains(string(q.Params), "who") {
 			t.Fatalf("got %+v, %v", task, err)
 		}
 		answers := map[string]any{"k": &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"name":"me"}`)}}
@@ -101,8 +104,8 @@ func TestAHandleIsAnsweredByHand(t *testing.T) {
 	})
 }
 
-// The end of a wait is not the end of the task.
-func TestAWaitThatEndsLeavesTheTask(t *testing.T) {
+// The end of a wait does not end the task.
+func TestEndedWaitDoesNotCancelTask(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``)), "tasks/cancel": always(`{}`)}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
@@ -119,7 +122,7 @@ func TestAWaitThatEndsLeavesTheTask(t *testing.T) {
 	})
 }
 
-func TestAWaitThatCannotAnswerLeavesTheTask(t *testing.T) {
+func TestFailedAnswerInWaitDoesNotCancelTask(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)), "tasks/cancel": always(`{}`),
 		"tasks/get": always(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`)),
@@ -134,8 +137,8 @@ func TestAWaitThatCannotAnswerLeavesTheTask(t *testing.T) {
 	})
 }
 
-// A question is asked once, however many wait, and again if who was asked does not answer.
-func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
+// Concurrent waits ask a question once. If the first does not answer, another one asks.
+func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 	for name, test := range map[string]struct {
 		firstFails bool
 		asked      int
@@ -174,7 +177,8 @@ func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
 					})
 				}
 				waits.Wait()
-				if int(asked.Load()) != test.asked || int(failed.Load()) != test.asked-1 || len(s.saidAt("tasks/update")) != 1 {
+				if int(asked.Load()) != test.asked || int(failed.Load()) != test.asked-1 ||
+					len(s.saidAt("tasks/update")) != 1 {
 					t.Errorf("asked %d times, %d failed; the client said %q", asked.Load(), failed.Load(), s.said())
 				}
 			})
@@ -182,7 +186,7 @@ func TestTASKX14_WaitsOfOneHandleShareItsQuestions(t *testing.T) {
 	}
 }
 
-func TestAWaitOutlivesTroubleAtItsBeginning(t *testing.T) {
+func TestWaitSurvivesInitialErrors(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
@@ -198,8 +202,9 @@ func TestAWaitOutlivesTroubleAtItsBeginning(t *testing.T) {
 	})
 }
 
-func TestTASKX18_AnUnknownTaskIsTheServersError(t *testing.T) {
-	s := &script{on: map[string]step{"tasks/get": failing(-32602, "no"), "tasks/update": failing(-32602, "no"), "tasks/cancel": failing(-32602, "no")}}
+func TestTASKX18_UnknownTaskReturnsServerError(t *testing.T) {
+	s := &script{on: map[string]step{"tasks/get": failing(-32602, "no"), "tasks/update": failing(-32602, "no"),
+		"tasks/cancel": failing(-32602, "no")}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := tasks.Resume(c, "t9")
 		_, getErr := h.Get(t.Context())
@@ -216,7 +221,7 @@ func TestTASKX18_AnUnknownTaskIsTheServersError(t *testing.T) {
 	})
 }
 
-func TestTheExtensionHasNoList(t *testing.T) {
+func TestExtensionHasNoList(t *testing.T) {
 	s := &script{}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for task, err := range tasks.List(t.Context(), c) {

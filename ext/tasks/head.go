@@ -11,8 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// readHead returns the head of a task to a client, after it has ended the task if its time is over and recovered it if its run
-// was lost. Clients read a task far more often than it changes, and its params and result may be large.
+// readHead returns the head of a task to a client, after it has ended the task if its time is over
+// and recovered it if its run was lost. Clients read a task far more often than it changes, and its
+// params and result may be large.
 func (s *Server) readHead(ctx context.Context, owner, id string) (*job, error) {
 	j, err := s.loadHead(ctx, owner, id)
 	switch {
@@ -72,7 +73,8 @@ func (j *job) full() (*job, error) {
 	return all, nil
 }
 
-// headOf returns the members of an object that come before its payload, as an object. The rest is not decoded.
+// headOf returns the members of an object that come before its payload, as an object. The rest is
+// not decoded.
 func headOf(data []byte) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // does not copy data
 	if d.PeekKind() != '{' {

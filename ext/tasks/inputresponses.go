@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// maxResponses bounds the responses to the input requests of one run together, in bytes. With the handler's state and
-	// its result they have to fit into a record.
+	// maxResponses bounds the responses to the input requests of one run together, in bytes. With
+	// the handler's state and its result they have to fit into a record.
 	maxResponses = 4 << 20
-	// maxRetries is how many times in a row a question may be repeated because its answer was invalid: enough for a person
-	// who mistypes, and an end for a client that accepts every form unchanged.
+	// maxRetries is how many times in a row a question may be repeated because its answer was
+	// invalid: enough for a person who mistypes, and an end for a client that accepts every form
+	// unchanged.
 	maxRetries = 10
-	// maxQuestions is the number of input requests that a task may make in all: enough for people, and an end for two
-	// programs that answer each other.
+	// maxQuestions is the number of input requests that a task may make in all: enough for people,
+	// and an end for two programs that answer each other.
 	maxQuestions = 10_000
 	// maxQuoted is the number of input requests that a status message mentions.
 	maxQuoted = 5
 )
 
-// requireInput makes the job wait for input. Each input request gets a key that is unique within the task. The error ends a
-// task that has asked too often.
+// requireInput makes the job wait for input. Each input request gets a key that is unique within
+// the task. The error ends a task that has asked too often.
 //
 // Spec: tasks extension, Task Update Requests.
 func (j *job) requireInput(required *mcp.InputRequired, memory []byte) *mcp.Error {
@@ -48,7 +49,8 @@ func (j *job) requireInput(required *mcp.InputRequired, memory []byte) *mcp.Erro
 	return nil
 }
 
-// checkQuestionLimit returns an error if the task has reached maxQuestions, or repeats a question for the maxRetries-th time.
+// checkQuestionLimit returns an error if the task has reached maxQuestions, or repeats a question
+// for the maxRetries-th time.
 func (j *job) checkQuestionLimit(questions map[string]mcp.InputRequest) *mcp.Error {
 	repeated := ""
 	for key := range questions {
@@ -61,14 +63,16 @@ func (j *job) checkQuestionLimit(questions map[string]mcp.InputRequest) *mcp.Err
 	}
 	switch {
 	case j.Misfits >= maxRetries:
-		return mcp.Errorf(mcp.CodeInvalidParams, "the answers to question %q were invalid %d times in a row", repeated, j.Misfits)
+		return mcp.Errorf(mcp.CodeInvalidParams, "the answers to question %q were invalid %d times in a row",
+			repeated, j.Misfits)
 	case j.Keys+uint64(len(questions)) > maxQuestions:
 		return mcp.Errorf(mcp.CodeInternalError, "the tool asks more than %d questions", maxQuestions)
 	}
 	return nil
 }
 
-// inputMessage returns the status message of a job that waits for input: the messages of its input requests.
+// inputMessage returns the status message of a job that waits for input: the messages of its input
+// requests.
 func (j *job) inputMessage() string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(j.Open)) {
@@ -97,8 +101,9 @@ func (j *job) inputRequests() map[string]mcp.InputRequest {
 	return all
 }
 
-// respond stores a client's responses to a task's open input requests. Other responses are ignored, since they may be late or
-// duplicates. When nothing is open any more, the handler runs again. A task that does not wait for input is not changed.
+// respond stores a client's responses to a task's open input requests. Other responses are ignored,
+// since they may be late or duplicates. When nothing is open any more, the handler runs again. A
+// task that does not wait for input is not changed.
 //
 // Spec: tasks extension, Task Update Requests.
 func (s *Server) respond(ctx context.Context, owner, id string, responses inputResponses) error {
@@ -161,8 +166,9 @@ func (j *job) addResponses(responses inputResponses) (changed bool, err error) {
 	return changed, nil
 }
 
-// isResponse reports whether a response has the shape of the method's result. A handler repeats the question if the values
-// in it are invalid; a response of another shape would end the task, and is refused here.
+// isResponse reports whether a response has the shape of the method's result. A handler repeats the
+// question if the values in it are invalid; a response of another shape would end the task, and is
+// refused here.
 func isResponse(method string, response json.RawMessage) bool {
 	if !isObject(response) {
 		return false

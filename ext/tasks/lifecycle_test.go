@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// sleeper adds a tool that takes a minute, and says why its context ended.
+// sleeper adds a tool that takes a minute and records the cause of its context.
 func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
 	var cause atomic.Value
 	b.tool(name, opts, func(ctx context.Context) (string, error) {
@@ -32,7 +32,7 @@ func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
 	return &cause
 }
 
-// TASKX-16, TASKX-21, TASKD-15: a cancelled task is cancelled at once, stays so, and its handler is told.
+// TASKX-16, TASKX-21, TASKD-15: a cancelled task stays cancelled, and its handler's context ends.
 func TestTASKD15_Cancel(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var cause *atomic.Value
@@ -42,7 +42,8 @@ func TestTASKD15_Cancel(t *testing.T) {
 				synctest.Wait()
 				raw := c.Call("tasks/cancel", object{"taskId": id})
 				ack := decode[told](t, raw)
-				if c.Modern() && (ack.ResultType != "complete" || ack.TaskID != "" || ack.Status != "") || !c.Modern() && ack.Status != "cancelled" {
+				if c.Modern() && (ack.ResultType != "complete" || ack.TaskID != "" || ack.Status != "") ||
+					!c.Modern() && ack.Status != "cancelled" {
 					t.Errorf("answer: %s", raw)
 				}
 				synctest.Wait()
@@ -65,8 +66,8 @@ func TestTASKD15_Cancel(t *testing.T) {
 	}
 }
 
-// A client that is gone, or cancels the request, does nothing to its task.
-func TestTASKX20_ATaskOutlivesItsRequest(t *testing.T) {
+// A client that disconnects or cancels its request does not affect the task.
+func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
 	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) }, func(t *testing.T, b *bench, c *mcptest.Client) {
 		o := c.Options
 		other := c.Another(&o)
@@ -87,14 +88,16 @@ func TestTASKX20_ATaskOutlivesItsRequest(t *testing.T) {
 	})
 }
 
-// TASKX-28, TASKD-10: a task that is not finished in time fails; finished ones are kept for a while, and then they are unknown.
+// TASKX-28, TASKD-10: a task that is not finished in time fails; a finished task is kept for a
+// while, and then unknown.
 func TestTASKD10_TimeToLive(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		store := tasks.NewMemory()
 		var cause *atomic.Value
 		add := func(b *bench) {
 			cause = sleeper(b, "sleep", &tasks.ToolOptions{TTL: 30 * time.Second})
-			b.tool("quick", &tasks.ToolOptions{TTL: time.Hour}, func(context.Context) (string, error) { return "done", nil })
+			b.tool("quick", &tasks.ToolOptions{TTL: time.Hour},
+				func(context.Context) (string, error) { return "done", nil })
 			b.tool("ask", &tasks.ToolOptions{TTL: 30 * time.Second}, func(ctx context.Context) (string, error) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
@@ -118,7 +121,8 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 			time.Sleep(6 * time.Minute)
 			_, err := c.Try("tasks/get", object{"taskId": late.TaskID})
 			wantCode(t, "an expired task", err, mcp.CodeInvalidParams)
-			if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() && ttlOf(got) != time.Hour {
+			if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() &&
+				ttlOf(got) != time.Hour {
 				t.Errorf("got %+v", got)
 			}
 			time.Sleep(2 * time.Hour)
@@ -139,8 +143,8 @@ func ttlOf(got told) time.Duration {
 	return 0
 }
 
-// The time to live that a client of 2025-11-25 asks for counts, within what the tool allows.
-func TestTASKD10_TheClientsTimeToLive(t *testing.T) {
+// A client of 2025-11-25 chooses the TTL, up to that of the tool.
+func TestTASKD10_TTLOfClient(t *testing.T) {
 	add := func(b *bench) { sleeper(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
 	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second, 0.5: time.Second, 7_200_000: time.Hour} {
@@ -156,11 +160,12 @@ func TestTASKD10_TheClientsTimeToLive(t *testing.T) {
 }
 
 func combinationsOf(revision string) []mcptest.Combination {
-	return slices.DeleteFunc(mcptest.Since(revision), func(on mcptest.Combination) bool { return on.Revision != revision })
+	return slices.DeleteFunc(mcptest.Since(revision),
+		func(on mcptest.Combination) bool { return on.Revision != revision })
 }
 
-// TASKX-14, TASKX-17: keys are never used again; partial answers are kept, unknown keys ignored, wrong forms refused, and an
-// answer that does not fit is asked for anew.
+// TASKX-14, TASKX-17: keys are unique; partial answers are stored, unknown keys ignored, wrong
+// shapes refused, and invalid answers asked again.
 func TestTASKX17_Answers(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *bench) {
@@ -168,7 +173,8 @@ func TestTASKX17_Answers(t *testing.T) {
 			runs.Add(1)
 			var name string
 			var age int
-			err := mcp.AskAll(ctx, mcp.FormQuestion("name", "Who?", &name, nil), mcp.FormQuestion("age", "How old?", &age, nil))
+			err := mcp.AskAll(ctx, mcp.FormQuestion("name", "Who?", &name, nil),
+				mcp.FormQuestion("age", "How old?", &age, nil))
 			if err != nil {
 				return "", err
 			}
@@ -211,10 +217,10 @@ func TestTASKX17_Answers(t *testing.T) {
 		}
 		want("age.1", "name.2")
 		for _, bad := range []any{nil, 1, []int{}, object{}, object{"action": "maybe"}, object{"action": "accept", "content": 1}} {
-			wantCode(t, "an answer that is none", update(object{"age.1": bad}), mcp.CodeInvalidParams)
+			wantCode(t, "an invalid answer", update(object{"age.1": bad}), mcp.CodeInvalidParams)
 		}
 		_, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": []int{}})
-		wantCode(t, "answers that are none", err, mcp.CodeInvalidParams)
+		wantCode(t, "invalid answers", err, mcp.CodeInvalidParams)
 		_, err = c.Try("tasks/update", object{"taskId": id})
 		wantCode(t, "no answers", err, mcp.CodeInvalidParams)
 		if err := update(object{"age": accept(1), "none.7": accept(1), "name.1": accept("x")}); err != nil {
@@ -252,8 +258,8 @@ func TestTASKX17_Answers(t *testing.T) {
 	})
 }
 
-// Answers that come at the same time are all kept, and the handler runs once with them.
-func TestAnswersAtTheSameTime(t *testing.T) {
+// Concurrent answers are all stored, and the handler runs once with them.
+func TestConcurrentAnswers(t *testing.T) {
 	const n = 20
 	var runs atomic.Int32
 	add := func(b *bench) {
@@ -282,7 +288,9 @@ func TestAnswersAtTheSameTime(t *testing.T) {
 		for key := range get(t, c, id).InputRequests {
 			for range 2 {
 				wg.Go(func() {
-					p := c.Send("tasks/update", object{"taskId": id, "inputResponses": object{key: object{"action": "accept", "content": object{"value": 1}}}})
+					p := c.Send("tasks/update",
+						object{"taskId": id,
+							"inputResponses": object{key: object{"action": "accept", "content": object{"value": 1}}}})
 					if m := p.Wait(); m.Error != nil {
 						t.Error(m.Error)
 					}
@@ -296,13 +304,14 @@ func TestAnswersAtTheSameTime(t *testing.T) {
 	})
 }
 
-// TASKX-09: with Manual, the questions before Begin are the call's own, and the task goes on behind them. Effects within
-// Once happen once.
+// TASKX-09: with ManualStart, questions before Begin belong to the call. Effects within Once happen
+// once.
 func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *bench) {
 		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true}, func(ctx context.Context) (string, error) {
-			if _, err := mcp.Once(ctx, "effect", func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
+			if _, err := mcp.Once(ctx, "effect",
+				func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
 				return "", err
 			}
 			name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
@@ -321,7 +330,8 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 			}
 			return name + " " + color, nil
 		})
-		b.tool("direct", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { return "at once", nil })
+		b.tool("direct", &tasks.ToolOptions{ManualStart: true},
+			func(context.Context) (string, error) { return "at once", nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		effects.Store(0)
@@ -354,21 +364,24 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 		}
 		// TASKD-06: who asks for a task gets one.
 		made = *decode[told](t, raw).Task
-		if got := finished(t, c, made.TaskID); made.Status != "working" || got.Status != "completed" || got.Result.text() != "at once" {
+		if got := finished(t, c, made.TaskID); made.Status != "working" || got.Status != "completed" ||
+			got.Result.text() != "at once" {
 			t.Errorf("got %+v, then %+v", made, got)
 		}
 	})
 }
 
-// TASKD-06: arguments that do not fit are the call's matter: there is no task. But who asks for one, of a tool that takes it,
-// gets one: a failed one, which holds the refusal. That a call can not be made at all is an error.
+// TASKD-06: invalid arguments are an error of the call. If the client asked for a task, the task
+// fails with it. A call without arguments to decode is an error.
 func TestTASKD06_WrongArguments(t *testing.T) {
 	add := func(b *bench) {
-		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil, func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil,
+			func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
 	}
 	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		// As the TypeScript client sends it.
-		params := object{"name": "add", "arguments": object{"A": "x"}, "task": object{"ttl": 60_000}, "_meta": object{"progressToken": 1}}
+		params := object{"name": "add", "arguments": object{"A": "x"}, "task": object{"ttl": 60_000},
+			"_meta": object{"progressToken": 1}}
 		raw := c.Call("tools/call", params)
 		if c.Modern() {
 			if got := decode[toolResult](t, raw); !got.IsError {
@@ -377,10 +390,12 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 			return
 		}
 		made := decode[told](t, raw).Task
-		if made == nil || made.TTL == nil || made.CreatedAt.IsZero() || made.LastUpdatedAt.IsZero() || strings.Contains(string(raw), "content") {
+		if made == nil || made.TTL == nil || made.CreatedAt.IsZero() || made.LastUpdatedAt.IsZero() ||
+			strings.Contains(string(raw), "content") {
 			t.Fatalf("got %s", raw)
 		}
-		if got := finished(t, c, made.TaskID); got.Status != "failed" || !got.Result.IsError || !strings.Contains(got.Result.text(), "A") {
+		if got := finished(t, c, made.TaskID); got.Status != "failed" || !got.Result.IsError ||
+			!strings.Contains(got.Result.text(), "A") {
 			t.Errorf("got %+v", got)
 		}
 		params["name"] = "none"
@@ -388,12 +403,12 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 		wantCode(t, "an unknown tool", err, mcp.CodeMethodNotFound)
 		params["name"], params["arguments"] = "add", 5
 		if _, err = c.Try("tools/call", params); err == nil {
-			t.Error("arguments that are none became a task")
+			t.Error("missing arguments became a task")
 		}
 	})
 }
 
-// TASKX-22: who listens is told of each state, the one at the beginning included if it is not the first.
+// TASKX-22: a subscription is notified of each state, and at once if the task is not working.
 func TestTASKX22_Listen(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
@@ -413,8 +428,9 @@ func TestTASKX22_Listen(t *testing.T) {
 		synctest.Wait()
 		all := c.Notifications("notifications/tasks")
 		first, last := decode[told](t, all[0].Params), decode[told](t, all[len(all)-1].Params)
-		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" || last.Result.text() != "x" {
-			t.Errorf("told %+v ... %+v", first, last)
+		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" ||
+			last.Result.text() != "x" {
+			t.Errorf("got %+v ... %+v", first, last)
 		}
 		for _, bad := range []any{"x", 1, []int{1}} {
 			_, err := c.Try("subscriptions/listen", object{"notifications": object{"taskIds": bad}})

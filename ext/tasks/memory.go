@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// NewMemory returns a [Store] that keeps its records in memory and loses them with the process. It is meant for tests and
-// for servers whose tasks need not survive a restart. A record takes a few hundred bytes in addition to its Data.
+// NewMemory returns a [Store] that keeps its records in memory and loses them with the process. It
+// is meant for tests and for servers whose tasks need not survive a restart. A record takes a few
+// hundred bytes in addition to its Data.
 func NewMemory() Store {
 	return &memory{records: map[string]*entry{}, owners: map[string]*ownerRecords{}}
 }
@@ -30,7 +31,8 @@ type ownerRecords struct {
 	bytes  int64    // of their Data
 }
 
-// An entry is a record in memory. Its Data is replaced, never written to, so that it can be copied without the lock.
+// An entry is a record in memory. Its Data is replaced, never written to, so that it can be copied
+// without the lock.
 type entry struct {
 	Record
 	expiry deadline // in memory.expiry while the record is Done
@@ -185,7 +187,8 @@ func (m *memory) list(owner string, after Cursor, limit int) []Record {
 	return page
 }
 
-// search returns the index of the first record at or after the cursor, and whether it is at the cursor.
+// search returns the index of the first record at or after the cursor, and whether it is at the
+// cursor.
 func (o *ownerRecords) search(c Cursor) (int, bool) {
 	c.Created = toMillisecond(c.Created)
 	return slices.BinarySearchFunc(o.sorted, c, func(e *entry, c Cursor) int {

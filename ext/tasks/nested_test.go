@@ -15,12 +15,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A handler that calls another server within the process, with its own context, takes that server neither for its task nor for
-// its call.
-func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
+// A handler may call another server in the same process with its own context.
+func TestNestedServersHaveSeparateTasks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		inner := newBench(t, nil, nil)
-		inner.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "ran", nil })
+		inner.tool("must", &tasks.ToolOptions{Required: true},
+			func(context.Context) (string, error) { return "ran", nil })
 		bare := mcp.NewServer("bare", "1", nil)
 		plain := func(ctx context.Context, _ struct{}) (string, error) { return tasks.IDFrom(ctx), tasks.Begin(ctx) }
 		mcp.AddTool(inner.server, &mcp.Tool{Name: "plain"}, plain)
@@ -42,7 +42,8 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 			}
 			for _, client := range clients {
 				r, err := client.CallTool(ctx, "plain", nil)
-				if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*mcp.TextContent).Text, "outside a handler") {
+				if err != nil || !r.IsError ||
+					!strings.Contains(r.Content[0].(*mcp.TextContent).Text, "outside a handler") {
 					t.Errorf("Begin within: %+v, %v", r, err)
 				}
 			}
@@ -63,8 +64,8 @@ func TestNestedServersHaveTasksOfTheirOwn(t *testing.T) {
 	})
 }
 
-// A question goes to a client that can answer it; another one of the same owner waits.
-func TestAQuestionGoesToAClientThatCanAnswer(t *testing.T) {
+// A question is sent to a client that supports it. Other clients of the owner wait.
+func TestQuestionGoesToClientWithCapability(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
 	}
@@ -87,8 +88,8 @@ func TestAQuestionGoesToAClientThatCanAnswer(t *testing.T) {
 	})
 }
 
-// A creation of which the store does not say whether it was made leaves no task that nobody knows of.
-func TestACreationInDoubtLeavesNothing(t *testing.T) {
+// If the store does not confirm a creation, no unknown task remains.
+func TestUncertainCreationLeavesNoTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &doubtful{Store: tasks.NewMemory()}
 		b := newBench(t, &tasks.Options{Store: s}, nil)
@@ -105,15 +106,15 @@ func TestACreationInDoubtLeavesNothing(t *testing.T) {
 	})
 }
 
-// A doubtful store creates what it says it has not.
+// A doubtful store creates the record and returns an error.
 type doubtful struct{ tasks.Store }
 
 func (s *doubtful) Create(ctx context.Context, r tasks.Record) error {
 	return errors.Join(s.Store.Create(ctx, r), errors.New("timed out"))
 }
 
-// A task that waited for its turn, has begun and was cut off did run: it fails, too.
-func TestARunThatWaitedForItsTurnCountsAsBegun(t *testing.T) {
+// A queued task that was started and interrupted fails.
+func TestQueuedRunIsStoredAsStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
@@ -148,7 +149,7 @@ func TestARunThatWaitedForItsTurnCountsAsBegun(t *testing.T) {
 	})
 }
 
-// Answers have a bound, and those beyond it leave the task as it is.
+// Answers that are too large are refused and do not change the task.
 func TestAnswersThatAreTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
@@ -166,8 +167,8 @@ func TestAnswersThatAreTooLarge(t *testing.T) {
 	})
 }
 
-// Options that cannot work are the program's mistake.
-func TestOptionsThatCannotWork(t *testing.T) {
+// Invalid options panic.
+func TestInvalidOptionsPanic(t *testing.T) {
 	panics := func(what string, f func()) {
 		defer func() {
 			if recover() == nil {
@@ -185,6 +186,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	m := tasks.NewServer(s, nil)
 	panics("a second manager", func() { tasks.NewServer(s, nil) })
 	panics("a tool's ttl", func() {
-		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1}, func(context.Context, struct{}) (string, error) { return "", nil })
+		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An error that is not fit for JSON ends its task at once, as far as it is fit, and gives its place back.
-func TestAnErrorThatCannotBeEncoded(t *testing.T) {
+// An error that JSON cannot hold ends its task, without the invalid parts.
+func TestErrorThatCannotBeEncoded(t *testing.T) {
 	faults := map[string]*mcp.Error{
 		"name":      mcp.Errorf(-32001, "file %s not found", "caf\xe9.txt"),
 		"twice":     {Code: -32001, Message: "file not found", Data: []byte(`{"a":1,"a":2}`)},
@@ -35,7 +35,8 @@ func TestAnErrorThatCannotBeEncoded(t *testing.T) {
 	on(t, mcptest.Since(revision2025), &tasks.Options{MaxRunning: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		for name := range faults {
 			got := finished(t, c, begin(t, c, name, nil).TaskID)
-			if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || !strings.HasPrefix(got.Error.Message, "file ") {
+			if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 ||
+				!strings.HasPrefix(got.Error.Message, "file ") {
 				t.Errorf("%s: %+v", name, got)
 			}
 		}
@@ -45,8 +46,8 @@ func TestAnErrorThatCannotBeEncoded(t *testing.T) {
 	})
 }
 
-// A handler that ends its goroutine ends its task, and is not entered again.
-func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
+// A handler that calls runtime.Goexit fails its task and does not run again.
+func TestHandlerThatCallsGoexit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
 		var runs atomic.Int32
@@ -58,7 +59,8 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 		c := connected(t, b)
 		id := begin(t, c, "exit", nil).TaskID
 		for range 3 {
-			if got := finished(t, c, id); got.Status != "failed" || !strings.Contains(got.StatusMessage, "without a result") {
+			if got := finished(t, c, id); got.Status != "failed" ||
+				!strings.Contains(got.StatusMessage, "without a result") {
 				t.Errorf("got %+v", got)
 			}
 		}
@@ -69,8 +71,8 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// What a handler comes to while the manager is closed stands, unless it is the end of its context.
-func TestAnOutcomeAtTheEnd(t *testing.T) {
+// The result of a handler during Close is stored, unless it is the error of its context.
+func TestOutcomeDuringClose(t *testing.T) {
 	outcomes := map[string]struct {
 		err    error
 		stands bool
@@ -111,7 +113,8 @@ func TestAnOutcomeAtTheEnd(t *testing.T) {
 				if !o.stands && again {
 					wantRuns = 2
 				}
-				if stands := strings.Contains(string(said), "card declined"); stands != o.stands || runs.Load() != wantRuns {
+				if stands := strings.Contains(string(said), "card declined"); stands != o.stands ||
+					runs.Load() != wantRuns {
 					t.Errorf("%s, again %t: %d runs, %s", name, again, runs.Load(), said)
 				}
 				next.shut(t)
@@ -120,8 +123,8 @@ func TestAnOutcomeAtTheEnd(t *testing.T) {
 	}
 }
 
-// A handler that goes on after Begin has made a task of its call is told of in the log: all it did is done twice.
-func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
+// A handler that ignores the error of Begin is logged: its effects happen twice.
+func TestBeginWithIgnoredError(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log strings.Builder
 		s := mcp.NewServer("test", "1", nil)
@@ -131,7 +134,8 @@ func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
 			_ = tasks.Begin(ctx)
 			return "done", nil
 		})
-		b.tool("proper", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
+		b.tool("proper", &tasks.ToolOptions{ManualStart: true},
+			func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
 		c := connected(t, b)
 		finished(t, c, begin(t, c, "proper", nil).TaskID)
 		if log.Len() > 0 {
@@ -145,13 +149,14 @@ func TestBeginWhoseErrorIsSwallowed(t *testing.T) {
 	})
 }
 
-// A task that waits says for what.
-func TestAWaitingTaskSaysWhatFor(t *testing.T) {
+// The status message of a waiting task has its questions.
+func TestStatusMessageOfWaitingTask(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")
 			var a, c string
-			err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Who\nare you?", &a, nil), mcp.FormQuestion("b", strings.Repeat("é", 600), &c, nil))
+			err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Who\nare you?", &a, nil),
+				mcp.FormQuestion("b", strings.Repeat("é", 600), &c, nil))
 			if err != nil {
 				return "", err
 			}
@@ -161,7 +166,8 @@ func TestAWaitingTaskSaysWhatFor(t *testing.T) {
 		b.tool("sample", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")
 			_, err := mcp.Sample(ctx, "s", &mcp.SampleParams{
-				Messages:  []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{&mcp.TextContent{Text: "Hello"}}}},
+				Messages: []mcp.SampleMessage{{Role: mcp.RoleUser,
+					Content: []mcp.Content{&mcp.TextContent{Text: "Hello"}}}},
 				MaxTokens: 1,
 			})
 			return "", err
@@ -175,7 +181,9 @@ func TestAWaitingTaskSaysWhatFor(t *testing.T) {
 			t.Errorf("it says %q", got)
 		}
 		if c.Modern() {
-			c.Call("tasks/update", object{"taskId": id, "inputResponses": object{"a.1": object{"action": "accept", "content": object{"value": "x"}}}})
+			c.Call("tasks/update",
+				object{"taskId": id,
+					"inputResponses": object{"a.1": object{"action": "accept", "content": object{"value": "x"}}}})
 			if got := get(t, c, id).StatusMessage; !strings.HasPrefix(got, "éé") {
 				t.Errorf("with one answer, it says %q", got)
 			}

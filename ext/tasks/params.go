@@ -39,7 +39,8 @@ func withState(req *mcp.Request, state json.RawMessage) (*mcp.Request, error) {
 
 func errOf(_ jsontext.Token, err error) error { return err }
 
-// withMember returns a copy of a request with one more member in its params, which must not be empty.
+// withMember returns a copy of a request with one more member in its params, which must not be
+// empty.
 func withMember(req *mcp.Request, name string, value json.RawMessage) *mcp.Request {
 	changed := *req
 	object := bytes.TrimRight(req.Params, " \t\r\n")

@@ -19,11 +19,11 @@ const (
 	minPollInterval = 50 * time.Millisecond
 	// maxPollInterval bounds how late the end of a task is noticed.
 	maxPollInterval = 5 * time.Minute
-	// subscribedInterval is how often a task with a subscription is polled at most, because its stream may be broken without
-	// an error.
+	// subscribedInterval is how often a task with a subscription is polled at most, because its
+	// stream may be broken without an error.
 	subscribedInterval = 30 * time.Second
-	// maxOutage is how long polling may fail, and minAttempts how many times, before the wait fails. A server that restarts is
-	// back by then.
+	// maxOutage is how long polling may fail, and minAttempts how many times, before the wait
+	// fails. A server that restarts is back by then.
 	maxOutage   = 2 * time.Minute
 	minAttempts = 3
 	// firstRetry and maxRetry bound the pause between attempts, which doubles each time.
@@ -57,7 +57,8 @@ func (p *poller) next(ctx context.Context) (*seenTask, error) {
 		return p.last, nil
 	}
 	if p.last != nil && p.last.TTL > 0 && time.Since(p.began) > p.last.TTL+expiryGrace {
-		return nil, fmt.Errorf("tasks: task %q has not ended within its TTL of %v: %w", p.id, p.last.TTL, mcp.ErrTimeout)
+		return nil, fmt.Errorf("tasks: task %q has not ended within its TTL of %v: %w", p.id, p.last.TTL,
+			mcp.ErrTimeout)
 	}
 	received, err := p.pause(ctx)
 	if err != nil {
@@ -89,8 +90,9 @@ func (p *poller) hasEnded() bool {
 	return p.refused || p.last != nil && p.last.Status.Final()
 }
 
-// pause waits until it is time to poll, or returns a task that the subscription has received. If the subscription says that the
-// task should be polled, the pause ends early, but not more often than once per poll interval.
+// pause waits until it is time to poll, or returns a task that the subscription has received. If
+// the subscription says that the task should be polled, the pause ends early, but not more often
+// than once per poll interval.
 func (p *poller) pause(ctx context.Context) (*seenTask, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -169,7 +171,8 @@ func (p *poller) cancel(ctx context.Context) error {
 	return err
 }
 
-// retry calls f, which must be safe to repeat, until it succeeds, fails for good, or has failed for maxOutage.
+// retry calls f, which must be safe to repeat, until it succeeds, fails for good, or has failed for
+// maxOutage.
 func (p *poller) retry(ctx context.Context, f func() error) error {
 	var attempts failures
 	backoff := firstRetry
@@ -183,7 +186,8 @@ func (p *poller) retry(ctx context.Context, f func() error) error {
 		case !isTransient(err):
 			return err
 		case attempts.lastFor(maxOutage):
-			return fmt.Errorf("tasks: task %q: no response for %v: %w", p.id, time.Since(attempts.began).Round(time.Second), err)
+			return fmt.Errorf("tasks: task %q: no response for %v: %w", p.id,
+				time.Since(attempts.began).Round(time.Second), err)
 		}
 		timer := time.NewTimer(max(backoff, retryAfter(err)))
 		backoff = min(2*backoff, maxRetry)
@@ -210,7 +214,8 @@ func (f *failures) lastFor(d time.Duration) bool {
 	return f.count >= minAttempts && time.Since(f.began) >= d
 }
 
-// isTransient reports whether a repeated request may succeed: there was no response, or the server is busy or failing.
+// isTransient reports whether a repeated request may succeed: there was no response, or the server
+// is busy or failing.
 func isTransient(err error) bool {
 	var fault *mcp.Error
 	if errors.As(err, &fault) {

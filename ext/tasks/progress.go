@@ -13,8 +13,8 @@ import (
 
 const notificationProgress = "notifications/progress"
 
-// A progressSender sends the progress notifications of a call that wants them: those of the server, and the status messages
-// of its task. A nil progressSender sends nothing.
+// A progressSender sends the progress notifications of a call that wants them: those of the server,
+// and the status messages of its task. A nil progressSender sends nothing.
 type progressSender struct {
 	sendsMessages bool // false if the server may send progress itself while the task works
 
@@ -42,7 +42,8 @@ func newProgressSender(req *mcp.Request) *progressSender {
 	}
 }
 
-// setRequest continues with the request that carries the next round of the call, which has a token of its own.
+// setRequest continues with the request that carries the next round of the call, which has a token
+// of its own.
 func (p *progressSender) setRequest(req *mcp.Request) {
 	if next := newProgressSender(req); p != nil && next != nil {
 		p.mu.Lock()
@@ -75,8 +76,8 @@ func (p *progressSender) forward(ctx context.Context, method string, params json
 	return p.notify(ctx, method, params)
 }
 
-// sendMessage sends a status message as progress. Progress has to increase with each notification, and a message has no
-// number: it gets the next integer, and no total.
+// sendMessage sends a status message as progress. Progress has to increase with each notification,
+// and a message has no number: it gets the next integer, and no total.
 func (p *progressSender) sendMessage(ctx context.Context, text string) {
 	if p == nil || !p.sendsMessages || text == "" {
 		return

@@ -18,8 +18,8 @@ const recordFormat = 1
 const (
 	// maxTTL is the longest time to live that can be set. Tasks are never kept without limit.
 	maxTTL = 10 * 365 * 24 * time.Hour
-	// keepFinished is how long a finished task can be read at least, so that clients that poll slowly, or have been
-	// restarted, still get the result.
+	// keepFinished is how long a finished task can be read at least, so that clients that poll
+	// slowly, or have been restarted, still get the result.
 	keepFinished = 5 * time.Minute
 )
 
@@ -41,8 +41,8 @@ var nextPhases = map[phase][]phase{
 	phaseWaiting: {phaseWaiting, phaseWorking, phaseDone},
 }
 
-// A state is the content of the Data of a [Record]. The head comes first: it has everything that a description of a task
-// shows. The payload may be large.
+// A state is the content of the Data of a [Record]. The head comes first: it has everything that a
+// description of a task shows. The payload may be large.
 type state struct {
 	Format    int    `json:"format"`
 	Tool      string `json:"tool"`
@@ -78,7 +78,8 @@ type openRequest struct {
 	Request mcp.InputRequest `json:"request"`
 }
 
-// An owner is the principal of a task. Its names are stored as bytes, because JSON strings cannot hold invalid UTF-8.
+// An owner is the principal of a task. Its names are stored as bytes, because JSON strings cannot
+// hold invalid UTF-8.
 type owner struct {
 	Issuer   []byte   `json:"issuer"`
 	Subject  []byte   `json:"subject"`
@@ -97,7 +98,8 @@ func (c *owner) principal() *mcp.Principal {
 	if c == nil {
 		return nil
 	}
-	return &mcp.Principal{Issuer: string(c.Issuer), Subject: string(c.Subject), ClientID: string(c.ClientID), Scopes: c.Scopes}
+	return &mcp.Principal{Issuer: string(c.Issuer), Subject: string(c.Subject), ClientID: string(c.ClientID),
+		Scopes: c.Scopes}
 }
 
 // A job is one task as it is stored.
@@ -107,8 +109,8 @@ type job struct {
 	needsHeadroom bool // data of a client or a handler was added; encode leaves room for later changes
 }
 
-// headroom is the number of bytes that the record of an unfinished task leaves free after such data was added, so that later
-// changes of its phase always fit.
+// headroom is the number of bytes that the record of an unfinished task leaves free after such data
+// was added, so that later changes of its phase always fit.
 const headroom = 8 << 10
 
 // errRecord means that a stored record cannot be used.
@@ -196,7 +198,8 @@ var errEncode = errors.New("the task cannot be encoded")
 // errTooLarge means that a task is larger than a store accepts.
 var errTooLarge = fmt.Errorf("the task has more than %d bytes", MaxRecord)
 
-// finish makes the job done; the caller sets its outcome. The job is kept for keepFinished at least.
+// finish makes the job done; the caller sets its outcome. The job is kept for keepFinished at
+// least.
 func (j *job) finish(now time.Time) {
 	j.Phase, j.Started, j.Message = phaseDone, false, ""
 	j.Params, j.Open, j.Answers, j.Memory = nil, nil, nil, nil
@@ -204,7 +207,8 @@ func (j *job) finish(now time.Time) {
 	j.TTL = max(j.TTL, min(least, 2*maxTTL).Milliseconds()) // bounded, since the clock may be wrong
 }
 
-// fail finishes the job with an error, whose message is also the status message. Data that is not valid JSON is dropped.
+// fail finishes the job with an error, whose message is also the status message. Data that is not
+// valid JSON is dropped.
 func (j *job) fail(now time.Time, err *mcp.Error) {
 	j.finish(now)
 	valid := *err

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// What a store gives is never more than an error. What can be read is written again as it was.
+// Any record decodes or is an error. A decoded record encodes to the same.
 func FuzzRecord(f *testing.F) {
 	for _, seed := range []string{
 		`{"format":1,"tool":"t","phase":"working","updated":1,"ttl":1000,"poll":1000,"params":{"name":"t"}}`,
@@ -43,7 +43,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Params are read as encoding/json would read them, or refused with the one code for that.
+// Params are decoded as encoding/json does, or refused with CodeInvalidParams.
 func FuzzTaskParams(f *testing.F) {
 	for _, seed := range []string{
 		`{"taskId":"x"}`, `{"taskId":"x","inputResponses":{"a":{}}}`, `{"taskId":1}`, `{"taskId":"x","inputResponses":[]}`,
@@ -67,12 +67,14 @@ func FuzzTaskParams(f *testing.F) {
 				t.Errorf("%v", err)
 			}
 		case stdErr != nil:
-			t.Errorf("%s is no params: %v", raw, stdErr)
+			t.Errorf("invalid params %s: %v", raw, stdErr)
 		case bytes.Contains(raw, []byte(`\`)) || std.TaskID == nil: // names that differ in case are one to encoding/json
 		case id != *std.TaskID && !bytes.Contains(bytes.ToLower(raw), []byte(`taskid`)) || n > len(std.InputResponses)+1:
-			t.Errorf("%s: id %q, %d responses; encoding/json reads %q, %d", raw, id, n, *std.TaskID, len(std.InputResponses))
+			t.Errorf("%s: id %q, %d responses; encoding/json reads %q, %d", raw, id, n, *std.TaskID,
+				len(std.InputResponses))
 		}
-		if c, err := tasks.Cursor2025(raw); err != nil && !isParams(err) || err == nil && c.ID == "" && !c.Created.IsZero() {
+		if c, err := tasks.Cursor2025(raw); err != nil && !isParams(err) || err == nil && c.ID == "" &&
+			!c.Created.IsZero() {
 			t.Errorf("cursor %+v, %v", c, err)
 		}
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "other"} {

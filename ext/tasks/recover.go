@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxRestarts is how many times a run is restarted after the process has ended, since the run itself may crash the process.
+// maxRestarts is how many times a run is restarted after the process has ended, since the run
+// itself may crash the process.
 const maxRestarts = 5
 
 var errInterrupted = mcp.Errorf(mcp.CodeInternalError,
@@ -20,12 +21,13 @@ func errNoTool(tool string) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInternalError, "the server no longer offers the tool %q as a task", tool)
 }
 
-// Recover continues the tasks that an earlier process left in the store. Tasks that wait for input keep waiting. Tasks whose
-// handler was not called yet run. A task whose handler was interrupted runs again if its tool is
-// [ToolOptions.Restartable], and fails otherwise.
+// Recover continues the tasks that an earlier process left in the store. Tasks that wait for input
+// keep waiting. Tasks whose handler was not called yet run. A task whose handler was interrupted
+// runs again if its tool is [ToolOptions.Restartable], and fails otherwise.
 //
-// Call Recover once, after the tools are registered and before the server serves. It returns an error if the store cannot be
-// read. Single records that cannot be read are logged and left unchanged.
+// Call Recover once, after the tools are registered and before the server serves. It returns an
+// error if the store cannot be read. Single records that cannot be read are logged and left
+// unchanged.
 func (s *Server) Recover(ctx context.Context) error {
 	working, err := s.loadUnfinished(ctx)
 	if err != nil {
@@ -45,8 +47,9 @@ func (s *Server) Recover(ctx context.Context) error {
 	return nil
 }
 
-// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner and ID of those that are working. They are
-// recovered after the iteration, because a store may not allow both at once.
+// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner and ID of those
+// that are working. They are recovered after the iteration, because a store may not allow both at
+// once.
 func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err error) {
 	for r, err := range s.store.Unfinished(ctx) {
 		if err != nil && r.ID == "" {
@@ -59,7 +62,8 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err erro
 		}
 		switch {
 		case err != nil:
-			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID), "error", err)
+			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID),
+				"error", err)
 		case j.Phase == phaseWorking:
 			working = append(working, Record{Owner: r.Owner, ID: r.ID})
 		}
@@ -103,8 +107,8 @@ func (s *Server) recoverTask(ctx context.Context, owner, id string) error {
 	return clientError(err)
 }
 
-// startChanged starts the run that a change has made ready, or ends it; r may be nil. If it is uncertain whether the change
-// was stored, the run reads the task again.
+// startChanged starts the run that a change has made ready, or ends it; r may be nil. If it is
+// uncertain whether the change was stored, the run reads the task again.
 func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 	switch {
 	case r == nil:
@@ -119,7 +123,8 @@ func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 	s.startRun(r)
 }
 
-// interrupt changes the job of a run that Close has interrupted. Such an interruption does not count as a restart.
+// interrupt changes the job of a run that Close has interrupted. Such an interruption does not
+// count as a restart.
 func (s *Server) interrupt(j *job, now time.Time) {
 	if t := s.tool(j.Tool); t == nil || !t.Restartable {
 		j.fail(now, errInterrupted)

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A faulty store does what its functions say before it does anything.
+// A faulty store calls its functions before each operation.
 type faulty struct {
 	tasks.Store
 	create, update func(tasks.Record) error
@@ -44,10 +44,10 @@ func (s *faulty) Update(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-// modern is one combination, for what does not depend on it.
+// modern is one combination, for tests that need no other.
 var modern = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 
-// inBubble runs a test in fake time.
+// inBubble runs a test in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
@@ -58,12 +58,13 @@ func connected(t *testing.T, b *bench) *mcptest.Client {
 	t.Helper()
 	return mcptest.Connect(t, b.server, modern, &mcptest.Options{
 		Capabilities: takesTasks,
-		Extension:    mcptest.Extension{ResultTypes: []string{"task"}, Topics: map[string]string{"notifications/tasks": "taskIds"}},
+		Extension: mcptest.Extension{ResultTypes: []string{"task"},
+			Topics: map[string]string{"notifications/tasks": "taskIds"}},
 	})
 }
 
-// TASKX-08: nobody is told of a task that is not stored, and nothing runs for it.
-func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
+// TASKX-08: a task that cannot be stored is not returned, and its handler does not run.
+func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var runs atomic.Int32
 		broken := errors.New("disk full")
@@ -77,7 +78,7 @@ func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
 		_, err := c.Try("tools/call", object{"name": "run"})
 		wantCode(t, "a store that fails", err, mcp.CodeInternalError)
 		if err != nil && strings.Contains(err.Message, "disk") {
-			t.Errorf("the client is told %q", err.Message)
+			t.Errorf("the client got %q", err.Message)
 		}
 		time.Sleep(time.Minute)
 		if runs.Load() != 0 {
@@ -96,8 +97,8 @@ func TestTASKX08_StoredBeforeItIsAnswered(t *testing.T) {
 	})
 }
 
-// A result that the store does not take is tried again, and not lost; while it is, no other takes its place.
-func TestAResultWaitsForItsStore(t *testing.T) {
+// A result that cannot be stored is retried, and still counts as running.
+func TestResultIsRetriedWhenStoreFails(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
@@ -139,8 +140,9 @@ func TestAResultWaitsForItsStore(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle of an answer leaves the task as it was, or as it should be, and it runs once.
-func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
+// After a failed store operation during an answer, the task is unchanged or changed completely, and
+// its handler runs once.
+func TestStoreWithUncertainWrites(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
 			var fail atomic.Bool
@@ -169,7 +171,8 @@ func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
 			id := begin(t, c, "ask", nil).TaskID
 			synctest.Wait()
 			fail.Store(true)
-			params := object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+			params := object{"taskId": id,
+				"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
 			if _, err := c.Try("tasks/update", params); wrote != (err == nil) {
 				t.Errorf("wrote %t: %v", wrote, err)
 			}
@@ -184,8 +187,8 @@ func TestAStoreThatDoesNotSayWhetherItWrote(t *testing.T) {
 	}
 }
 
-// What a process leaves behind and the next one makes of it: finished tasks stay, waiting ones can be answered, those that had
-// not begun run now, and those that were cut off fail, or run again if they may.
+// Recover: finished tasks can be read, waiting ones answered, queued ones run, and interrupted ones
+// fail or run again.
 func TestRecover(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -244,7 +247,8 @@ func TestRecover(t *testing.T) {
 					t.Errorf("clean %t: %s: %+v", clean, tool, got)
 				}
 			}
-			if got := get(t, c, ids["once"]); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "restarted") {
+			if got := get(t, c, ids["once"]); got.Status != "failed" || got.Error == nil ||
+				!strings.Contains(got.Error.Message, "restarted") {
 				t.Errorf("clean %t: once: %+v", clean, got)
 			}
 			for tool, want := range map[string]int32{"done": 1, "ask": 2, "once": 2, "again": 2} {
@@ -258,7 +262,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// snapshot copies what is unfinished, and done, as a process that is killed leaves it.
+// snapshot copies a store as a killed process leaves it.
 func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 	t.Helper()
 	out := tasks.NewMemory()
@@ -275,8 +279,8 @@ func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 	return out
 }
 
-// A run that ends process after process is not begun for ever.
-func TestARunThatKillsIsGivenUp(t *testing.T) {
+// A run that crashes each process is restarted maxRestarts times.
+func TestRunThatCrashesProcessIsNotRestartedForever(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
@@ -307,8 +311,8 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 	})
 }
 
-// What has become of the tool is told to those who wait for its task.
-func TestATaskWhoseToolIsGone(t *testing.T) {
+// The error of a task says that its tool was removed.
+func TestTaskOfRemovedTool(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		ask := func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) }
@@ -337,8 +341,8 @@ func TestATaskWhoseToolIsGone(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is an error for who asks for it, a line in the log at the start, and nothing else.
-func TestABrokenRecord(t *testing.T) {
+// A damaged record is an error for its readers and a log line in Recover.
+func TestDamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		now := time.Now()
@@ -358,7 +362,7 @@ func TestABrokenRecord(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		if n, _, _ := store.CountAll(t.Context()); n != 0 {
-			t.Errorf("%d broken records are kept for ever", n)
+			t.Errorf("%d damaged records are kept", n)
 		}
 		b.shut(t)
 	})
@@ -397,12 +401,13 @@ func TestTASKD22_Bounds(t *testing.T) {
 	})
 }
 
-// A task that waits for its turn can be cancelled, and then never runs.
-func TestACancelledTaskNeverGetsItsTurn(t *testing.T) {
+// A queued task can be cancelled, and does not run.
+func TestCancelledQueuedTaskDoesNotRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
 		var runs atomic.Int32
-		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "", nil })
+		b.tool("run", nil,
+			func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "", nil })
 		c := connected(t, b)
 		begin(t, c, "run", nil)
 		id := begin(t, c, "run", nil).TaskID
@@ -415,7 +420,7 @@ func TestACancelledTaskNeverGetsItsTurn(t *testing.T) {
 	})
 }
 
-// Close does not wait longer than its context.
+// Close returns when its context ends.
 func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
@@ -437,7 +442,8 @@ func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, tells progress on its stream, names the task in what it asks and gives.
+// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, sends progress on its stream, and names the
+// task in its requests and result.
 func TestTASKD11_ResultWaits(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -483,7 +489,7 @@ func TestTASKD11_ResultWaits(t *testing.T) {
 	})
 }
 
-// TASKD-16, TASKD-21: lists come in pages, and lead to all tasks.
+// TASKD-16, TASKD-21: lists have pages with all tasks.
 func TestTASKD21_List(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
@@ -520,12 +526,13 @@ func TestTASKD21_List(t *testing.T) {
 	})
 }
 
-// A task whose time is over is unknown from that moment, and failed if it was not done, whether or not anybody has swept.
-func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
+// An expired task is unknown, or failed, from the moment it expires, before any sweep.
+func TestTASKX28_ExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		add := func(b *bench) {
-			b.tool("quick", &tasks.ToolOptions{TTL: time.Minute}, func(context.Context) (string, error) { return "done", nil })
+			b.tool("quick", &tasks.ToolOptions{TTL: time.Minute},
+				func(context.Context) (string, error) { return "done", nil })
 			b.tool("ask", &tasks.ToolOptions{TTL: 10 * time.Minute}, func(ctx context.Context) (string, error) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
@@ -554,13 +561,14 @@ func TestTASKX28_NobodyWaitsForTheSweep(t *testing.T) {
 	})
 }
 
-// A task that works without a run, as after a start without Recover, is taken up by whoever asks for it.
-func TestATaskWithoutARunIsTakenUp(t *testing.T) {
+// A working task without a run, as without Recover, is recovered when it is read.
+func TestTaskWithoutRunIsRecovered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
 		add := func(b *bench) {
-			b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "ran", nil })
+			b.tool("run", nil,
+				func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "ran", nil })
 		}
 		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
 		add(b)

@@ -20,7 +20,8 @@ import (
 // Spec: basic/utilities/tasks (2025-11-25), Related Task Metadata.
 const relatedTask = "io.modelcontextprotocol/related-task"
 
-// result serves tasks/result. It waits for the end of the task. If the task requires input meanwhile, the client is asked.
+// result serves tasks/result. It waits for the end of the task. If the task requires input
+// meanwhile, the client is asked.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
 func (f server2025) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -104,16 +105,18 @@ func (r *resultRequest) response(ctx context.Context) (mcp.Result, error) {
 }
 
 const (
-	// maxReading is the number of requests that read their task at the same time. All requests that wait for one task wake up
-	// together, and each of them needs a copy of its result.
+	// maxReading is the number of requests that read their task at the same time. All requests that
+	// wait for one task wake up together, and each of them needs a copy of its result.
 	maxReading = 8
-	// largeRecord is the size of a record, in bytes, from which its request counts as reading until it ends.
+	// largeRecord is the size of a record, in bytes, from which its request counts as reading until
+	// it ends.
 	largeRecord = 256 << 10
 	// maxReadTime is how long a request counts as reading at most.
 	maxReadTime = 5 * time.Second
 )
 
-// acquireRead waits until fewer than maxReading requests read their task. release may be called several times.
+// acquireRead waits until fewer than maxReading requests read their task. release may be called
+// several times.
 func (s *Server) acquireRead(ctx context.Context) (release func(), err error) {
 	select {
 	case s.reading <- struct{}{}:
@@ -132,10 +135,11 @@ func notify(c chan<- struct{}) {
 }
 
 const (
-	// maxResults is the number of tasks/result requests that are served at the same time. They may last as long as
-	// subscriptions.
+	// maxResults is the number of tasks/result requests that are served at the same time. They may
+	// last as long as subscriptions.
 	maxResults = 10_000
-	// maxResultsPerOwner is the same for one principal. Callers that are not authenticated count as one principal.
+	// maxResultsPerOwner is the same for one principal. Callers that are not authenticated count as
+	// one principal.
 	maxResultsPerOwner = 1_000
 )
 
@@ -170,8 +174,8 @@ func (l *resultLimiter) acquire(owner string) (release func(), err error) {
 	}, nil
 }
 
-// canAnswer reports whether the client has declared the capabilities for all open input requests of a task. If not, its
-// request waits until another client has answered.
+// canAnswer reports whether the client has declared the capabilities for all open input requests of
+// a task. If not, its request waits until another client has answered.
 //
 // Spec: client/elicitation, client/sampling (2025-11-25), Capabilities.
 func canAnswer(req *mcp.Request, j *job) bool {
@@ -193,7 +197,8 @@ func canAnswer(req *mcp.Request, j *job) bool {
 	return true
 }
 
-// canElicit reports whether the client supports the mode of an elicitation. A capability without modes means forms.
+// canElicit reports whether the client supports the mode of an elicitation. A capability without
+// modes means forms.
 func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	var p struct {
 		Mode string `json:"mode"`
@@ -302,8 +307,8 @@ func (j *job) inputRequired2025() (mcp.Result, error) {
 	return &mcp.InputRequired{InputRequests: all, RequestState: j.openKeys()}, nil
 }
 
-// openKeys returns the keys of the open input requests. As the request state it records what the client was asked: a client
-// that repeats its request without answers is not asked the same again.
+// openKeys returns the keys of the open input requests. As the request state it records what the
+// client was asked: a client that repeats its request without answers is not asked the same again.
 func (j *job) openKeys() string { return strings.Join(slices.Sorted(maps.Keys(j.Open)), ",") }
 
 // requestState returns the requestState of params, or "".
@@ -317,7 +322,8 @@ func requestState(params json.RawMessage) string {
 	return p.State
 }
 
-// sendProgress sends the progress of the task's run, if the request has a progressToken and there is something new.
+// sendProgress sends the progress of the task's run, if the request has a progressToken and there
+// is something new.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 func (r *resultRequest) sendProgress(ctx context.Context) {

@@ -17,8 +17,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A question goes to a client that has declared its kind, not just its method; another one of the same owner waits.
-func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
+// A question is sent to a client that supports its kind, not only its method. Other clients of the
+// owner wait.
+func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 	reply := object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": "x"}}
 	for name, tc := range map[string]struct {
 		ask    func(ctx context.Context) error
@@ -28,15 +29,18 @@ func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 		"url": {func(ctx context.Context) error { return mcp.AskURL(ctx, "q", "https://example.com/", "go") },
 			object{"elicitation": object{"form": object{}}}, object{"action": "accept"}},
 		"form": {func(ctx context.Context) error { _, err := mcp.Ask[string](ctx, "q", "?", nil); return err },
-			object{"elicitation": object{"url": object{}}}, object{"action": "accept", "content": object{"value": "x"}}},
+			object{"elicitation": object{"url": object{}}}, object{"action": "accept",
+				"content": object{"value": "x"}}},
 		"tools": {func(ctx context.Context) error {
-			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
 				MaxTokens: 9, Tools: []*mcp.Tool{{Name: "t"}}}
 			_, err := mcp.Sample(ctx, "q", p)
 			return err
 		}, object{"sampling": object{"context": object{}}}, reply},
 		"context": {func(ctx context.Context) error {
-			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user",
+				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
 				MaxTokens: 9, IncludeContext: "thisServer"}
 			_, err := mcp.Sample(ctx, "q", p)
 			return err
@@ -47,7 +51,8 @@ func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 		}
 		on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 			o := c.Options
-			o.Capabilities = object{"elicitation": object{"form": object{}, "url": object{}}, "sampling": object{"tools": object{}, "context": object{}}}
+			o.Capabilities = object{"elicitation": object{"form": object{}, "url": object{}},
+				"sampling": object{"tools": object{}, "context": object{}}}
 			o.Answer = func(string, json.RawMessage) (any, error) { return tc.answer, nil }
 			able := c.Another(&o)
 			id := begin(t, able, "ask", nil).TaskID
@@ -71,8 +76,8 @@ func TestAQuestionGoesToAClientThatDeclaredItsKind(t *testing.T) {
 	}
 }
 
-// A client that accepts every form as it is, and so with nothing in it, is not asked for ever.
-func TestATaskWhoseAnswersNeverFitEnds(t *testing.T) {
+// A client that accepts every form unchanged is not asked without limit.
+func TestRepeatedInvalidAnswersFailTask(t *testing.T) {
 	var runs atomic.Int32
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
@@ -104,7 +109,7 @@ func TestATaskWhoseAnswersNeverFitEnds(t *testing.T) {
 	})
 }
 
-// answer1 answers all open questions once in the extension; in sessions, as often as it is asked.
+// answer1 answers all open questions, once in the extension, and as often as asked in sessions.
 func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
 	if !c.Modern() && get(t, c, id).Status != "input_required" {
 		return
@@ -112,8 +117,8 @@ func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
 	answer(t, c, id, content)
 }
 
-// An answer that fits lets the next question be mistaken as often.
-func TestMisfitsAreCountedInARow(t *testing.T) {
+// A valid answer resets the count of invalid ones.
+func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			for i := range 5 {
@@ -140,8 +145,8 @@ func TestMisfitsAreCountedInARow(t *testing.T) {
 	})
 }
 
-// A tool that asks without end is ended.
-func TestATaskThatAsksForEverEnds(t *testing.T) {
+// A tool that asks without end fails.
+func TestTaskHasQuestionLimit(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			if _, err := mcp.Ask[string](ctx, "first", "?", nil); err != nil {
@@ -158,14 +163,15 @@ func TestATaskThatAsksForEverEnds(t *testing.T) {
 		id := begin(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		answer(t, c, id, object{"value": "x"})
-		if got := finished(t, c, id); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "10000 questions") {
+		if got := finished(t, c, id); got.Status != "failed" || got.Error == nil ||
+			!strings.Contains(got.Error.Message, "10000 questions") {
 			t.Errorf("got %s, %v", got.Status, got.Error)
 		}
 	})
 }
 
-// Requests that wait for results take nothing from what the server works on, and have a bound of their own.
-func TestWaitingForResultsKeepsNobodyOut(t *testing.T) {
+// Waiting tasks/result requests have a limit of their own, and do not count against the server's.
+func TestTasksResultLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, &mcp.ServerOptions{MaxInFlight: 10})
 		b.tool("sleep", nil, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
@@ -197,8 +203,8 @@ func TestWaitingForResultsKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// A token is of the session that gave it: to another one it names nothing.
-func TestProgressGoesToTheSessionThatAskedForIt(t *testing.T) {
+// A progressToken belongs to the session that sent it.
+func TestProgressGoesToRequestingSession(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("work", nil, func(ctx context.Context) (string, error) {
 			for i := range 5 {
@@ -220,7 +226,7 @@ func TestProgressGoesToTheSessionThatAskedForIt(t *testing.T) {
 			p.Wait()
 		}
 		if got := other.Notifications("notifications/progress"); len(got) != 0 {
-			t.Errorf("the other session was told %d steps", len(got))
+			t.Errorf("the other session got %d notifications", len(got))
 		}
 		for i, n := range c.Notifications("notifications/progress") {
 			if p := string(n.Params); !strings.Contains(p, `"progressToken":7`) || !strings.Contains(p, fmt.Sprintf(`"progress":%d,`, i+1)) {
@@ -228,12 +234,12 @@ func TestProgressGoesToTheSessionThatAskedForIt(t *testing.T) {
 			}
 		}
 		if n := len(c.Notifications("notifications/progress")); n != 5 {
-			t.Errorf("told %d steps", n)
+			t.Errorf("got %d notifications", n)
 		}
 	})
 }
 
-// A lender gives away its own bytes, and counts who reads at once.
+// A lender is a store that returns its own bytes, and counts concurrent reads.
 type lender struct {
 	tasks.Store
 	pause time.Duration
@@ -262,8 +268,8 @@ func (s *lender) Get(ctx context.Context, owner, id string) (tasks.Record, error
 	return r, err
 }
 
-// To look at a task costs nothing that depends on the size of its result.
-func TestALookAtATaskReadsOnlyItsHead(t *testing.T) {
+// Reading the state of a task does not depend on the size of its result.
+func TestTasksGetDecodesHeadOnly(t *testing.T) {
 	s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}}
 	b := newBench(t, &tasks.Options{Store: s}, nil)
 	const size = 8 << 20
@@ -286,8 +292,8 @@ func TestALookAtATaskReadsOnlyItsHead(t *testing.T) {
 	b.shut(t)
 }
 
-// Those who wait for one task do not all read it at once when it ends.
-func TestManyWhoWaitForOneResultTakeTurns(t *testing.T) {
+// Requests that wait for one task do not all read it at once when it ends.
+func TestConcurrentTasksResultIsThrottled(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}, pause: time.Second}
 		b := newBench(t, &tasks.Options{Store: s}, nil)

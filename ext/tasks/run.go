@@ -22,8 +22,8 @@ const (
 	// firstBackoff and maxBackoff bound the pause between two attempts to use a store that fails.
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 30 * time.Second
-	// maxStoreRetry is how long a result is kept for a store that fails. Meanwhile it still counts as a running task, so that
-	// no handler starts whose result could not be stored either.
+	// maxStoreRetry is how long a result is kept for a store that fails. Meanwhile it still counts
+	// as a running task, so that no handler starts whose result could not be stored either.
 	maxStoreRetry = 10 * time.Minute
 )
 
@@ -51,8 +51,9 @@ type progress struct {
 	at          time.Time
 }
 
-// newRun registers a run of a task, and counts it as running if the limits allow it. The caller stores the task, and then
-// calls startRun, or endRun if the task could not be stored. newRun returns nil if the server is closed.
+// newRun registers a run of a task, and counts it as running if the limits allow it. The caller
+// stores the task, and then calls startRun, or endRun if the task could not be stored. newRun
+// returns nil if the server is closed.
 func (s *Server) newRun(owner, id string) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +98,8 @@ func (s *Server) endRun(r *run) {
 	}
 }
 
-// removeRun removes a run, unless the task's next run is registered already. The caller holds the mutex.
+// removeRun removes a run, unless the task's next run is registered already. The caller holds the
+// mutex.
 func (s *Server) removeRun(r *run) {
 	if s.runs[r.id] == r {
 		delete(s.runs, r.id)
@@ -172,7 +174,8 @@ func (s *Server) run(r *run) {
 // errGoexit is the error of a task whose handler called [runtime.Goexit].
 var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
-// storeStarted returns the step that marks the job of a queued run as started, before its handler has effects.
+// storeStarted returns the step that marks the job of a queued run as started, before its handler
+// has effects.
 func (s *Server) storeStarted(r *run) func() error {
 	return func() error {
 		started := false
@@ -190,7 +193,8 @@ func (s *Server) storeStarted(r *run) func() error {
 	}
 }
 
-// storeNotStarted returns the step that leaves a run whose handler was not called to the next process.
+// storeNotStarted returns the step that leaves a run whose handler was not called to the next
+// process.
 func (s *Server) storeNotStarted(r *run) func() error {
 	return func() error {
 		_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
@@ -268,8 +272,8 @@ func isToolError(result []byte) bool {
 	return jsonv2.Unmarshal(result, &r) == nil && r.IsError
 }
 
-// storeOutcome returns the step that stores the outcome of a run. If the outcome cannot be stored, the next call of the step
-// fails the task.
+// storeOutcome returns the step that stores the outcome of a run. If the outcome cannot be stored,
+// the next call of the step fails the task.
 func (s *Server) storeOutcome(r *run, out outcome) func() error {
 	ended := time.Now()
 	return func() error {
@@ -312,8 +316,8 @@ func (s *Server) storeOutcome(r *run, out outcome) func() error {
 	}
 }
 
-// retryStore calls step until the store has accepted it. It stops if the task does not exist any more, and when the server is
-// closed.
+// retryStore calls step until the store has accepted it. It stops if the task does not exist any
+// more, and when the server is closed.
 func (s *Server) retryStore(r *run, step func() error) {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		last := s.base.Err() != nil
@@ -338,7 +342,8 @@ func (s *Server) retryStore(r *run, step func() error) {
 	}
 }
 
-// reportProgress records the progress of a run. It notifies subscribers at most once per poll interval, in milliseconds.
+// reportProgress records the progress of a run. It notifies subscribers at most once per poll
+// interval, in milliseconds.
 func (s *Server) reportProgress(r *run, poll int64, p progress) {
 	r.mu.Lock()
 	now := time.Now()

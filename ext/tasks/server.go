@@ -15,29 +15,30 @@ import (
 type Options struct {
 	// Store keeps the tasks. Default: [NewMemory].
 	Store Store
-	// TTL is how long after its creation a task is kept. A task that is not finished by then fails; one that finishes late is
-	// kept for another five minutes. Default: 24 hours.
+	// TTL is how long after its creation a task is kept. A task that is not finished by then fails;
+	// one that finishes late is kept for another five minutes. Default: 24 hours.
 	TTL time.Duration
-	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: 1 second.
+	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: 1
+	// second.
 	PollInterval time.Duration
-	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that would create one more fails
-	// with [mcp.CodeBusy]. Default: 100,000.
+	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that
+	// would create one more fails with [mcp.CodeBusy]. Default: 100,000.
 	MaxTasks int
-	// MaxPerPrincipal is the largest number of tasks of one principal. Callers that are not authenticated count as one
-	// principal. Default: 10,000.
+	// MaxPerPrincipal is the largest number of tasks of one principal. Callers that are not
+	// authenticated count as one principal. Default: 10,000.
 	MaxPerPrincipal int
-	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers, handler state and results. A
-	// call whose params would exceed it fails with [mcp.CodeBusy]. Existing tasks may grow beyond it. Default: 1 GiB, also for
-	// the store in memory.
+	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers,
+	// handler state and results. A call whose params would exceed it fails with [mcp.CodeBusy].
+	// Existing tasks may grow beyond it. Default: 1 GiB, also for the store in memory.
 	MaxBytes int64
-	// MaxBytesPerPrincipal is the same for the tasks of one principal. Callers that are not authenticated count as one
-	// principal. Default: a quarter of MaxBytes.
+	// MaxBytesPerPrincipal is the same for the tasks of one principal. Callers that are not
+	// authenticated count as one principal. Default: a quarter of MaxBytes.
 	MaxBytesPerPrincipal int64
-	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are queued. A task that waits for
-	// an answer does not run. Default: 256.
+	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are
+	// queued. A task that waits for an answer does not run. Default: 256.
 	MaxRunning int
-	// MaxRunningPerPrincipal is the same for the tasks of one principal. Callers that are not authenticated count as one
-	// principal. Default: three quarters of MaxRunning, rounded up.
+	// MaxRunningPerPrincipal is the same for the tasks of one principal. Callers that are not
+	// authenticated count as one principal. Default: three quarters of MaxRunning, rounded up.
 	MaxRunningPerPrincipal int
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
@@ -100,9 +101,10 @@ func checkTimes(ttl, poll time.Duration) error {
 	return nil
 }
 
-// A Server runs tools of an [mcp.Server] as tasks, for clients of the tasks extension and for clients of revision 2025-11-25.
-// Create one with [NewServer], register tools with [AddTool], call [Server.Recover] if its store outlives the process, serve,
-// and finally call [Server.Close]. It is safe for concurrent use.
+// A Server runs tools of an [mcp.Server] as tasks, for clients of the tasks extension and for
+// clients of revision 2025-11-25. Create one with [NewServer], register tools with [AddTool], call
+// [Server.Recover] if its store outlives the process, serve, and finally call [Server.Close]. It is
+// safe for concurrent use.
 type Server struct {
 	server    *mcp.Server
 	opts      Options
@@ -116,8 +118,8 @@ type Server struct {
 	base      context.Context // parent of the contexts of all runs
 	end       context.CancelCauseFunc
 
-	// creating is locked for reading while a task is stored and its reservation released. With the lock held for writing each
-	// task is either stored or reserved, not both.
+	// creating is locked for reading while a task is stored and its reservation released. With the
+	// lock held for writing each task is either stored or reserved, not both.
 	creating sync.RWMutex
 
 	mu          sync.Mutex // guards the fields below
@@ -131,8 +133,9 @@ type Server struct {
 	idle        chan struct{} // closed by Close, or later when active is 0; nil before Close
 }
 
-// NewServer returns a Server that is installed on s, which then declares the extension io.modelcontextprotocol/tasks. The
-// options may be nil. NewServer panics if the options are invalid, or if s has a task server already.
+// NewServer returns a Server that is installed on s, which then declares the extension
+// io.modelcontextprotocol/tasks. The options may be nil. NewServer panics if the options are
+// invalid, or if s has a task server already.
 func NewServer(s *mcp.Server, opts *Options) *Server {
 	t := &Server{
 		server: s, tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
@@ -145,7 +148,8 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	}
 	t.opts.fillDefaults()
 	t.store, t.log = t.opts.Store, t.opts.Logger
-	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal, owners: map[string]*ownerQueue{}}
+	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal,
+		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
 	t.base, t.end = context.WithCancelCause(context.Background())
 	t.deadlines.sweep = t.sweep
@@ -160,10 +164,12 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	return t
 }
 
-// Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have returned or ctx ends. Stop
-// serving first. Runs that were interrupted are stored as after a crash: those of a [ToolOptions.Restartable] tool run again
-// when the next process calls [Server.Recover], the others have failed. Tasks that wait for an answer are not changed. If the
-// server still serves, tasks can be read and answered after Close, but none runs. Close may be called several times.
+// Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have
+// returned or ctx ends. Stop serving first. Runs that were interrupted are stored as after a crash:
+// those of a [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover],
+// the others have failed. Tasks that wait for an answer are not changed. If the server still
+// serves, tasks can be read and answered after Close, but none runs. Close may be called several
+// times.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -212,12 +218,14 @@ func errBusy(message string) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":5000}`)}
 }
 
-// errFull refuses to create a task that would exceed a limit. Tasks are deleted once per sweepInterval.
+// errFull refuses to create a task that would exceed a limit. Tasks are deleted once per
+// sweepInterval.
 func errFull(message string) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":60000}`)}
 }
 
-// clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden by package mcp.
+// clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden
+// by package mcp.
 func clientError(err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return errUnknownTask

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// revision2025 is the only revision whose core protocol has tasks. Its statuses, shapes and methods are not those of the
-// extension: both are derived from the stored task, never from each other.
+// revision2025 is the only revision whose core protocol has tasks. Its statuses, shapes and methods
+// are not those of the extension: both are derived from the stored task, never from each other.
 const revision2025 = "2025-11-25"
 
 const (
@@ -32,10 +32,12 @@ const (
 	supportRequired = "required"
 )
 
-// server2025 is the tasks of revision 2025-11-25. The client decides which of its calls become tasks.
+// server2025 is the tasks of revision 2025-11-25. The client decides which of its calls become
+// tasks.
 type server2025 struct{ serverNone }
 
-// call reads params.task. It is ignored if no tool runs as a task, since the server does not declare tasks then.
+// call reads params.task. It is ignored if no tool runs as a task, since the server does not
+// declare tasks then.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Support and Handling.
 func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
@@ -52,7 +54,8 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 		TTL *float64 `json:"ttl"`
 	}
 	if !isObject(p.Task) || jsonv2.Unmarshal(p.Task, &task) != nil || task.TTL != nil && *task.TTL < 0 {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.task: want an object whose ttl is a number of milliseconds")
+		return nil, mcp.Errorf(mcp.CodeInvalidParams,
+			"params.task: want an object whose ttl is a number of milliseconds")
 	}
 	c.canBeTask, c.mustBeTask = true, true
 	if task.TTL != nil {
@@ -68,10 +71,12 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 // errNotATask refuses to run a tool as a task that does not run as one.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
-var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound, "there is no such tool that runs as a task: call it without params.task")
+var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound,
+	"unknown tool, or not one that runs as a task: call it without params.task")
 
-// errNotReached returns the error of a call that became no task. A tool that is hidden from the caller gets the same error as
-// one that does not run as a task, so that the error does not reveal that the tool exists.
+// errNotReached returns the error of a call that became no task. A tool that is hidden from the
+// caller gets the same error as one that does not run as a task, so that the error does not reveal
+// that the tool exists.
 func (c *pendingCall) errNotReached(err error) error {
 	var fault *mcp.Error
 	if c.mustBeTask && c.tool.Load() == nil && errors.As(err, &fault) && fault.Code == mcp.CodeInvalidParams {
@@ -83,7 +88,8 @@ func (c *pendingCall) errNotReached(err error) error {
 // errNoTasks refuses a tool that runs as a task only to a client whose revision has no tasks.
 func errNoTasks(req *mcp.Request) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInvalidRequest,
-		"this tool runs as a task only, which takes protocol revision %s or later, not %s", revision2025, req.Revision())
+		"this tool runs as a task only, which takes protocol revision %s or later, not %s",
+		revision2025, req.Revision())
 }
 
 // Spec: basic/utilities/tasks (2025-11-25), Capabilities.
@@ -130,7 +136,8 @@ type task2025 struct {
 	Poll    int64  `json:"pollInterval"`
 }
 
-// status2025 returns the task's status in this revision, where a tool result with IsError fails the task.
+// status2025 returns the task's status in this revision, where a tool result with IsError fails the
+// task.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Status.
 func (j *job) status2025() Status {
@@ -200,7 +207,8 @@ type taskList2025 struct {
 	Next           string     `json:"nextCursor,omitzero"`
 }
 
-// list serves tasks/list to authenticated callers. The others share an owner, and would see each other's tasks.
+// list serves tasks/list to authenticated callers. The others share an owner, and would see each
+// other's tasks.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Task Isolation and Access Control.
 func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -230,7 +238,8 @@ func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, err
 			more = len(following) > 0
 		}
 		if more {
-			page.Next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", last.Created.UnixMilli(), last.ID))
+			page.Next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", last.Created.UnixMilli(),
+				last.ID))
 		}
 	}
 	for _, r := range records {

@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serverExtension is the extension io.modelcontextprotocol/tasks, which every revision after 2025-11-25 can carry.
+// serverExtension is the extension io.modelcontextprotocol/tasks, which every revision after
+// 2025-11-25 can carry.
 type serverExtension struct{ serverNone }
 
 // capability is the extension as clients declare it, in the error for clients that did not.
@@ -45,7 +46,8 @@ type taskFields struct {
 // timeFormat is ISO 8601, in UTC and with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// status returns the task's status in the extension, where a tool result with IsError completes the task.
+// status returns the task's status in the extension, where a tool result with IsError completes the
+// task.
 //
 // Spec: tasks extension, Task Status.
 func (j *job) status() Status {
@@ -71,7 +73,8 @@ func (f serverExtension) fields(j *job) taskFields {
 	}
 }
 
-// latest returns a task's status message and the time of its last change, with the progress of its run, which is not stored.
+// latest returns a task's status message and the time of its last change, with the progress of its
+// run, which is not stored.
 func (s *Server) latest(j *job) (message string, updated time.Time) {
 	message, updated = j.Message, time.UnixMilli(j.Updated)
 	if j.Phase != phaseWorking {

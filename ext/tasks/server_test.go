@@ -16,16 +16,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// object is JSON in the making.
+// object is a JSON object.
 type object = map[string]any
 
-// revision2025 is the one whose core has tasks.
+// revision2025 is the revision whose core has tasks.
 const revision2025 = "2025-11-25"
 
-// takesTasks is what a client declares that can do everything in these tests.
+// takesTasks are the capabilities of a client that supports everything.
 var takesTasks = object{"elicitation": object{}, "sampling": object{}, "extensions": object{tasks.ID: object{}}}
 
-// A bench is a server with tasks.
+// A bench is a server with tasks for a test.
 type bench struct {
 	*tasks.Server
 	server *mcp.Server
@@ -47,13 +47,16 @@ func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *ben
 	return &bench{tasks.NewServer(s, &o), s}
 }
 
-// tool adds a tool that takes no arguments.
-func (b *bench) tool(name string, opts *tasks.ToolOptions, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
-	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+// tool adds a tool without arguments.
+func (b *bench) tool(name string, opts *tasks.ToolOptions,
+	f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
+	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts,
+		func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }
 
-// on runs body over all transports with the revisions that have tasks. Make adds the tools.
-func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench), body func(t *testing.T, b *bench, c *mcptest.Client)) {
+// on runs body for all transports and revisions that have tasks. add adds the tools.
+func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench),
+	body func(t *testing.T, b *bench, c *mcptest.Client)) {
 	t.Helper()
 	for _, combination := range combinations {
 		b := newBench(t, opts, nil)
@@ -80,7 +83,7 @@ func (b *bench) shut(t testing.TB) {
 	}
 }
 
-// A told task is a task as any revision tells it.
+// A told task has the members of a task in all forms.
 type told struct {
 	ResultType    string
 	TaskID        string
@@ -123,7 +126,7 @@ func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
 	return v
 }
 
-// begin calls a tool as a task and gives the task.
+// begin calls a tool as a task and returns the task.
 func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
 	t.Helper()
 	params := object{"name": tool, "arguments": object{}}
@@ -131,7 +134,7 @@ func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
 		params["task"] = object{}
 	}
 	maps.Copy(params, more)
-	// Not Try: a question would be answered.
+	// Not Try, which answers questions.
 	m := c.Send("tools/call", params).Wait()
 	if m.Error != nil {
 		t.Fatalf("%s: %v", tool, m.Error)
@@ -151,7 +154,7 @@ func get(t testing.TB, c *mcptest.Client, id string) told {
 	return decode[told](t, c.Call("tasks/get", object{"taskId": id}))
 }
 
-// finished lets everything happen and gives the task, with its result in either form.
+// finished waits until the task has ended, and returns it with its result.
 func finished(t testing.TB, c *mcptest.Client, id string) told {
 	t.Helper()
 	synctest.Wait()
@@ -167,7 +170,7 @@ func finished(t testing.TB, c *mcptest.Client, id string) told {
 	return got
 }
 
-// answer answers all open questions alike, as each form has it.
+// answer answers all open questions with the same response.
 func answer(t testing.TB, c *mcptest.Client, id string, content object) {
 	t.Helper()
 	reply := object{"action": "accept", "content": content}
@@ -192,8 +195,8 @@ func wantCode(t testing.TB, what string, err *mcp.Error, code int) {
 	}
 }
 
-// The whole way of a task, in both forms: a call is answered at once, runs, asks, goes on, ends.
-func TestATaskFromItsCallToItsResult(t *testing.T) {
+// A task in both forms: it is created, works, asks, continues and ends.
+func TestTaskFromCallToResult(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 1, 2, "thinking")
@@ -231,7 +234,7 @@ func TestATaskFromItsCallToItsResult(t *testing.T) {
 	})
 }
 
-func TestATaskFails(t *testing.T) {
+func TestTaskFails(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("toolError", nil, func(context.Context) (string, error) { return "", errors.New("no luck") })
 		b.tool("protocolError", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-32001, "no way") })
@@ -247,11 +250,13 @@ func TestATaskFails(t *testing.T) {
 			t.Errorf("tool error: %+v", got)
 		}
 		got = finished(t, c, begin(t, c, "protocolError", nil).TaskID)
-		if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || got.Error.Message != "no way" || got.Result != nil {
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || got.Error.Message != "no way" ||
+			got.Result != nil {
 			t.Errorf("protocol error: %+v", got)
 		}
 		got = finished(t, c, begin(t, c, "panics", nil).TaskID)
-		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError || strings.Contains(got.Error.Message, "secret") {
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError ||
+			strings.Contains(got.Error.Message, "secret") {
 			t.Errorf("panic: %+v", got)
 		}
 	})

@@ -10,20 +10,23 @@ import (
 
 // Errors of a [Store]. Test for them with [errors.Is].
 var (
-	// ErrUnknown means that the task does not exist, or belongs to another owner. The two cases are not distinguished.
+	// ErrUnknown means that the task does not exist, or belongs to another owner. The two cases are
+	// not distinguished.
 	ErrUnknown = errors.New("tasks: unknown task")
 	// ErrConflict means that the record has changed since it was read, or that its ID is taken.
 	ErrConflict = errors.New("tasks: the record has changed since it was read")
 )
 
-// A Record is one task as a [Store] keeps it. A store uses the other fields to find it, and treats Data as opaque bytes.
+// A Record is one task as a [Store] keeps it. A store uses the other fields to find it, and treats
+// Data as opaque bytes.
 type Record struct {
-	// Owner is the key of the principal that the task belongs to (see [mcp.Principal]), empty for callers that are not
-	// authenticated. It may contain any byte.
+	// Owner is the key of the principal that the task belongs to (see [mcp.Principal]), empty for
+	// callers that are not authenticated. It may contain any byte.
 	Owner string
 	// ID identifies the task among all tasks of the server: 1 to 64 letters, digits, '-' and '_'.
 	ID string
-	// Created is the time at which the task was created, with a precision of milliseconds. It never changes.
+	// Created is the time at which the task was created, with a precision of milliseconds. It never
+	// changes.
 	Created time.Time
 	// Expires is the time from which the record may be deleted, with a precision of milliseconds.
 	Expires time.Time
@@ -35,15 +38,15 @@ type Record struct {
 	Data []byte
 }
 
-// MaxRecord is the largest Data of a record that a [Store] accepts, in bytes: the largest result of a tool, with some room
-// for the rest of the task.
+// MaxRecord is the largest Data of a record that a [Store] accepts, in bytes: the largest result of
+// a tool, with some room for the rest of the task.
 const MaxRecord = 20 << 20
 
 // maxID is the largest length of a record's ID: more than twice what an unguessable one takes.
 const maxID = 64
 
-// Check returns an error if every [Store] has to refuse the record, because its ID is invalid or its Data too long. It is
-// for implementations of Store.
+// Check returns an error if every [Store] has to refuse the record, because its ID is invalid or
+// its Data too long. It is for implementations of Store.
 func (r Record) Check() error {
 	if !validID(r.ID) {
 		return fmt.Errorf("tasks: invalid task id %.80q: want 1 to %d letters, digits, '-' and '_'", r.ID, maxID)
@@ -67,44 +70,53 @@ func validID(id string) bool {
 
 // A Store keeps tasks. Package storetest tests an implementation against this contract:
 //
-//   - A record is durable when Create or Update returns: it is there after the process was killed. A store in memory is as
-//     durable as its process.
-//   - Each method is atomic and safe for concurrent use. Its effect is visible to every call that starts after it returned.
-//   - Records are passed by value: a store neither retains nor shares a Data that its caller may change.
-//   - No method waits for anything but the storage. A method whose ctx has ended may return the error of ctx.
+//   - A record is durable when Create or Update returns: it is there after the process was killed.
+//     A store in memory is as durable as its process.
+//   - Each method is atomic and safe for concurrent use. Its effect is visible to every call that
+//     starts after it returned.
+//   - Records are passed by value: a store neither retains nor shares a Data that its caller may
+//     change.
+//   - No method waits for anything but the storage. A method whose ctx has ended may return the
+//     error of ctx.
 //   - A record that [Record.Check] refuses is refused and changes nothing.
 //   - After any other error it is unknown whether the change was made.
 //
 // A store is used by one [Server] at a time.
 type Store interface {
-	// Create adds a record and sets its Version to 1. It returns ErrConflict if the ID exists, whatever its owner.
+	// Create adds a record and sets its Version to 1. It returns ErrConflict if the ID exists,
+	// whatever its owner.
 	Create(ctx context.Context, r Record) error
-	// Get returns the record with that owner and id, including one that has expired and is not deleted yet. It returns
-	// ErrUnknown if there is no such record.
+	// Get returns the record with that owner and id, including one that has expired and is not
+	// deleted yet. It returns ErrUnknown if there is no such record.
 	Get(ctx context.Context, owner, id string) (Record, error)
-	// Update replaces the record with the same owner and id, except Created, and increments its Version. It returns
-	// ErrConflict if the stored Version is not r.Version, and ErrUnknown if there is no such record.
+	// Update replaces the record with the same owner and id, except Created, and increments its
+	// Version. It returns ErrConflict if the stored Version is not r.Version, and ErrUnknown if
+	// there is no such record.
 	Update(ctx context.Context, r Record) error
 	// Delete removes a record. Deleting one that does not exist is not an error.
 	Delete(ctx context.Context, owner, id string) error
-	// List returns up to limit records of an owner after the cursor, sorted by Created and then by ID. The record at the
-	// cursor need not exist any more. List returns fewer records, but at least one, if more would exceed [MaxRecord] bytes
-	// of Data together: only an empty list is the end. A record that cannot be read has only Owner, ID and Created.
+	// List returns up to limit records of an owner after the cursor, sorted by Created and then by
+	// ID. The record at the cursor need not exist any more. List returns fewer records, but at
+	// least one, if more would exceed [MaxRecord] bytes of Data together: only an empty list is the
+	// end. A record that cannot be read has only Owner, ID and Created.
 	List(ctx context.Context, owner string, after Cursor, limit int) ([]Record, error)
-	// Count returns the number of records of an owner, finished and expired ones included, and the bytes of their Data.
+	// Count returns the number of records of an owner, finished and expired ones included, and the
+	// bytes of their Data.
 	Count(ctx context.Context, owner string) (n int, bytes int64, err error)
-	// CountAll returns the number of records of all owners, finished and expired ones included, and the bytes of their Data.
+	// CountAll returns the number of records of all owners, finished and expired ones included, and
+	// the bytes of their Data.
 	CountAll(ctx context.Context) (n int, bytes int64, err error)
-	// Unfinished returns all records that are not Done, in any order. Records that change during the iteration may be
-	// included or not. The loop body may call the store. An error that comes with a Record that has an ID concerns that
-	// record alone, and the iteration continues.
+	// Unfinished returns all records that are not Done, in any order. Records that change during
+	// the iteration may be included or not. The loop body may call the store. An error that comes
+	// with a Record that has an ID concerns that record alone, and the iteration continues.
 	Unfinished(ctx context.Context) iter.Seq2[Record, error]
-	// DeleteExpired removes up to limit records that are Done and whose Expires is not after now. It returns their number.
+	// DeleteExpired removes up to limit records that are Done and whose Expires is not after now.
+	// It returns their number.
 	DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error)
 }
 
-// A Cursor is a position in the list of an owner's tasks: just after the task with this Created and ID. The zero value is
-// the start.
+// A Cursor is a position in the list of an owner's tasks: just after the task with this Created and
+// ID. The zero value is the start.
 type Cursor struct {
 	Created time.Time
 	ID      string

@@ -11,7 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A subscription receives the changes of one task, for as long as the server supports it. All methods can be called on nil.
+// A subscription receives the changes of one task, for as long as the server supports it. All
+// methods can be called on nil.
 //
 // Spec: tasks extension, Task Status Notifications.
 type subscription struct {

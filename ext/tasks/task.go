@@ -33,8 +33,8 @@ func (s Status) Final() bool {
 
 // A Task is the state of a task as its server returned it.
 //
-// A tool result with IsError gives the task [StatusFailed] in revision 2025-11-25 and [StatusCompleted] in the extension.
-// Status has what the server sent.
+// A tool result with IsError gives the task [StatusFailed] in revision 2025-11-25 and
+// [StatusCompleted] in the extension. Status has what the server sent.
 //
 // Spec: tasks extension, Tasks; basic/utilities/tasks (2025-11-25), Task.
 type Task struct {
@@ -46,15 +46,17 @@ type Task struct {
 	Message string
 	// Created and Updated are the times of the task's creation and of its last change.
 	Created, Updated time.Time
-	// TTL is how long after Created the server keeps the task; 0 if it does not say, or sets no limit.
+	// TTL is how long after Created the server keeps the task; 0 if it does not say, or sets no
+	// limit.
 	TTL time.Duration
-	// PollInterval is the shortest interval at which the server wants to be polled; 0 if it does not say.
+	// PollInterval is the shortest interval at which the server wants to be polled; 0 if it does
+	// not say.
 	PollInterval time.Duration
-	// InputRequests are the open input requests of a task with [StatusInputRequired], by their keys. Servers of revision
-	// 2025-11-25 do not return them.
+	// InputRequests are the open input requests of a task with [StatusInputRequired], by their
+	// keys. Servers of revision 2025-11-25 do not return them.
 	InputRequests map[string]mcp.InputRequest
-	// Result is the result of a completed task as JSON. In revision 2025-11-25 a task with [StatusFailed] has it, too, if the
-	// result has IsError.
+	// Result is the result of a completed task as JSON. In revision 2025-11-25 a task with
+	// [StatusFailed] has it, too, if the result has IsError.
 	Result json.RawMessage
 	// Error is the error of a task with [StatusFailed], if the server returned it.
 	Error *mcp.Error

@@ -10,23 +10,26 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// ToolOptions configures how the calls of a tool run as tasks. With the zero value a call is a task if the client can take
-// one, and an ordinary call otherwise.
+// ToolOptions configures how the calls of a tool run as tasks. With the zero value a call is a task
+// if the client can take one, and an ordinary call otherwise.
 type ToolOptions struct {
-	// Required makes every call a task. A client that cannot take tasks gets an error, and the tool is not listed for a
-	// client whose revision of the protocol has no tasks.
+	// Required makes every call a task. A client that cannot take tasks gets an error, and the tool
+	// is not listed for a client whose revision of the protocol has no tasks.
 	Required bool
-	// ManualStart leaves it to the handler whether and when a call becomes a task: the handler calls [Begin].
+	// ManualStart leaves it to the handler whether and when a call becomes a task: the handler
+	// calls [Begin].
 	ManualStart bool
-	// Restartable allows [Server.Recover] to run the handler again if the end of the process interrupted it: its effects may
-	// happen twice, or are within [mcp.Once] ahead of a question. Without it an interrupted task fails. A run is restarted a
-	// few times at most. A handler that is running when [Server.Close] is called counts as interrupted if it returns the
-	// error of its context; any other result is stored as usual.
+	// Restartable allows [Server.Recover] to run the handler again if the end of the process
+	// interrupted it: its effects may happen twice, or are within [mcp.Once] ahead of a question.
+	// Without it an interrupted task fails. A run is restarted a few times at most. A handler that
+	// is running when [Server.Close] is called counts as interrupted if it returns the error of its
+	// context; any other result is stored as usual.
 	Restartable bool
-	// TTL is how long after its creation a task of this tool is kept. A client of revision 2025-11-25 may ask for less.
-	// Default: that of [Options].
+	// TTL is how long after its creation a task of this tool is kept. A client of revision
+	// 2025-11-25 may ask for less. Default: that of [Options].
 	TTL time.Duration
-	// PollInterval is the shortest interval at which clients are asked to poll a task. Default: that of [Options].
+	// PollInterval is the shortest interval at which clients are asked to poll a task. Default:
+	// that of [Options].
 	PollInterval time.Duration
 }
 
@@ -37,15 +40,20 @@ type taskTool struct {
 	ToolOptions
 }
 
-// AddTool registers a function as [mcp.AddTool] does, as a tool whose calls may run as tasks: the client gets a response at
-// once and fetches the result later. The same function serves ordinary calls. In a task:
+// AddTool registers a function as [mcp.AddTool] does, as a tool whose calls may run as tasks: the
+// client gets a response at once and fetches the result later. The same function serves ordinary
+// calls. In a task:
 //
-//   - A question asked with [mcp.Ask] waits for as long as the task is kept. The run ends with the question and a new run
-//     begins with the answer, as in an ordinary call. No goroutine waits, and the server may restart meanwhile.
-//   - Progress reported with [mcp.Progress] becomes the task's status message. Log messages are dropped.
-//   - The context ends when the client cancels the task (with the cause [mcp.ErrCancelled]), when the task's time to live is
-//     over, or when the [Server] is closed ([mcp.ErrShutdown]). It does not end when the client disconnects.
-//   - The principal is the one whose call created the task, with its names and scopes but without the claims of its token.
+//   - A question asked with [mcp.Ask] waits for as long as the task is kept. The run ends with the
+//     question and a new run begins with the answer, as in an ordinary call. No goroutine waits,
+//     and the server may restart meanwhile.
+//   - Progress reported with [mcp.Progress] becomes the task's status message. Log messages are
+//     dropped.
+//   - The context ends when the client cancels the task (with the cause [mcp.ErrCancelled]), when
+//     the task's time to live is over, or when the [Server] is closed ([mcp.ErrShutdown]). It does
+//     not end when the client disconnects.
+//   - The principal is the one whose call created the task, with its names and scopes but without
+//     the claims of its token.
 //
 // The options may be nil. AddTool panics if the options are invalid, and where [mcp.AddTool] does.
 //
@@ -110,15 +118,17 @@ func (s *Server) hasTools() bool {
 }
 
 // errBegun ends the run of a handler whose call becomes a task.
-var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error and runs again within the task")
+var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error")
 
-// Begin makes a task of the call that ctx belongs to, in a handler of a tool with [ToolOptions.ManualStart]. It returns an
-// error, which the handler has to return. The client is then told of the task, and the handler runs again within the task,
-// where Begin returns nil. The code before Begin therefore runs more than once, as with [mcp.Ask]: keep it free of effects, or
-// use [mcp.Once]. Questions asked before Begin belong to the call, and their answers are available in the task.
+// Begin makes a task of the call that ctx belongs to, in a handler of a tool with
+// [ToolOptions.ManualStart]. It returns an error, which the handler has to return. The client is
+// then told of the task, and the handler runs again within the task, where Begin returns nil. The
+// code before Begin therefore runs more than once, as with [mcp.Ask]: keep it free of effects, or
+// use [mcp.Once]. Questions asked before Begin belong to the call, and their answers are available
+// in the task.
 //
-// If the client cannot take a task, Begin returns nil and the call goes on as an ordinary one. If the call has been
-// cancelled, Begin returns the cause of ctx.
+// If the client cannot take a task, Begin returns nil and the call goes on as an ordinary one. If
+// the call has been cancelled, Begin returns the cause of ctx.
 func Begin(ctx context.Context) error {
 	if runFrom(ctx) != nil {
 		return nil
@@ -136,8 +146,8 @@ func Begin(ctx context.Context) error {
 	return errBegun
 }
 
-// IDFrom returns the id of the task whose handler ctx belongs to, or "" outside a task. Anyone with the same principal who
-// knows the id can read the task: protect it like the principal's data.
+// IDFrom returns the id of the task whose handler ctx belongs to, or "" outside a task. Anyone with
+// the same principal who knows the id can read the task: protect it like the principal's data.
 func IDFrom(ctx context.Context) string {
 	if r := runFrom(ctx); r != nil {
 		return r.id
@@ -160,8 +170,8 @@ type pendingCall struct {
 
 type pendingCallKey struct{}
 
-// callFrom returns the call that ctx belongs to directly. A handler may call another server in the same process with its own
-// context.
+// callFrom returns the call that ctx belongs to directly. A handler may call another server in the
+// same process with its own context.
 func callFrom(ctx context.Context) *pendingCall {
 	c, _ := ctx.Value(pendingCallKey{}).(*pendingCall)
 	if c == nil || mcp.RequestFrom(ctx) != c.request {
@@ -184,8 +194,8 @@ func runFrom(ctx context.Context) *run {
 	return r
 }
 
-// startHandler is called before the function of a tool. By then the caller is known to be allowed to call the tool, and the
-// arguments are valid. An error replaces the function's.
+// startHandler is called before the function of a tool. By then the caller is known to be allowed
+// to call the tool, and the arguments are valid. An error replaces the function's.
 func startHandler(ctx context.Context, t *taskTool) error {
 	if runFrom(ctx) != nil {
 		return nil

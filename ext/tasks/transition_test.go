@@ -16,14 +16,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// TASKD-08: each state of a task with each thing that can happen to it.
+// TASKD-08: each state of a task with each event.
 func TestTASKD08_EveryTransition(t *testing.T) {
 	states := map[string]string{ // and the tool that gets a task there
 		"working": "works", "input_required": "asks", "completed": "ends", "failed": "fails", "cancelled": "works",
 	}
 	want := map[string]map[string]string{
-		"working":        {"answer": "working", "cancel": "cancelled", "expire": "failed", "result": "completed", "error": "failed", "ask": "input_required"},
-		"input_required": {"answer": "completed", "cancel": "cancelled", "expire": "failed", "result": "input_required", "error": "input_required", "ask": "input_required"},
+		"working": {"answer": "working", "cancel": "cancelled", "expire": "failed", "result": "completed",
+			"error": "failed", "ask": "input_required"},
+		"input_required": {"answer": "completed", "cancel": "cancelled", "expire": "failed",
+			"result": "input_required", "error": "input_required", "ask": "input_required"},
 	}
 	for _, final := range []string{"completed", "failed", "cancelled"} {
 		want[final] = map[string]string{}
@@ -59,7 +61,9 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 					}
 					switch event {
 					case "answer":
-						c.Call("tasks/update", object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}})
+						c.Call("tasks/update",
+							object{"taskId": id,
+								"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}})
 					case "cancel":
 						c.Call("tasks/cancel", object{"taskId": id})
 					case "expire":
@@ -86,7 +90,7 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 	}
 }
 
-// A strict store fails the test when a task goes on after its end, or a question's key is used again.
+// A strict store fails the test if a task changes after its end, or a key is used twice.
 type strict struct {
 	tasks.Store
 	t  *testing.T
@@ -108,8 +112,8 @@ func (s *strict) Update(ctx context.Context, r tasks.Record) error {
 	return nil
 }
 
-// Everything at once: answers, cancellations, ends of the time, ends of the runs. Each task has one end, and keeps it.
-func TestRacesForTheEndOfATask(t *testing.T) {
+// Concurrent answers, cancellations, expiry and results. Each task has one final status.
+func TestConcurrentEndsOfTask(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := &strict{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
 		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 16}, nil)
@@ -140,7 +144,8 @@ func TestRacesForTheEndOfATask(t *testing.T) {
 				})
 			}
 			accept := func() object {
-				return object{"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+				return object{"inputResponses": object{"q.1": object{"action": "accept",
+					"content": object{"value": "x"}}}}
 			}
 			for k := range 3 {
 				send("tasks/update", time.Second+time.Duration(k)*time.Millisecond, accept())
@@ -174,8 +179,8 @@ func TestRacesForTheEndOfATask(t *testing.T) {
 	})
 }
 
-// Managers that share a store by mistake, or a record that is changed by hand: a conflict is read again, not lost.
-func TestAConflictIsReadAgain(t *testing.T) {
+// Servers that share a store by mistake: a conflict is retried and nothing is lost.
+func TestConflictIsRetried(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		conflicts := 3
 		s := &faulty{Store: tasks.NewMemory()}
@@ -199,11 +204,15 @@ func TestAConflictIsReadAgain(t *testing.T) {
 	})
 }
 
-// A result beyond what a store takes is an error of the task, not a task without an end.
-func TestAResultThatIsTooLarge(t *testing.T) {
+// A result that is too large for the store fails the task.
+func TestResultThatIsTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, nil, nil)
-		b.tool("large", nil, func(context.Context) (string, error) { return string(make([]byte, tasks.MaxRecord/6)), nil }) // \u0000 each
+		b.tool("large", nil,
+			func(context.Context) (string, error) {
+				return string(make([]byte, tasks.MaxRecord/6)),
+					nil
+			}) // \u0000 each
 		c := connected(t, b)
 		got := finished(t, c, begin(t, c, "large", nil).TaskID)
 		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError {
@@ -213,7 +222,7 @@ func TestAResultThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// Progress is shown at once, in whatever text it comes, and not written step by step.
+// Progress is visible at once, is sanitized, and is not stored.
 func TestProgressIsTheStatusMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var writes atomic.Int32
@@ -233,7 +242,8 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 			message     string
 			want        string
 		}{
-			{1, 0, "", "1"}, {2, 10, "", "2 of 10"}, {2.5, 10, "half", "half"}, {3, 10, "bad \xff text", ""}, {4, 0, fmt.Sprintf("%01000d", 7), fmt.Sprintf("%0512d", 0)},
+			{1, 0, "", "1"}, {2, 10, "", "2 of 10"}, {2.5, 10, "half", "half"}, {3, 10, "bad \xff text", ""}, {4, 0,
+				fmt.Sprintf("%01000d", 7), fmt.Sprintf("%0512d", 0)},
 		} {
 			steps <- func(ctx context.Context) { mcp.Progress(ctx, step.done, step.total, step.message) }
 			synctest.Wait()
@@ -252,16 +262,18 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 	})
 }
 
-// A task that fills its record to the last byte is refused: its run could not be noted. The largest one that is not runs.
-func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
+// A task that leaves no headroom in its record is refused. The largest one that does leave it runs.
+func TestRecordHasHeadroom(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var size atomic.Int64
-		s := &faulty{Store: tasks.NewMemory(), create: func(r tasks.Record) error { size.Store(int64(len(r.Data))); return nil }}
+		s := &faulty{Store: tasks.NewMemory(),
+			create: func(r tasks.Record) error { size.Store(int64(len(r.Data))); return nil }}
 		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
 		sleeper(b, "sleep", nil)
 		type text struct{ Text string }
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, _ text) (string, error) {
-			_, err := mcp.Once(ctx, "much", func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
+			_, err := mcp.Once(ctx, "much",
+				func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
 			if err != nil {
 				return "", err
 			}
@@ -270,7 +282,8 @@ func TestATaskHasRoomForWhatItsRunNotes(t *testing.T) {
 		c := connected(t, b)
 		begin(t, c, "sleep", nil) // so that the others wait for their turn
 		call := func(n int64) *jsonrpc.Message {
-			return c.Send("tools/call", object{"name": "large", "arguments": object{"Text": strings.Repeat("x", int(n))}}).Wait()
+			return c.Send("tools/call",
+				object{"name": "large", "arguments": object{"Text": strings.Repeat("x", int(n))}}).Wait()
 		}
 		if m := call(1000); m.Error != nil {
 			t.Fatal(m.Error)

@@ -8,14 +8,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Updates returns an iterator over the states of the task: the current one, and a new one whenever the task has changed, up
-// to its final status. It subscribes to the task where the server supports it, and polls otherwise. It does not answer
-// questions: call Answer or Wait for a task with [StatusInputRequired].
+// Updates returns an iterator over the states of the task: the current one, and a new one whenever
+// the task has changed, up to its final status. It subscribes to the task where the server supports
+// it, and polls otherwise. It does not answer questions: call Answer or Wait for a task with
+// [StatusInputRequired].
 //
-// The iteration ends with the first error. A server that cannot be reached is tried for two minutes. When ctx ends, the
-// iteration ends without an error.
+// The iteration ends with the first error. A server that cannot be reached is tried for two
+// minutes. When ctx ends, the iteration ends without an error.
 //
-// Spec: tasks extension, Task Status Notifications; basic/utilities/tasks (2025-11-25), Getting Tasks.
+// Spec: tasks extension, Task Status Notifications; basic/utilities/tasks (2025-11-25), Getting
+// Tasks.
 func (h *Handle) Updates(ctx context.Context) iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		if h.direct != nil {
@@ -28,7 +30,8 @@ func (h *Handle) Updates(ctx context.Context) iter.Seq2[*Task, error] {
 		for {
 			t, err := p.next(ctx)
 			if err == nil && t.Status.Final() {
-				err = p.retry(ctx, func() error { return p.form.fetchOutcome(mcp.WithCallOptions(ctx, p.options), h, t) })
+				err = p.retry(ctx,
+					func() error { return p.form.fetchOutcome(mcp.WithCallOptions(ctx, p.options), h, t) })
 			}
 			switch {
 			case ctx.Err() != nil:

@@ -18,10 +18,11 @@ import (
 const (
 	// cancelTimeout is how long a call that has ended waits for the server to cancel its task.
 	cancelTimeout = 3 * time.Second
-	// responseTimeout is how long a server may still show input requests whose responses it has acknowledged. It is long
-	// enough for stores that are eventually consistent.
+	// responseTimeout is how long a server may still show input requests whose responses it has
+	// acknowledged. It is long enough for stores that are eventually consistent.
 	responseTimeout = 2 * time.Minute
-	// maxRound is the number of input requests that the client is asked in one round: its own limit.
+	// maxRound is the number of input requests that the client is asked in one round: its own
+	// limit.
 	maxRound = 64
 )
 
@@ -106,7 +107,8 @@ func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawM
 	return w.run(ctx, req)
 }
 
-// sendResponses sends input responses. It may repeat the request: a server ignores responses that it has already.
+// sendResponses sends input responses. It may repeat the request: a server ignores responses that
+// it has already.
 //
 // Spec: tasks extension, Task Update Requests.
 func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
@@ -127,8 +129,8 @@ func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) err
 	return nil
 }
 
-// checkRefusal returns nil if the server refused responses that it needs no longer: it has them, and only the acknowledgement
-// was lost, or the task has ended. Otherwise it returns the refusal.
+// checkRefusal returns nil if the server refused responses that it needs no longer: it has them,
+// and only the acknowledgement was lost, or the task has ended. Otherwise it returns the refusal.
 func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage, refusal error) error {
 	if err := w.poller.refresh(ctx); err != nil {
 		return refusal
@@ -142,9 +144,11 @@ func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage
 	return nil
 }
 
-// inputRequired returns the input requests of a task as those of a call, so that the client answers them within its limits.
+// inputRequired returns the input requests of a task as those of a call, so that the client answers
+// them within its limits.
 //
-// Spec: tasks extension, Task Update Requests and Security Considerations (Input-request trust model).
+// Spec: tasks extension, Task Update Requests and Security Considerations (Input-request trust
+// model).
 func (w *wait) inputRequired(ctx context.Context, open []inputRequest) (mcp.Result, error) {
 	w.claimed = open
 	var b bytes.Buffer
@@ -161,7 +165,8 @@ func (w *wait) inputRequired(ctx context.Context, open []inputRequest) (mcp.Resu
 		write(jsontext.String(q.key))
 		err = errors.Join(err, e.WriteValue(jsontext.Value(q.raw)))
 	}
-	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.client.suspend(ctx, w)), jsontext.EndObject)
+	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.client.suspend(ctx, w)),
+		jsontext.EndObject)
 	if err != nil {
 		w.releaseClaimed()
 		return nil, invalid(methodGet, err)
@@ -208,13 +213,14 @@ func cancelledError(t *Task) error {
 	return fmt.Errorf("tasks: task %q: %w", t.ID, mcp.ErrCancelled)
 }
 
-// isClosed reports whether err says that the client was closed, which is final, and not that the connection was lost.
+// isClosed reports whether err says that the client was closed, which is final, and not that the
+// connection was lost.
 func isClosed(err error) bool {
 	return errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrDisconnected)
 }
 
-// answeredKeys holds the keys of a task's input requests that are answered or being answered. A server may show a request for
-// a while after it was answered, and users must not be asked twice.
+// answeredKeys holds the keys of a task's input requests that are answered or being answered. A
+// server may show a request for a while after it was answered, and users must not be asked twice.
 //
 // Spec: tasks extension, Task Update Requests.
 type answeredKeys struct {
@@ -235,8 +241,8 @@ func (a *answeredKeys) set(key string, answered bool) {
 	a.keys[key] = answered
 }
 
-// claim returns up to limit requests that are neither answered nor being answered, for the caller to answer. pending reports
-// whether others are being answered.
+// claim returns up to limit requests that are neither answered nor being answered, for the caller
+// to answer. pending reports whether others are being answered.
 func (a *answeredKeys) claim(requests []inputRequest, limit int) (open []inputRequest, pending bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,10 +17,12 @@ const resultTimeout = 10 * time.Second
 // errNoResult is the cause of a tasks/result that was too slow.
 var errNoResult = fmt.Errorf("tasks: no response to tasks/result: %w", mcp.ErrTimeout)
 
-// follow polls the task, and sends tasks/result when the task has ended or requires input. The server sends its requests and
-// progress with the response to tasks/result. A call that wants progress sends it at once.
+// follow polls the task, and sends tasks/result when the task has ended or requires input. The
+// server sends its requests and progress with the response to tasks/result. A call that wants
+// progress sends it at once.
 //
-// Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving Task Results, Input Required Status.
+// Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving Task Results, Input Required
+// Status.
 func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
 	for {
 		if t := w.poller.last; t != nil && t.Status != StatusCancelled &&
@@ -44,7 +46,8 @@ func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Re
 	}
 }
 
-// fetchResult sends tasks/result. If it returns neither a result nor an error, the request has to be repeated.
+// fetchResult sends tasks/result. If it returns neither a result nor an error, the request has to
+// be repeated.
 func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	sent := time.Now()
 	res, err := w.sendResultRequest(ctx, req)
@@ -82,8 +85,9 @@ func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, e
 	return nil, nil
 }
 
-// sendResultRequest sends one tasks/result and waits for the response. Meanwhile it polls the task now and then, because the
-// stream of a request that waits for hours may be broken without an error.
+// sendResultRequest sends one tasks/result and waits for the response. Meanwhile it polls the task
+// now and then, because the stream of a request that waits for hours may be broken without an
+// error.
 func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	type response struct {
 		res mcp.Result
@@ -131,7 +135,8 @@ func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Res
 	}
 }
 
-// resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its progressToken.
+// resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its
+// progressToken.
 func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
 	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id})
 	if err != nil {

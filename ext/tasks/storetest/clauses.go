@@ -96,7 +96,8 @@ func checkVersions(ctx context.Context, s tasks.Store) error {
 	want.Version = 2
 	for _, version := range []uint64{0, 1, 3, 1 << 63} {
 		r.Version, r.Data, r.Done = version, []byte("no"), true
-		if err := wantError(fmt.Sprintf("an update of version %d where 2 is", version), s.Update(ctx, r), tasks.ErrConflict); err != nil {
+		if err := wantError(fmt.Sprintf("an update of version %d where 2 is", version), s.Update(ctx, r),
+			tasks.ErrConflict); err != nil {
 			return err
 		}
 		if err := wantRecord(ctx, s, want); err != nil {
@@ -110,7 +111,10 @@ func checkUnknown(ctx context.Context, s tasks.Store) error {
 	if err := create(ctx, s, task("alice", "one")); err != nil {
 		return err
 	}
-	for _, r := range []tasks.Record{task("alice", "two"), task("bob", "one"), task("", "one"), task("Alice", "one"), task("alice", "ONE"), task("alice", "on")} {
+	for _, r := range []tasks.Record{
+		task("alice", "two"), task("bob", "one"), task("", "one"), task("Alice", "one"), task("alice", "ONE"),
+		task("alice", "on"),
+	} {
 		r.Version = 1
 		what := fmt.Sprintf("%q of %q", r.ID, r.Owner)
 		got, err := s.Get(ctx, r.Owner, r.ID)
@@ -370,7 +374,8 @@ func checkDelete(ctx context.Context, s tasks.Store) error {
 			}
 		}
 	}
-	err := errors.Join(wantIDs(ctx, s, "alice", "stays"), wantCount(ctx, s, "alice", 1, 1), wantUnfinished(ctx, s, "stays"))
+	err := errors.Join(wantIDs(ctx, s, "alice", "stays"), wantCount(ctx, s, "alice", 1, 1),
+		wantUnfinished(ctx, s, "stays"))
 	if err != nil {
 		return err
 	}
@@ -384,5 +389,6 @@ func checkDelete(ctx context.Context, s tasks.Store) error {
 	}
 	want := task("bob", "done")
 	want.Version = 1
-	return errors.Join(wantRecord(ctx, s, want), wantIDs(ctx, s, "alice", "stays"), wantUnfinished(ctx, s, "stays", "done"))
+	return errors.Join(wantRecord(ctx, s, want), wantIDs(ctx, s, "alice", "stays"),
+		wantUnfinished(ctx, s, "stays", "done"))
 }

@@ -12,7 +12,8 @@ import (
 )
 
 func checkOrder(ctx context.Context, s tasks.Store) error {
-	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length, in time zones.
+	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length,
+	// in time zones.
 	times := []time.Time{
 		time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.UnixMilli(-1), time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(255), time.UnixMilli(256),
@@ -93,15 +94,19 @@ func checkCursor(ctx context.Context, s tasks.Store) error {
 		return fmt.Errorf("after the last record %q is listed (%s)", idsOf(late), fmt.Sprint(err))
 	}
 	// A cursor need not come from a list.
-	odd, err := s.List(ctx, "alice", tasks.Cursor{Created: noon.Add(5 * time.Millisecond), ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}, 10)
+	odd, err := s.List(ctx, "alice",
+		tasks.Cursor{Created: noon.Add(5 * time.Millisecond),
+			ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}, 10)
 	if err != nil || !slices.Equal(idsOf(odd), []string{"task21", "task22", "task23"}) {
 		return fmt.Errorf("after an arbitrary cursor %q is listed (%s)", idsOf(odd), fmt.Sprint(err))
 	}
 	return nil
 }
 
-// pages lists all records of an owner in pages of limit. It calls between, if set, with the last record of each.
-func pages(ctx context.Context, s tasks.Store, owner string, limit int, between func(last tasks.Record) error) ([]string, error) {
+// pages lists all records of an owner in pages of limit. It calls between, if set, with the last
+// record of each.
+func pages(ctx context.Context, s tasks.Store, owner string, limit int,
+	between func(last tasks.Record) error) ([]string, error) {
 	var ids []string
 	for after := (tasks.Cursor{}); ; {
 		page, err := s.List(ctx, owner, after, limit)
@@ -140,7 +145,8 @@ func checkLargeList(ctx context.Context, s tasks.Store) error {
 	}
 	page, err := s.List(ctx, "alice", tasks.Cursor{}, 100)
 	if err != nil || len(page) == 0 {
-		return fmt.Errorf("a list that starts with a record of MaxRecord bytes has %d records (%s)", len(page), fmt.Sprint(err))
+		return fmt.Errorf("a list that starts with a record of MaxRecord bytes has %d records (%s)", len(page),
+			fmt.Sprint(err))
 	}
 	size := 0
 	for _, r := range page {

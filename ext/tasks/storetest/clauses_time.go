@@ -29,8 +29,10 @@ func checkExpiry(ctx context.Context, s tasks.Store) error {
 	running := task("alice", "running")
 	running.Expires = noon.Add(-time.Hour)
 	err := create(ctx, s,
-		done("alice", "before", noon.Add(-time.Millisecond)), done("bob", "now", noon), done("alice", "after", noon.Add(time.Millisecond)),
-		done("", "ancient", time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)), done("alice", "never", time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)), running)
+		done("alice", "before", noon.Add(-time.Millisecond)), done("bob", "now", noon), done("alice", "after",
+			noon.Add(time.Millisecond)),
+		done("", "ancient", time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)), done("alice", "never",
+			time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)), running)
 	if err != nil {
 		return err
 	}
@@ -62,10 +64,12 @@ func checkExpiry(ctx context.Context, s tasks.Store) error {
 func checkExpiryMoves(ctx context.Context, s tasks.Store) error {
 	running := task("alice", "finishes")
 	running.Expires = noon
-	if err := create(ctx, s, done("alice", "later", noon), done("alice", "sooner", noon.Add(time.Hour)), done("alice", "again", noon), running); err != nil {
+	if err := create(ctx, s, done("alice", "later", noon), done("alice", "sooner", noon.Add(time.Hour)),
+		done("alice", "again", noon), running); err != nil {
 		return err
 	}
-	later, sooner, again := done("alice", "later", noon.Add(time.Hour)), done("alice", "sooner", noon), done("alice", "again", noon)
+	later, sooner, again := done("alice", "later", noon.Add(time.Hour)), done("alice", "sooner", noon), done("alice",
+		"again", noon)
 	again.Done, running.Done = false, true
 	for _, r := range []tasks.Record{later, sooner, again, running} {
 		r.Version = 1
@@ -91,7 +95,8 @@ func checkExpiryMoves(ctx context.Context, s tasks.Store) error {
 
 func checkExpiryLimit(ctx context.Context, s tasks.Store) error {
 	for i := range 25 {
-		if err := create(ctx, s, done(owners[i%len(owners)], fmt.Sprint("task", i), noon.Add(time.Duration(i%3)*time.Millisecond))); err != nil {
+		if err := create(ctx, s,
+			done(owners[i%len(owners)], fmt.Sprint("task", i), noon.Add(time.Duration(i%3)*time.Millisecond))); err != nil {
 			return err
 		}
 	}
@@ -112,7 +117,8 @@ func checkExpiryLimit(ctx context.Context, s tasks.Store) error {
 func checkTimes(ctx context.Context, s tasks.Store) error {
 	for i, created := range []time.Time{
 		time.Date(2026, 7, 28, 23, 59, 59, int(999*time.Millisecond), time.FixedZone("west", -11*3600)),
-		time.UnixMilli(-1), time.UnixMilli(0), time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+		time.UnixMilli(-1), time.UnixMilli(0), time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23,
+			59, 59, 0, time.UTC),
 	} {
 		r := task("alice", fmt.Sprint("task", i))
 		r.Created, r.Expires = created, created.Add(time.Millisecond)
@@ -161,5 +167,6 @@ func checkContext(ctx context.Context, s tasks.Store) error {
 	if created == nil {
 		ids = append(ids, "new")
 	}
-	return errors.Join(wantRecord(ctx, s, kept), wantIDs(ctx, s, "alice", ids...), wantCount(ctx, s, "alice", len(ids), len(ids)))
+	return errors.Join(wantRecord(ctx, s, kept), wantIDs(ctx, s, "alice", ids...),
+		wantCount(ctx, s, "alice", len(ids), len(ids)))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners concurrently.
+// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners
+// concurrently.
 func checkConcurrent(ctx context.Context, s tasks.Store) error {
 	const workers, lives = 12, 15
 	err := concurrently(workers, func(i int) error {
@@ -112,13 +113,15 @@ func checkLasting(ctx context.Context, s tasks.Store, reopen func(tasks.Store) t
 			return s, err
 		}
 	}
-	if err := create(ctx, s, large, done("alice", "done", noon), task("alice", "deleted"), done("bob", "expired", noon)); err != nil {
+	if err := create(ctx, s, large, done("alice", "done", noon), task("alice", "deleted"),
+		done("bob", "expired", noon)); err != nil {
 		return s, err
 	}
 	s = reopen(s)
 	changed := large
 	changed.Version, changed.Data, changed.Done, changed.Expires = 1, pattern(2<<20, 6), true, noon.Add(time.Minute)
-	if err := errors.Join(s.Update(ctx, changed), s.Delete(ctx, "alice", "deleted"), s.Delete(ctx, "bob", "expired")); err != nil {
+	if err := errors.Join(s.Update(ctx, changed), s.Delete(ctx, "alice", "deleted"),
+		s.Delete(ctx, "bob", "expired")); err != nil {
 		return s, err
 	}
 	changed.Version = 2
@@ -140,5 +143,6 @@ func checkLasting(ctx context.Context, s tasks.Store, reopen func(tasks.Store) t
 		return s, err
 	}
 	s = reopen(s)
-	return s, errors.Join(wantIDs(ctx, s, "alice"), wantUnfinished(ctx, s, running...), wantCount(ctx, s, "bob", 0, len(owners)))
+	return s, errors.Join(wantIDs(ctx, s, "alice"), wantUnfinished(ctx, s, running...),
+		wantCount(ctx, s, "bob", 0, len(owners)))
 }

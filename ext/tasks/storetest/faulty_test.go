@@ -99,7 +99,8 @@ func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
 		}()
 	}
 	defer f.lock()()
-	if _, ok := f.records[f.key(r.Owner, r.ID)]; ok && !f.has("Create replaces") && !f.has("concurrent creations both succeed") {
+	if _, ok := f.records[f.key(r.Owner, r.ID)]; ok && !f.has("Create replaces") &&
+		!f.has("concurrent creations both succeed") {
 		return tasks.ErrConflict
 	}
 	if f.deleted[r.ID] && f.has("deleted ids cannot be used again") {
@@ -160,7 +161,8 @@ func (f *faulty) Update(ctx context.Context, r tasks.Record) error {
 	if !ok {
 		return tasks.ErrUnknown
 	}
-	if old.Version != r.Version && !f.has("Update ignores the version") && (!f.has("Update accepts older versions") || old.Version < r.Version) {
+	if old.Version != r.Version && !f.has("Update ignores the version") &&
+		(!f.has("Update accepts older versions") || old.Version < r.Version) {
 		return tasks.ErrConflict
 	}
 	if !f.has("Update changes Created") {
@@ -212,7 +214,8 @@ func (f *faulty) List(_ context.Context, owner string, after tasks.Cursor, limit
 	defer f.lock()()
 	var all []tasks.Record
 	for _, r := range f.records {
-		if _, ok := f.find(owner, r.ID); ok || f.has("List returns tasks of other owners") && r.Owner != "" && owner != "" && r.Owner[0] == owner[0] {
+		if _, ok := f.find(owner, r.ID); ok || f.has("List returns tasks of other owners") && r.Owner != "" &&
+			owner != "" && r.Owner[0] == owner[0] {
 			r.Data = f.copy(r.Data)
 			all = append(all, r)
 		}
@@ -299,7 +302,8 @@ func (f *faulty) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] 
 		unlock := f.lock()
 		var all []tasks.Record
 		for _, r := range f.records {
-			if !r.Done && !(f.has("Unfinished leaves out expired records") && r.Expires.Before(noon)) || f.has("Unfinished returns finished records") {
+			if !r.Done && !(f.has("Unfinished leaves out expired records") && r.Expires.Before(noon)) ||
+				f.has("Unfinished returns finished records") {
 				r.Data = f.copy(r.Data)
 				all = append(all, r)
 			}

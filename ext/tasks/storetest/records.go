@@ -17,7 +17,8 @@ var noon = time.Date(2026, 7, 28, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
 // task returns a test record.
 func task(owner, id string) tasks.Record {
-	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour), Data: []byte("data of " + id)}
+	return tasks.Record{Owner: owner, ID: id, Created: noon, Expires: noon.Add(time.Hour),
+		Data: []byte("data of " + id)}
 }
 
 // create adds records.
@@ -52,7 +53,8 @@ func same(got, want tasks.Record) error {
 	case got.Version != want.Version:
 		return fmt.Errorf("task %s has version %d, want %d", got.ID, got.Version, want.Version)
 	case !bytes.Equal(got.Data, want.Data):
-		return fmt.Errorf("task %s has %d bytes %.60q, want %d bytes %.60q", got.ID, len(got.Data), got.Data, len(want.Data), want.Data)
+		return fmt.Errorf("task %s has %d bytes %.60q, want %d bytes %.60q", got.ID, len(got.Data), got.Data,
+			len(want.Data), want.Data)
 	}
 	return nil
 }
@@ -77,7 +79,8 @@ func wantIDs(ctx context.Context, s tasks.Store, owner string, ids ...string) er
 	return nil
 }
 
-// wantCount returns an error if Count or CountAll differ from own and all, or from the listed bytes.
+// wantCount returns an error if Count or CountAll differ from own and all, or from the listed
+// bytes.
 func wantCount(ctx context.Context, s tasks.Store, owner string, own, all int) error {
 	got, ownBytes, err := s.Count(ctx, owner)
 	if err != nil || got != own {
@@ -139,8 +142,8 @@ func idsOf(records []tasks.Record) []string {
 	return ids
 }
 
-// owners are unusual keys of principals: empty, prefixes of each other, with separators, zero bytes and invalid UTF-8, and
-// longer than the keys of many databases.
+// owners are unusual keys of principals: empty, prefixes of each other, with separators, zero bytes
+// and invalid UTF-8, and longer than the keys of many databases.
 var owners = []string{
 	"", "a", "a\x00", "a\x00b", "ab", "A", "\x00", "\x00\x00", "/", "a/b", "a b", "\xff", "\xff\xff", "é", "e\u0301",
 	"https://issuer.example\nalice", strings.Repeat("long", 20_000), strings.Repeat("long", 20_000) + "er",

@@ -1,5 +1,5 @@
-// Package storetest tests implementations of [tasks.Store], the storage of a [tasks.Server] for the tasks of the extension
-// io.modelcontextprotocol/tasks and of revision 2025-11-25.
+// Package storetest tests implementations of [tasks.Store], the storage of a [tasks.Server] for the
+// tasks of the extension io.modelcontextprotocol/tasks and of revision 2025-11-25.
 //
 // A test of an implementation calls [Run], or [RunLasting] if its records outlive the process:
 //
@@ -23,8 +23,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// Run tests that a store fulfils the contract of [tasks.Store], with a subtest for each clause. open returns a new empty store
-// for each of them. A store that implements [io.Closer] is closed at the end of its subtest.
+// Run tests that a store fulfils the contract of [tasks.Store], with a subtest for each clause.
+// open returns a new empty store for each of them. A store that implements [io.Closer] is closed at
+// the end of its subtest.
 func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
 	for _, c := range clauses {
 		t.Run(c.name, func(t *testing.T) {
@@ -37,9 +38,10 @@ func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
 	}
 }
 
-// RunLasting calls [Run], and tests that records survive when the store is closed and opened again. Stores that open returns
-// for the same dir have the same records; one is closed before the next is opened. Stores for different dirs share nothing.
-// dir is an empty directory at first; a store that keeps its records elsewhere uses it as a name.
+// RunLasting calls [Run], and tests that records survive when the store is closed and opened again.
+// Stores that open returns for the same dir have the same records; one is closed before the next is
+// opened. Stores for different dirs share nothing. dir is an empty directory at first; a store that
+// keeps its records elsewhere uses it as a name.
 func RunLasting(t *testing.T, open func(t *testing.T, dir string) tasks.Store) {
 	Run(t, func(t *testing.T) tasks.Store { return open(t, t.TempDir()) })
 	t.Run("records survive closing and opening", func(t *testing.T) {

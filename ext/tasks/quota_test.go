@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// MaxBytes, MaxBytesPerPrincipal: what tasks take is bounded, and there is room again once they have expired.
+// MaxBytes, MaxBytesPerPrincipal: the size of tasks is limited, until they have expired.
 func TestTASKD22_Bytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
@@ -42,8 +42,8 @@ func TestTASKD22_Bytes(t *testing.T) {
 	})
 }
 
-// A task that is stored, and whose call is not answered yet, is counted once.
-func TestTheLastPlaceIsGivenAway(t *testing.T) {
+// A task that is stored while its call is not answered yet is counted once.
+func TestConcurrentReservationsAtLimit(t *testing.T) {
 	s := &held{Store: tasks.NewMemory(), stored: make(chan struct{}), counted: make(chan struct{})}
 	b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 2}, nil)
 	b.tool("run", nil, func(context.Context) (string, error) { return "", nil })
@@ -61,7 +61,7 @@ func TestTheLastPlaceIsGivenAway(t *testing.T) {
 	b.shut(t)
 }
 
-// A held store does not return from the creation of the first record until it is counted.
+// A held store does not return from the first Create until CountAll is called.
 type held struct {
 	tasks.Store
 	stored, counted chan struct{}
@@ -87,11 +87,12 @@ func (s *held) CountAll(ctx context.Context) (int, int64, error) {
 	return n, size, err
 }
 
-// A call of which a task is to tell runs only if there is room for that task.
-func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
+// A call that must become a task does not run its handler if the limits do not allow a task.
+func TestTASKD06_NoEffectWhenLimitIsReached(t *testing.T) {
 	var charged atomic.Int32
 	add := func(b *bench) {
-		b.tool("charge", &tasks.ToolOptions{ManualStart: true}, func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
+		b.tool("charge", &tasks.ToolOptions{ManualStart: true},
+			func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
 	}
 	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		charged.Store(0)
@@ -104,8 +105,9 @@ func TestTASKD06_NoEffectWithoutRoom(t *testing.T) {
 	})
 }
 
-// One principal leaves places to others; who waits is told so, and owners take turns.
-func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
+// One principal cannot take all running tasks; queued tasks have a status message, and owners take
+// turns.
+func TestTASKD22_RunningTasksPerPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 8}, nil)
 		sleeper(b, "sleep", nil)
@@ -154,8 +156,8 @@ func TestTASKD22_OnePrincipalDoesNotTakeAllPlaces(t *testing.T) {
 	})
 }
 
-// A task that is called off while it waits for its turn leaves nothing behind.
-func TestACancelledTaskLeavesItsLine(t *testing.T) {
+// A queued task that is cancelled leaves nothing behind.
+func TestCancelledTaskLeavesQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
 		sleeper(b, "sleep", nil)

@@ -16,25 +16,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Bounds of a folder of skills.
+// Limits of a file system with skills.
 const (
-	// maxEntries bounds the files and folders that are looked at: clients take no longer lists of resources.
+	// maxEntries limits the number of files and directories to the length of a resource list that
+	// clients accept.
 	maxEntries = 10_000
-	// maxDepth bounds folders in one another, and with maxName the length of URIs.
+	// maxDepth limits nested directories and, together with maxName, the length of URIs.
 	maxDepth = 16
-	// maxName bounds the name of a file or folder: it is that of most disks.
+	// maxName limits the name of a file or directory, as most file systems do.
 	maxName = 255
-	// maxFile bounds the bytes of one file: in base64 it still fits into one message of 16 MiB, which is what clients take.
+	// maxFile limits the size of one file: in base64 it fits into a message of 16 MiB, the limit of
+	// clients.
 	maxFile = 11 << 20
 )
 
-// A snapshot is a folder of skills as it was at one time, held in memory, so that files and digests always agree.
+// A snapshot holds all skills of a file system in memory, so that files and digests always match.
 type snapshot struct {
-	skills []*entry // sorted by URI
-	byURI  map[string]*entry
-	files  map[string]*file
-	dirs   map[string][]*mcp.Resource // what is in each folder, sorted by URI
-	strays int                        // files that belong to no skill
+	skills   []*entry // sorted by URI
+	byURI    map[string]*entry
+	files    map[string]*file
+	dirs     map[string][]*mcp.Resource // the entries of each directory, sorted by URI
+	unserved int                        // number of files that belong to no skill
 }
 
 // An entry is a skill with its files.
@@ -44,31 +46,32 @@ type entry struct {
 	files   []*file
 }
 
-// A file is a file of one or, if they are nested, several skills.
+// A file is a file of one skill, or of several nested ones.
 type file struct {
 	File
 	resource *mcp.Resource
 	contents *mcp.ResourceContents
 }
 
-// A reader makes a snapshot.
+// A reader reads a snapshot.
 type reader struct {
 	fsys   fs.FS
 	prefix string // of URIs
-	base   string // of paths: the name of the one skill that the file system is, or empty
-	left   int64  // bytes that may still be read
+	base   string // of paths: the name of the skill in the root, or empty
+	limit  int64  // bytes that may still be read
 	paths  []string
 	dirs   []string
-	seen   map[string]fs.FileInfo // the files as they were when the folder was looked through
+	seen   map[string]fs.FileInfo // of the files, during the walk
 	data   map[string][]byte
 	snap   *snapshot
 }
 
-// read reads all skills of a file system. The error names everything that is wrong.
-func read(fsys fs.FS, prefix string, most int64) (*snapshot, error) {
-	r := &reader{fsys: fsys, prefix: prefix, left: most, seen: map[string]fs.FileInfo{}, data: map[string][]byte{}, snap: &snapshot{
-		byURI: map[string]*entry{}, files: map[string]*file{}, dirs: map[string][]*mcp.Resource{},
-	}}
+// read reads all skills of a file system. The error lists all invalid skills.
+func read(fsys fs.FS, prefix string, limit int64) (*snapshot, error) {
+	r := &reader{
+		fsys: fsys, prefix: prefix, limit: limit, seen: map[string]fs.FileInfo{}, data: map[string][]byte{},
+		snap: &snapshot{byURI: map[string]*entry{}, files: map[string]*file{}, dirs: map[string][]*mcp.Resource{}},
+	}
 	if err := fs.WalkDir(fsys, ".", r.walk); err != nil {
 		return nil, err
 	}
@@ -90,7 +93,8 @@ func read(fsys fs.FS, prefix string, most int64) (*snapshot, error) {
 	return r.snap, nil
 }
 
-// walk takes what is in the folder. What a dot hides stays hidden: it is of tools and systems, and may hold secrets.
+// walk collects files and directories. It skips names that begin with a dot: they belong to tools
+// and may hold secrets.
 func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	base := path.Base(name)
 	switch {
@@ -103,16 +107,17 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	case strings.HasPrefix(base, "."):
 		return nil
 	case len(r.paths)+len(r.dirs) == maxEntries:
-		return fmt.Errorf("there are more than %d files and folders", maxEntries)
+		return fmt.Errorf("more than %d files and directories", maxEntries)
 	case len(base) > maxName || strings.Count(name, "/") >= maxDepth:
-		return fmt.Errorf("%q: its name is longer than %d bytes, or it is more than %d folders deep", name, maxName, maxDepth)
+		return fmt.Errorf("%q: the name is longer than %d bytes, or the path has more than %d directories", name,
+			maxName, maxDepth)
 	case d.IsDir():
 		r.dirs = append(r.dirs, name)
 		return nil
 	case d.Type()&fs.ModeSymlink != 0:
-		return fmt.Errorf("%q is a symbolic link: links are not followed, as they may lead anywhere", name)
+		return fmt.Errorf("%q is a symbolic link, which is not followed", name)
 	case !d.Type().IsRegular():
-		return fmt.Errorf("%q is no regular file", name)
+		return fmt.Errorf("%q is not a regular file", name)
 	case base != skillFile && strings.EqualFold(base, skillFile):
 		return fmt.Errorf("%q: want %s", name, skillFile)
 	}
@@ -121,7 +126,8 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	return err
 }
 
-// roots returns the folders that are skills. The top comes first: its name is part of the paths of all others.
+// roots returns the directories of skills. The root comes first, because its name is part of the
+// paths of all others.
 func (r *reader) roots() (roots []string) {
 	for _, name := range r.paths {
 		switch root := path.Dir(name); {
@@ -135,24 +141,24 @@ func (r *reader) roots() (roots []string) {
 	return roots
 }
 
-// inFolder reports whether a path is that of a folder or leads into it.
-func inFolder(folder, name string) bool {
-	return folder == "." || name == folder || strings.HasPrefix(name, folder+"/")
+// isWithin reports whether a path is dir or inside it.
+func isWithin(dir, name string) bool {
+	return dir == "." || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-// readFiles reads every file of the skills once, and nothing else.
+// readFiles reads the files that belong to skills.
 func (r *reader) readFiles(roots []string) error {
-	alike := map[string]string{}
+	byFold := map[string]string{}
 	for _, name := range r.paths {
-		if !slices.ContainsFunc(roots, func(root string) bool { return inFolder(root, name) }) {
-			r.snap.strays++
+		if !slices.ContainsFunc(roots, func(root string) bool { return isWithin(root, name) }) {
+			r.snap.unserved++
 			continue
 		}
 		folded := strings.ToLower(name)
-		if other, ok := alike[folded]; ok {
-			return fmt.Errorf("%q and %q differ in case alone: on some systems they are one file", other, name)
+		if other, ok := byFold[folded]; ok {
+			return fmt.Errorf("%q and %q differ in case only, and are the same file on some systems", other, name)
 		}
-		alike[folded] = name
+		byFold[folded] = name
 		data, err := r.readFile(name)
 		if err != nil {
 			return err
@@ -173,28 +179,28 @@ func (r *reader) readFile(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || replaced(r.seen[name], info):
-		return nil, fmt.Errorf("%q became another file while the skills were read: %w", name, fs.ErrInvalid)
+		return nil, fmt.Errorf("%q was replaced while the skills were read: %w", name, fs.ErrInvalid)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, min(maxFile, r.left)+1))
+	data, err := io.ReadAll(io.LimitReader(f, min(maxFile, r.limit)+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(data) > maxFile:
 		return nil, fmt.Errorf("%q has more than %d bytes", name, maxFile)
-	case int64(len(data)) > r.left:
-		return nil, errors.New("the skills have more bytes than Options.MaxBytes allows")
+	case int64(len(data)) > r.limit:
+		return nil, errors.New("the skills are larger than Options.MaxBytes")
 	}
-	r.left -= int64(len(data))
+	r.limit -= int64(len(data))
 	return data, nil
 }
 
-// replaced reports whether a file of the disk that was opened is another one than was seen before, to which a link may
-// lead that has been put there since. Files of other systems are the same as nothing, not even themselves.
+// replaced reports whether an opened file is not the one of the walk, because it was replaced by a
+// link. It returns false for file systems whose files [os.SameFile] cannot compare.
 func replaced(seen, opened fs.FileInfo) bool {
 	return os.SameFile(opened, opened) && !os.SameFile(seen, opened)
 }
 
-// uri returns the URI of a file or folder.
+// uri returns the URI of a file or directory.
 func (r *reader) uri(name string) string {
 	name = path.Join(r.base, name)
 	if name == "." {
@@ -203,7 +209,7 @@ func (r *reader) uri(name string) string {
 	return r.prefix + escapePath(name)
 }
 
-// addSkill adds the skill of a folder.
+// addSkill adds the skill in a directory.
 func (r *reader) addSkill(root string) error {
 	text := r.data[path.Join(root, skillFile)]
 	front, err := parseFrontmatter(text)
@@ -211,7 +217,7 @@ func (r *reader) addSkill(root string) error {
 		return err
 	}
 	if root == "." {
-		// The folder's own name is not known to a file system.
+		// An fs.FS does not know the name of its root.
 		var named struct {
 			Name string `json:"name"`
 		}
@@ -226,7 +232,7 @@ func (r *reader) addSkill(root string) error {
 	e := &entry{}
 	var files []wireFile
 	for _, name := range r.paths {
-		if inFolder(root, name) {
+		if isWithin(root, name) {
 			f := r.file(name)
 			e.files = append(e.files, f)
 			files = append(files, wireFile{f.URI, f.Digest, &f.Size})
@@ -240,7 +246,7 @@ func (r *reader) addSkill(root string) error {
 	if e.encoded, err = jsonv2.Marshal(w); err != nil {
 		return err
 	}
-	// What a client would refuse is refused here.
+	// Refuse what a client would refuse.
 	if e.skill, err = parseSkill(e.encoded); err == nil {
 		err = errors.Join(e.skill.checkLimits(), e.skill.checkOwn())
 	}
@@ -248,13 +254,14 @@ func (r *reader) addSkill(root string) error {
 		return err
 	}
 	main := r.snap.files[w.URI]
-	main.resource.Name, main.resource.Description, main.resource.MIMEType = e.skill.Name, e.skill.Description, "text/markdown"
+	main.resource.Name, main.resource.Description = e.skill.Name, e.skill.Description
+	main.resource.MIMEType = "text/markdown"
 	r.snap.skills = append(r.snap.skills, e)
 	r.snap.byURI[w.URI] = e
 	return nil
 }
 
-// file returns a file, which may be in several skills.
+// file returns a file, which may belong to several skills.
 func (r *reader) file(name string) *file {
 	uri := r.uri(name)
 	if f, ok := r.snap.files[uri]; ok {
@@ -262,22 +269,25 @@ func (r *reader) file(name string) *file {
 	}
 	data := r.data[name]
 	size := int64(len(data))
-	f := &file{File: File{Path: name, URI: uri, Digest: digestOf(data), Size: size}, contents: mcp.FileContents(name, data)}
+	f := &file{
+		File:     File{Path: name, URI: uri, Digest: digestOf(data), Size: size},
+		contents: mcp.FileContents(name, data),
+	}
 	f.contents.URI = uri
 	f.resource = &mcp.Resource{URI: uri, Name: path.Base(name), MIMEType: f.contents.MIMEType, Size: &size}
 	r.snap.files[uri] = f
 	return f
 }
 
-// addDirs adds the folders of skills, and those that lead to skills.
+// addDirs adds the directories of skills and their parents.
 //
 // Spec: skills.mdx, Directory Resources.
 func (r *reader) addDirs(roots []string) {
-	if r.base != "" || !strings.HasSuffix(r.prefix, "://") { // else it has no URI
+	if r.base != "" || !strings.HasSuffix(r.prefix, "://") { // without a path the root has no URI
 		r.dirs = append(r.dirs, ".")
 	}
 	served := func(dir string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return inFolder(root, dir) || inFolder(dir, root) })
+		return slices.ContainsFunc(roots, func(root string) bool { return isWithin(root, dir) || isWithin(dir, root) })
 	}
 	for _, dir := range r.dirs {
 		if served(dir) {

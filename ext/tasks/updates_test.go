@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// watched returns what a loop over a task sees.
+// watched returns the states that Updates yields.
 func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) {
 	for task, e := range h.Updates(ctx) {
 		if e != nil {
@@ -26,7 +26,7 @@ func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) 
 	return states, nil
 }
 
-func TestWatchAsksWhereNobodyTells(t *testing.T) {
+func TestUpdatesPollsWithoutSubscription(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
 		"tasks/get": inTurn(seen("working", ``), seen("working", ``), seen("working", `,"statusMessage":"half"`), seen("working", `,"statusMessage":"half"`),
@@ -34,13 +34,14 @@ func TestWatchAsksWhereNobodyTells(t *testing.T) {
 	}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		states, err := watched(t.Context(), start(t, c, "x"))
-		if want := []string{"working", "working half", "input_required", "failed"}; err != nil || !slices.Equal(states, want) {
+		if want := []string{"working", "working half", "input_required", "failed"}; err != nil ||
+			!slices.Equal(states, want) {
 			t.Errorf("got %q, %v; want %q", states, err, want)
 		}
 	})
 }
 
-func TestWatchEndsWithItsContext(t *testing.T) {
+func TestUpdatesEndsWithContext(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -55,7 +56,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWatchEndsWithItsClient(t *testing.T) {
+func TestUpdatesEndsWithClient(t *testing.T) {
 	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
@@ -68,7 +69,7 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	})
 }
 
-func TestWatchGivesUpAServerThatStaysAway(t *testing.T) {
+func TestUpdatesEndsAfterMaxOutage(t *testing.T) {
 	s := &script{on: map[string]step{"tasks/get": func(*mcp.Request, int) (string, error) {
 		return "", &mcp.TransportError{Method: "tasks/get", Err: errors.New("connection refused")}
 	}}}
@@ -81,8 +82,8 @@ func TestWatchGivesUpAServerThatStaysAway(t *testing.T) {
 	})
 }
 
-// telling returns a script whose task is listened to: say is what is told of it after each second, the first with the
-// acknowledgement.
+// telling returns a script with a subscription: say returns the notification after each second, the
+// first with the acknowledgement.
 func telling(acknowledged string, say ...string) *script {
 	s := &script{on: map[string]step{"tools/call": always(created(``))}}
 	s.on["subscriptions/listen"] = always(`{}`)
@@ -111,7 +112,7 @@ func telling(acknowledged string, say ...string) *script {
 	return s
 }
 
-func TestTASKX22_WatchListensWhereTheServerAgrees(t *testing.T) {
+func TestTASKX22_UpdatesSubscribes(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := telling(`{"taskIds":["t1"]}`, seen("working", `,"statusMessage":"half"`), strings.Replace(seen("failed", `,"error":{"code":1,"message":"not ours"}`), "t1", "t2", 1), seen("completed", hello))
@@ -121,14 +122,15 @@ func TestTASKX22_WatchListensWhereTheServerAgrees(t *testing.T) {
 				if want := []string{"working", "working half", "completed"}; err != nil || !slices.Equal(states, want) {
 					t.Errorf("got %q, %v; want %q", states, err, want)
 				}
-				// Once to begin with, once because something may have been missed, and then it is told.
+				// Once to begin with, once because something may have been missed, and then it is
+				// told.
 				s.wantSaid(t, "tools/call x", "tasks/get t1", "subscriptions/listen", "tasks/get t1")
 			})
 		})
 	}
 }
 
-func TestACallMayListenForItsTask(t *testing.T) {
+func TestCallSubscribesWithListen(t *testing.T) {
 	s := telling(`{"taskIds":["t1"]}`, seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`), seen("working", ``), seen("completed", hello))
 	s.on["tasks/get"] = always(seen("working", ``))
 	s.on["tasks/update"] = always(`{}`)
@@ -141,13 +143,13 @@ func TestACallMayListenForItsTask(t *testing.T) {
 			t.Errorf("after %v: asked %q", took, asked)
 		}
 		if at := s.saidAt("tasks/get"); len(at) > 2 {
-			t.Errorf("it asked after %v though it was told", at)
+			t.Errorf("it polled after %v in spite of the notification", at)
 		}
 	})
 }
 
-// Who is not told asks, whatever the reason.
-func TestWhoeverIsNotToldAsks(t *testing.T) {
+// Without a subscription the task is polled, whatever the reason.
+func TestSubscribedTaskIsStillPolled(t *testing.T) {
 	for name, s := range map[string]*script{
 		"refused":          {on: map[string]step{"tools/call": always(created(``))}},
 		"not agreed":       telling(`{}`),
@@ -173,8 +175,8 @@ func TestWhoeverIsNotToldAsks(t *testing.T) {
 	}
 }
 
-// What cannot be read is a reason to ask, and no reason to ask more often than the server wants.
-func TestAFloodOfNotificationsIsNoFloodOfRequests(t *testing.T) {
+// An invalid notification causes a poll, but not more often than the poll interval.
+func TestManyNotificationsDoNotCauseManyRequests(t *testing.T) {
 	for name, wake := range map[string]string{
 		"that cannot be read":     `{"taskId":"t1","status":"nonsense"}`,
 		"with a broken statement": `{"taskId":"t1","status":"completed"}`,

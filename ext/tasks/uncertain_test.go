@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A call that is given up before it is answered becomes no task: nobody would know of it.
-func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
+// A call that ends before its response creates no task.
+func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var slow atomic.Bool
 		s := &faulty{Store: tasks.NewMemory(), create: func(tasks.Record) error {
@@ -59,8 +59,8 @@ func TestTASKX20_ACallThatWasGivenUpIsNoTask(t *testing.T) {
 	}
 }
 
-// A record that could neither be made for sure nor deleted is deleted later.
-func TestACreationInDoubtIsUndoneLater(t *testing.T) {
+// A record whose creation is uncertain, and whose deletion failed, is deleted later.
+func TestUncertainCreationIsDeletedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := &stuck{Store: tasks.NewMemory()}
 		b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 3}, nil)
@@ -91,7 +91,8 @@ func TestACreationInDoubtIsUndoneLater(t *testing.T) {
 	})
 }
 
-// A stuck store makes a record, and says so only when nobody waits any more. A deaf one does not delete.
+// A stuck store creates a record and returns after its caller has ended. With deaf set it does not
+// delete.
 type stuck struct {
 	tasks.Store
 	slow, deaf atomic.Bool
@@ -116,8 +117,9 @@ func (s *stuck) Delete(ctx context.Context, owner, id string) error {
 	return s.Store.Delete(ctx, owner, id)
 }
 
-// An answer of which nobody knows whether it was stored is not lost, and its run is not taken for one that was cut off.
-func TestAnAnswerInDoubt(t *testing.T) {
+// If it is uncertain whether an answer was stored, it is not lost, and its run does not count as
+// interrupted.
+func TestUncertainAnswer(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
 			s := &silent{Store: tasks.NewMemory()}
@@ -133,7 +135,8 @@ func TestAnAnswerInDoubt(t *testing.T) {
 			c := connected(t, b)
 			id := begin(t, c, "ask", nil).TaskID
 			synctest.Wait()
-			params := object{"taskId": id, "inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
+			params := object{"taskId": id,
+				"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
 			s.writes.Store(wrote)
 			s.down.Store(true)
 			_, err := c.Try("tasks/update", params)
@@ -155,7 +158,7 @@ func TestAnAnswerInDoubt(t *testing.T) {
 	}
 }
 
-// A silent store breaks with the first update once it is down, written or not, and says nothing from then on.
+// A silent store fails from the first update after down is set, which may be stored or not.
 type silent struct {
 	tasks.Store
 	down, writes, broken atomic.Bool
@@ -184,8 +187,8 @@ func (s *silent) Get(ctx context.Context, owner, id string) (tasks.Record, error
 	return s.Store.Get(ctx, owner, id)
 }
 
-// A run that Close meets in the moment before it begins has not begun: it is left to the next process, whatever its tool.
-func TestCloseBeforeARunBegins(t *testing.T) {
+// A run that Close stops before its handler is called is left to the next process.
+func TestCloseBeforeRunStarts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		s := &faulty{Store: store, create: func(tasks.Record) error { time.Sleep(time.Second); return nil }}
@@ -207,15 +210,16 @@ func TestCloseBeforeARunBegins(t *testing.T) {
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := finished(t, connected(t, next), decode[told](t, m.Result).TaskID); got.Result.text() != "done" || runs.Load() != 1 {
+		if got := finished(t, connected(t, next), decode[told](t, m.Result).TaskID); got.Result.text() != "done" ||
+			runs.Load() != 1 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
 		next.shut(t)
 	})
 }
 
-// One record that cannot be read keeps neither the server from starting nor the others from being taken up and listed.
-func TestRecoverPassesOverADamagedRecord(t *testing.T) {
+// A damaged record affects neither Recover nor the other records.
+func TestRecoverSkipsDamagedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		add := func(b *bench) {
@@ -275,7 +279,7 @@ func (s *damaged) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error]
 	}
 }
 
-// TASKD-21: tasks whose results are large come in more pages, and all of them come.
+// TASKD-21: tasks with large results are listed in more pages, and completely.
 func TestTASKD21_ListOfLargeTasks(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 8<<20), nil })

@@ -18,11 +18,13 @@ func skillFile(name string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: A skill\n---\n")}
 }
 
-func TestFolderThatIsOneSkill(t *testing.T) {
-	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}}, &skills.Options{Prefix: "x-own://acme/"})
+func TestSkillInRoot(t *testing.T) {
+	s, catalog := serve(t, fstest.MapFS{"SKILL.md": skillFile("alone"), "a/b.txt": {Data: []byte("b")}},
+		&skills.Options{Prefix: "x-own://acme/"})
 	c := dial(t, s)
 	all, err := list(t.Context(), c)
-	if err != nil || len(all) != 1 || all[0].URI != "x-own://acme/alone/SKILL.md" || all[0].Files[1].URI != "x-own://acme/alone/a/b.txt" {
+	if err != nil || len(all) != 1 || all[0].URI != "x-own://acme/alone/SKILL.md" ||
+		all[0].Files[1].URI != "x-own://acme/alone/a/b.txt" {
 		t.Fatalf("got %v, %v", all, err)
 	}
 	if got := catalog.Skills(); len(got) != 1 || got[0].Fingerprint() != all[0].Fingerprint() {
@@ -37,8 +39,8 @@ func TestFolderThatIsOneSkill(t *testing.T) {
 	}
 }
 
-// Where the skill at the top comes among the others says nothing of their URIs.
-func TestSkillsWithinTheOneThatTheFolderIs(t *testing.T) {
+// The position of the skill in the root does not affect the URIs.
+func TestSkillsInsideSkillInRoot(t *testing.T) {
 	for _, inner := range []string{"3d-print", "zebra", "+/x"} {
 		t.Run(inner, func(t *testing.T) {
 			s, catalog := serve(t, fstest.MapFS{
@@ -78,7 +80,7 @@ func TestSkillsWithinTheOneThatTheFolderIs(t *testing.T) {
 	}
 }
 
-// with returns a folder with one good skill and other files: names and, in turn, their texts or what else they are.
+// with returns a file system with a valid skill and further files, as names and contents in turn.
 func with(files ...any) fstest.MapFS {
 	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
 	for i := 0; i < len(files); i += 2 {
@@ -91,7 +93,7 @@ func with(files ...any) fstest.MapFS {
 	return m
 }
 
-func TestFoldersThatCannotBeServed(t *testing.T) {
+func TestInvalidDirectories(t *testing.T) {
 	many := with()
 	for i := range skills.MaxFiles {
 		many[fmt.Sprintf("good/%d", i)] = &fstest.MapFile{}
@@ -99,32 +101,36 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 	large := with("good/1", strings.Repeat("x", 9<<20), "good/2", strings.Repeat("x", 9<<20))
 	deep := with(strings.Repeat("a/", 20)+"x", "")
 	for want, files := range map[string]fstest.MapFS{
-		"is not \"---\"":            with("a/SKILL.md", "# No frontmatter"),
-		"does not end":              with("a/SKILL.md", "---\nname: a\n"),
-		"not YAML":                  with("a/SKILL.md", "---\nname: [\n---\n"),
-		"no map":                    with("a/SKILL.md", "---\n- a\n---\n"),
-		"name is empty":             with("a/SKILL.md", "---\ndescription: x\n---\n"),
-		"but the folder's":          with("a/SKILL.md", skillFile("b")),
-		"small letters":             with("Ab/SKILL.md", skillFile("Ab")),
-		"hyphen":                    with("a--b/SKILL.md", skillFile("a--b")),
-		"at most 64":                with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
-		"no description":            with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
-		"1025 characters":           with("a/SKILL.md", "---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
-		"compatibility has":         with("a/SKILL.md", "---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
-		"is reserved":               with("a/SKILL.md", "---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
-		"symbolic link":             with("good/id_rsa", &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
-		"no regular file":           with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
-		"want SKILL.md":             with("a/skill.md", skillFile("a")),
-		"differ in case alone":      with("good/a.md", "1", "good/A.md", "2"),
-		"too large: it has":         many,
-		"too large: its files":      large,
-		"more than 11534336 bytes":  with("good/x", strings.Repeat("x", 11<<20+1)),
-		"folders deep":              deep,
-		"Options.MaxBytes":          with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
-		"holds a character":         with("good/a\x01b", "x"),
-		"no name of a file has":     with("good/a\u202efdp.exe", "x"),
-		"this is no folder of":      {"README.md": {}, "pdf/notes.md": {}},
-		"description of the second": nil,
+		"is not \"---\"":           with("a/SKILL.md", "# No frontmatter"),
+		"has no end":               with("a/SKILL.md", "---\nname: a\n"),
+		"not YAML":                 with("a/SKILL.md", "---\nname: [\n---\n"),
+		"not a mapping":            with("a/SKILL.md", "---\n- a\n---\n"),
+		"name is empty":            with("a/SKILL.md", "---\ndescription: x\n---\n"),
+		"that of the directory is": with("a/SKILL.md", skillFile("b")),
+		"lower-case letters":       with("Ab/SKILL.md", skillFile("Ab")),
+		"hyphen":                   with("a--b/SKILL.md", skillFile("a--b")),
+		"at most 64":               with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
+		"no description":           with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
+		"1025 characters": with("a/SKILL.md",
+			"---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
+		"compatibility has": with("a/SKILL.md",
+			"---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
+		"is reserved": with("a/SKILL.md",
+			"---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
+		"symbolic link": with("good/id_rsa",
+			&fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
+		"not a regular file":       with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
+		"want SKILL.md":            with("a/skill.md", skillFile("a")),
+		"differ in case only":      with("good/a.md", "1", "good/A.md", "2"),
+		"too large: 513 files":     many,
+		"more than 16777216 bytes": large,
+		"more than 11534336 bytes": with("good/x", strings.Repeat("x", 11<<20+1)),
+		"more than 16 directories": deep,
+		"Options.MaxBytes":         with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
+		"a%01b\" has a character":  with("good/a\x01b", "x"),
+		"fdp.exe\" has a character that file names must not have": with("good/a\u202efdp.exe", "x"),
+		"files and no SKILL.md":                                   {"README.md": {}, "pdf/notes.md": {}},
+		"description of the second":                               nil,
 	} {
 		t.Run(want, func(t *testing.T) {
 			if files == nil {
@@ -147,7 +153,7 @@ func TestFoldersThatCannotBeServed(t *testing.T) {
 	}
 }
 
-func TestSymbolicLinksOfTheDiskAreRefused(t *testing.T) {
+func TestSymbolicLinksAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
 	for name, text := range map[string]string{filepath.Join(dir, "a", "SKILL.md"): string(skillFile("a").Data), secret: "s3cret"} {
@@ -170,13 +176,14 @@ func TestSymbolicLinksOfTheDiskAreRefused(t *testing.T) {
 		t.Skip(err)
 	}
 	for name, fsys := range map[string]fs.FS{"root": root.FS(), "dir": os.DirFS(dir)} {
-		if _, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		if _, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil ||
+			!strings.Contains(err.Error(), "symbolic link") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
 
-// swapping is a folder in which something is replaced when a file is opened.
+// swapping is a file system in which something is replaced when a file is opened.
 type swapping struct {
 	fs.FS
 	when string
@@ -190,7 +197,7 @@ func (s *swapping) Open(name string) (fs.File, error) {
 	return s.FS.Open(name)
 }
 
-func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
+func TestLinksCreatedAfterWalkAreNotFollowed(t *testing.T) {
 	elsewhere := t.TempDir()
 	if err := os.WriteFile(filepath.Join(elsewhere, "notes.txt"), []byte("s3cret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -201,7 +208,8 @@ func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
 				os.Symlink(filepath.Join(elsewhere, "notes.txt"), filepath.Join(dir, "a/b/notes.txt")))
 		},
 		"a folder": func(dir string) error {
-			return errors.Join(os.RemoveAll(filepath.Join(dir, "a/b")), os.Symlink(elsewhere, filepath.Join(dir, "a/b")))
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "a/b")),
+				os.Symlink(elsewhere, filepath.Join(dir, "a/b")))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -219,15 +227,16 @@ func TestLinksThatAreMadeAfterTheLookAreNotFollowed(t *testing.T) {
 					t.Skip(err)
 				}
 			}}
-			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil || !strings.Contains(err.Error(), "another file") {
+			if catalog, err := skills.Serve(newServer(t, nil), fsys, nil); err == nil ||
+				!strings.Contains(err.Error(), "was replaced") {
 				t.Errorf("got %v, %v", catalog, err)
 			}
 		})
 	}
 }
 
-// A folder may be served before its first skill is there, and after its last one went.
-func TestFoldersWithoutSkills(t *testing.T) {
+// A directory may be served without skills.
+func TestDirectoriesWithoutSkills(t *testing.T) {
 	for what, files := range map[string]fstest.MapFS{
 		"empty":          {},
 		"of folders":     {"pdf": {Mode: fs.ModeDir}},

@@ -13,16 +13,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// as returns a further client with another principal.
+// as returns another client with another principal.
 func as(c *mcptest.Client, subject string) *mcptest.Client {
 	o := c.Options
 	o.Principal = &mcp.Principal{Issuer: "https://issuer.example", Subject: subject, ClientID: "app"}
 	return c.Another(&o)
 }
 
-// TASKX-24, TASKD-18: to everybody but its owner a task does not exist, in any form, and what they are answered is byte for
-// byte what they are answered for an id that nobody has.
-func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
+// TASKX-24, TASKD-18: for other principals a task does not exist, in any form. Their responses are
+// those for an unknown id, byte for byte.
+func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			secret, err := mcp.Ask[string](ctx, "secret", "The secret?", nil)
@@ -43,7 +43,8 @@ func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 				try := func(id string) string {
 					params := object{"taskId": id}
 					if method == "tasks/update" {
-						params["inputResponses"] = object{"secret.1": object{"action": "accept", "content": object{"value": "stolen"}}}
+						params["inputResponses"] = object{"secret.1": object{"action": "accept",
+							"content": object{"value": "stolen"}}}
 					}
 					_, err := other.Try(method, params)
 					wantCode(t, method, err, mcp.CodeInvalidParams)
@@ -74,7 +75,8 @@ func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 			if got := decode[struct{ Tasks []told }](t, eve.Call("tasks/list", nil)); len(got.Tasks) != 0 {
 				t.Errorf("eve's list: %+v", got)
 			}
-			if got := decode[struct{ Tasks []told }](t, ada.Call("tasks/list", nil)); len(got.Tasks) != 1 || got.Tasks[0].TaskID != id {
+			if got := decode[struct{ Tasks []told }](t, ada.Call("tasks/list", nil)); len(got.Tasks) != 1 ||
+				got.Tasks[0].TaskID != id {
 				t.Errorf("ada's list: %+v", got)
 			}
 			_, err := nobody.Try("tasks/list", nil)
@@ -87,8 +89,9 @@ func TestTASKX24_AForeignTaskIsAnUnknownTask(t *testing.T) {
 	})
 }
 
-// The handler sees the caller who made the task in each run, whoever answers, and after a restart.
-func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
+// The handler's principal is the creator of the task in each run, whoever answers, and after a
+// restart.
+func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 	store := tasks.NewMemory()
 	add := func(b *bench) {
 		b.tool("who", nil, func(ctx context.Context) (string, error) {
@@ -105,7 +108,8 @@ func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
 	}
 	on(t, mcptest.Since(revision2025), &tasks.Options{Store: store}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		o := c.Options
-		o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c", Scopes: []string{"read", "write"}}
+		o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c",
+			Scopes: []string{"read", "write"}}
 		ada := c.Another(&o)
 		id := begin(t, ada, "who", nil).TaskID
 		synctest.Wait()
@@ -116,8 +120,8 @@ func TestTheCallerOfATaskIsItsOwner(t *testing.T) {
 	})
 }
 
-// TASKX-03, TASKX-04, TASKX-19: what a client gets that did not declare the extension for the request.
-func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
+// TASKX-03, TASKX-04, TASKX-19: responses to a client that did not declare the extension.
+func TestTASKX19_ClientWithoutCapability(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
@@ -127,7 +131,8 @@ func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
 		o := c.Options
 		o.Capabilities = object{}
 		plain := c.Another(&o)
-		if got := decode[toolResult](t, plain.Call("tools/call", object{"name": "may"})); got.text() != "done" || got.ResultType != "complete" {
+		if got := decode[toolResult](t, plain.Call("tools/call", object{"name": "may"})); got.text() != "done" ||
+			got.ResultType != "complete" {
 			t.Errorf("optional: %+v", got)
 		}
 		lacks := func(what string, err *mcp.Error) {
@@ -148,18 +153,20 @@ func TestTASKX19_AClientThatDidNotDeclareTasks(t *testing.T) {
 	})
 }
 
-// TASKX-25, TASKX-26, TASKD-03: no form's methods and params mean anything in another.
+// TASKX-25, TASKX-26, TASKD-03: methods and params of one form are unknown in the other.
 func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
-		mcp.AddTool(b.server, &mcp.Tool{Name: "plain"}, func(context.Context, struct{}) (string, error) { return "plain", nil })
+		mcp.AddTool(b.server, &mcp.Tool{Name: "plain"},
+			func(context.Context, struct{}) (string, error) { return "plain", nil })
 	}
 	on(t, mcptest.Combinations(), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		foreign := []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"}
 		switch {
 		case c.Modern():
 			foreign = []string{"tasks/result", "tasks/list"}
-			if got := decode[toolResult](t, c.Call("tools/call", object{"name": "plain", "task": object{"ttl": 1000}})); got.text() != "plain" {
+			if got := decode[toolResult](t,
+				c.Call("tools/call", object{"name": "plain", "task": object{"ttl": 1000}})); got.text() != "plain" {
 				t.Errorf("plain tool: %+v", got)
 			}
 		case c.Since(revision2025):
@@ -179,13 +186,14 @@ func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKD-04, TASKD-05: what is offered, and what is asked of a tool that does otherwise. Clients of older revisions do
-// not see a tool that they cannot call.
-func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
+// TASKD-01, TASKD-04, TASKD-05: what is declared, and errors for tools with another taskSupport.
+// Clients of older revisions do not see a tool that they cannot call.
+func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
-		mcp.AddTool(b.server, &mcp.Tool{Name: "never"}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(b.server, &mcp.Tool{Name: "never"},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 	}
 	on(t, mcptest.Before(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 		got := decode[struct {
@@ -223,8 +231,8 @@ func TestTASKD04_ToolsSayHowTheyRun(t *testing.T) {
 	})
 }
 
-// A tool that is removed runs as a task no more, nor does another one of its name.
-func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
+// A removed tool does not run as a task, and neither does another tool with its name.
+func TestTASKD04_RemovedToolCreatesNoTask(t *testing.T) {
 	var removed *mcp.Registration[mcp.Tool]
 	add := func(b *bench) {
 		removed = b.tool("same", nil, func(context.Context) (string, error) { return "task", nil })
@@ -233,7 +241,8 @@ func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
 		on(t, []mcptest.Combination{combination}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
 			removed.Remove()
 			ran := false
-			mcp.AddTool(b.server, &mcp.Tool{Name: "same"}, func(context.Context, struct{}) (string, error) { ran = true; return "plain", nil })
+			mcp.AddTool(b.server, &mcp.Tool{Name: "same"},
+				func(context.Context, struct{}) (string, error) { ran = true; return "plain", nil })
 			if list := string(c.Call("tools/list", nil)); strings.Contains(list, "taskSupport") {
 				t.Errorf("the tool is listed as %s", list)
 			}
@@ -247,10 +256,14 @@ func TestTASKD04_ARemovedToolMakesNoTask(t *testing.T) {
 	}
 }
 
-// A tool that the caller must not see is one that is not there, however it is called.
-func TestAnInvisibleToolMakesNoTask(t *testing.T) {
+// A hidden tool is unknown, however it is called.
+func TestHiddenToolCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
-		b := newBench(t, nil, &mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool { return f.Tool == nil || f.Tool.Name != "hidden" }})
+		b := newBench(t, nil,
+			&mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool {
+				return f.Tool == nil ||
+					f.Tool.Name != "hidden"
+			}})
 		b.tool("hidden", nil, func(context.Context) (string, error) { return "seen", nil })
 		o := &mcptest.Options{}
 		if combination.Modern() {
@@ -259,7 +272,8 @@ func TestAnInvisibleToolMakesNoTask(t *testing.T) {
 		mcptest.RunOn(t, b.server, []mcptest.Combination{combination}, o, func(t *testing.T, c *mcptest.Client) {
 			_, hidden := c.Try("tools/call", object{"name": "hidden", "task": object{}})
 			_, unknown := c.Try("tools/call", object{"name": "hiddem", "task": object{}})
-			if hidden == nil || unknown == nil || strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message || hidden.Code != unknown.Code {
+			if hidden == nil || unknown == nil ||
+				strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message || hidden.Code != unknown.Code {
 				t.Errorf("a hidden tool is answered %v, an unknown one %v", hidden, unknown)
 			}
 			b.shut(t)
@@ -267,7 +281,7 @@ func TestAnInvisibleToolMakesNoTask(t *testing.T) {
 	}
 }
 
-// TASKX-24, TASKD-07: ids are long, random and tell nothing.
+// TASKX-24, TASKD-07: ids are long and random.
 func TestTASKD07_IDs(t *testing.T) {
 	add := func(b *bench) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
@@ -285,7 +299,8 @@ func TestTASKD07_IDs(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKX-01: each form is declared to its own clients, and only there; lists only to callers that are known.
+// TASKD-01, TASKX-01: each form is declared to its own clients; lists only to authenticated
+// callers.
 func TestTASKX01_WhatIsDeclared(t *testing.T) {
 	b := newBench(t, nil, nil)
 	none, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision2025})

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A stranger is a server that says of its skills what it likes.
-type stranger struct {
+// A hostileServer is a server with invalid descriptions.
+type hostileServer struct {
 	mu      sync.Mutex
 	entry   string            // of its one skill
 	files   map[string]string // by URI
@@ -41,18 +41,18 @@ func fileEntry(uri, text string) string {
 	return fmt.Sprintf(`{"uri":%q,"digest":%q,"size":%d}`, uri, sum(text), len(text))
 }
 
-// honest is the description of a skill with two files.
+// honest is a valid description of a skill with two files.
 func honest() string {
 	return `{"uri":"skill://pdf/SKILL.md","frontmatter":{"description":"Fill in forms","name":"pdf"},"resources":[` +
 		fileEntry(pdf, mainText) + `,` + fileEntry(formURI, formText) + `]}`
 }
 
-func newStranger() *stranger {
-	return &stranger{entry: honest(), files: map[string]string{pdf: mainText, formURI: formText}}
+func newStranger() *hostileServer {
+	return &hostileServer{entry: honest(), files: map[string]string{pdf: mainText, formURI: formText}}
 }
 
-// serve returns the stranger as a server.
-func (s *stranger) serve(t *testing.T) *mcp.Server {
+// serve returns the server.
+func (s *hostileServer) serve(t *testing.T) *mcp.Server {
 	server := newServer(t, nil)
 	server.AddExtension(skills.ID, map[string]bool{"directoryRead": true})
 	answer := func(result func() string) mcp.Handler {
@@ -86,13 +86,13 @@ func (s *stranger) serve(t *testing.T) *mcp.Server {
 	return server
 }
 
-func (s *stranger) set(change func()) {
+func (s *hostileServer) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-func (s *stranger) read() []string {
+func (s *hostileServer) read() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Compact(slices.Clone(s.reads))
