@@ -99,7 +99,8 @@ too. Pass a client secret in a file: other users of the machine can read command
 	f.StringArrayVar(&wanted.Scopes, "scope", nil, "request this `scope`")
 	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a registered client")
 	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
-	f.StringVar(&wanted.Issuer, "issuer", "", "the `URL` of the issuer of --client-id, as in the metadata of the authorization server")
+	f.StringVar(&wanted.Issuer, "issuer", "",
+		"the `URL` of the issuer of --client-id, as in the metadata of the authorization server")
 	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
 	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd

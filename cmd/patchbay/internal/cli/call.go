@@ -45,7 +45,9 @@ A server may run a call as a task. Its result is awaited like any other, and an 
 }
 
 // prepareCall returns the tool and its arguments.
-func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string) (*mcp.Tool, stdjson.RawMessage, error) {
+func (p *program) prepareCall(
+	ctx context.Context, c *mcp.Client, words []string,
+) (*mcp.Tool, stdjson.RawMessage, error) {
 	tools, err := collect(c.Tools(ctx))
 	if err != nil {
 		return nil, nil, err
@@ -61,8 +63,8 @@ func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string
 	return tool, a.object(), nil
 }
 
-// call calls a tool and prints its result. If the call becomes a task, a note of it is kept until it
-// ends: the program may be killed.
+// call calls a tool and prints its result. If the call becomes a task, a note of it is kept until
+// it ends: the program may be killed.
 func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	var taskNote atomic.Pointer[note]
 	p.taskStarted = func(h *tasks.Handle) {
@@ -83,14 +85,15 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 	return p.endCall(result)
 }
 
-// interruptedTask returns the error of a call that was interrupted while it ran as a task. The note of
-// a task that may go on is kept.
+// interruptedTask returns the error of a call that was interrupted while it ran as a task. The note
+// of a task that may go on is kept.
 func (p *program) interruptedTask(n *note) error {
 	if p.taskCancelled.Load() {
 		n.remove()
 		return &coded{exitInterrupted, errors.New("interrupted; the task was cancelled")}
 	}
-	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be cancelled and may go on: %s", p.taskCommandLine("get", n.ID))}
+	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be cancelled and may go on: %s",
+		p.taskCommandLine("get", n.ID))}
 }
 
 // endCall prints the result of a tool. It returns an error if the tool failed.

@@ -52,7 +52,8 @@ func usage(err error) error { return &coded{exitUsage, err} }
 // notFound returns err with the exit code of something that the server does not have.
 func notFound(err error) error { return &coded{exitNotFound, err} }
 
-// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has interrupted it.
+// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has
+// interrupted it.
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }

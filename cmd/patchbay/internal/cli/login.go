@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// Environment variables. With the credentials of a client, requests are authorized without a user, and
-// nothing is stored.
+// Environment variables. With the credentials of a client, requests are authorized without a user,
+// and nothing is stored.
 const (
 	envClientID   = "PATCHBAY_CLIENT_ID"
 	envSecret     = "PATCHBAY_CLIENT_SECRET"
@@ -175,13 +175,14 @@ func (p *program) authOptions() *oauth.TransportOptions {
 // isMachineClient reports whether the environment has client credentials.
 func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
-// machineOptions returns the options for client credentials. Each run requests a token: that costs a
-// request, and stores nothing.
+// machineOptions returns the options for client credentials. Each run requests a token: that costs
+// a request, and stores nothing.
 func (p *program) machineOptions() (*oauth.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
 	case os.Getenv(envIssuer) == "":
-		return nil, fmt.Errorf("%s is set without %s: the secret is sent to that authorization server only", envClientID, envIssuer)
+		return nil, fmt.Errorf("%s is set without %s: the secret is sent to that authorization server only",
+			envClientID, envIssuer)
 	case (secret == "") == (keyFile == ""):
 		return nil, fmt.Errorf("%s requires either %s or %s", envClientID, envSecret, envKeyFile)
 	}
@@ -234,7 +235,8 @@ func (p *program) showLoginPage(t *target, l *oauth.LoginRequest, opens bool) {
 	why := "Log in to " + cleanLine(l.Server) + " at " + cleanLine(l.Issuer) + "."
 	if !p.loggingIn {
 		if missing := t.missingScopes(context.Background(), scopes); missing != "" {
-			why = "The login at " + cleanLine(l.Server) + " lacks the scopes " + cleanLine(missing) + ". Allow them at " + cleanLine(l.Issuer) + "."
+			why = "The login at " + cleanLine(l.Server) + " lacks the scopes " + cleanLine(missing) +
+				". Allow them at " + cleanLine(l.Issuer) + "."
 		}
 	}
 	what := "Your browser opens this page. If it does not, open it yourself:"

@@ -88,7 +88,9 @@ func demoScopes() mcp.Middleware {
 	return oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}})
 }
 
-func newProtectedDemo(origin string, server *mcp.Server, store authserver.Store, log *slog.Logger) (*protectedDemo, error) {
+func newProtectedDemo(
+	origin string, server *mcp.Server, store authserver.Store, log *slog.Logger,
+) (*protectedDemo, error) {
 	hash, err := authserver.HashPassword(demoPassword)
 	if err != nil {
 		return nil, err
@@ -127,8 +129,8 @@ func newProtected(resource string, server *mcp.Server, auth *authserver.Server, 
 	}
 }
 
-// route sends requests for the MCP server and its metadata to the protected handler, and others to the
-// authorization server. It rejects other Host headers, against DNS rebinding.
+// route sends requests for the MCP server and its metadata to the protected handler, and others to
+// the authorization server. It rejects other Host headers, against DNS rebinding.
 func (d *protectedDemo) route(next http.Handler) http.Handler {
 	protected := d.protect(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -40,7 +40,8 @@ func (p *program) taskCommand() *cobra.Command {
 		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
-	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(), p.taskAnswerVerb(), p.taskCancelVerb()} {
+	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(),
+		p.taskAnswerVerb(), p.taskCancelVerb()} {
 		verb.DisableFlagsInUseLine = true
 		if verb.ValidArgsFunction == nil {
 			verb.ValidArgsFunction = p.completeTasks
@@ -131,7 +132,8 @@ func (p *program) listNotes() error {
 	if p.flags.json {
 		list := []map[string]any{}
 		for _, n := range all {
-			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key, "started": n.Started})
+			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key,
+				"started": n.Started})
 		}
 		p.output.value(map[string]any{"tasks": list})
 		return nil
@@ -151,7 +153,8 @@ func (p *program) listNotes() error {
 	return nil
 }
 
-// sharedTargets returns the names that several targets share: notes omit the secret parts of targets.
+// sharedTargets returns the names that several targets share: notes omit the secret parts of
+// targets.
 func sharedTargets(all []*note) map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for _, n := range all {
@@ -197,8 +200,8 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	return err
 }
 
-// getNoted returns the noted tasks that the server still has, and removes the notes of others. After an
-// error it returns the tasks that were found.
+// getNoted returns the noted tasks that the server still has, and removes the notes of others.
+// After an error it returns the tasks that were found.
 func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
 	const concurrency = 4
 	found := make([]*tasks.Task, len(known))
@@ -290,7 +293,9 @@ func (p *program) taskCancelVerb() *cobra.Command {
 
 // taskVerb completes a command about one task: it parses the id of the task and calls run. atMost
 // bounds the arguments after the id; less than 0 is any number.
-func (p *program) taskVerb(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int) *cobra.Command {
+func (p *program) taskVerb(
+	cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int,
+) *cobra.Command {
 	var id string
 	cmd.Flags().StringVar(&id, "id", "", "the task `ID`, if it begins with a hyphen")
 	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
@@ -300,7 +305,10 @@ func (p *program) taskVerb(cmd *cobra.Command, run func(ctx context.Context, h *
 	if atMost >= 0 {
 		withID++
 	}
-	flagged := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error { return about(ctx, c, id, words) }, 0, atMost)
+	flagged := p.verb(func(ctx context.Context, c *mcp.Client,
+		words []string) error {
+		return about(ctx, c, id, words)
+	}, 0, atMost)
 	plain := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
 		return about(ctx, c, words[0], words[1:])
 	}, 1, withID)
