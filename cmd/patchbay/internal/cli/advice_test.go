@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcptest"
-
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 

@@ -155,7 +155,9 @@ func extensionOf(mimeType string) string {
 	}
 	return map[string]string{
 		"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
-		"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "audio/flac": "flac", "audio/mp4": "m4a",
-		"application/pdf": "pdf", "application/zip": "zip", "application/gzip": "gz", "video/mp4": "mp4", "application/json": "json",
+		"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "audio/flac": "flac",
+		"audio/mp4":       "m4a",
+		"application/pdf": "pdf", "application/zip": "zip", "application/gzip": "gz",
+		"video/mp4": "mp4", "application/json": "json",
 	}[plain]
 }

@@ -105,7 +105,8 @@ func (p *program) saveSettings(ctx context.Context, t *target, s *settings) erro
 // mayLogIn returns an error if tokens must not be sent to a target.
 func (t *target) mayLogIn() error {
 	if t.url == "" {
-		return errors.New("login is for URLs: the target is a command, which reads credentials from its environment (--env)")
+		return errors.New("login is for URLs: the target is a command, which reads credentials from its " +
+			"environment (--env)")
 	}
 	if t.header.Get("Authorization") != "" {
 		return errors.New("the target has an Authorization header, which takes precedence over a login")

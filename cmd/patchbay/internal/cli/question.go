@@ -248,7 +248,8 @@ func (q pageQuestion) fits(a *answer) bool { return a.Content == nil && a.Field 
 
 func (q pageQuestion) parse(_ context.Context, _ *program, given *givenAnswer) (*answer, error) {
 	if given.action == "" {
-		return nil, usage(fmt.Errorf("missing --action: open %s yourself and give --action accept, or give --action decline", cleanLine(q.URL)))
+		return nil, usage(fmt.Errorf("missing --action: open %s yourself and give --action accept, or give "+
+			"--action decline", cleanLine(q.URL)))
 	}
 	return &answer{Action: given.action}, nil
 }
@@ -309,7 +310,8 @@ func (q samplingQuestion) parse(ctx context.Context, p *program, given *givenAns
 }
 
 func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
-	p.screen.printf("\n%s requests sampling. You are the language model.\n%s\n\n  Type the answer. End it with a line that is a single dot (%s to decline):",
+	p.screen.printf("\n%s requests sampling. You are the language model.\n%s\n\n  Type the answer. End it with a "+
+		"line that is a single dot (%s to decline):",
 		p.server(), indent(q.conversation(), "  "), commandDecline)
 	text, err := p.promptParagraph(ctx)
 	return &answer{Text: text}, err

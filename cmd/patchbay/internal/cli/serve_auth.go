@@ -46,7 +46,8 @@ func checkAuth(auth, addr string, stdio bool) error {
 	}
 	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
 	if ip, notIP := netip.ParseAddr(host); err != nil || notIP != nil || !ip.IsLoopback() {
-		return usage(fmt.Errorf("invalid --addr %q: --auth demo has a public password and no TLS, and requires a loopback address such as 127.0.0.1:8765", addr))
+		return usage(fmt.Errorf("invalid --addr %q: --auth demo has a public password and no TLS, and requires a "+
+			"loopback address such as 127.0.0.1:8765", addr))
 	}
 	return nil
 }
@@ -85,7 +86,8 @@ type protectedDemo struct {
 
 // demoScopes returns the middleware that checks scopes.
 func demoScopes() mcp.Middleware {
-	return oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}})
+	rules := &oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}}
+	return oauth.RequireScopes(rules)
 }
 
 func newProtectedDemo(
@@ -123,7 +125,8 @@ func newProtected(resource string, server *mcp.Server, auth *authserver.Server, 
 		handler: mcphttp.NewHandler(server, nil),
 		auth:    auth,
 		protect: oauth.Require(auth.Verifier(resource), oauth.ResourceMetadata{
-			Resource: resource, AuthorizationServers: []string{auth.Issuer()}, ScopesSupported: []string{scopeUse}, Name: "Patchbay demo",
+			Resource: resource, AuthorizationServers: []string{auth.Issuer()},
+			ScopesSupported: []string{scopeUse}, Name: "Patchbay demo",
 		}, &oauth.RequireOptions{Scopes: oauth.AllOf(scopeUse), Logger: log}),
 		host: strings.TrimPrefix(auth.Issuer(), "http://"),
 	}

@@ -96,7 +96,8 @@ type taskFailure struct {
 func newTaskReport(t *tasks.Task, tool string) *taskReport {
 	r := &taskReport{
 		ID: t.ID, Status: t.Status, Tool: tool, Message: t.Message, Created: t.Created, Updated: t.Updated,
-		TTL: milliseconds(t.TTL), PollInterval: milliseconds(t.PollInterval), InputRequests: t.InputRequests, Result: t.Result,
+		TTL: milliseconds(t.TTL), PollInterval: milliseconds(t.PollInterval),
+		InputRequests: t.InputRequests, Result: t.Result,
 	}
 	if t.Error != nil {
 		r.Error = &taskFailure{t.Error.Code, t.Error.Message, t.Error.Data}

@@ -138,7 +138,8 @@ var errLeftOpen = errors.New("the question stays open")
 func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
 	const timeout = 10 * time.Second // for the question to arrive
 	if p.given == nil {
-		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run %s", p.taskCommandLine("watch", h.ID())))
+		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run "+
+			"%s", p.taskCommandLine("watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	answered, ended := make(chan error, 1), make(chan error, 1)

@@ -120,7 +120,8 @@ func (p *program) showChange(t *tasks.Task, tool string) {
 		return // the user is prompted next
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
-		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
+		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or "+
+			"answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
 	}
 	for _, key := range keysOf(t) {
 		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])),
