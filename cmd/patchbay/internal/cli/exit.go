@@ -162,7 +162,7 @@ func errorText(code int, err error) string {
 	case code != exitInterrupted && errors.As(err, &refused):
 		return strings.TrimPrefix(refused.Err.Error(), "oauth: ")
 	case code == exitInterrupted && errors.As(err, &transport) && transport.MayHaveRun:
-		return "interrupted; the server may have run " + transport.Method + " nevertheless"
+		return "interrupted; the server may have run " + transport.Method
 	case code == exitInterrupted:
 		return "interrupted"
 	case errors.As(err, &rpc) && rpc.Remote():

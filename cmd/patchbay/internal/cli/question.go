@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A question is a request of the server's that the user answers: an elicitation or sampling.
+// A question is a request of the server that the user answers: elicitation or sampling.
 type question interface {
 	// message returns the text by which --question and the answers file select questions.
 	message() string
