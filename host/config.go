@@ -26,8 +26,8 @@ type Config struct {
 	servers map[string]json.RawMessage
 }
 
-// LoadConfig reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist, and
-// has the line and column of a JSON syntax error.
+// LoadConfig reads a configuration file. The error wraps fs.ErrNotExist if the file does not exist,
+// and has the line and column of a JSON syntax error.
 func LoadConfig(path string) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,8 +46,8 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// ParseConfig parses a configuration. It reads only the names of the servers: [Config.Server] parses one
-// of them, so that an invalid server does not affect others.
+// ParseConfig parses a configuration. It reads only the names of the servers: [Config.Server]
+// parses one of them, so that an invalid server does not affect others.
 func ParseConfig(text []byte) (*Config, error) {
 	if len(text) > maxConfig {
 		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxConfig)
@@ -100,8 +100,8 @@ func (c *Config) Has(name string) bool {
 	return ok
 }
 
-// Server parses the entry of a server. Its variables are not expanded: see [Server.Expand]. The error names
-// the invalid member.
+// Server parses the entry of a server. Its variables are not expanded: see [Server.Expand]. The
+// error names the invalid member.
 func (c *Config) Server(name string) (*Server, error) {
 	raw, ok := c.servers[name]
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// plainJSON replaces comments, trailing commas and a leading byte order mark by white space, so that
-// positions are kept, and validates the JSON.
+// plainJSON replaces comments, trailing commas and a leading byte order mark by white space, so
+// that positions are kept, and validates the JSON.
 func plainJSON(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
 	if bytes.HasPrefix(plain, []byte("\uFEFF")) {
@@ -113,5 +113,6 @@ func pastString(text []byte, at int) int {
 // position returns the line and the column, in bytes, of an offset. Both count from 1.
 func position(text []byte, at int) string {
 	before := text[:min(at, len(text))]
-	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n'))
+	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")),
+		len(before)-bytes.LastIndexByte(before, '\n'))
 }

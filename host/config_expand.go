@@ -12,9 +12,9 @@ import (
 // maxExpanded bounds an expanded string, in bytes. Operating systems limit arguments to less.
 const maxExpanded = 1 << 20
 
-// Expand returns a copy with variables replaced: ${NAME} by its value, and ${NAME:-text} by text if the
-// variable is unset or empty. ${env:NAME} is the same as ${NAME}. A variable that is unset and has no
-// default is an error. lookup is usually os.LookupEnv; its values are not expanded again.
+// Expand returns a copy with variables replaced: ${NAME} by its value, and ${NAME:-text} by text if
+// the variable is unset or empty. ${env:NAME} is the same as ${NAME}. A variable that is unset and
+// has no default is an error. lookup is usually os.LookupEnv; its values are not expanded again.
 func (s *Server) Expand(lookup func(name string) (string, bool)) (*Server, error) {
 	out := *s
 	var errs []error

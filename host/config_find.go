@@ -10,9 +10,9 @@ import (
 // ConfigEnv is the environment variable that names a configuration file.
 const ConfigEnv = "PATCHBAY_CONFIG"
 
-// ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is not
-// empty; else the value of the environment variable [ConfigEnv]; else .mcp.json and mcp.json in the
-// current directory, and patchbay/mcp.json in the user's configuration directory.
+// ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is
+// not empty; else the value of the environment variable [ConfigEnv]; else .mcp.json and mcp.json in
+// the current directory, and patchbay/mcp.json in the user's configuration directory.
 func ConfigFiles(path string) []string {
 	if path == "" {
 		path = os.Getenv(ConfigEnv)
@@ -27,9 +27,9 @@ func ConfigFiles(path string) []string {
 	return files
 }
 
-// LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the environment
-// must exist. It returns the files that it could read, even with an error, which joins the errors of
-// the others.
+// LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the
+// environment must exist. It returns the files that it could read, even with an error, which joins
+// the errors of the others.
 func LoadConfigs(path string) ([]*Config, error) {
 	required := path != "" || os.Getenv(ConfigEnv) != ""
 	var configs []*Config

@@ -145,7 +145,8 @@ func list(value []byte) ([]string, error) {
 	return out, nil
 }
 
-// table parses an object of strings. Numbers and booleans become strings, and null members are ignored.
+// table parses an object of strings. Numbers and booleans become strings, and null members are
+// ignored.
 func table(value []byte) (map[string]string, error) {
 	if jsonscan.Kind(value) != '{' {
 		return nil, errors.New("must be an object of strings")

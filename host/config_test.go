@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
-// full has one of everything that files are known to hold.
+// full has every feature of configuration files.
 const full = "\uFEFF" + `{
 	// servers of the project
 	"mcpServers": {
@@ -46,7 +46,7 @@ func parse(t *testing.T, text string) *host.Config {
 	return c
 }
 
-// variables is an environment.
+// variables returns a lookup function.
 func variables(set map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := set[name]; return v, ok }
 }
@@ -61,9 +61,11 @@ func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 	}
 	env := variables(map[string]string{"HOME": "/home/ann", "TOKEN": "t0k"})
 	for name, want := range map[string]*host.Server{
-		"files": {Name: "files", Type: host.TypeStdio, Command: "npx", Args: []string{"-y", "@acme/files", "/home/ann/src", "//no comment", "a,]"},
-			Env: map[string]string{"TOKEN": "t0k", "PORT": "8080", "DEBUG": "true"}, Dir: "work", Disabled: true},
-		"web": {Name: "web", Type: host.TypeHTTP, URL: "https://example.com/mcp", Header: map[string]string{"Authorization": "Bearer t0k"}},
+		"files": {Name: "files", Type: host.TypeStdio, Command: "npx",
+			Args: []string{"-y", "@acme/files", "/home/ann/src", "//no comment", "a,]"},
+			Env:  map[string]string{"TOKEN": "t0k", "PORT": "8080", "DEBUG": "true"}, Dir: "work", Disabled: true},
+		"web": {Name: "web", Type: host.TypeHTTP, URL: "https://example.com/mcp",
+			Header: map[string]string{"Authorization": "Bearer t0k"}},
 		"old": {Name: "old", Type: host.TypeSSE, URL: "http://127.0.0.1/sse"},
 		"new": {Name: "new", Type: host.TypeHTTP, URL: "http://127.0.0.1/mcp"},
 	} {
@@ -77,11 +79,13 @@ func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 		if s, err = s.Expand(env); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(host.Server{}, "Extra"), cmpopts.IgnoreUnexported(host.Server{})); diff != "" {
+		if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(host.Server{}, "Extra"),
+			cmpopts.IgnoreUnexported(host.Server{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if _, err := c.Server("broken"); err == nil || !strings.Contains(err.Error(), `server "broken": type: invalid value "carrier-pigeon"`) {
+	if _, err := c.Server("broken"); err == nil ||
+		!strings.Contains(err.Error(), `server "broken": type: invalid value "carrier-pigeon"`) {
 		t.Errorf("Server(broken): %v, want an error", err)
 	}
 	if _, err := c.Server("absent"); err == nil {
@@ -132,7 +136,8 @@ func TestConfigErrors(t *testing.T) {
 		`{"type": 1}`:                        "type: must be a string",
 	} {
 		c := parse(t, `{"servers": {"s": `+entry+`, "good": {"command": "x"}}}`)
-		if _, err := c.Server("s"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `server "s"`) {
+		if _, err := c.Server("s"); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), `server "s"`) {
 			t.Errorf("%s: got %v, want %q", entry, err, want)
 		}
 		if _, err := c.Server("good"); err != nil {
@@ -168,7 +173,8 @@ func TestExpand(t *testing.T) {
 		}
 		got, err := s.Expand(env)
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
-			if err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), `server "s": args 0`) {
+			if err == nil || !strings.Contains(err.Error(), problem) ||
+				!strings.Contains(err.Error(), `server "s": args 0`) {
 				t.Errorf("%q: got %v, want %q", text, err, problem)
 			}
 			continue
@@ -182,7 +188,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestFilesAreFound(t *testing.T) {
+func TestConfigFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
@@ -197,7 +203,8 @@ func TestFilesAreFound(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(`{"mcpServers": {"`+server+`": {"command": "x", "cwd": "sub"}}}`), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(`{"mcpServers": {"`+server+`": {"command": "x", "cwd": "sub"}}}`),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +233,8 @@ func TestFilesAreFound(t *testing.T) {
 	if err := os.WriteFile("mcp.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := names(""); err == nil || !strings.Contains(err.Error(), "mcp.json: line 1") || !cmp.Equal(got, []string{"hidden", "user"}) {
+	if got, err := names(""); err == nil || !strings.Contains(err.Error(), "mcp.json: line 1") ||
+		!cmp.Equal(got, []string{"hidden", "user"}) {
 		t.Errorf("with a broken file: %q, %v", got, err)
 	}
 	t.Setenv(host.ConfigEnv, "other/mcp.json")
@@ -243,7 +251,8 @@ func TestFilesAreFound(t *testing.T) {
 	}
 }
 
-// A second reader agrees about what is JSON without comments, and what is taken can be read and expanded.
+// Standard JSON is accepted as by encoding/json, and servers of an accepted file can be parsed and
+// expanded.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte(`{"servers":{"a":{"command":"${A:-b}","args":["//",",]"]}}}`))

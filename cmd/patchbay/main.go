@@ -1,11 +1,12 @@
-// Command patchbay asks servers of the Model Context Protocol from the command line, and serves a demo.
+// Command patchbay is a command-line client for Model Context Protocol (MCP) servers, and a demo
+// server.
 //
 //	patchbay probe https://example.com/mcp
 //	patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
 //	patchbay tools -- npx -y @modelcontextprotocol/server-everything
 //	patchbay serve
 //
-// patchbay help tells the rest.
+// Run patchbay help for all commands.
 package main
 
 import (
@@ -19,6 +20,6 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal kills the program
 	os.Exit(cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// run runs the command to its end.
+// run runs the command and returns its output.
 func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), built, args...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, patience
-	_ = cmd.Run() // the status tells
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, timeout
+	_ = cmd.Run() // the exit code is checked
 	return strings.TrimSpace(out.String()), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// must runs a command that succeeds.
+// must runs a command and fails the test unless it succeeds.
 func must(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
 	stdout, stderr, status := run(t, args...)
@@ -33,7 +33,7 @@ func must(t *testing.T, args ...string) (stdout string) {
 	return stdout
 }
 
-// freshState returns the commands of a test a directory of their own for what lasts.
+// freshState sets a state directory for the test.
 func freshState(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "state")
@@ -63,7 +63,7 @@ func freeAddr(t *testing.T) string {
 // becomes waits until a task has a status.
 func becomes(t *testing.T, url, id, status string) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if strings.Contains(must(t, "task", "get", url, id), "status   "+status+"\n") {
 			return
 		}
@@ -71,9 +71,9 @@ func becomes(t *testing.T, url, id, status string) {
 	t.Fatalf("the task does not become %s: %s", status, must(t, "task", "get", url, id))
 }
 
-// A server that was killed finds its tasks when it is started at the same address: what waited waits on, what was finished
-// is there, and what ran runs again or has failed, as its tool says.
-func TestKilledServerFindsItsTasks(t *testing.T) {
+// A server that was killed recovers its tasks at the same address: tasks that wait for input keep
+// waiting, results are kept, and running tasks restart or fail, as their tool says.
+func TestKilledServerRecoversTasks(t *testing.T) {
 	freshState(t)
 	addr := freeAddr(t)
 	url := "http://" + addr + endpoint
@@ -95,11 +95,11 @@ func TestKilledServerFindsItsTasks(t *testing.T) {
 	}
 	must(t, "task", "answer", url, waiting, "publish=true", "note=late")
 	if got := must(t, "task", "watch", url, waiting); !strings.Contains(got, `"note":"late"`) {
-		t.Errorf("it gives %s", got)
+		t.Errorf("got %s", got)
 	}
 	for _, id := range []string{done, again} {
 		if got := must(t, "task", "watch", url, id); !strings.Contains(got, `"answer":42`) {
-			t.Errorf("a computation gives %s", got)
+			t.Errorf("result of a computation: %s", got)
 		}
 	}
 	if _, stderr, status := run(t, "task", "watch", url, cut); status != 1 || !strings.Contains(stderr, "restarted") {
@@ -116,8 +116,8 @@ func TestKilledServerFindsItsTasks(t *testing.T) {
 	p.ends(0, told, 3*time.Second)
 }
 
-// A server that is told to end lets go of its tasks in good order, also of one that runs.
-func TestTaskEndsWithItsServer(t *testing.T) {
+// A server that is shut down stops its tasks, including a running one.
+func TestShutdownStopsTasks(t *testing.T) {
 	freshState(t)
 	addr := freeAddr(t)
 	url := "http://" + addr + endpoint
@@ -132,8 +132,8 @@ func TestTaskEndsWithItsServer(t *testing.T) {
 	becomes(t, url, id, "cancelled")
 }
 
-// Servers that run at once over stdio do not wait for each other's files.
-func TestServersOverStdioHaveFilesOfTheirOwn(t *testing.T) {
+// Concurrent servers on stdio use different files.
+func TestStdioServersUseDifferentFiles(t *testing.T) {
 	dir := freshState(t)
 	first, second := start(t, "serve", "--stdio"), start(t, "serve", "--stdio")
 	for _, p := range []*process{first, second} {
@@ -143,12 +143,13 @@ func TestServersOverStdioHaveFilesOfTheirOwn(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "serve", "*"))
-	if want := []string{filepath.Join(dir, "serve", "tasks-1.db"), filepath.Join(dir, "serve", "tasks-2.db")}; err != nil || !slices.Equal(files, want) {
+	if want := []string{filepath.Join(dir, "serve", "tasks-1.db"),
+		filepath.Join(dir, "serve", "tasks-2.db")}; err != nil || !slices.Equal(files, want) {
 		t.Errorf("there are %q, %v, want %q", files, err, want)
 	}
 }
 
-func TestTasksAreKeptWhereOneSays(t *testing.T) {
+func TestTasksFlagSelectsTheFile(t *testing.T) {
 	dir := freshState(t)
 	file := filepath.Join(t.TempDir(), "my.db")
 	for _, test := range []struct{ where, target string }{{file, file}, {"memory", ""}} {
@@ -166,13 +167,14 @@ func TestTasksAreKeptWhereOneSays(t *testing.T) {
 	if err := os.WriteFile(damaged, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, status := run(t, "serve", "--addr", "127.0.0.1:0", "--tasks", damaged); status != 1 || !strings.Contains(stderr, "--tasks") {
+	if _, stderr, status := run(t, "serve", "--addr", "127.0.0.1:0", "--tasks", damaged); status != 1 ||
+		!strings.Contains(stderr, "--tasks") {
 		t.Errorf("a damaged file: %d, %s", status, stderr)
 	}
 }
 
-// Where nothing can be kept the server serves all the same, and says so.
-func TestTasksWithoutAPlaceAreInMemory(t *testing.T) {
+// If the state directory cannot be used, tasks are kept in memory, with a message.
+func TestTasksWithoutStateDirectoryAreInMemory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -187,6 +189,6 @@ func TestTasksWithoutAPlaceAreInMemory(t *testing.T) {
 	p.rest()
 	p.ends(0, time.Now(), 3*time.Second)
 	if !strings.Contains(p.stderr.String(), "tasks are kept in memory only") {
-		t.Errorf("it says %q", &p.stderr)
+		t.Errorf("got %q", &p.stderr)
 	}
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// patience is how long a test waits for what has to come.
-const patience = 20 * time.Second
+// timeout bounds the wait for output.
+const timeout = 20 * time.Second
 
 // printEnv makes the test binary a stdio server with a tool that prints.
 const printEnv = "PATCHBAY_TEST_PRINT"
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	os.Setenv("PATCHBAY_STATE_DIR", filepath.Join(dir, "state")) // not that of whoever runs the tests
-	built = filepath.Join(dir, "patchbay.exe")                   // a name that every system takes
+	os.Setenv("PATCHBAY_STATE_DIR", filepath.Join(dir, "state")) // not the real one
+	built = filepath.Join(dir, "patchbay.exe")                   // valid on every system
 	if out, err := exec.Command("go", "build", "-o", built, ".").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v: %s", err, out))
 	}
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// endpoint is where the server is found.
+// endpoint is the path of the server.
 const endpoint = "/mcp"
 
 // built is the path of the command.
@@ -70,7 +70,7 @@ func printingServer() {
 	}
 }
 
-// A process is a running command. Nothing of it outlives the test.
+// A process is a running command. It is killed at the end of the test.
 type process struct {
 	*exec.Cmd
 	t      *testing.T
@@ -89,7 +89,7 @@ func start(t *testing.T, args ...string) *process {
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{Cmd: cmd, t: t, exited: make(chan error, 1)}
-	cmd.Stderr, cmd.WaitDelay = &p.stderr, patience
+	cmd.Stderr, cmd.WaitDelay = &p.stderr, timeout
 	var err error
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 		t.Fatal(err)
 	}
 	w.Close()
-	r.SetReadDeadline(time.Now().Add(patience))
+	r.SetReadDeadline(time.Now().Add(timeout))
 	go func() { p.exited <- cmd.Wait() }()
 	t.Cleanup(func() {
 		p.stdin.Close()
@@ -125,7 +125,7 @@ func (p *process) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// rest reads what is left of standard output.
+// rest reads the remaining standard output.
 func (p *process) rest() string {
 	p.t.Helper()
 	b, err := io.ReadAll(p.stdout)
@@ -135,7 +135,7 @@ func (p *process) rest() string {
 	return string(b)
 }
 
-// ends waits for the end and checks the exit status and how long it took.
+// ends waits for the process to exit, and checks its exit code and the time it took.
 func (p *process) ends(status int, since time.Time, within time.Duration) {
 	p.t.Helper()
 	select {
@@ -147,7 +147,7 @@ func (p *process) ends(status int, since time.Time, within time.Duration) {
 		if took := time.Since(since); took > within {
 			p.t.Errorf("it took %v to end, want at most %v", took, within)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		p.t.Fatalf("it does not end; standard error: %s", &p.stderr)
 	}
 }
@@ -172,7 +172,7 @@ func (p *process) signal(s os.Signal) time.Time {
 	return time.Now()
 }
 
-// A message is what the tests look at in a message of the server.
+// A message is the part of a JSON-RPC message that the tests check.
 type message struct {
 	JSONRPC string
 	ID      json.RawMessage
@@ -186,7 +186,7 @@ func parse(t *testing.T, text string) message {
 	t.Helper()
 	var m message
 	if err := json.Unmarshal([]byte(text), &m); err != nil || m.JSONRPC != "2.0" {
-		t.Errorf("%q is no message: %v", text, err)
+		t.Errorf("invalid message %q: %v", text, err)
 	}
 	return m
 }
@@ -197,11 +197,12 @@ const (
 	oldest  = "2024-11-05"
 )
 
-// call is a tools/call that tells of its progress under its own id.
+// call returns a tools/call whose progress token is its id.
 func call(revision string, id int, tool, arguments string) string {
 	meta := `"progressToken":` + strconv.Itoa(id)
 	if revision == modern {
-		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{}`
+		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern +
+			`","io.modelcontextprotocol/clientCapabilities":{}`
 	}
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{%s},"_meta":{%s}}}`, id, tool, arguments, meta)
 }
@@ -217,7 +218,7 @@ func initialize(revision string) string {
 		`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
 }
 
-func TestR7_3_10_StdioEndsWithItsInput(t *testing.T) {
+func TestR7_3_10_StdioExitsAtEndOfInput(t *testing.T) {
 	p := start(t, "serve", "--stdio")
 	begin := time.Now()
 	p.stdin.Close()
@@ -227,7 +228,7 @@ func TestR7_3_10_StdioEndsWithItsInput(t *testing.T) {
 	p.ends(0, begin, 1500*time.Millisecond)
 }
 
-func TestR7_3_10_GoRunEndsWithItsInput(t *testing.T) {
+func TestR7_3_10_GoRunExitsAtEndOfInput(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -244,8 +245,8 @@ func TestR7_3_10_GoRunEndsWithItsInput(t *testing.T) {
 	}
 }
 
-// What is in progress when the process is told to end is answered; nothing else is waited for.
-func TestR7_3_10_StdioAnswersWhatIsInProgress(t *testing.T) {
+// Calls in progress are answered before the process exits.
+func TestR7_3_10_StdioAnswersCallsInProgress(t *testing.T) {
 	const calls = 20
 	for name, end := range map[string]func(p *process) time.Time{
 		"SIGTERM":          func(p *process) time.Time { return p.signal(syscall.SIGTERM) },
@@ -302,7 +303,7 @@ func TestR7_3_10_StdioAnswersWhatIsInProgress(t *testing.T) {
 	}
 }
 
-func TestR7_3_10_IdleStdioEndsAtOnce(t *testing.T) {
+func TestR7_3_10_IdleStdioExitsAtOnce(t *testing.T) {
 	p := start(t, "serve", "--stdio")
 	p.send(initialize(session))
 	p.line()
@@ -313,15 +314,15 @@ func TestR7_3_10_IdleStdioEndsAtOnce(t *testing.T) {
 	p.ends(0, told, 1500*time.Millisecond)
 }
 
-// Whoever does not want to wait says so twice.
-func TestSecondSignalEndsAtOnce(t *testing.T) {
+// A second signal does not wait for calls in progress.
+func TestSecondSignalExitsAtOnce(t *testing.T) {
 	for _, transport := range []string{"stdio", "HTTP"} {
 		t.Run(transport, func(t *testing.T) {
 			var p *process
 			if transport == "stdio" {
 				p = start(t, "serve", "--stdio")
 				p.send(call(modern, 1, "count", `"steps":50`))
-				p.line() // it has begun
+				p.line() // the call has begun
 			} else {
 				var s *httpServer
 				s, p = startHTTP(t)
@@ -344,8 +345,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// Standard output carries messages and nothing else, whatever a tool prints.
-func TestSTDIO03_PrintsDoNotMixWithMessages(t *testing.T) {
+// Standard output has only messages, even if a tool prints.
+func TestSTDIO03_StdoutHasOnlyMessages(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), printEnv+"=1")
 	p := startCommand(t, cmd)
@@ -362,7 +363,7 @@ func TestSTDIO03_PrintsDoNotMixWithMessages(t *testing.T) {
 	if got := p.rest(); got != "" {
 		t.Errorf("wrote %q", got)
 	}
-	p.ends(0, time.Now(), patience)
+	p.ends(0, time.Now(), timeout)
 	if got := p.stderr.String(); strings.Count(got, "a stray print") != calls || strings.Count(got, "forged") != calls {
 		t.Errorf("standard error is %s", got)
 	}
@@ -382,7 +383,7 @@ type config struct {
 	} `json:"mcpServers"`
 }
 
-// announced reads what a server says when it starts.
+// announced parses the output of a server that starts.
 func announced(t *testing.T, p *process) (url string, configs []config) {
 	t.Helper()
 	for {
@@ -415,12 +416,12 @@ func startHTTP(t *testing.T) (*httpServer, *process) {
 	if len(configs) != 2 || configs[0].Servers["patchbay-demo"].URL != url {
 		t.Fatalf("announced %s and %+v", url, configs)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return &httpServer{url, ctx}, p
 }
 
-// A response is an answer that is read line by line.
+// A response is an HTTP response that is read line by line.
 type response struct {
 	*http.Response
 	t     *testing.T
@@ -448,7 +449,7 @@ func (s *httpServer) do(t *testing.T, method, query, body string, headers ...str
 	return &response{resp, t, bufio.NewReader(resp.Body)}
 }
 
-// post sends a message of a revision; id names the session, if there is one.
+// post sends a message of a revision; id is the session id, or empty.
 func (s *httpServer) post(t *testing.T, revision, id, body string) *response {
 	t.Helper()
 	var m struct {
@@ -459,10 +460,11 @@ func (s *httpServer) post(t *testing.T, revision, id, body string) *response {
 	if revision != modern {
 		return s.do(t, http.MethodPost, "", body, "Mcp-Session-Id: "+id)
 	}
-	return s.do(t, http.MethodPost, "", body, "Mcp-Protocol-Version: "+modern, "Mcp-Method: "+m.Method, "Mcp-Name: "+m.Params.Name)
+	return s.do(t, http.MethodPost, "", body, "Mcp-Protocol-Version: "+modern, "Mcp-Method: "+m.Method,
+		"Mcp-Name: "+m.Params.Name)
 }
 
-// line reads the data of the next event, or the body that is no event stream; empty at the end.
+// line returns the data of the next event, or the body if it is not an event stream; "" at the end.
 func (r *response) line() string {
 	r.t.Helper()
 	for {
@@ -479,7 +481,7 @@ func (r *response) line() string {
 	}
 }
 
-// all reads the rest, which has to end in good order.
+// all reads the remaining lines, and fails the test on a read error.
 func (r *response) all() (lines []string) {
 	r.t.Helper()
 	for {
@@ -500,7 +502,7 @@ func (s *httpServer) openSession(t *testing.T) (id string) {
 	return id
 }
 
-// openOldest opens HTTP+SSE and gives its stream and the query of its address to post to.
+// openOldest opens an HTTP+SSE stream and returns it with the query of its endpoint.
 func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
 	t.Helper()
 	events = s.do(t, http.MethodGet, "", "", "Accept: text/event-stream")
@@ -513,18 +515,19 @@ func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
 	return events, query
 }
 
-func TestR7_3_10_HTTPAnswersWhatIsInProgress(t *testing.T) {
+func TestR7_3_10_HTTPAnswersCallsInProgress(t *testing.T) {
 	const calls = 10 // of each kind
 	s, p := startHTTP(t)
 	id := s.openSession(t)
 	events, query := s.openOldest(t)
 	var streams []*response
 	for n := range calls {
-		streams = append(streams, s.post(t, modern, "", call(modern, n, "count", `"steps":8`)), s.post(t, session, id, call(session, n, "count", `"steps":8`)))
+		streams = append(streams, s.post(t, modern, "", call(modern, n, "count", `"steps":8`)),
+			s.post(t, session, id, call(session, n, "count", `"steps":8`)))
 		s.do(t, http.MethodPost, query, call(oldest, n, "count", `"steps":8`))
 	}
 	for _, r := range streams {
-		r.line() // it has begun
+		r.line() // the call has begun
 	}
 	begun := map[string]bool{}
 	var heard []string
@@ -552,7 +555,7 @@ func TestR7_3_10_HTTPAnswersWhatIsInProgress(t *testing.T) {
 	p.ends(0, told, 3*time.Second)
 }
 
-func TestR7_3_10_IdleHTTPEndsAtOnce(t *testing.T) {
+func TestR7_3_10_IdleHTTPExitsAtOnce(t *testing.T) {
 	s, p := startHTTP(t)
 	var listens, streams []*response
 	for range 5 {
@@ -579,17 +582,19 @@ func TestR7_3_10_IdleHTTPEndsAtOnce(t *testing.T) {
 	for _, r := range streams {
 		r.all()
 	}
-	idle.Close() // net/http waits for connections that have said nothing yet; ours is gone as a client's would be
+	idle.Close() // net/http waits for new connections; a client would close it
 	p.ends(0, told, 1500*time.Millisecond)
 }
 
-// The configurations that are printed work as they are.
+// The printed client configurations work.
 func TestPrintedConfigurationsWork(t *testing.T) {
 	s, _ := startHTTP(t)
-	if got := s.post(t, modern, "", call(modern, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got, `"text":"3"`) {
+	if got := s.post(t, modern, "", call(modern, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got,
+		`"text":"3"`) {
 		t.Errorf("over HTTP: %s", got)
 	}
-	if got := s.post(t, session, s.openSession(t), call(session, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got, `"text":"3"`) {
+	if got := s.post(t, session, s.openSession(t),
+		call(session, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got, `"text":"3"`) {
 		t.Errorf("over HTTP, with a session: %s", got)
 	}
 	_, configs := announced(t, start(t, "serve", "--addr", "127.0.0.1:0"))
@@ -600,7 +605,7 @@ func TestPrintedConfigurationsWork(t *testing.T) {
 	worksOverStdio(t, server.Command, server.Args)
 }
 
-// worksOverStdio starts a server as a client does that has its configuration.
+// worksOverStdio starts a server from its configuration, as a client does.
 func worksOverStdio(t *testing.T, command string, args []string) {
 	t.Helper()
 	cmd := exec.Command(command, args...)
@@ -614,7 +619,7 @@ func worksOverStdio(t *testing.T, command string, args []string) {
 	if got := p.rest(); got != "" {
 		t.Errorf("wrote %q", got)
 	}
-	p.ends(0, time.Now(), patience)
+	p.ends(0, time.Now(), timeout)
 }
 
 func TestCommandLine(t *testing.T) {
@@ -641,14 +646,14 @@ func TestCommandLine(t *testing.T) {
 	} {
 		p := start(t, test.args...)
 		out := p.rest()
-		p.ends(test.status, time.Now(), patience)
+		p.ends(test.status, time.Now(), timeout)
 		if !strings.Contains(out+p.stderr.String(), test.says) {
 			t.Errorf("%q says %q and %q, want %q", test.args, out, &p.stderr, test.says)
 		}
 	}
 }
 
-// An address without a host is this machine's alone: a demo is not for the network.
+// An address without a host means loopback.
 func TestAddressWithoutAHostIsLoopback(t *testing.T) {
 	p := start(t, "serve", "--addr", ":0")
 	if url, _ := announced(t, p); !strings.HasPrefix(url, "http://127.0.0.1:") {

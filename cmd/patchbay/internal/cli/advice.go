@@ -55,9 +55,11 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	case isRefused && refused.Status == http.StatusForbidden:
 		return p.stepUpAdvice(ctx, t, refused)
 	case isRefused && p.isLoginUseless(ctx, t, refused):
-		return advice{message: refused.Endpoint + " requires a token, and does not support login (no OAuth metadata)", hint: headerHint}
+		return advice{message: refused.Endpoint +
+			" requires a token, and does not support login (no OAuth metadata)", hint: headerHint}
 	case isRefused && p.loggingIn && isScopeUnknown(refused):
-		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " + t.argument(p.flags.config)}
+		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " +
+			t.argument(p.flags.config)}
 	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
 		return advice{hint: headerHint} // a login does not help
 	}
@@ -91,7 +93,8 @@ func headerAdvice(t *target, err error) advice {
 	case len(scopes) == 1:
 		return advice{message: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReasonShown)}
 	case len(scopes) > 1:
-		return advice{message: what + " lacks some of the scopes " + shorten(cleanLine(strings.Join(scopes, " ")), maxReasonShown)}
+		return advice{message: what + " lacks some of the scopes " +
+			shorten(cleanLine(strings.Join(scopes, " ")), maxReasonShown)}
 	}
 	return advice{message: "the server does not allow this request with " + what + reason}
 }
@@ -164,10 +167,11 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 		Logger:  silent,
 		// With a client id, which is not sent, no client is registered.
 		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},
-		Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1/callback", func(_ context.Context, l *oauthclient.LoginRequest) (url.Values, error) {
-			page, issuer = l.URL, l.Issuer
-			return nil, errOffered
-		}),
+		Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1/callback",
+			func(_ context.Context, l *oauthclient.LoginRequest) (url.Values, error) {
+				page, issuer = l.URL, l.Issuer
+				return nil, errOffered
+			}),
 	})
 	defer trial.CloseIdleConnections()
 	err := trial.Login(ctx)
@@ -247,13 +251,15 @@ func difference(list, other []string) (out []string) {
 	return out
 }
 
-// shellWord quotes a word for a shell. Bytes that would act on a terminal are written as octal escapes.
+// shellWord quotes a word for a shell. Bytes that would act on a terminal are written as octal
+// escapes.
 func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
 		return escapedWord(word)
 	}
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_./:@%+=,", r)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
 		return word

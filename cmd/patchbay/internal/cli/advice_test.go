@@ -13,7 +13,11 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
+
+// loginTimeout is the message for a login that was not completed in time.
+var loginTimeout = strings.TrimPrefix(oauthclient.ErrLoginTimeout.Error(), "oauth: ")
 
 // loggedIn returns a server at which ann is logged in.
 func loggedIn(t *testing.T) (server string, ann *person) {
@@ -27,8 +31,8 @@ func loggedIn(t *testing.T) (server string, ann *person) {
 	return server, ann
 }
 
-// However a step-up fails, the command that is said asks for what was lacking, and the words say what that is.
-func TestStepUpThatFails(t *testing.T) {
+// If a step-up fails, the message names the missing scopes and the command that requests them.
+func TestStepUpFails(t *testing.T) {
 	server, ann := loggedIn(t)
 	login := "patchbay auth login " + server + " --scope " + scopeUse + " --scope " + scopeReset
 	lacks := "the login at " + server + " lacks the scopes " + scopeReset
@@ -40,17 +44,19 @@ func TestStepUpThatFails(t *testing.T) {
 		status int
 		words  string
 	}{
-		"denied":      {func(p *program) { p.open = deny.open }, nil, exitAuth, lacks + ": the login was refused: access_denied"},
+		"denied": {func(p *program) { p.open = deny.open }, nil, exitAuth, lacks +
+			": the login was refused: access_denied"},
 		"not asked":   {func(p *program) { p.open = ann.open }, []string{"--no-input"}, exitAuth, lacks},
 		"no terminal": {func(p *program) { p.interactive = false }, nil, exitAuth, lacks},
 		"not answered": {func(p *program) {
 			p.loginTime, p.open = time.Millisecond, func(context.Context, string) error { return nil }
-		}, nil, exitTimeout, lacks + ": nobody answered the login in time"},
+		}, nil, exitTimeout, lacks + ": " + loginTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(p *program) { p.output.terminal = false; test.set(p) }
 			o := atTerminal(t, "", set, append([]string{"call", server, "reset_counter"}, test.args...)...)
-			if o.status != test.status || !strings.Contains(o.stderr, "patchbay: "+test.words) || !strings.HasSuffix(o.stderr, "\n  "+login+"\n") {
+			if o.status != test.status || !strings.Contains(o.stderr, "patchbay: "+test.words) ||
+				!strings.HasSuffix(o.stderr, "\n  "+login+"\n") {
 				t.Errorf("got %d, %s", o.status, o.stderr)
 			}
 			o = atTerminal(t, "", set, append([]string{"call", server, "reset_counter", "--json"}, test.args...)...)
@@ -60,35 +66,40 @@ func TestStepUpThatFails(t *testing.T) {
 		})
 	}
 	o := withBrowser(t, ann, "call", server, "reset_counter")
-	if o.status != exitOK || !strings.Contains(o.stderr, "The login at "+server+" lacks the scopes "+scopeReset+". Allow them at ") || strings.Contains(o.stderr, "Log in to") {
+	if o.status != exitOK || !strings.Contains(o.stderr,
+		"The login at "+server+" lacks the scopes "+scopeReset+". Allow them at ") ||
+		strings.Contains(o.stderr, "Log in to") {
 		t.Errorf("the question: got %d, %s", o.status, o.stderr)
 	}
 }
 
-// A login keeps what was allowed before, or says what it has not kept.
+// A login requests the earlier scopes again, and reports those that were not granted.
 func TestLoginKeepsScopes(t *testing.T) {
 	server, ann := loggedIn(t)
 	if o := withBrowser(t, ann, "call", server, "reset_counter"); o.status != exitOK {
 		t.Fatalf("got %d, %s", o.status, o.stderr)
 	}
 	o := withBrowser(t, ann, "auth", "login", server)
-	if o.status != exitOK || !strings.Contains(o.stdout, scopeReset) || strings.Contains(o.stderr, "no longer allowed") {
+	if o.status != exitOK || !strings.Contains(o.stdout, scopeReset) ||
+		strings.Contains(o.stderr, "no longer allowed") {
 		t.Errorf("got %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
 	if o := patchbay(t, "", "call", server, "reset_counter"); o.status != exitOK {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
 	for _, args := range [][]string{{"logout", server}, {"login", server}} {
-		if o := withBrowser(t, ann, append([]string{"auth"}, args...)...); o.status != exitOK || strings.Contains(o.stdout, scopeReset) {
+		if o := withBrowser(t, ann, append([]string{"auth"}, args...)...); o.status != exitOK ||
+			strings.Contains(o.stdout, scopeReset) {
 			t.Errorf("%q: got %d, %s, %s", args, o.status, o.stdout, o.stderr)
 		}
 	}
 }
 
-// A server that takes tokens and says nothing of where they come from is one that logins do not help with.
+// A login does not help with a server that requires tokens and has no metadata.
 func TestServerWithoutLogin(t *testing.T) {
 	mcptest.NoLeaks(t)
-	for name, elsewhere := range map[string]int{"guarded": http.StatusUnauthorized, "without metadata": http.StatusNotFound} {
+	for name, elsewhere := range map[string]int{"guarded": http.StatusUnauthorized,
+		"without metadata": http.StatusNotFound} {
 		t.Run(name, func(t *testing.T) {
 			dir := freshVault(t)
 			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,15 +112,18 @@ func TestServerWithoutLogin(t *testing.T) {
 			}))
 			defer web.Close()
 			server := web.URL + endpoint
-			want := "patchbay: " + server + " requires a token, and does not support login (no OAuth metadata)\n  " + headerHint + "\n"
-			for _, args := range [][]string{{"call", server, "add"}, {"tools", server, "--no-input"}, {"auth", "login", server}} {
+			want := "patchbay: " + server +
+				" requires a token, and does not support login (no OAuth metadata)\n  " + headerHint + "\n"
+			for _, args := range [][]string{{"call", server, "add"}, {"tools", server, "--no-input"},
+				{"auth", "login", server}} {
 				o := withBrowser(t, newPerson(t), args...)
 				if o.status != exitAuth || !strings.HasSuffix(o.stderr, want) {
 					t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
 				}
 			}
 			o := patchbay(t, "", "tools", server, "--json")
-			if got := failureOf(t, o); o.status != exitAuth || got.Login != "" || !strings.Contains(got.Message, "does not support login") {
+			if got := failureOf(t, o); o.status != exitAuth || got.Login != "" ||
+				!strings.Contains(got.Message, "does not support login") {
 				t.Errorf("without a terminal: got %d, %+v", o.status, got)
 			}
 			if o := patchbay(t, "", "auth", "status", server); strings.Contains(o.stdout, "issuer") {
@@ -119,8 +133,9 @@ func TestServerWithoutLogin(t *testing.T) {
 	}
 }
 
-// A server of revision 2025-03-26 without metadata has its login where that revision says.
-func TestServerWithAConventionalLogin(t *testing.T) {
+// A server of revision 2025-03-26 without metadata has its login at the default path of that
+// revision.
+func TestServerWithDefaultLoginPath(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -136,23 +151,29 @@ func TestServerWithAConventionalLogin(t *testing.T) {
 		}
 	}))
 	defer web.Close()
-	if o := patchbay(t, "", "tools", web.URL+endpoint); o.status != exitAuth || !strings.HasSuffix(o.stderr, "\n  patchbay auth login "+web.URL+endpoint+"\n") {
+	if o := patchbay(t, "", "tools", web.URL+endpoint); o.status != exitAuth ||
+		!strings.HasSuffix(o.stderr, "\n  patchbay auth login "+web.URL+endpoint+"\n") {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
 }
 
-// Whoever brings a token is told what is wrong with it.
-func TestRefusalOfAnOwnToken(t *testing.T) {
+// A rejected Authorization header of the user is reported as such.
+func TestRejectedTokenOfTheUser(t *testing.T) {
 	for name, test := range map[string]struct {
 		status                   int
 		challenge, header, words string
 	}{
-		"refused":      {http.StatusUnauthorized, "", "Bearer mine", "the server rejected your token"},
-		"with a cause": {http.StatusUnauthorized, `Bearer error="invalid_token", error_description="it has ended"`, "Bearer mine", "the server rejected your token: it has ended"},
-		"a password":   {http.StatusUnauthorized, "Basic", "Basic bWluZTptaW5l", "the server rejected your credentials"},
-		"one scope":    {http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`, "Bearer mine", "your token lacks the scope admin"},
-		"scopes":       {http.StatusForbidden, `Bearer error="insufficient_scope", scope="use admin"`, "Bearer mine", "your token lacks some of the scopes use admin"},
-		"forbidden":    {http.StatusForbidden, "", "Bearer mine", "the server does not allow this request with your token"},
+		"refused": {http.StatusUnauthorized, "", "Bearer mine", "the server rejected your token"},
+		"with a cause": {http.StatusUnauthorized,
+			`Bearer error="invalid_token", error_description="it has ended"`, "Bearer mine", "the server rejected your token: it has ended"},
+		"a password": {http.StatusUnauthorized, "Basic", "Basic bWluZTptaW5l",
+			"the server rejected your credentials"},
+		"one scope": {http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`,
+			"Bearer mine", "your token lacks the scope admin"},
+		"scopes": {http.StatusForbidden, `Bearer error="insufficient_scope", scope="use admin"`,
+			"Bearer mine", "your token lacks some of the scopes use admin"},
+		"forbidden": {http.StatusForbidden, "", "Bearer mine",
+			"the server does not allow this request with your token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -175,7 +196,7 @@ func TestRefusalOfAnOwnToken(t *testing.T) {
 	}
 }
 
-func TestStatusOfAMachine(t *testing.T) {
+func TestStatusWithClientCredentials(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, secret := protectedForMachines(t)
@@ -184,18 +205,20 @@ func TestStatusOfAMachine(t *testing.T) {
 	t.Setenv(envIssuer, strings.TrimSuffix(server, endpoint))
 	for _, verb := range []string{"status", "login"} {
 		o := patchbay(t, "", "auth", verb, server)
-		if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes, as client robot (from the environment)\n") || strings.Contains(o.stdout, secret) {
+		if o.status != exitOK || !strings.Contains(o.stdout,
+			"logged in   yes, as client robot (from the environment)\n") || strings.Contains(o.stdout, secret) {
 			t.Errorf("%s: got %+v", verb, o)
 		}
 		o = patchbay(t, "", "auth", verb, server, "--json")
 		var got loginReport
-		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || !got.Environment || !got.LoggedIn || got.ClientID != "robot" || got.Storage != nil {
+		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || !got.Environment || !got.LoggedIn ||
+			got.ClientID != "robot" || got.Storage != nil {
 			t.Errorf("%s --json: got %+v, %v", verb, o, err)
 		}
 	}
 }
 
-func TestNoBrowserOpens(t *testing.T) {
+func TestBrowserFailsToOpen(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, ann := protected(t), newPerson(t)
@@ -213,25 +236,27 @@ func TestNoBrowserOpens(t *testing.T) {
 	p.open = func(context.Context, string) error { return errors.New("no browser") }
 	status := p.run(t.Context(), []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
-		!strings.HasSuffix(stderr.String(), "\nCould not open a browser: open the page yourself.\npatchbay: nobody answered the login in time\n") {
+		!strings.HasSuffix(stderr.String(),
+			"\nCould not open a browser: open the page yourself.\npatchbay: "+loginTimeout+"\n") {
 		t.Errorf("got %d, %s", status, &stderr)
 	}
 }
 
-// Nobody is waited for who cannot come.
+// Without a terminal, a login fails at once.
 func TestLoginWithoutATerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server := protected(t)
 	for flag, want := range map[string]string{"--json": "use --no-browser", "--no-input": "--no-input is set"} {
 		o := patchbay(t, "", "auth", "login", server, flag)
-		if o.status != exitAuth || !strings.Contains(o.stderr, want) || strings.Contains(o.stderr, "--header") || strings.Contains(o.stderr, "/authorize") {
+		if o.status != exitAuth || !strings.Contains(o.stderr, want) ||
+			strings.Contains(o.stderr, "--header") || strings.Contains(o.stderr, "/authorize") {
 			t.Errorf("%s: got %d, %s", flag, o.status, o.stderr)
 		}
 	}
 }
 
-func TestWordsOnWhatIsMissing(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"help auth-status":    `unknown help topic "auth-status": did you mean patchbay help auth status?`,
 		"help auth statsu":    `did you mean "auth status"?`,
@@ -249,8 +274,7 @@ func TestWordsOnWhatIsMissing(t *testing.T) {
 	}
 }
 
-// An authorization server that allows less than before is not taken to allow the same, and one that has forgotten a scope
-// does not lock the user out.
+// An authorization server may grant less than before, or no longer know a scope.
 func TestAuthorizationServerAllowsLess(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)

@@ -26,9 +26,11 @@ type arguments struct {
 	input      *input
 }
 
-// newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file, -,
-// or a JSON object. Later ones win. Values are converted to the types of the schema.
-func (p *program) newArguments(ctx context.Context, words []string, inputSchema stdjson.RawMessage) (*arguments, error) {
+// newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
+// -, or a JSON object. Later ones win. Values are converted to the types of the schema.
+func (p *program) newArguments(
+	ctx context.Context, words []string, inputSchema stdjson.RawMessage,
+) (*arguments, error) {
 	parameters, closed := parametersOf(inputSchema)
 	return p.readArguments(ctx, words, &arguments{thing: "argument", parameters: parameters, closed: closed})
 }
@@ -222,9 +224,10 @@ func unknownName(thing, name string, known []string) error {
 	const shown = 20
 	switch {
 	case len(known) == 0:
-		return fmt.Errorf("%s: there is no %s", text, thing)
+		return fmt.Errorf("%s (none available)", text)
 	case len(known) > shown:
-		return fmt.Errorf("%s: want one of %s and %d more", text, cleanLine(strings.Join(known[:shown], ", ")), len(known)-shown)
+		return fmt.Errorf("%s: want one of %s and %d more", text, cleanLine(strings.Join(known[:shown], ", ")),
+			len(known)-shown)
 	}
 	return fmt.Errorf("%s: want %s", text, cleanLine(oneOf(known)))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// everyType is the schema of a tool that takes everything.
+// everyType is the schema of a tool with a parameter of each type.
 const everyType = `{"type": "object", "$defs": {"colour": {"enum": ["red", 7, null]}, "loop": {"$ref": "#/$defs/loop"}, "a/b~c": {"type": "integer"}},
 	"required": ["must"], "properties": {
 	"must": {"type": "string"}, "text": {"type": "string"}, "integer": {"type": "integer"}, "number": {"type": "number"},
@@ -23,7 +23,8 @@ const everyType = `{"type": "object", "$defs": {"colour": {"enum": ["red", 7, nu
 func TestArgumentsAreCoerced(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for name, text := range map[string]string{"text.txt": "line\n", "object.json": ` {"text": "f", "extra": 1} `, "list.json": "[1]", "bytes": "\xff"} {
+	for name, text := range map[string]string{"text.txt": "line\n",
+		"object.json": ` {"text": "f", "extra": 1} `, "list.json": "[1]", "bytes": "\xff"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,7 @@ func TestArgumentsAreCoerced(t *testing.T) {
 		"text=a=b:=c":                  `"text":"a=b:=c"`,
 		`text=quo"te`:                  `"text":"quo\"te"`,
 		"text=@text.txt":               `"text":"line\n"`,
-		"text:=@list.json":             `"text":[1]`, // whoever says JSON gets JSON
+		"text:=@list.json":             `"text":[1]`, // := is always JSON
 		"integer=-5":                   `"integer":-5`,
 		"integer=2.0":                  `"integer":2.0`,
 		"integer=12345678901234567890": `"integer":12345678901234567890`,
@@ -118,20 +119,22 @@ func TestArgumentsAreCoerced(t *testing.T) {
 	}
 }
 
-func TestArgumentsThatAreMissingOrUnknownAreNamed(t *testing.T) {
+func TestMissingAndUnknownArguments(t *testing.T) {
 	const schema = `{"type": "object", "additionalProperties": false, "required": ["city", "unit", "days"], "properties": {
 		"city": {"type": "string", "description": "Where\n\u001b[2J"}, "unit": {"enum": ["c", "f"]}, "days": {"type": "integer"}}}`
 	p := newProgram(strings.NewReader(""), nil, nil)
 	_, err := p.newArguments(t.Context(), []string{"ctiy=x", "zzz=1", "days=many"}, []byte(schema))
 	for _, word := range []string{"days=@absent", "days:=@absent", "days:={"} {
-		if _, err := p.newArguments(t.Context(), []string{word, "city=x", "unit=c"}, []byte(schema)); err == nil || strings.Contains(err.Error(), "missing") {
+		if _, err := p.newArguments(t.Context(), []string{word, "city=x", "unit=c"},
+			[]byte(schema)); err == nil || strings.Contains(err.Error(), "missing") {
 			t.Errorf("%s: %v", word, err)
 		}
 	}
 	if err == nil {
-		t.Fatal("it is taken")
+		t.Fatal("got no error")
 	}
-	for _, want := range []string{`unknown argument "ctiy": did you mean "city"?`, `unknown argument "zzz": want one of city, unit, days`,
+	for _, want := range []string{`unknown argument "ctiy": did you mean "city"?`,
+		`unknown argument "zzz": want one of city, unit, days`,
 		`missing argument city: a string, Where \x1b[2J`, "missing argument unit: one of c, f", `days: got "many", want an integer`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it does not say %q: %v", want, err)
@@ -140,7 +143,8 @@ func TestArgumentsThatAreMissingOrUnknownAreNamed(t *testing.T) {
 	if strings.Contains(err.Error(), "missing argument days") {
 		t.Errorf("what is wrong is called missing: %v", err)
 	}
-	for _, schema := range []string{"", "true", "{}", "[", `{"properties": 5}`, `{"properties": {"a": 5}, "required": "a"}`, `{"$ref": "#"}`} {
+	for _, schema := range []string{"", "true", "{}", "[", `{"properties": 5}`,
+		`{"properties": {"a": 5}, "required": "a"}`, `{"$ref": "#"}`} {
 		a, err := p.newArguments(t.Context(), []string{"a=1"}, []byte(schema))
 		if err != nil || string(a.object()) != `{"a":"1"}` {
 			t.Errorf("schema %q: %v", schema, err)
@@ -148,12 +152,13 @@ func TestArgumentsThatAreMissingOrUnknownAreNamed(t *testing.T) {
 	}
 }
 
-// Whatever the schema says and the user types, what is sent is JSON under the names that were typed.
+// For every schema and input the arguments are valid JSON with the given names.
 func FuzzArguments(f *testing.F) {
 	f.Add(everyType, "integer=5", "text:=[1]")
 	f.Add(`{"properties":{"a":{"anyOf":[{"$ref":"#"},{"enum":[1]}]}}}`, "a=1", "a=2")
 	f.Add(`{"properties":{"a":{"anyOf":[{"$ref":"#/properties/a"},{"$ref":"#/properties/a"},{"$ref":"#/properties/a"}]}}}`, "a=1", "a=2")
-	f.Add(`{"properties":{"a":{"type":"array","items":{"type":"array","items":{"$ref":"#/properties/a"}}}}}`, "a=1", `{"a":2}`)
+	f.Add(`{"properties":{"a":{"type":"array","items":{"type":"array","items":{"$ref":"#/properties/a"}}}}}`,
+		"a=1", `{"a":2}`)
 	f.Fuzz(func(t *testing.T, schema, first, second string) {
 		for _, word := range []string{first, second} {
 			if strings.HasPrefix(word, "@") || strings.Contains(word, "=@") {

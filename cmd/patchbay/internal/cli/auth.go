@@ -55,7 +55,8 @@ func (p *program) authCommand() *cobra.Command {
 func (p *program) authVerb(run func(ctx context.Context, t *target) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usage(fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\nusage: %s", cmd.UseLine()))
+			return usage(fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration "+
+				"file\nusage: %s", cmd.UseLine()))
 		}
 		t, words, err := p.target(cmd, args)
 		if err == nil && len(words) > 0 {
@@ -99,7 +100,8 @@ too. Pass a client secret in a file: other users of the machine can read command
 	f.StringArrayVar(&wanted.Scopes, "scope", nil, "request this `scope`")
 	f.StringVar(&wanted.ClientID, "client-id", "", "the `id` of a registered client")
 	f.StringVar(&secretFile, "client-secret-file", "", "a `file` with the client secret, - for standard input")
-	f.StringVar(&wanted.Issuer, "issuer", "", "the `URL` of the issuer of --client-id, as in the metadata of the authorization server")
+	f.StringVar(&wanted.Issuer, "issuer", "",
+		"the `URL` of the issuer of --client-id, as in the metadata of the authorization server")
 	f.StringVar(&wanted.MetadataURL, "client-metadata-url", "", "the `URL` of a client id metadata document")
 	f.BoolVar(&noBrowser, "no-browser", false, "print the page to open, and do not open it")
 	return cmd
@@ -119,7 +121,8 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 	case p.flags.noInput:
 		return &coded{exitAuth, errors.New("cannot log in: --no-input is set")}
 	case opens && !hasUser:
-		return &coded{exitAuth, errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser to print the page and wait")}
+		return &coded{exitAuth, errors.New("cannot log in: stdin and stderr are not a terminal; use --no-browser " +
+			"to print the page and wait")}
 	}
 	held, err := p.heldScopes(ctx, t, s)
 	if err != nil {

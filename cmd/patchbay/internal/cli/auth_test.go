@@ -28,7 +28,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// protected returns the URL of a server as serve --auth demo has it.
+// protected returns the URL of a server like that of serve --auth demo.
 func protected(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,7 +53,7 @@ func protected(t *testing.T) string {
 	return origin + endpoint
 }
 
-// freshVault returns each test tokens of its own.
+// freshVault sets a vault directory for the test.
 func freshVault(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "vault")
@@ -61,15 +61,15 @@ func freshVault(t *testing.T) string {
 	return dir
 }
 
-// A person sits at a browser and fills in what it shows.
+// A person is a browser whose user fills in the login forms.
 type person struct {
 	t              *testing.T
 	user, password string
 	deny           bool
 
 	mu     sync.Mutex
-	pages  []string // that were opened
-	last   string   // the page that was seen last
+	pages  []string // number of opened pages
+	last   string   // text of the last page
 	seeing sync.WaitGroup
 }
 
@@ -79,7 +79,7 @@ func newPerson(t *testing.T) *person {
 	return b
 }
 
-// open is what a program opens pages with.
+// open opens a page, in place of the system browser.
 func (b *person) open(_ context.Context, page string) error {
 	b.mu.Lock()
 	b.pages = append(b.pages, page)
@@ -93,7 +93,7 @@ func (b *person) open(_ context.Context, page string) error {
 	return nil
 }
 
-// giveUp says to the program that nobody will log in. It would wait for minutes.
+// giveUp ends the wait for the login.
 func (b *person) giveUp(page string) {
 	u, err := url.Parse(page)
 	if err != nil {
@@ -108,8 +108,7 @@ func (b *person) giveUp(page string) {
 	}
 }
 
-// timeout is how long a person waits for a page. To check a password is work by design, and more so for the race detector
-// on a busy machine.
+// timeout bounds the wait for a page. Password hashing is slow with the race detector.
 const timeout = 2 * time.Minute
 
 var (
@@ -125,7 +124,7 @@ func (b *person) visit(page string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Jar: jar, Transport: transport, Timeout: timeout}
 	res, err := client.Get(page)
-	const most = 5 // consent, login, the answer, and a wrong password
+	const most = 5 // consent, login, redirect, and a wrong password
 	for range most {
 		if err != nil {
 			return err
@@ -166,7 +165,7 @@ func (b *person) visit(page string) error {
 	return fmt.Errorf("too many pages, the last is %s", b.last)
 }
 
-// seen returns how many pages were opened, and the text of the last one.
+// seen returns the number of opened pages, and the text of the last one.
 func (b *person) seen() (opened int, last string) {
 	b.seeing.Wait()
 	b.mu.Lock()
@@ -175,13 +174,13 @@ func (b *person) seen() (opened int, last string) {
 	return len(b.pages), last
 }
 
-// withBrowser runs a command at a terminal, with somebody at a browser.
+// withBrowser runs a command on a terminal, with a browser.
 func withBrowser(t *testing.T, b *person, args ...string) outcome {
 	t.Helper()
 	return atTerminal(t, "", func(p *program) { p.open = b.open; p.output.terminal = false }, args...)
 }
 
-func TestVerbsLogInByThemselves(t *testing.T) {
+func TestCommandsLogIn(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, ann := protected(t), newPerson(t)
@@ -189,20 +188,21 @@ func TestVerbsLogInByThemselves(t *testing.T) {
 	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || !strings.Contains(o.stdout, scopeUse) {
 		t.Fatalf("got %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
-	for _, want := range []string{"Log in to " + server + " at " + strings.TrimSuffix(server, endpoint), "/authorize?client_id="} {
+	for _, want := range []string{"Log in to " + server + " at " + strings.TrimSuffix(server, endpoint),
+		"/authorize?client_id="} {
 		if !strings.Contains(o.stderr, want) {
-			t.Errorf("it does not say %q: %s", want, o.stderr)
+			t.Errorf("stderr does not contain %q: %s", want, o.stderr)
 		}
 	}
 	if n, page := ann.seen(); n != 1 || !strings.Contains(page, "logged in") {
 		t.Errorf("%d pages were opened, the last one is %s", n, page)
 	}
-	// Another run, with nobody there, has the tokens.
+	// Another run, without a terminal, has the tokens.
 	o = patchbay(t, "", "call", server, "who_am_i")
 	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || o.stderr != "" {
 		t.Errorf("later: got %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
-	// So have all other verbs.
+	// So have all other commands.
 	for _, args := range [][]string{{"tools"}, {"probe"}, {"ping"}, {"prompts"}, {"ping", "--revision", "2025-03-26"}} {
 		if o := patchbay(t, "", append(args, server)...); o.status != exitOK || o.stderr != "" {
 			t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
@@ -210,7 +210,7 @@ func TestVerbsLogInByThemselves(t *testing.T) {
 	}
 }
 
-func TestProbeAsksOnce(t *testing.T) {
+func TestProbeLogsInOnce(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, ann := protected(t), newPerson(t)
@@ -269,8 +269,8 @@ func failureOf(t *testing.T, o outcome) failure {
 	return got.Error
 }
 
-// Where nobody can be asked, the command that would help is said.
-func TestNobodyToLogIn(t *testing.T) {
+// Without a terminal the error has the command that logs in.
+func TestLoginRequiredWithoutTerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
 	server := protected(t)
@@ -282,7 +282,8 @@ func TestNobodyToLogIn(t *testing.T) {
 		},
 	} {
 		o := run("tools", server)
-		if o.status != exitAuth || !strings.HasSuffix(o.stderr, "patchbay: a login is required at "+server+" (scopes "+scopeUse+")\n  "+login+"\n") {
+		if o.status != exitAuth || !strings.HasSuffix(o.stderr,
+			"patchbay: a login is required at "+server+" (scopes "+scopeUse+")\n  "+login+"\n") {
 			t.Errorf("%s: got %d, %s", name, o.status, o.stderr)
 		}
 		o = run("tools", server, "--json")
@@ -301,16 +302,18 @@ func TestNobodyToLogIn(t *testing.T) {
 	if got := failureOf(t, o); got.Login != "patchbay auth login web --config '"+config+"'" {
 		t.Errorf("a server by its name: %+v", got)
 	}
-	if o := patchbay(t, "", "auth", "token", server); o.status != exitAuth || o.stdout != "" || !strings.Contains(o.stderr, login) {
+	if o := patchbay(t, "", "auth", "token", server); o.status != exitAuth || o.stdout != "" ||
+		!strings.Contains(o.stderr, login) {
 		t.Errorf("token: got %+v", o)
 	}
-	if o := atTerminal(t, "", nil, "auth", "login", server, "--no-input"); o.status != exitAuth || !strings.Contains(o.stderr, "--no-input") {
+	if o := atTerminal(t, "", nil, "auth", "login", server, "--no-input"); o.status != exitAuth ||
+		!strings.Contains(o.stderr, "--no-input") {
 		t.Errorf("login --no-input: got %+v", o)
 	}
 }
 
-// Whoever brings a token has it sent, and nothing else happens.
-func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
+// With an Authorization header of the user no login is tried.
+func TestAuthorizationHeaderTakesPrecedence(t *testing.T) {
 	dir := freshVault(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -338,17 +341,18 @@ func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
 	}
 }
 
-// protectedBy returns the URL of a server that refuses everybody.
+// protectedBy returns the URL of a server that rejects all requests.
 func protectedBy(t *testing.T, saw func(authorization string)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		saw(r.Header.Get("Authorization"))
-		w.WriteHeader(http.StatusUnauthorized)
-	})}
+	server := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			saw(r.Header.Get("Authorization"))
+			w.WriteHeader(http.StatusUnauthorized)
+		})}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() { server.Close(); <-ended })
@@ -379,32 +383,40 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 		t.Errorf("before: %d, %+v", code, r)
 	}
 	o := withBrowser(t, bob, "auth", "login", server)
-	if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes\n") || !strings.Contains(o.stdout, dir+", encrypted with a key in the same directory") {
+	if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes\n") ||
+		!strings.Contains(o.stdout, dir+", encrypted with a key in the same directory") {
 		t.Fatalf("login: %d, %s, %s", o.status, o.stdout, o.stderr)
 	}
 	r, code := status()
-	if code != exitOK || !r.LoggedIn || !r.Renewable || r.Issuer != strings.TrimSuffix(server, endpoint) || r.Storage.Directory != dir || r.Storage.Key != "file" ||
+	if code != exitOK || !r.LoggedIn || !r.Renewable || r.Issuer != strings.TrimSuffix(server, endpoint) ||
+		r.Storage.Directory != dir || r.Storage.Key != "file" ||
 		len(r.Scopes) != 1 || r.Scopes[0] != scopeUse {
 		t.Errorf("after login: %d, %+v", code, r)
 	}
 	token := patchbay(t, "", "auth", "token", server)
-	if token.status != exitOK || strings.Count(token.stdout, "\n") != 1 || strings.Count(token.stdout, ".") != 2 || token.stderr != "" {
+	if token.status != exitOK || strings.Count(token.stdout, "\n") != 1 ||
+		strings.Count(token.stdout, ".") != 2 || token.stderr != "" {
 		t.Errorf("token: %+v", token)
 	}
 	bearer := "Authorization: Bearer " + strings.TrimSpace(token.stdout)
-	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitOK || !strings.Contains(o.stdout, `"user":"bob"`) {
+	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitOK ||
+		!strings.Contains(o.stdout, `"user":"bob"`) {
 		t.Errorf("with the token: %+v", o)
 	}
-	if o := atTerminal(t, "", nil, "auth", "token", server); o.status != exitUsage || o.stdout != "" || strings.Contains(o.stderr, strings.TrimSpace(token.stdout)) {
-		t.Errorf("a token stands on a terminal: %+v", o)
+	if o := atTerminal(t, "", nil, "auth", "token", server); o.status != exitUsage || o.stdout != "" ||
+		strings.Contains(o.stderr, strings.TrimSpace(token.stdout)) {
+		t.Errorf("the token was printed on a terminal: %+v", o)
 	}
-	if o := atTerminal(t, "", nil, "auth", "token", server, "--show"); o.status != exitOK || strings.Count(o.stdout, ".") != 2 {
+	if o := atTerminal(t, "", nil, "auth", "token", server, "--show"); o.status != exitOK ||
+		strings.Count(o.stdout, ".") != 2 {
 		t.Errorf("token --show: %+v", o)
 	}
-	if o := patchbay(t, "", "auth", "token", server, "--json"); o.status != exitOK || !strings.Contains(o.stdout, `"tokenType":"Bearer"`) {
+	if o := patchbay(t, "", "auth", "token", server, "--json"); o.status != exitOK ||
+		!strings.Contains(o.stdout, `"tokenType":"Bearer"`) {
 		t.Errorf("token --json: %+v", o)
 	}
-	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK || !strings.Contains(o.stderr, "Logged out of "+server) {
+	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK ||
+		!strings.Contains(o.stderr, "Logged out of "+server) {
 		t.Errorf("logout: %+v", o)
 	}
 	if r, code := status(); code != exitAuth || r.LoggedIn {
@@ -413,7 +425,8 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitAuth {
 		t.Errorf("the token outlives the logout: %+v", o)
 	}
-	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK || !strings.Contains(o.stderr, "Not logged in") {
+	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK ||
+		!strings.Contains(o.stderr, "Not logged in") {
 		t.Errorf("a second logout: %+v", o)
 	}
 	if o := patchbay(t, "", "ping", server); o.status != exitAuth {
@@ -431,7 +444,7 @@ func TestDeniedLogin(t *testing.T) {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
 	if n, _ := ann.seen(); n != 1 {
-		t.Errorf("%d pages were opened: whoever denies is not asked again", n)
+		t.Errorf("%d pages were opened, want 1", n)
 	}
 	o = withBrowser(t, ann, "auth", "login", server)
 	if o.status != exitAuth || strings.Contains(o.stderr, "patchbay auth login") {
@@ -439,8 +452,8 @@ func TestDeniedLogin(t *testing.T) {
 	}
 }
 
-// The user may take longer to log in than a server may be silent.
-func TestTimeoutDoesNotCutALogin(t *testing.T) {
+// The user may take longer to log in than --timeout.
+func TestTimeoutDoesNotLimitLogin(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server, ann := protected(t), newPerson(t)
@@ -459,11 +472,12 @@ func TestTimeoutDoesNotCutALogin(t *testing.T) {
 	}
 }
 
-func TestInterruptEndsALogin(t *testing.T) {
+func TestInterruptCancelsLogin(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server := protected(t)
-	for _, args := range [][]string{{"tools", server}, {"auth", "login", server}, {"auth", "login", server, "--no-browser"}} {
+	for _, args := range [][]string{{"tools", server}, {"auth", "login", server},
+		{"auth", "login", server, "--no-browser"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var stdout bytes.Buffer
 		p := newProgram(strings.NewReader(""), &stdout, io.Discard)
@@ -471,14 +485,15 @@ func TestInterruptEndsALogin(t *testing.T) {
 		p.open = func(context.Context, string) error { return nil }
 		told := &trigger{when: "/authorize?", then: cancel}
 		p.screen.w = told
-		if status := p.run(ctx, args); status != exitInterrupted || !strings.HasSuffix(told.seen, "patchbay: interrupted\n") {
+		if status := p.run(ctx, args); status != exitInterrupted ||
+			!strings.HasSuffix(told.seen, "patchbay: interrupted\n") {
 			t.Errorf("%q: got %d, %s", args, status, told.seen)
 		}
 		cancel()
 	}
 }
 
-// --no-browser opens nothing: somebody follows the link.
+// --no-browser does not open the page: the user does.
 func TestLoginWithoutABrowser(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
@@ -499,7 +514,7 @@ func TestLoginWithoutABrowser(t *testing.T) {
 	}
 }
 
-func TestWrongUseOfAuth(t *testing.T) {
+func TestAuthUsageErrors(t *testing.T) {
 	freshVault(t)
 	server := "https://mcp.example/mcp"
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -507,14 +522,19 @@ func TestWrongUseOfAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"}, {"auth", "status", "--", "server"},
-		{"auth", "login", "http://mcp.example/mcp"}, {"auth", "token", "http://192.0.2.1/mcp"}, {"auth", "login", "nobody"},
+		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"}, {"auth", "status",
+			"--", "server"},
+		{"auth", "login", "http://mcp.example/mcp"}, {"auth", "token", "http://192.0.2.1/mcp"}, {"auth",
+			"login", "nobody"},
 		{"auth", "login", server, "--client-id", "x"}, {"auth", "login", server, "--issuer", "https://x.example"},
 		{"auth", "login", server, "--client-secret-file", secret},
 		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file", secret},
-		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file", secret + "no"},
-		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-metadata-url", "https://x.example/c"},
-		{"serve", "--auth", "real"}, {"serve", "--auth", "demo", "--stdio"}, {"serve", "--auth", "demo", "--addr", "0.0.0.0:0"},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file",
+			secret + "no"},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-metadata-url",
+			"https://x.example/c"},
+		{"serve", "--auth", "real"}, {"serve", "--auth", "demo", "--stdio"}, {"serve", "--auth", "demo",
+			"--addr", "0.0.0.0:0"},
 		{"serve", "--auth", "demo", "--addr", "example.com:80"},
 	} {
 		if o := patchbay(t, "", args...); o.status != exitUsage || o.stderr == "" || o.stdout != "" {
@@ -523,8 +543,8 @@ func TestWrongUseOfAuth(t *testing.T) {
 	}
 }
 
-// A server that wants no login on plain http is nobody's concern; one that does is not shown a token.
-func TestPlainHTTPElsewhere(t *testing.T) {
+// Plain http works without a login. A token is never sent over it.
+func TestPlainHTTPGetsNoToken(t *testing.T) {
 	freshVault(t)
 	for address, want := range map[string]bool{
 		"http://127.0.0.1:1/mcp": true, "http://[::1]:1/mcp": true, "http://localhost/mcp": true, "https://a.example/mcp": true,
@@ -538,7 +558,7 @@ func TestPlainHTTPElsewhere(t *testing.T) {
 	}
 }
 
-func TestMachineLogin(t *testing.T) {
+func TestClientCredentials(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
 	server, secret := protectedForMachines(t)
@@ -577,7 +597,8 @@ func TestMachineLogin(t *testing.T) {
 	}
 }
 
-// protectedForMachines returns the URL of a server that knows the client robot, and its secret.
+// protectedForMachines returns the URL of a server with the registered client robot, and its
+// secret.
 func protectedForMachines(t *testing.T) (server, secret string) {
 	t.Helper()
 	secret, hash := authserver.NewClientSecret()
@@ -587,7 +608,8 @@ func protectedForMachines(t *testing.T) (server, secret string) {
 	}
 	origin := "http://" + listener.Addr().String()
 	auth, err := authserver.New(&authserver.Options{
-		Issuer: origin, Logger: slog.New(slog.DiscardHandler), Clients: []authserver.Client{{ID: "robot", SecretHash: hash}},
+		Issuer: origin, Logger: slog.New(slog.DiscardHandler), Clients: []authserver.Client{{ID: "robot",
+			SecretHash: hash}},
 		Resources: []authserver.Resource{{URL: origin + endpoint, Scopes: []authserver.Scope{{Name: scopeUse}}}},
 	})
 	if err != nil {
@@ -601,8 +623,8 @@ func protectedForMachines(t *testing.T) (server, secret string) {
 	return origin + endpoint, secret
 }
 
-// A login that was made with a client of its own is renewed and used with that client by later runs.
-func TestSettingsAreKept(t *testing.T) {
+// The tokens of a login with --client-id are refreshed with that client by later runs.
+func TestLoginSettingsAreStored(t *testing.T) {
 	freshVault(t)
 	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
 	a, b := &target{url: "HTTPS://A.example/mcp"}, &target{url: "https://a.example/mcp?x"}
@@ -610,7 +632,8 @@ func TestSettingsAreKept(t *testing.T) {
 	if err := p.saveSettings(t.Context(), a, &want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).loadSettings(t.Context(), &target{url: "https://a.example/mcp"})
+	got, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).loadSettings(t.Context(),
+		&target{url: "https://a.example/mcp"})
 	if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
 		t.Errorf("got %+v, %v", got, err)
 	}

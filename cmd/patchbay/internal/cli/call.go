@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,9 @@ A server may run a call as a task. Its result is awaited like any other, and an 
 }
 
 // prepareCall returns the tool and its arguments.
-func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string) (*mcp.Tool, stdjson.RawMessage, error) {
+func (p *program) prepareCall(
+	ctx context.Context, c *mcp.Client, words []string,
+) (*mcp.Tool, stdjson.RawMessage, error) {
 	tools, err := collect(c.Tools(ctx))
 	if err != nil {
 		return nil, nil, err
@@ -61,8 +64,8 @@ func (p *program) prepareCall(ctx context.Context, c *mcp.Client, words []string
 	return tool, a.object(), nil
 }
 
-// call calls a tool and prints its result. If the call becomes a task, a note of it is kept until it
-// ends: the program may be killed.
+// call calls a tool and prints its result. If the call becomes a task, a note of it is kept until
+// it ends: the program may be killed.
 func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	var taskNote atomic.Pointer[note]
 	p.taskStarted = func(h *tasks.Handle) {
@@ -83,14 +86,15 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 	return p.endCall(result)
 }
 
-// interruptedTask returns the error of a call that was interrupted while it ran as a task. The note of
-// a task that may go on is kept.
+// interruptedTask returns the error of a call that was interrupted while it ran as a task. The note
+// of a task that may go on is kept.
 func (p *program) interruptedTask(n *note) error {
 	if p.taskCancelled.Load() {
 		n.remove()
 		return &coded{exitInterrupted, errors.New("interrupted; the task was cancelled")}
 	}
-	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be cancelled and may go on: %s", p.taskCommandLine("get", n.ID))}
+	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be cancelled and may go on: %s",
+		p.taskCommandLine("get", n.ID))}
 }
 
 // endCall prints the result of a tool. It returns an error if the tool failed.
@@ -140,4 +144,49 @@ func (p *program) showResult(r *mcp.ToolResult) error {
 		p.output.value(r.StructuredContent)
 	}
 	return nil
+}
+
+// startTask calls a tool as a task, and prints the id of the task.
+func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
+	h, err := tasks.Start(ctx, c, tool.Name, arguments)
+	if err != nil {
+		return err
+	}
+	p.screen.done()
+	if h.ID() == "" {
+		result, err := h.Wait(ctx) // returns at once
+		if err != nil {
+			return err
+		}
+		p.screen.printf("The server returned the result at once, without a task.")
+		return p.endCall(result)
+	}
+	t, err := h.Get(ctx)
+	if err != nil {
+		t = &tasks.Task{ID: h.ID(), Status: tasks.StatusWorking, Created: time.Now()} // it exists: it was just created
+	}
+	p.noteTask(t, tool.Name)
+	if p.flags.json {
+		p.output.value(map[string]any{"task": newTaskReport(t, tool.Name)})
+		return nil
+	}
+	p.output.println(h.ID())
+	p.screen.printf("Started. To wait for the result: %s", p.taskCommandLine("watch", h.ID()))
+	if at := p.current.Load(); at.command != nil {
+		p.screen.printf("The server exits now, and the task ends with it unless the server stores its tasks.")
+	}
+	return nil
+}
+
+// noteTask saves a note of a task.
+func (p *program) noteTask(t *tasks.Task, tool string) *note {
+	at := p.current.Load()
+	n := &note{Key: at.key(), Target: at.public(), ID: t.ID, Tool: tool, Started: time.Now()}
+	if t.TTL > 0 {
+		n.Expires = n.Started.Add(t.TTL)
+	}
+	if err := n.save(); err != nil {
+		p.screen.printf("patchbay: cannot save a note of the task: %s", clean(err.Error()))
+	}
+	return n
 }

@@ -61,8 +61,9 @@ type flags struct {
 	header, environment, roots []string
 }
 
-// Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay help
-// exit-codes`. Cancelling ctx interrupts it. The user is prompted if stdin and stderr are a terminal.
+// Run runs patchbay with args, without the program name, and returns its exit code: see `patchbay
+// help exit-codes`. Cancelling ctx interrupts it. The user is prompted if stdin and stderr are a
+// terminal.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := newProgram(stdin, stdout, stderr)
 	p.interactive = isTerminal(stdin) && p.screen.terminal
@@ -221,7 +222,8 @@ func (p *program) helpExists(help *cobra.Command, args []string) error {
 	topic := strings.Join(args, " ")
 	words := strings.FieldsFunc(topic, func(r rune) bool { return r == '-' || r == ' ' })
 	if c, rest, err := help.Root().Find(words); err == nil && len(rest) == 0 && c != help.Root() {
-		return usage(fmt.Errorf("unknown help topic %q: did you mean %s help %s?", topic, help.Root().Name(), strings.Join(words, " ")))
+		return usage(fmt.Errorf("unknown help topic %q: did you mean %s help %s?", topic, help.Root().Name(),
+			strings.Join(words, " ")))
 	}
 	if err != nil || !at.HasSubCommands() {
 		at = help.Root()
@@ -273,7 +275,9 @@ func (p *program) addFlags(root *cobra.Command) {
 }
 
 // verb returns the function of a command that uses one server: it connects, calls run and closes.
-func (p *program) verb(run func(ctx context.Context, c *mcp.Client, words []string) error, atLeast, atMost int) func(*cobra.Command, []string) error {
+func (p *program) verb(
+	run func(ctx context.Context, c *mcp.Client, words []string) error, atLeast, atMost int,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		t, words, err := p.target(cmd, args)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// update says whether to rewrite the transcripts: mcptest has the flag.
+// update reports whether to rewrite the transcripts. The flag is defined by mcptest.
 func update() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // serveEnv makes the test binary the demo server on stdio.
@@ -43,13 +43,14 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	// No test touches the tokens, or the keyring, of whoever runs it.
+	// Tests must not use the real tokens or keyring.
 	keyring.MockInitWithError(errors.New("no keyring here"))
 	dir, err := os.MkdirTemp("", "patchbay-test-")
 	if err != nil {
 		panic(err)
 	}
-	for name, value := range map[string]string{"DBUS_SESSION_BUS_ADDRESS": "none", envVaultDir: filepath.Join(dir, "vault"), envPassphrase: "", envClientID: "",
+	for name, value := range map[string]string{"DBUS_SESSION_BUS_ADDRESS": "none",
+		envVaultDir: filepath.Join(dir, "vault"), envPassphrase: "", envClientID: "",
 		envStateDir: filepath.Join(dir, "state")} {
 		os.Setenv(name, value)
 	}
@@ -58,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// newServer returns the demo server, or one whose answers are hard to show.
+// newServer returns the demo server, or one with hostile and unusual results.
 func newServer(name string) *mcp.Server {
 	if name == "demo" {
 		return demo.New("1.0", nil).Server
@@ -66,7 +67,7 @@ func newServer(name string) *mcp.Server {
 	return newOddServer()
 }
 
-// hostile is text that a terminal would act on, and its reader would be misled by.
+// hostile is text that acts on a terminal or misleads its reader.
 const hostile = "red \x1b[31malert\x1b]0;title\x07\u202Egnp.exe\u200b\u009b2J\r!"
 
 type oddIn struct {
@@ -80,8 +81,10 @@ type oddIn struct {
 
 func newOddServer() *mcp.Server {
 	s := mcp.NewServer("odd "+hostile, "1.0", &mcp.ServerOptions{Instructions: hostile})
-	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: hostile}, func(_ context.Context, in oddIn) (oddIn, error) { return in, nil })
-	mcp.AddTool(s, &mcp.Tool{Name: "fail"}, func(context.Context, struct{}) (string, error) { return "", errors.New("it broke: " + hostile) })
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: hostile},
+		func(_ context.Context, in oddIn) (oddIn, error) { return in, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "fail"},
+		func(context.Context, struct{}) (string, error) { return "", errors.New("it broke: " + hostile) })
 	mcp.AddTool(s, &mcp.Tool{Name: "refuse"}, func(context.Context, struct{}) (string, error) {
 		return "", &mcp.Error{Code: -32050, Message: "not today: " + hostile, Data: []byte(`{"why":1}`)}
 	})
@@ -92,7 +95,8 @@ func newOddServer() *mcp.Server {
 			mcp.Text("look"), &mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"},
 			&mcp.AudioContent{Data: []byte("WAVE!"), MIMEType: "audio/wav"},
 			&mcp.ResourceLink{URI: "file:///a.txt", Name: "a", Size: &size},
-			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://../../b", Blob: []byte{0}, MIMEType: "application/x-odd"}},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://../../b", Blob: []byte{0},
+				MIMEType: "application/x-odd"}},
 			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://c", Text: "inner"}},
 		}, nil
 	})
@@ -100,8 +104,10 @@ func newOddServer() *mcp.Server {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	})
-	mcp.AddResource(s, &mcp.Resource{URI: "x://blob", Name: "blob"}, func(context.Context, string) ([]byte, error) { return []byte("\x00\x01"), nil })
-	mcp.AddResource(s, &mcp.Resource{URI: "x://text", Name: "text"}, func(context.Context, string) (string, error) { return hostile, nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://blob", Name: "blob"},
+		func(context.Context, string) ([]byte, error) { return []byte("\x00\x01"), nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://text", Name: "text"},
+		func(context.Context, string) (string, error) { return hostile, nil })
 	addForms(s)
 	return s
 }
@@ -120,13 +126,13 @@ func listen(t *testing.T, s *mcp.Server) string {
 	return web.URL
 }
 
-// An outcome is what became of a command.
+// An outcome is the result of a command.
 type outcome struct {
 	status         int
 	stdout, stderr string
 }
 
-// patchbay runs a command as the program does, with nobody at the keyboard.
+// patchbay runs a command without a terminal.
 func patchbay(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -134,7 +140,7 @@ func patchbay(t *testing.T, stdin string, args ...string) outcome {
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// atTerminal runs a command with somebody at a terminal who types.
+// atTerminal runs a command on a terminal, with the input of a user.
 func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -148,8 +154,9 @@ func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...st
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// TestTranscripts runs the commands of testdata/*.txt and compares what they print. In these files, "$ " begins a command,
-// "< " is a line on its standard input, "! " one on its standard error, and "? " its exit code unless that is 0.
+// TestTranscripts runs the commands of testdata/*.txt and compares what they print. In these files,
+// "$ " begins a command, "< " is a line on its standard input, "! " one on its standard error, and
+// "? " its exit code unless that is 0.
 func TestTranscripts(t *testing.T) {
 	for _, name := range []string{"demo", "odd"} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +186,8 @@ func TestTranscripts(t *testing.T) {
 				got.WriteString(block.replay(t, names))
 			}
 			text := volatile.ReplaceAllString(got.String(), "${1}N")
-			text = strings.NewReplacer(url, "$URL", self, "$SELF", dir, "$DATA", strings.TrimPrefix(url, "http://"), "$ADDRESS").Replace(text)
+			text = strings.NewReplacer(url, "$URL", self, "$SELF", dir, "$DATA",
+				strings.TrimPrefix(url, "http://"), "$ADDRESS").Replace(text)
 			if update() {
 				if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
@@ -193,7 +201,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// volatile is what differs from run to run.
+// volatile matches output that differs between runs.
 var volatile = regexp.MustCompile(`("(?:ms|connectMs|pingMs)":|connect     |ping        |answered in |supported +|Deploy r)[0-9.]+`)
 
 // A block is one command of a transcript.
@@ -218,7 +226,7 @@ func blocks(script string) (all []block) {
 	return all
 }
 
-// replay runs the command and gives the block as it should be.
+// replay runs the command and returns the block with its actual output.
 func (b block) replay(t *testing.T, names *strings.Replacer) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s$ %s\n", b.comments, b.command)
@@ -240,7 +248,7 @@ func (b block) replay(t *testing.T, names *strings.Replacer) string {
 	return text.String()
 }
 
-// words splits a command line as a shell does that knows single quotes only.
+// words splits a command line with single quotes.
 func words(line string) (all []string) {
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {

@@ -77,7 +77,8 @@ func (p *program) targetNames(typed string) (names []string) {
 // terminal. A name that begins with a hyphen would be a flag.
 func matching(names []string, typed string) (found []string) {
 	for _, name := range names {
-		if strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
+		if strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") &&
+			!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
 			found = append(found, name)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// show prints content: text as it is, other types as a description. Binary content is saved if --save
-// is set.
+// show prints content: text as it is, other types as a description. Binary content is saved if
+// --save is set.
 func (p *program) show(c mcp.Content) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
@@ -91,8 +91,8 @@ func (p *program) saveContent(c mcp.Content) error {
 // maxSameName bounds the files with the same stem in the directory of --save.
 const maxSameName = 1000
 
-// saveFile writes a new file to the directory of --save. It replaces no file, and no name of a server
-// leads out of the directory.
+// saveFile writes a new file to the directory of --save. It replaces no file, and no name
+// chosen by a server leads out of the directory.
 func (p *program) saveFile(name, mimeType string, data []byte) error {
 	if p.flags.save == "" {
 		return nil
@@ -155,7 +155,9 @@ func extensionOf(mimeType string) string {
 	}
 	return map[string]string{
 		"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
-		"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "audio/flac": "flac", "audio/mp4": "m4a",
-		"application/pdf": "pdf", "application/zip": "zip", "application/gzip": "gz", "video/mp4": "mp4", "application/json": "json",
+		"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "audio/flac": "flac",
+		"audio/mp4":       "m4a",
+		"application/pdf": "pdf", "application/zip": "zip", "application/gzip": "gz",
+		"video/mp4": "mp4", "application/json": "json",
 	}[plain]
 }

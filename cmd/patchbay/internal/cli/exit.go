@@ -52,7 +52,8 @@ func usage(err error) error { return &coded{exitUsage, err} }
 // notFound returns err with the exit code of something that the server does not have.
 func notFound(err error) error { return &coded{exitNotFound, err} }
 
-// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has interrupted it.
+// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has
+// interrupted it.
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }
@@ -161,7 +162,7 @@ func errorText(code int, err error) string {
 	case code != exitInterrupted && errors.As(err, &refused):
 		return strings.TrimPrefix(refused.Err.Error(), "oauth: ")
 	case code == exitInterrupted && errors.As(err, &transport) && transport.MayHaveRun:
-		return "interrupted; the server may have run " + transport.Method + " nevertheless"
+		return "interrupted; the server may have run " + transport.Method
 	case code == exitInterrupted:
 		return "interrupted"
 	case errors.As(err, &rpc) && rpc.Remote():

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// answering returns the URL of a web server that answers every request alike.
+// answering returns the URL of a web server with the same response to all requests.
 func answering(t *testing.T, status int, contentType, body string) string {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func answering(t *testing.T, status int, contentType, body string) string {
 	return web.URL
 }
 
-// refusing returns the URL of an address at which nobody listens.
+// refusing returns a URL that refuses connections.
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +42,7 @@ func refusing(t *testing.T) string {
 func TestExitCodes(t *testing.T) {
 	mcptest.NoLeaks(t)
 	odd := listen(t, newOddServer())
-	// discovered is a server that says it is modern, and then answers tools/list with something else.
+	// discovered is a server that answers server/discover, and then tools/list with the given text.
 	discovered := func(answer string) string {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var m struct {
@@ -66,7 +66,7 @@ func TestExitCodes(t *testing.T) {
 		status int
 	}{
 		{"ok", []string{"tools", odd}, exitOK},
-		{"nobody listens", []string{"tools", refusing(t)}, exitUnreachable},
+		{"connection refused", []string{"tools", refusing(t)}, exitUnreachable},
 		{"no such host", []string{"tools", "http://no-such-host.invalid/"}, exitUnreachable},
 		{"no such command", []string{"tools", "--", "./no-such-command"}, exitUnreachable},
 		{"a command that ends", []string{"tools", "--", "go", "version"}, exitUnreachable},
@@ -84,7 +84,8 @@ func TestExitCodes(t *testing.T) {
 		{"a protocol error", []string{"call", odd, "refuse"}, exitFailure},
 		{"no answer in time", []string{"call", "--timeout", "200ms", odd, "wait"}, exitTimeout},
 		{"no list", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":5}}`)}, exitProtocol},
-		{"a foreign result type", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"odd","tools":[]}}`)}, exitProtocol},
+		{"a foreign result type", []string{"tools",
+			discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"odd","tools":[]}}`)}, exitProtocol},
 		{"no message", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`)}, exitProtocol},
 		{"no common revision", []string{"tools", answering(t, 400, "application/json",
 			`{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no","data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)}, exitProtocol},
@@ -116,7 +117,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Whatever waits, an interrupt ends it.
+// An interrupt ends every wait.
 func TestInterrupt(t *testing.T) {
 	mcptest.NoLeaks(t)
 	url := listen(t, newOddServer())
@@ -124,14 +125,16 @@ func TestInterrupt(t *testing.T) {
 	defer deaf.Close()
 	for name, test := range map[string]struct {
 		args []string
-		when string // it is said on standard error
-		ends string // of what is told
+		when string // on standard error
+		ends string // of the message
 	}{
-		"a call":            {[]string{"call", "-v", url, "wait"}, "→ tools/call", "; the server may have run tools/call nevertheless"},
+		"a call": {[]string{"call", "-v", url, "wait"}, "→ tools/call",
+			"; the server may have run tools/call"},
 		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover", ""},
 		"listening":         {[]string{"listen", url}, "listening", ""},
 		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result", ""},
-		"a question":        {[]string{"call", url, "form"}, "text:", "; the server may have run tools/call nevertheless"},
+		"a question": {[]string{"call", url, "form"}, "text:",
+			"; the server may have run tools/call"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -147,13 +150,13 @@ func TestInterrupt(t *testing.T) {
 				t.Errorf("got %d, want %d", status, exitInterrupted)
 			}
 			if want := "patchbay: interrupted" + test.ends + "\n"; !strings.HasSuffix(told.seen, want) {
-				t.Errorf("it ends with %q, want %q", told.seen, want)
+				t.Errorf("got %q at the end, want %q", told.seen, want)
 			}
 		})
 	}
 }
 
-// A trigger does something once a text has been written.
+// A trigger calls a function when a text has been written.
 type trigger struct {
 	when, seen string
 	then       func()
@@ -167,12 +170,14 @@ func (w *trigger) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A full disk is not success.
-func TestOutputThatFails(t *testing.T) {
+// An error writing to standard output fails the command.
+func TestOutputError(t *testing.T) {
 	url := listen(t, newServer("demo"))
-	for _, args := range [][]string{{"tools", url}, {"tools", "--json", url}, {"call", url, "add", "a=1", "b=2"}, {"version"}} {
+	for _, args := range [][]string{{"tools", url}, {"tools", "--json", url},
+		{"call", url, "add", "a=1", "b=2"}, {"version"}} {
 		var stderr bytes.Buffer
-		if status := Run(t.Context(), args, strings.NewReader(""), full{}, &stderr); status != exitFailure || !strings.Contains(stderr.String(), "disk") {
+		if status := Run(t.Context(), args, strings.NewReader(""), full{}, &stderr); status != exitFailure ||
+			!strings.Contains(stderr.String(), "disk") {
 			t.Errorf("%q: got %d, %s", args, status, &stderr)
 		}
 	}
@@ -213,7 +218,8 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s has no example", verb.Name())
 		}
 	}
-	for _, args := range []string{"call", "tools", "help arguments", "help json", "help config", "help answers", "help exit-codes"} {
+	for _, args := range []string{"call", "tools", "help arguments", "help json", "help config", "help answers",
+		"help exit-codes"} {
 		for line := range strings.Lines(patchbay(t, "", append(strings.Fields(args), "--help")...).stdout) {
 			if n := len([]rune(line)); n > 140 {
 				t.Errorf("%s: a line has %d characters: %s", args, n, line)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -30,10 +29,11 @@ const everyField = `{"type": "object", "required": ["name", "colour", "tags"], "
 	"more": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "Ex"}, {"const": "y", "title": "Why"}]}, "default": ["x"]}
 }}`
 
-// addForms adds tools that ask.
+// addForms adds tools that use elicitation and sampling.
 func addForms(s *mcp.Server) {
 	mcp.AddTool(s, &mcp.Tool{Name: "form"}, func(ctx context.Context, _ struct{}) (stdjson.RawMessage, error) {
-		answer, err := mcp.Ask[stdjson.RawMessage](ctx, "form", "Who are you? "+hostile, &mcp.AskOptions{Schema: []byte(everyField)})
+		answer, err := mcp.Ask[stdjson.RawMessage](ctx, "form", "Who are you? "+hostile,
+			&mcp.AskOptions{Schema: []byte(everyField)})
 		return answer, told(err)
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "page"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -41,8 +41,10 @@ func addForms(s *mcp.Server) {
 		return "went", told(err)
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "model"}, func(ctx context.Context, _ struct{}) (string, error) {
-		r, err := mcp.Sample(ctx, "model", &mcp.SampleParams{MaxTokens: 9, SystemPrompt: "Be brief.", Messages: []mcp.SampleMessage{
-			{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("How is the weather?"), &mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"}}}}})
+		r, err := mcp.Sample(ctx, "model",
+			&mcp.SampleParams{MaxTokens: 9, SystemPrompt: "Be brief.", Messages: []mcp.SampleMessage{
+				{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("How is the weather?"),
+					&mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"}}}}})
 		if err != nil {
 			return "", told(err)
 		}
@@ -62,7 +64,7 @@ func addForms(s *mcp.Server) {
 	})
 }
 
-// told makes an outcome of the user's refusal, and leaves other errors.
+// told turns a decline or cancel into a tool error, and returns other errors.
 func told(err error) error {
 	switch {
 	case errors.Is(err, mcp.ErrDeclined):
@@ -73,11 +75,11 @@ func told(err error) error {
 	return err
 }
 
-// lines joins what is typed.
+// lines joins input lines.
 func lines(all ...string) string { return strings.Join(all, "\n") + "\n" }
 
-// Every kind of field is asked for, in both eras; what does not fit is asked again.
-func TestELIC_FormsAreAskedOnTheTerminal(t *testing.T) {
+// All types of fields can be filled in, in both eras. Invalid values are prompted again.
+func TestELIC_FormOnTheTerminal(t *testing.T) {
 	url := listen(t, newOddServer())
 	good := lines("Ann", "", "", "", "", "", "2", "", "", "a,b", "", "y")
 	for name, test := range map[string]struct {
@@ -86,27 +88,33 @@ func TestELIC_FormsAreAskedOnTheTerminal(t *testing.T) {
 		says   []string
 	}{
 		"the least": {good, `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`,
-			[]string{"Your name (at least 2 characters, at most 10 characters, required)", "As friends call you", "1) red  Red", "y or n [y]", "value or number [l]", `Who are you? red \x1b[31malert`}},
-		"everything": {lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1", "1, c", "Why,x,y", ""),
+			[]string{"Your name (at least 2 characters, at most 10 characters, required)",
+				"As friends call you", "1) red  Red", "y or n [y]", "value or number [l]", `Who are you? red \x1b[31malert`}},
+		"everything": {lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1",
+			"1, c", "Why,x,y", ""),
 			`{"name":"Ann","mail":"ann@example.com","day":"2025-12-31","age":42,"ratio":0.5,"agree":false,"colour":"red","size":"s","plain":"1","tags":["a","c"],"more":["y","x"]}`, nil},
-		"wrong at first": {lines("", "A", "Annabella Maria", "Ann", "nobody", "a@b", "tomorrow", "", "17", "4.2", "x", "18", "0", "1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
+		"wrong at first": {lines("", "A", "Annabella Maria", "Ann", "nobody", "a@b", "tomorrow", "", "17",
+			"4.2", "x", "18", "0", "1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
 			`{"name":"Ann","mail":"a@b","day":"2026-01-02","age":18,"ratio":1e-3,"agree":true,"colour":"green","size":"l","tags":["b"],"more":["x"]}`,
-			[]string{"a value is required", "want at least 2", "want at most 10", `got "nobody", want format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
+			[]string{"a value is required", "want at least 2", "want at most 10",
+				`got "nobody", want format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
 		"again": {lines("Ann", "", "", "", "", "", "1", "", "", "a", "", "n") + good,
 			`{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`, []string{"fill it in again"}},
 	} {
 		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 			t.Run(name+"/"+revision, func(t *testing.T) {
-				o := atTerminal(t, test.typed, func(p *program) { p.output.terminal = false }, "call", "--revision", revision, url, "form")
+				o := atTerminal(t, test.typed, func(p *program) { p.output.terminal = false }, "call",
+					"--revision", revision, url, "form")
 				if o.status != exitOK || strings.TrimSpace(o.stdout) != test.result {
 					t.Errorf("got %d %q, want %s; the screen: %s", o.status, o.stdout, test.result, o.stderr)
 				}
 				for _, text := range append(test.says, `it calls itself "odd red \\x1b[31malert`, url) {
 					if !strings.Contains(o.stderr, text) {
-						t.Errorf("the screen does not say %q: %s", text, o.stderr)
+						t.Errorf("stderr does not contain %q: %s", text, o.stderr)
 					}
 				}
-				if i := strings.IndexFunc(o.stderr, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\r' && r != '\x1b' }); i >= 0 {
+				if i := strings.IndexFunc(o.stderr,
+					func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\r' && r != '\x1b' }); i >= 0 {
 					t.Errorf("the screen holds %q", o.stderr[i:min(len(o.stderr), i+4)])
 				}
 			})
@@ -114,7 +122,7 @@ func TestELIC_FormsAreAskedOnTheTerminal(t *testing.T) {
 	}
 }
 
-func TestELIC_FormsAreRefusedAndDismissed(t *testing.T) {
+func TestELIC_FormDeclinedAndCancelled(t *testing.T) {
 	url := listen(t, newOddServer())
 	for typed, want := range map[string]string{
 		lines(":decline"):            "declined",
@@ -134,8 +142,8 @@ func TestELIC_FormsAreRefusedAndDismissed(t *testing.T) {
 	}
 }
 
-// Nothing is opened without the user's yes, and nothing but the page that was shown.
-func TestELIC_PagesAreOpenedWithConsent(t *testing.T) {
+// A page is opened only if the user agrees, and only the page that was shown.
+func TestELIC_PageOpensWithConsent(t *testing.T) {
 	url := listen(t, newOddServer())
 	const page = "https://example.com/a?b=c%20d"
 	for typed, want := range map[string]struct {
@@ -161,7 +169,7 @@ func TestELIC_PagesAreOpenedWithConsent(t *testing.T) {
 			t.Errorf("%q: the page is not shown: %s", typed, o.stderr)
 		}
 		if opened != "" && !strings.Contains(o.stderr, "open the page yourself") {
-			t.Errorf("%q: the failure is not told: %s", typed, o.stderr)
+			t.Errorf("%q: no error is shown: %s", typed, o.stderr)
 		}
 	}
 	for _, args := range [][]string{{"call", url, "page"}, {"call", "--no-input", url, "page"}} {
@@ -171,30 +179,7 @@ func TestELIC_PagesAreOpenedWithConsent(t *testing.T) {
 	}
 }
 
-func TestPagesThatAreNotOpened(t *testing.T) {
-	for page, want := range map[string]string{
-		"https://example.com/":          "",
-		"http://localhost:8/x":          "",
-		"http://127.0.0.1/":             "",
-		"http://[::1]/":                 "",
-		"http://example.com/":           "neither https",
-		"http://127.0.0.1.example.com/": "neither https",
-		"javascript:alert(1)":           "no host",
-		"file:///etc/passwd":            "no host",
-		"https://user@example.com/":     "credentials",
-		"https://":                      "no host",
-		"https://exаmple.com/":          "beyond ASCII",
-		"https://a b/":                  "parsed",
-		"ftp://example.com/":            "neither https",
-	} {
-		_, err := browser.Check(page)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", page, err, want)
-		}
-	}
-}
-
-func TestSamplingIsAskedOnTheTerminal(t *testing.T) {
+func TestSamplingOnTheTerminal(t *testing.T) {
 	url := listen(t, newOddServer())
 	for typed, want := range map[string]string{
 		lines("It rains.", "Much.", "."): "human says It rains.\nMuch.",
@@ -207,16 +192,17 @@ func TestSamplingIsAskedOnTheTerminal(t *testing.T) {
 			if !strings.Contains(o.stdout+o.stderr, want) || (o.status == exitOK) != strings.HasPrefix(want, "human") {
 				t.Errorf("%q in %s: got %d, %s%s", typed, revision, o.status, o.stdout, o.stderr)
 			}
-			for _, text := range []string{"system: Be brief.", "user: How is the weather?", "user: [image, image/png, 3 B]"} {
+			for _, text := range []string{"system: Be brief.", "user: How is the weather?",
+				"user: [image, image/png, 3 B]"} {
 				if !strings.Contains(o.stderr, text) {
-					t.Errorf("the screen does not say %q: %s", text, o.stderr)
+					t.Errorf("stderr does not contain %q: %s", text, o.stderr)
 				}
 			}
 		}
 	}
 }
 
-func TestAnswersComeFromAFile(t *testing.T) {
+func TestAnswersFile(t *testing.T) {
 	url := listen(t, newOddServer())
 	file := filepath.Join(t.TempDir(), "answers.json")
 	run := func(text, tool string) outcome {
@@ -233,13 +219,15 @@ func TestAnswersComeFromAFile(t *testing.T) {
 	}{
 		{`{"elicitation": [{"content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
 		{`{"elicitation": [{"message": "nothing of it", "action": "cancel"}, {"message": "Who are", "content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
-		{`{"elicitation": [{"field": "mane", "action": "cancel"}, {"field": "name", "content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
+		{`{"elicitation": [{"field": "mane", "action": "cancel"}, {"field": "name", "content": ` + form + `}]}`,
+			"form", exitOK, `"name":"Bob"`},
 		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
 		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
 		{`{}`, "form", exitTool, "not a terminal"},
 		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "not what was asked for"},
 		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
-		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`, "both", exitOK, "12"},
+		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`,
+			"both", exitOK, "12"},
 		{`{"elicitation": [{"content": {"value": "1"}}]}`, "both", exitTool, "declined"},
 		{`{"elicitation": [{"content": {}}, {"action": "accept"}]}`, "page", exitOK, "open it yourself"},
 		{`{"elicitation": [{"action": "decline"}]}`, "page", exitTool, "declined"},
@@ -258,7 +246,8 @@ func TestAnswersComeFromAFile(t *testing.T) {
 	} {
 		o := run(test.answers, test.tool)
 		if o.status != test.status || !strings.Contains(o.stdout+o.stderr, test.says) {
-			t.Errorf("%s for %s: got %d, %s%s, want %d, %q", test.answers, test.tool, o.status, o.stdout, o.stderr, test.status, test.says)
+			t.Errorf("%s for %s: got %d, %s%s, want %d, %q", test.answers, test.tool, o.status, o.stdout,
+				o.stderr, test.status, test.says)
 		}
 	}
 	if o := patchbay(t, "", "call", "--answers", file+".not", url, "form"); o.status != exitUsage {

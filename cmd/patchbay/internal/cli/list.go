@@ -23,13 +23,43 @@ func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	return list, nil
 }
 
-// only returns the item named by words, or all items if words is empty.
-func only[T any](list []T, words []string, thing string, name func(T) string) ([]T, error) {
-	if len(words) == 0 {
-		return list, nil
+// A listing is a command that lists what a server has.
+type listing[T any] struct {
+	key  string // of the list in JSON
+	all  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
+	show func(p *program, item T, whole bool)
+	// With name, an argument selects one item, which is shown whole.
+	thing string
+	name  func(T) string
+}
+
+// run returns the function of the command.
+func (l listing[T]) run(p *program) func(*cobra.Command, []string) error {
+	atMost := 0
+	if l.name != nil {
+		atMost = 1
 	}
-	item, err := find(list, words[0], thing, name)
-	return []T{item}, err
+	return p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+		list, err := collect(l.all(c, ctx))
+		if err != nil {
+			return err
+		}
+		if len(words) > 0 {
+			item, err := find(list, words[0], l.thing, l.name)
+			if err != nil {
+				return err
+			}
+			list = []T{item}
+		}
+		if p.flags.json {
+			p.output.value(map[string]any{l.key: list})
+			return nil
+		}
+		for _, item := range list {
+			l.show(p, item, len(words) > 0)
+		}
+		return nil
+	}, 0, atMost)
 }
 
 // find returns the item of a name. Its error suggests similar names.
@@ -52,27 +82,8 @@ func (p *program) toolsCommand() *cobra.Command {
   patchbay tools http://127.0.0.1:8765/mcp add
   patchbay tools --json -- go run ./cmd/patchbay serve --stdio`,
 		ValidArgsFunction: p.completeNames(toolNames),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			list, err := collect(c.Tools(ctx))
-			if err == nil {
-				list, err = only(list, words, "tool", toolName)
-			}
-			if err != nil {
-				return err
-			}
-			if p.flags.json {
-				p.output.value(map[string]any{"tools": list})
-				return nil
-			}
-			for _, t := range list {
-				p.output.printf("%s", toolLine(t))
-				p.showDescription(t.Title, t.Description, len(words) > 0)
-				if len(words) > 0 {
-					p.showTool(t)
-				}
-			}
-			return nil
-		}, 0, 1),
+		RunE: listing[*mcp.Tool]{key: "tools", all: (*mcp.Client).Tools, show: (*program).showTool,
+			thing: "tool", name: toolName}.run(p),
 	}
 }
 
@@ -127,8 +138,13 @@ func (p *program) showDescription(title, description string, whole bool) {
 	}
 }
 
-// showTool prints the parameters, annotations and output schema of a tool.
-func (p *program) showTool(t *mcp.Tool) {
+// showTool prints a tool. The whole tool has its parameters, annotations and output schema.
+func (p *program) showTool(t *mcp.Tool, whole bool) {
+	p.output.printf("%s", toolLine(t))
+	p.showDescription(t.Title, t.Description, whole)
+	if !whole {
+		return
+	}
 	parameters, _ := parametersOf(t.InputSchema)
 	for i := range parameters {
 		param := &parameters[i]
@@ -184,25 +200,15 @@ func (p *program) resourcesCommand() *cobra.Command {
 		Short:             "List resources",
 		Example:           `  patchbay resources http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(nil),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
-			list, err := collect(c.Resources(ctx))
-			if err != nil {
-				return err
-			}
-			if p.flags.json {
-				p.output.value(map[string]any{"resources": list})
-				return nil
-			}
-			for _, r := range list {
+		RunE: listing[*mcp.Resource]{key: "resources", all: (*mcp.Client).Resources,
+			show: func(p *program, r *mcp.Resource, whole bool) {
 				size := ""
 				if r.Size != nil {
 					size = ", " + formatBytes(int(*r.Size))
 				}
 				p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
-				p.showDescription(r.Title, r.Description, false)
-			}
-			return nil
-		}, 0, 0),
+				p.showDescription(r.Title, r.Description, whole)
+			}}.run(p),
 	}
 }
 
@@ -212,21 +218,11 @@ func (p *program) templatesCommand() *cobra.Command {
 		Short:             "List resource templates",
 		Example:           `  patchbay templates http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(nil),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
-			list, err := collect(c.ResourceTemplates(ctx))
-			if err != nil {
-				return err
-			}
-			if p.flags.json {
-				p.output.value(map[string]any{"resourceTemplates": list})
-				return nil
-			}
-			for _, t := range list {
+		RunE: listing[*mcp.ResourceTemplate]{key: "resourceTemplates", all: (*mcp.Client).ResourceTemplates,
+			show: func(p *program, t *mcp.ResourceTemplate, whole bool) {
 				p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
-				p.showDescription(t.Title, t.Description, false)
-			}
-			return nil
-		}, 0, 0),
+				p.showDescription(t.Title, t.Description, whole)
+			}}.run(p),
 	}
 }
 
@@ -236,23 +232,8 @@ func (p *program) promptsCommand() *cobra.Command {
 		Short:             "List prompts, or show one with its arguments",
 		Example:           `  patchbay prompts http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(promptNames),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			list, err := collect(c.Prompts(ctx))
-			if err == nil {
-				list, err = only(list, words, "prompt", promptName)
-			}
-			if err != nil {
-				return err
-			}
-			if p.flags.json {
-				p.output.value(map[string]any{"prompts": list})
-				return nil
-			}
-			for _, prompt := range list {
-				p.showPrompt(prompt, len(words) > 0)
-			}
-			return nil
-		}, 0, 1),
+		RunE: listing[*mcp.Prompt]{key: "prompts", all: (*mcp.Client).Prompts, show: (*program).showPrompt,
+			thing: "prompt", name: promptName}.run(p),
 	}
 }
 

@@ -32,7 +32,8 @@ three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
   patchbay listen --tools --count 1 http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(resourceURIs),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			f := mcp.Filter{ToolsListChanged: tools, PromptsListChanged: prompts, ResourcesListChanged: resources, ResourceSubscriptions: words}
+			f := mcp.Filter{ToolsListChanged: tools, PromptsListChanged: prompts,
+				ResourcesListChanged: resources, ResourceSubscriptions: words}
 			if !tools && !prompts && !resources && len(words) == 0 {
 				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// Environment variables. With the credentials of a client, requests are authorized without a user, and
-// nothing is stored.
+// Environment variables. With the credentials of a client, requests are authorized without a user,
+// and nothing is stored.
 const (
 	envClientID   = "PATCHBAY_CLIENT_ID"
 	envSecret     = "PATCHBAY_CLIENT_SECRET"
@@ -106,7 +106,8 @@ func (p *program) saveSettings(ctx context.Context, t *target, s *settings) erro
 // mayLogIn returns an error if tokens must not be sent to a target.
 func (t *target) mayLogIn() error {
 	if t.url == "" {
-		return errors.New("login is for URLs: the target is a command, which reads credentials from its environment (--env)")
+		return errors.New("login is for URLs: the target is a command, which reads credentials from its " +
+			"environment (--env)")
 	}
 	if t.header.Get("Authorization") != "" {
 		return errors.New("the target has an Authorization header, which takes precedence over a login")
@@ -176,13 +177,14 @@ func (p *program) authOptions() *oauthclient.TransportOptions {
 // isMachineClient reports whether the environment has client credentials.
 func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
-// machineOptions returns the options for client credentials. Each run requests a token: that costs a
-// request, and stores nothing.
+// machineOptions returns the options for client credentials. Each run requests a token: that costs
+// a request, and stores nothing.
 func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
 	case os.Getenv(envIssuer) == "":
-		return nil, fmt.Errorf("%s is set without %s: the secret is sent to that authorization server only", envClientID, envIssuer)
+		return nil, fmt.Errorf("%s is set without %s: the secret is sent to that authorization server only",
+			envClientID, envIssuer)
 	case (secret == "") == (keyFile == ""):
 		return nil, fmt.Errorf("%s requires either %s or %s", envClientID, envSecret, envKeyFile)
 	}
@@ -235,7 +237,8 @@ func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bo
 	why := "Log in to " + cleanLine(l.Server) + " at " + cleanLine(l.Issuer) + "."
 	if !p.loggingIn {
 		if missing := t.missingScopes(context.Background(), scopes); missing != "" {
-			why = "The login at " + cleanLine(l.Server) + " lacks the scopes " + cleanLine(missing) + ". Allow them at " + cleanLine(l.Issuer) + "."
+			why = "The login at " + cleanLine(l.Server) + " lacks the scopes " + cleanLine(missing) +
+				". Allow them at " + cleanLine(l.Issuer) + "."
 		}
 	}
 	what := "Your browser opens this page. If it does not, open it yourself:"

@@ -33,7 +33,7 @@ func noted(t *testing.T, at *target) (ids []string) {
 	return ids
 }
 
-func TestNotesAreKeptByTarget(t *testing.T) {
+func TestNotesOfATarget(t *testing.T) {
 	dir := freshState(t)
 	web := &target{url: "https://Example.com/mcp?team=1"}
 	same := &target{url: "HTTPS://ann:pw@example.com/mcp?team=1#x"}
@@ -41,7 +41,8 @@ func TestNotesAreKeptByTarget(t *testing.T) {
 	command := &target{command: []string{"/usr/bin/server", "--key", "s3cret"}}
 	elsewhere := &target{command: command.command, directory: os.TempDir()}
 	for i, at := range []*target{web, same, other, command, elsewhere} {
-		n := &note{Key: at.key(), Target: at.public(), ID: fmt.Sprint("id", i), Tool: "t", Started: time.Now().Add(time.Duration(i) * time.Millisecond)}
+		n := &note{Key: at.key(), Target: at.public(), ID: fmt.Sprint("id", i), Tool: "t",
+			Started: time.Now().Add(time.Duration(i) * time.Millisecond)}
 		if err := n.save(); err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +71,10 @@ func TestNotesAreKeptByTarget(t *testing.T) {
 		if info, err := d.Info(); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm()&0o077 != 0) {
 			t.Errorf("%s has the mode %v, %v", name, info.Mode(), err)
 		}
-		if text, err := os.ReadFile(name); !d.IsDir() && (err != nil || strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "pw@") || strings.Contains(string(text), "team=")) {
-			t.Errorf("a note tells too much: %s, %v", text, err)
+		if text, err := os.ReadFile(name); !d.IsDir() &&
+			(err != nil || strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "pw@") ||
+				strings.Contains(string(text), "team=")) {
+			t.Errorf("the note has secrets: %s, %v", text, err)
 		}
 		return nil
 	})
@@ -80,7 +83,7 @@ func TestNotesAreKeptByTarget(t *testing.T) {
 	}
 }
 
-func TestTargetsInPublic(t *testing.T) {
+func TestPublicTargetHasNoSecrets(t *testing.T) {
 	for want, at := range map[string]*target{
 		"https://h:1/a b": {url: "https://u:p@h:1/a%20b?key=k#f"},
 		"server …":        {command: []string{"/x/server", "--key=k"}},
@@ -97,7 +100,7 @@ func TestNotesAreBounded(t *testing.T) {
 	dir := freshState(t)
 	at := &target{url: "https://h/", header: http.Header{}}
 	began := time.Now().Add(-time.Hour)
-	var writing sync.WaitGroup // as programs that run at once do
+	var writing sync.WaitGroup // like concurrent programs
 	for i := range maxNotes + 20 {
 		writing.Go(func() {
 			n := &note{Key: at.key(), ID: fmt.Sprint(i), Started: began.Add(time.Duration(i) * time.Second)}
@@ -116,11 +119,11 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	huge := &note{Key: at.key(), ID: strings.Repeat("x", maxNote), Started: time.Now()}
 	if err := huge.save(); err == nil {
-		t.Error("a note of any size is taken")
+		t.Error("a note that is too large was saved")
 	}
 }
 
-func TestOldAndBrokenNotesArePassedOver(t *testing.T) {
+func TestOldAndInvalidNotesAreIgnored(t *testing.T) {
 	dir := freshState(t)
 	at := &target{url: "https://h/"}
 	now := time.Now()
@@ -137,7 +140,8 @@ func TestOldAndBrokenNotesArePassedOver(t *testing.T) {
 		}
 	}
 	folder := filepath.Join(dir, "tasks")
-	for name, text := range map[string]string{"z.json": "{", "y.json": "null", "x.json": strings.Repeat(" ", maxNote) + "{}", "w.txt": "mine", "v.new": "{"} {
+	for name, text := range map[string]string{"z.json": "{", "y.json": "null",
+		"x.json": strings.Repeat(" ", maxNote) + "{}", "w.txt": "mine", "v.new": "{"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -159,9 +163,9 @@ func TestOldAndBrokenNotesArePassedOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "v.new")); err == nil {
-		t.Error("what a killed process left stays for ever")
+		t.Error("the temporary file of a killed process was not removed")
 	}
 	if _, err := os.Stat(filepath.Join(folder, "w.txt")); err != nil {
-		t.Error("a file of somebody else is gone")
+		t.Error("another file was removed")
 	}
 }

@@ -41,8 +41,8 @@ func (c choice) text() string {
 	return string(c.value)
 }
 
-// parametersOf returns the properties of an object schema in order. closed reports that it allows no
-// others.
+// parametersOf returns the properties of an object schema in order. closed reports that it allows
+// no others.
 func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
 		return nil, false

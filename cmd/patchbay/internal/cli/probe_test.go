@@ -19,11 +19,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// oldServer returns the URL of a server that speaks two revisions of the session era. It answers the attempts in others than
-// the one that connects first when all of them are under way, and never if they come one by one.
+// oldServer returns the URL of a server with two revisions of the session era. It answers the later
+// attempts of probe only when all of them have arrived, so that sequential attempts would block.
 func oldServer(t *testing.T) string {
 	t.Helper()
-	const attempts = 4 // to open a session, after the first one
+	const attempts = 4 // of later sessions
 	var opened atomic.Int64
 	under := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func oldServer(t *testing.T) string {
 		switch opened.Add(1) {
 		case attempts:
 			close(under)
-		case 1: // the connection that finds the revision
+		case 1: // the first connection
 		default:
 			select {
 			case <-under:
@@ -62,7 +62,7 @@ func oldServer(t *testing.T) string {
 	return web.URL
 }
 
-func TestProbeTriesAllRevisionsAtOnce(t *testing.T) {
+func TestProbeTriesRevisionsConcurrently(t *testing.T) {
 	mcptest.NoLeaks(t)
 	var got struct {
 		Revision  string
@@ -86,7 +86,8 @@ func TestProbeTriesAllRevisionsAtOnce(t *testing.T) {
 			t.Errorf("%s: %s", r.Revision, r.Error)
 		}
 	}
-	if got.Revision != "2025-03-26" || !cmp.Equal(spoken, []string{"2025-06-18", "2025-03-26"}) || !cmp.Equal(got.Eras, []string{"session"}) {
+	if got.Revision != "2025-03-26" || !cmp.Equal(spoken, []string{"2025-06-18", "2025-03-26"}) ||
+		!cmp.Equal(got.Eras, []string{"session"}) {
 		t.Errorf("got %+v", got)
 	}
 	if len(got.Revisions) != len(revisions()) {
@@ -94,7 +95,7 @@ func TestProbeTriesAllRevisionsAtOnce(t *testing.T) {
 	}
 }
 
-// A slowTransport takes its time to end.
+// A slowTransport closes slowly.
 type slowTransport struct{ mcp.Transport }
 
 func (s slowTransport) Close() error {
@@ -102,8 +103,8 @@ func (s slowTransport) Close() error {
 	return s.Transport.Close()
 }
 
-// A user who waits for a server to end is told so, and not bothered about one that ends at once.
-func TestEndOfSlowServerIsTold(t *testing.T) {
+// A status line is shown while a slow server exits, and none for a fast one.
+func TestSlowExitIsShown(t *testing.T) {
 	for name, slow := range map[string]bool{"slow": true, "prompt": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -131,7 +131,7 @@ func (p *program) unlockTerminal() { <-p.terminalLock }
 // mayPrompt reports whether the user can be prompted.
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
 
-// whyNoPrompt says why the user cannot be prompted.
+// whyNoPrompt returns the reason why the user cannot be prompted.
 func (p *program) whyNoPrompt() string {
 	if p.flags.noInput {
 		return "--no-input is set (use --answers FILE to answer)"

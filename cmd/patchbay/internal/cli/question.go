@@ -16,11 +16,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A question is a request of the server's that the user answers: an elicitation or sampling.
+// A question is a request of the server that the user answers: elicitation or sampling.
 type question interface {
 	// message returns the text by which --question and the answers file select questions.
 	message() string
-	// summary says on one line what the server asks.
+	// summary returns what the server asks, on one line.
 	summary() string
 	// arguments returns the words with which `patchbay task answer` answers it.
 	arguments() []string
@@ -42,7 +42,8 @@ type pageQuestion struct{ *mcp.ElicitParams }
 type samplingQuestion struct{ *mcp.SampleParams }
 
 // answerQuestion returns the answer of the command line, of the answers file or of the user, in
-// this order. Without any, the question is declined, or fails with errLeftOpen if p.leaveOpen is set.
+// this order. Without any, the question is declined, or fails with errLeftOpen if p.leaveOpen is
+// set.
 func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
 	if p.given != nil && !p.given.selects(q) {
 		<-ctx.Done() // another program may answer it
@@ -201,7 +202,8 @@ func (q formQuestion) arguments() (words []string) {
 // something else.
 func fieldUsage(field *parameter) string {
 	name := field.name
-	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") || strings.HasSuffix(name, ":") {
+	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") ||
+		strings.HasSuffix(name, ":") {
 		return shellWord(fmt.Sprintf("{%s: %s}", jsonscan.AppendQuote(nil, name), typeName(field)))
 	}
 	return shellWord(name+"=") + typeName(field)
@@ -233,7 +235,8 @@ func (q formQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.screen.printf("\n%s asks:\n%s\n  (%s to decline, %s to cancel)", p.server(), indent(clean(q.Message), "  "), commandDecline, commandCancel)
+	p.screen.printf("\n%s asks:\n%s\n  (%s to decline, %s to cancel)", p.server(),
+		indent(clean(q.Message), "  "), commandDecline, commandCancel)
 	content, err := p.fillIn(ctx, fields)
 	return &answer{Content: content}, err
 }
@@ -245,7 +248,8 @@ func (q pageQuestion) fits(a *answer) bool { return a.Content == nil && a.Field 
 
 func (q pageQuestion) parse(_ context.Context, _ *program, given *givenAnswer) (*answer, error) {
 	if given.action == "" {
-		return nil, usage(fmt.Errorf("missing --action: open %s yourself and give --action accept, or give --action decline", cleanLine(q.URL)))
+		return nil, usage(fmt.Errorf("missing --action: open %s yourself and give --action accept, or give "+
+			"--action decline", cleanLine(q.URL)))
 	}
 	return &answer{Action: given.action}, nil
 }
@@ -306,7 +310,8 @@ func (q samplingQuestion) parse(ctx context.Context, p *program, given *givenAns
 }
 
 func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
-	p.screen.printf("\n%s requests sampling. You are the language model.\n%s\n\n  Type the answer. End it with a line that is a single dot (%s to decline):",
+	p.screen.printf("\n%s requests sampling. You are the language model.\n%s\n\n  Type the answer. End it with a "+
+		"line that is a single dot (%s to decline):",
 		p.server(), indent(q.conversation(), "  "), commandDecline)
 	text, err := p.promptParagraph(ctx)
 	return &answer{Text: text}, err

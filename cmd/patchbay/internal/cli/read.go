@@ -170,7 +170,8 @@ func promptSchema(prompt *mcp.Prompt) []byte {
 
 func (p *program) completeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "complete TARGET REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] | complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] -- COMMAND…",
+		Use: "complete TARGET REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] | complete REFERENCE ARGUMENT=TYPED " +
+			"[KNOWN=VALUE…] -- COMMAND…",
 		Short: "Complete an argument of a prompt or resource template",
 		Long: `Print completions for the value of an argument. REFERENCE is the name of a prompt or a resource
 template. KNOWN are the values of other arguments.`,

@@ -61,9 +61,11 @@ chooses another file, or memory.`,
 			return p.serve(cmd.Context(), addr, where)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", defaultAddr, "`host:port` to listen on; the default host is 127.0.0.1, port 0 chooses a free port")
+	cmd.Flags().StringVar(&addr, "addr", defaultAddr,
+		"`host:port` to listen on; the default host is 127.0.0.1, port 0 chooses a free port")
 	cmd.Flags().StringVar(&auth, "auth", "", "require a login; the only `kind` is demo")
-	cmd.Flags().StringVar(&where, "tasks", "", "store tasks in this `file`, or in \"memory\" (default a file in the state directory)")
+	cmd.Flags().StringVar(&where, "tasks", "",
+		"store tasks in this `file`, or in \"memory\" (default a file in the state directory)")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve on standard input and output instead of HTTP")
 	return cmd
 }
@@ -166,7 +168,8 @@ func clientConfig(server configEntry) (string, error) {
 	return string(b), err
 }
 
-// selfCommand returns the command line that starts this program on stdio, from wherever a client runs it.
+// selfCommand returns the command line that starts this program on stdio, from wherever a client
+// runs it.
 func selfCommand() (command string, args []string) {
 	exe, err := os.Executable()
 	if err == nil && !isTransient(exe) {
@@ -182,8 +185,8 @@ func selfCommand() (command string, args []string) {
 	return "go", []string{"-C", dir, "run", self, "serve", "--stdio"}
 }
 
-// isTransient reports whether an executable was built by `go run`: it is in a temporary directory or
-// in the build cache.
+// isTransient reports whether an executable was built by `go run`: it is in a temporary directory
+// or in the build cache.
 func isTransient(exe string) bool {
 	return builtByGoRun.MatchString(filepath.ToSlash(exe))
 }

@@ -47,7 +47,8 @@ func checkAuth(auth, addr string, stdio bool) error {
 	}
 	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
 	if ip, notIP := netip.ParseAddr(host); err != nil || notIP != nil || !ip.IsLoopback() {
-		return usage(fmt.Errorf("invalid --addr %q: --auth demo has a public password and no TLS, and requires a loopback address such as 127.0.0.1:8765", addr))
+		return usage(fmt.Errorf("invalid --addr %q: --auth demo has a public password and no TLS, and requires a "+
+			"loopback address such as 127.0.0.1:8765", addr))
 	}
 	return nil
 }
@@ -86,10 +87,13 @@ type protectedDemo struct {
 
 // demoScopes returns the middleware that checks scopes.
 func demoScopes() mcp.Middleware {
-	return oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}})
+	rules := &oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}}
+	return oauth.RequireScopes(rules)
 }
 
-func newProtectedDemo(origin string, server *mcp.Server, store authserver.Store, log *slog.Logger) (*protectedDemo, error) {
+func newProtectedDemo(
+	origin string, server *mcp.Server, store authserver.Store, log *slog.Logger,
+) (*protectedDemo, error) {
 	hash, err := authserver.HashPassword(demoPassword)
 	if err != nil {
 		return nil, err
@@ -122,14 +126,15 @@ func newProtected(resource string, server *mcp.Server, auth *authserver.Server, 
 		handler: mcphttp.NewHandler(server, nil),
 		auth:    auth,
 		protect: oauth.Require(auth.Verifier(resource), oauth.ResourceMetadata{
-			Resource: resource, AuthorizationServers: []string{auth.Issuer()}, ScopesSupported: []string{scopeUse}, Name: "Patchbay demo",
+			Resource: resource, AuthorizationServers: []string{auth.Issuer()},
+			ScopesSupported: []string{scopeUse}, Name: "Patchbay demo",
 		}, &oauth.RequireOptions{Scopes: oauth.AllOf(scopeUse), Logger: log}),
 		host: strings.TrimPrefix(auth.Issuer(), "http://"),
 	}
 }
 
-// route sends requests for the MCP server and its metadata to the protected handler, and others to the
-// authorization server. It rejects other Host headers, against DNS rebinding.
+// route sends requests for the MCP server and its metadata to the protected handler, and others to
+// the authorization server. It rejects other Host headers, against DNS rebinding.
 func (d *protectedDemo) route(next http.Handler) http.Handler {
 	protected := d.protect(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

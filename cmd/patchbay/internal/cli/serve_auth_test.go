@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An announcement is standard output of a server: it is ready once it has said how to stop it.
+// An announcement is the standard output of a server. It is complete with the line on how to stop
+// it.
 type announcement struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -30,7 +31,7 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// serving runs serve --auth demo, and gives what it says and what stops it.
+// serving runs serve --auth demo. It returns the output and a function that stops it.
 func serving(t *testing.T, addr string) (said string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +59,7 @@ func serving(t *testing.T, addr string) (said string, stop func()) {
 	return out.text.String(), stop
 }
 
-// What the demo prints is what one does; a restart ends nobody's login.
+// The printed commands work, and a login survives a restart.
 func TestServeAuthDemo(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
@@ -93,9 +94,10 @@ func TestServeAuthDemo(t *testing.T) {
 	said, _ = serving(t, addr)
 	url := "http://" + addr + endpoint
 	if !strings.Contains(said, url) || !strings.Contains(said, demoPassword) {
-		t.Errorf("it says %s", said)
+		t.Errorf("got %s", said)
 	}
-	if o := patchbay(t, "", "call", url, "who_am_i"); o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) {
+	if o := patchbay(t, "", "call", url, "who_am_i"); o.status != exitOK ||
+		!strings.Contains(o.stdout, `"user":"ann"`) {
 		t.Errorf("after a restart: %+v", o)
 	}
 	if o := patchbay(t, "", "auth", "logout", url); o.status != exitOK {
@@ -103,10 +105,11 @@ func TestServeAuthDemo(t *testing.T) {
 	}
 }
 
-// A page on the web that has its own name lead here gets nothing.
-func TestProtectedDemoHasOneName(t *testing.T) {
+// Requests with another Host header are rejected.
+func TestProtectedDemoRejectsOtherHosts(t *testing.T) {
 	server := protected(t)
-	for _, path := range []string{"/mcp", "/authorize", "/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource/mcp"} {
+	for _, path := range []string{"/mcp", "/authorize", "/.well-known/oauth-authorization-server",
+		"/.well-known/oauth-protected-resource/mcp"} {
 		req, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(server, endpoint)+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +121,8 @@ func TestProtectedDemoHasOneName(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if res.StatusCode != http.StatusMisdirectedRequest || err != nil || res.Header.Get("Access-Control-Allow-Origin") != "" {
+		if res.StatusCode != http.StatusMisdirectedRequest || err != nil ||
+			res.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %s, %s, %v", path, res.Status, text, err)
 		}
 	}

@@ -19,7 +19,8 @@ const (
 	tasksInMemory = "memory"
 	// maxServers bounds the files of servers without a fixed address, such as those on stdio.
 	maxServers = 64
-	// storeTimeout bounds the wait for the file of an address: the previous server may be about to exit.
+	// storeTimeout bounds the wait for the file of an address: the previous server may be about to
+	// exit.
 	storeTimeout = 12 * time.Second
 	// shutdownTimeout bounds the wait for tasks to stop.
 	shutdownTimeout = 5 * time.Second

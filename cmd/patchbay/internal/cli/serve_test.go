@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What `go run` has built is gone one day, so it is named by its source.
+// An executable of `go run` is temporary, so that the configuration has the go run command.
 func TestPrintedConfigurationOfGoRun(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "main.go")
 	const text = `package main; import "os"; func main() { exe, _ := os.Executable(); print(exe) }`
@@ -35,7 +35,8 @@ func TestPrintedConfigurationOfGoRun(t *testing.T) {
 	cmd := exec.Command(command, args...)
 	cmd.Dir = t.TempDir() // clients start servers anywhere
 	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"` + newestRevision() + `","io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n")
+		`"io.modelcontextprotocol/protocolVersion":"` + newestRevision() +
+		`","io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n")
 	out, err := cmd.Output()
 	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), `"text":"3"`) {
 		t.Errorf("%s %q answers %q, %v", command, args, out, err)

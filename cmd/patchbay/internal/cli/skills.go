@@ -32,7 +32,8 @@ func (p *program) skillsCommand() *cobra.Command {
 		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
-	for _, verb := range []*cobra.Command{p.skillsListVerb(), p.skillsShowVerb(), p.skillsReadVerb(), p.skillsVerifyVerb()} {
+	for _, verb := range []*cobra.Command{p.skillsListVerb(), p.skillsShowVerb(), p.skillsReadVerb(),
+		p.skillsVerifyVerb()} {
 		verb.DisableFlagsInUseLine = true
 		cmd.AddCommand(verb)
 	}
@@ -137,7 +138,8 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 		}
 	}
 	if p.flags.json {
-		p.output.result(&mcp.ReadResult{Contents: []*mcp.ResourceContents{part}, Cache: mcp.Cache{Scope: mcp.CachePrivate}})
+		p.output.result(&mcp.ReadResult{Contents: []*mcp.ResourceContents{part},
+			Cache: mcp.Cache{Scope: mcp.CachePrivate}})
 	}
 	switch {
 	case part.Blob != nil:
@@ -212,8 +214,8 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	return badSkills(faults)
 }
 
-// maxVerified bounds the bytes received to verify all skills, since a server can list any number: about
-// fifty of the largest skills, or many thousands of usual ones.
+// maxVerified bounds the bytes received to verify all skills, since a server can list any number:
+// about fifty of the largest skills, or many thousands of usual ones.
 const maxVerified = 1 << 30
 
 // errUnchecked is the problem of a skill that was not verified because of maxVerified.
@@ -248,7 +250,8 @@ func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skil
 // add adds an error to the problems of a skill. It returns errors of the connection.
 func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
 	var rpc *mcp.Error
-	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge, mcp.ErrInvalidResult, errUnchecked} {
+	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge,
+		mcp.ErrInvalidResult, errUnchecked} {
 		if errors.Is(err, kind) {
 			r.Problems = append(r.Problems, err.Error())
 			return r, nil

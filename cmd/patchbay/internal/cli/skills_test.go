@@ -10,13 +10,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// skillServer serves two skills of one name, and on the way changes the text of the second, which has a file.
+// skillServer serves two skills of the same name, and changes the text of the second in transit.
 func skillServer(t *testing.T) *mcp.Server {
 	text := "---\nname: pdf\ndescription: \"Fill in \\e[31mforms\"\n---\nBody " + hostile + "\n"
 	swap := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			res, err := next.ServeMCP(ctx, req)
-			if read, ok := res.(*mcp.ReadResult); ok && strings.HasPrefix(read.Contents[0].URI, "skill://b/pdf/SKILL.md") {
+			if read, ok := res.(*mcp.ReadResult); ok &&
+				strings.HasPrefix(read.Contents[0].URI, "skill://b/pdf/SKILL.md") {
 				read.Contents[0].Text = strings.Replace(read.Contents[0].Text, "Body", "Evil", 1)
 			}
 			return res, err
@@ -43,26 +44,30 @@ func TestSkills(t *testing.T) {
 		{"skills list " + url, exitOK, "skill://a/pdf/SKILL.md  2 files", ""},
 		{"skills show " + url + " alone", exitOK, "  sha256:", ""},
 		{"skills show --json " + url + " alone", exitOK, `,"fingerprint":"sha256:`, ""},
-		{"skills show --json " + url + " alone", exitOK, `{"skill":{"uri":"skill://c/alone/SKILL.md","frontmatter":{`, ""},
+		{"skills show --json " + url + " alone", exitOK,
+			`{"skill":{"uri":"skill://c/alone/SKILL.md","frontmatter":{`, ""},
 		{"skills read --json " + url + " alone", exitOK, `"ttlMs":0,"cacheScope":"private"`, ""},
 		{"skills show " + url + " skill://a/pdf/SKILL.md", exitOK, "logo.png  4 B", ""},
 		{"skills show " + url + " pdf", exitUsage, "", "ambiguous skill name"},
 		{"skills show " + url + " allone", exitNotFound, "", "alone"},
 		{"skills read " + url + " alone", exitOK, "Body red", ""},
 		{"skills read " + url + " skill://a/pdf/SKILL.md logo.png", exitOK, "image/png", ""},
-		{"skills read " + url + " skill://a/pdf/SKILL.md ../../c/alone/SKILL.md", exitNotFound, "", "not among the files"},
+		{"skills read " + url + " skill://a/pdf/SKILL.md ../../c/alone/SKILL.md", exitNotFound, "",
+			"not among the files"},
 		{"skills read " + url + " skill://b/pdf/SKILL.md", exitProtocol, "", "different digest"},
 		{"skills read " + url + " skill://b/pdf/SKILL.md x", exitProtocol, "", "different digest"},
 		{"skills read " + url + " skill://no/SKILL.md", exitNotFound, "", "unknown skill"},
 		{"skills verify " + url + " alone", exitOK, "good skill://c/alone/SKILL.md  1 file\n", ""},
-		{"skills verify " + url, exitProtocol, "good skill://a/pdf/SKILL.md  2 files\nbad  skill://b/pdf/SKILL.md\ngood", "different digest"},
+		{"skills verify " + url, exitProtocol,
+			"good skill://a/pdf/SKILL.md  2 files\nbad  skill://b/pdf/SKILL.md\ngood", "different digest"},
 		{"skills verify --json " + url + " skill://b/pdf/SKILL.md", exitProtocol, `"files":0,"problems":["`, ""},
 		{"skills list " + listen(t, newOddServer()), exitNotFound, "", "does not offer skills"},
 		{"skills", exitUsage, "", "verify the skills of a server"},
 		{"skills lost", exitUsage, "", "unknown command"},
 	} {
 		got := patchbay(t, "", strings.Fields(test.args)...)
-		if got.status != test.status || !strings.Contains(got.stdout, test.stdout) || !strings.Contains(got.stderr, test.stderr) {
+		if got.status != test.status || !strings.Contains(got.stdout, test.stdout) ||
+			!strings.Contains(got.stderr, test.stderr) {
 			t.Errorf("%s: got %d\n%s\n%s", test.args, got.status, got.stdout, got.stderr)
 		}
 		if strings.Contains(got.stdout+got.stderr, "Evil") {
@@ -78,15 +83,17 @@ func TestSkills(t *testing.T) {
 	}
 }
 
-// A server may list as much as it likes: what is too much is not checked, and not called good.
-func TestSkillsAreVerifiedUpToABound(t *testing.T) {
+// Skills beyond maxVerified are not verified, and not reported as good.
+func TestVerifiedSkillsAreBounded(t *testing.T) {
 	url := listen(t, skillServer(t))
 	o := atTerminal(t, "", func(p *program) { p.verifyMost = 1 }, "skills", "verify", url)
-	if o.status != exitProtocol || strings.Contains(o.stdout, "good") || strings.Count(o.stderr, "not verified: more") != 3 {
+	if o.status != exitProtocol || strings.Contains(o.stdout, "good") ||
+		strings.Count(o.stderr, "not verified: more") != 3 {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 	o = atTerminal(t, "", func(p *program) { p.verifyMost = 2500 }, "skills", "verify", url)
-	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") || !strings.Contains(o.stderr, "not verified: more") {
+	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") ||
+		!strings.Contains(o.stderr, "not verified: more") {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 }

@@ -21,8 +21,8 @@ func stateDir(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// stateHome returns $XDG_STATE_HOME/patchbay or its default, and on Windows and macOS the directory for
-// application data.
+// stateHome returns $XDG_STATE_HOME/patchbay or its default, and on Windows and macOS the directory
+// for application data.
 func stateHome() (string, error) {
 	if dir := os.Getenv(envStateDir); dir != "" {
 		return filepath.Abs(dir)

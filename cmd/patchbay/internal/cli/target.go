@@ -108,7 +108,8 @@ func (p *program) named(name string) (*target, error) {
 	}
 	problem := unknownName("server", name, known)
 	if len(known) == 0 {
-		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s)", name, strings.Join(host.ConfigFiles(p.flags.config), ", "))
+		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s)", name,
+			strings.Join(host.ConfigFiles(p.flags.config), ", "))
 	}
 	if strings.ContainsAny(name, "/:") {
 		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
@@ -286,7 +287,8 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
 }
 
-// countBytes is a middleware that counts the bytes received. It also notes a successful tasks/cancel.
+// countBytes is a middleware that counts the bytes received. It also notes a successful
+// tasks/cancel.
 func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
@@ -322,7 +324,8 @@ func (p *program) addRoots(opts *mcp.ClientOptions) error {
 		if !strings.HasPrefix(slashed, "/") {
 			slashed = "/" + slashed
 		}
-		roots = append(roots, mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(), Name: filepath.Base(full)})
+		roots = append(roots, mcp.Root{URI: (&url.URL{Scheme: "file", Path: slashed}).String(),
+			Name: filepath.Base(full)})
 	}
 	if roots != nil {
 		opts.Roots = func(context.Context) ([]mcp.Root, error) { return roots, nil }

@@ -41,7 +41,8 @@ func (p *program) taskCommand() *cobra.Command {
 		Args: knownSubcommand,
 		RunE: p.showHelp,
 	}
-	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(), p.taskAnswerVerb(), p.taskCancelVerb()} {
+	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(),
+		p.taskAnswerVerb(), p.taskCancelVerb()} {
 		verb.DisableFlagsInUseLine = true
 		if verb.ValidArgsFunction == nil {
 			verb.ValidArgsFunction = p.completeTasks
@@ -96,7 +97,8 @@ type taskFailure struct {
 func newTaskReport(t *tasks.Task, tool string) *taskReport {
 	r := &taskReport{
 		ID: t.ID, Status: t.Status, Tool: tool, Message: t.Message, Created: t.Created, Updated: t.Updated,
-		TTL: milliseconds(t.TTL), PollInterval: milliseconds(t.PollInterval), InputRequests: t.InputRequests, Result: t.Result,
+		TTL: milliseconds(t.TTL), PollInterval: milliseconds(t.PollInterval),
+		InputRequests: t.InputRequests, Result: t.Result,
 	}
 	if t.Error != nil {
 		r.Error = &taskFailure{t.Error.Code, t.Error.Message, t.Error.Data}
@@ -132,7 +134,8 @@ func (p *program) listNotes() error {
 	if p.flags.json {
 		list := []map[string]any{}
 		for _, n := range all {
-			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key, "started": n.Started})
+			list = append(list, map[string]any{"id": n.ID, "tool": n.Tool, "target": n.Target, "key": n.Key,
+				"started": n.Started})
 		}
 		p.output.value(map[string]any{"tasks": list})
 		return nil
@@ -152,7 +155,8 @@ func (p *program) listNotes() error {
 	return nil
 }
 
-// sharedTargets returns the names that several targets share: notes omit the secret parts of targets.
+// sharedTargets returns the names that several targets share: notes omit the secret parts of
+// targets.
 func sharedTargets(all []*note) map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for _, n := range all {
@@ -198,8 +202,8 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	return err
 }
 
-// getNoted returns the noted tasks that the server still has, and removes the notes of others. After an
-// error it returns the tasks that were found.
+// getNoted returns the noted tasks that the server still has, and removes the notes of others.
+// After an error it returns the tasks that were found.
 func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
 	const concurrency = 4
 	found := make([]*tasks.Task, len(known))
@@ -291,7 +295,9 @@ func (p *program) taskCancelVerb() *cobra.Command {
 
 // taskVerb completes a command about one task: it parses the id of the task and calls run. atMost
 // bounds the arguments after the id; less than 0 is any number.
-func (p *program) taskVerb(cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int) *cobra.Command {
+func (p *program) taskVerb(
+	cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int,
+) *cobra.Command {
 	var id string
 	cmd.Flags().StringVar(&id, "id", "", "the task `ID`, if it begins with a hyphen")
 	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
@@ -301,7 +307,10 @@ func (p *program) taskVerb(cmd *cobra.Command, run func(ctx context.Context, h *
 	if atMost >= 0 {
 		withID++
 	}
-	flagged := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error { return about(ctx, c, id, words) }, 0, atMost)
+	flagged := p.verb(func(ctx context.Context, c *mcp.Client,
+		words []string) error {
+		return about(ctx, c, id, words)
+	}, 0, atMost)
 	plain := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
 		return about(ctx, c, words[0], words[1:])
 	}, 1, withID)

@@ -118,7 +118,8 @@ func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 	}
 	var lines []string
 	for _, key := range keys {
-		lines = append(lines, fmt.Sprintf("%s: %s\n  %s", key, describeInput(t.InputRequests[key]), p.answerCommand(t, key)))
+		lines = append(lines, fmt.Sprintf("%s: %s\n  %s", key, describeInput(t.InputRequests[key]),
+			p.answerCommand(t, key)))
 	}
 	switch all := strings.Join(lines, "\n"); {
 	case p.given != nil && len(keys) > 1:
@@ -132,12 +133,13 @@ func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 // errLeftOpen is returned for a question without an answer.
 var errLeftOpen = errors.New("the question stays open")
 
-// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for the
-// result. The questions are not known before, and come in any order.
+// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for
+// the result. The questions are not known before, and come in any order.
 func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
 	const timeout = 10 * time.Second // for the question to arrive
 	if p.given == nil {
-		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run %s", p.taskCommandLine("watch", h.ID())))
+		return usage(fmt.Errorf("missing answer: this server does not show the question; give an answer, or run "+
+			"%s", p.taskCommandLine("watch", h.ID())))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	answered, ended := make(chan error, 1), make(chan error, 1)
@@ -200,7 +202,7 @@ func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	return p.showTask(t)
 }
 
-// describeInput says on one line what a task asks.
+// describeInput returns what a task asks, on one line.
 func describeInput(r mcp.InputRequest) string {
 	const longest = 300
 	q, err := parseQuestion(r)

@@ -16,16 +16,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A taskTeller is a server that says of its one task what a test wants it to.
+// A taskTeller is a server with one task whose states the test chooses.
 type taskTeller struct {
 	id  string
-	get func(n int, id string) (status, more string, err error) // the nth time, the first being 0; nil: it is completed
+	get func(n int, id string) (status, more string, err error) // the nth result, from 0; nil for a completed task
 
-	cancel error // of tasks/cancel; nil: it is taken
+	cancel error // the error of tasks/cancel
 
 	mu    sync.Mutex
-	asked []string // methods, and the task that they were about
-	sent  string   // the last answers
+	asked []string // methods with the task id
+	sent  string   // the last input responses
 }
 
 const said = `,"result":{"content":[{"type":"text","text":"hello"}]}`
@@ -86,7 +86,7 @@ func taskJSON(kind, id, status, more string) mcp.RawResult {
 		kind, name, status, more))
 }
 
-// forget has the server count from the beginning.
+// forget resets the counters.
 func (s *taskTeller) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,14 +118,16 @@ func (s *taskTeller) listen(t *testing.T) string {
 	return web.URL
 }
 
-// oneForm is a question, with the schema's properties.
+// oneForm returns an input request with the properties of a form.
 func oneForm(properties string) string {
 	return `,"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":` + properties + `}}}}`
 }
 
-// What a task has ended with is shown as it was told. Asked once more, a server could have a look wait for ever, or ask.
-func TestTaskIsShownAsItWasTold(t *testing.T) {
-	for name, then := range map[string][2]string{"works": {"working", ""}, "asks": {"input_required", oneForm(`{"name":{"type":"string"}}`)}} {
+// The final state of a task is not requested a second time: the server could then block or ask a
+// question.
+func TestFinalTaskStateIsNotRequestedAgain(t *testing.T) {
+	for name, then := range map[string][2]string{"works": {"working", ""},
+		"asks": {"input_required", oneForm(`{"name":{"type":"string"}}`)}} {
 		for _, verb := range []string{"get", "cancel", "watch"} {
 			t.Run(verb+", then it "+name, func(t *testing.T) {
 				freshState(t)
@@ -151,16 +153,18 @@ func TestTaskIsShownAsItWasTold(t *testing.T) {
 	}
 }
 
-// A task may fail with the code that says that a server does not know it.
+// The error of a task may have the code of an unknown task.
 func TestTaskFailsWithAnyCode(t *testing.T) {
 	freshState(t)
 	url := (&taskTeller{get: func(int, string) (string, string, error) {
 		return "failed", `,"error":{"code":-32602,"message":"seven is no color"}`, nil
 	}}).listen(t)
 	for name, o := range map[string]outcome{
-		"alone": patchbay(t, "", "task", "watch", url, "t1"), "at a terminal": atTerminal(t, "", nil, "task", "watch", url, "t1"),
+		"alone": patchbay(t, "", "task", "watch", url, "t1"), "at a terminal": atTerminal(t, "", nil, "task",
+			"watch", url, "t1"),
 	} {
-		if o.status != exitFailure || !strings.Contains(o.stderr, "seven is no color") || strings.Contains(o.stderr, "no task") {
+		if o.status != exitFailure || !strings.Contains(o.stderr, "seven is no color") ||
+			strings.Contains(o.stderr, "no task") {
 			t.Errorf("%s: got %d, %q, %q", name, o.status, o.stdout, o.stderr)
 		}
 	}
@@ -170,16 +174,20 @@ func TestTaskFailsWithAnyCode(t *testing.T) {
 		}
 		return "failed", `,"error":{"code":-32602,"message":"seven is no color"}`, nil
 	}}).listen(t)
-	if o := atTerminal(t, "", nil, "task", "watch", url, "t1"); o.status != exitFailure || strings.Contains(o.stderr, "no task") {
+	if o := atTerminal(t, "", nil, "task", "watch", url, "t1"); o.status != exitFailure ||
+		strings.Contains(o.stderr, "no task") {
 		t.Errorf("later: got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
-	url = (&taskTeller{get: func(int, string) (string, string, error) { return "completed", `,"result":{"content":7}`, nil }}).listen(t)
+	url = (&taskTeller{get: func(int, string) (string, string, error) {
+		return "completed",
+			`,"result":{"content":7}`, nil
+	}}).listen(t)
 	if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitProtocol {
-		t.Errorf("a result that is none: %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("an invalid result: %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 }
 
-// Servers make ids up as they like. The line to type on with does nothing to a terminal, and names just the task.
+// A task id can be any text. The suggested command is safe on a terminal and has exactly this id.
 func TestTaskIDsOfAllKinds(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -198,7 +206,8 @@ func TestTaskIDsOfAllKinds(t *testing.T) {
 				t.Fatalf("got %d, %q", o.status, o.stderr)
 			}
 			for _, verb := range []string{"get", "watch", "cancel"} {
-				if o := patchbay(t, "", "task", verb, url, "--id", id); o.status != exitOK || !strings.Contains(o.stdout, "hello\n") {
+				if o := patchbay(t, "", "task", verb, url, "--id", id); o.status != exitOK ||
+					!strings.Contains(o.stdout, "hello\n") {
 					t.Errorf("%s with a flag: %d, %q, %q", verb, o.status, o.stdout, o.stderr)
 				}
 			}
@@ -236,7 +245,7 @@ func TestTaskIDsInCompletions(t *testing.T) {
 	}
 }
 
-// A field may have a name that is no name on a command line.
+// The name of a field may have a special meaning on a command line.
 func TestTaskFieldsOfAllKinds(t *testing.T) {
 	freshState(t)
 	s := &taskTeller{get: func(int, string) (string, string, error) {
@@ -244,7 +253,8 @@ func TestTaskFieldsOfAllKinds(t *testing.T) {
 	}}
 	url := s.listen(t)
 	o := patchbay(t, "", "task", "get", url, "t1")
-	for _, want := range []string{`['{"--json": string}']`, `['{"@a": string}']`, `['{"b=": string}']`, `['{"c:": string}']`, `[plain=string]`} {
+	for _, want := range []string{`['{"--json": string}']`, `['{"@a": string}']`, `['{"b=": string}']`,
+		`['{"c:": string}']`, `[plain=string]`} {
 		if !strings.Contains(o.stdout, want) {
 			t.Errorf("no %s in %s", want, o.stdout)
 		}
@@ -255,24 +265,26 @@ func TestTaskFieldsOfAllKinds(t *testing.T) {
 	}
 }
 
-// What a server says of a task fills no terminal.
-func TestTaskSaysTooMuch(t *testing.T) {
+// Long text about a task is shortened.
+func TestLongTaskTextIsShortened(t *testing.T) {
 	freshState(t)
 	long := strings.Repeat(`A\u001b[31m\u202e`, 1<<18)
 	for status, more := range map[string]string{
-		"working":        `,"statusMessage":"` + long + `"`,
-		"failed":         `,"error":{"code":-32603,"message":"` + long + `"}`,
-		"input_required": `,"inputRequests":{"` + long[:1<<15] + `":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"m","url":"https://a.example/` + long + `"}}}`,
+		"working": `,"statusMessage":"` + long + `"`,
+		"failed":  `,"error":{"code":-32603,"message":"` + long + `"}`,
+		"input_required": `,"inputRequests":{"` + long[:1<<15] +
+			`":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"m","url":"https://a.example/` + long + `"}}}`,
 	} {
 		url := (&taskTeller{get: func(int, string) (string, string, error) { return status, more, nil }}).listen(t)
-		if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitOK || len(o.stdout) > 100_000 || !strings.Contains(o.stdout, `A\x1b[31m`) {
+		if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitOK || len(o.stdout) > 100_000 ||
+			!strings.Contains(o.stdout, `A\x1b[31m`) {
 			t.Errorf("%s: got %d, %d bytes, %.200q, %.200q", status, o.status, len(o.stdout), o.stdout, o.stderr)
 		}
 	}
 }
 
-// One task that cannot be asked for hides no other.
-func TestTaskListShowsWhatThereIs(t *testing.T) {
+// An error for one task does not hide the others.
+func TestTaskListWithErrors(t *testing.T) {
 	freshState(t)
 	s := &taskTeller{get: func(_ int, id string) (string, string, error) {
 		if id == "bad" {
@@ -287,7 +299,8 @@ func TestTaskListShowsWhatThereIs(t *testing.T) {
 		}
 	}
 	o := patchbay(t, "", "task", "list", at.url)
-	if o.status != exitFailure || !strings.Contains(o.stdout, "one  x  completed") || !strings.Contains(o.stdout, "two  x  completed") ||
+	if o.status != exitFailure || !strings.Contains(o.stdout, "one  x  completed") ||
+		!strings.Contains(o.stdout, "two  x  completed") ||
 		!strings.Contains(o.stderr, `task "bad"`) || !strings.Contains(o.stderr, "the disk is full") {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// taskStoreEnv makes the test binary a server of tasks on stdio, with the file that keeps them.
+// taskStoreEnv makes the test binary a server with tasks on stdio. Its value is the file of the
+// store.
 const taskStoreEnv = "PATCHBAY_TEST_TASKS"
 
 // runTaskServer serves one client as patchbay serve does.
@@ -34,7 +35,7 @@ func runTaskServer(file string) error {
 	return errors.Join(s.Run(context.Background(), mcp.Stdio()), m.Close(context.Background()), store.Close())
 }
 
-// newTaskServer has tools that run as tasks. A run that the end of the server cut off begins again.
+// newTaskServer returns a server with tools that run as tasks and restart with the server.
 func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	s := mcp.NewServer("tasks", "1.0", nil)
 	m := tasks.NewServer(s, &tasks.Options{Store: store, PollInterval: 50 * time.Millisecond})
@@ -45,8 +46,10 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "must"}, &tasks.ToolOptions{Restartable: true, Required: true},
 		func(context.Context, struct{}) (string, error) { return "done", nil })
-	tasks.AddTool(m, &mcp.Tool{Name: "fail"}, again, func(context.Context, struct{}) (string, error) { return "", errors.New("it broke") })
-	tasks.AddTool(m, &mcp.Tool{Name: "refuse"}, again, func(context.Context, struct{}) (string, error) { return "", mcp.Errorf(-32050, "not today") })
+	tasks.AddTool(m, &mcp.Tool{Name: "fail"}, again,
+		func(context.Context, struct{}) (string, error) { return "", errors.New("it broke") })
+	tasks.AddTool(m, &mcp.Tool{Name: "refuse"}, again,
+		func(context.Context, struct{}) (string, error) { return "", mcp.Errorf(-32050, "not today") })
 	sleeping := &tasks.ToolOptions{Restartable: true, Required: true}
 	tasks.AddTool(m, &mcp.Tool{Name: "sleep"}, sleeping, func(ctx context.Context, _ struct{}) (string, error) {
 		mcp.Progress(ctx, 1, 0, "asleep")
@@ -66,7 +69,10 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 		return a + b, told(err)
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "think"}, again, func(ctx context.Context, _ struct{}) (string, error) {
-		r, err := mcp.Sample(ctx, "model", &mcp.SampleParams{MaxTokens: 9, Messages: []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("How is the weather?")}}}})
+		r, err := mcp.Sample(ctx, "model",
+			&mcp.SampleParams{MaxTokens: 9,
+				Messages: []mcp.SampleMessage{{Role: mcp.RoleUser,
+					Content: []mcp.Content{mcp.Text("How is the weather?")}}}})
 		if err != nil {
 			return "", told(err)
 		}
@@ -79,15 +85,15 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	return s, m
 }
 
-// A place is a server of tasks as a command line names it, spoken to in one revision.
+// A place is a target with tasks, and the revision to use.
 type place struct {
 	t      *testing.T
-	target []string // before the words of a verb, or behind them
+	target []string // before or after the other arguments
 	behind bool
 	pinned string
 }
 
-// run runs a verb.
+// run runs a command.
 func (p *place) run(verb string, words ...string) outcome {
 	p.t.Helper()
 	return patchbay(p.t, "", p.args(verb, words...)...)
@@ -101,20 +107,22 @@ func (p *place) args(verb string, words ...string) []string {
 	return append(append(args, p.target...), words...)
 }
 
-// wants runs a verb and holds it to its exit code, and to what it prints.
+// wants runs a command and checks its exit code and parts of its output.
 func (p *place) wants(status int, stdout, stderr string, verb string, words ...string) outcome {
 	p.t.Helper()
 	o := p.run(verb, words...)
 	if o.status != status || !strings.Contains(o.stdout, stdout) || !strings.Contains(o.stderr, stderr) {
-		p.t.Errorf("%s %q ends with %d, %q, %q, want %d, %q, %q", verb, words, o.status, o.stdout, o.stderr, status, stdout, stderr)
+		p.t.Errorf("%s %q ends with %d, %q, %q, want %d, %q, %q", verb, words, o.status, o.stdout, o.stderr,
+			status, stdout, stderr)
 	}
 	return o
 }
 
-// start starts a task and gives its id.
+// start starts a task and returns its id.
 func (p *place) start(tool string, words ...string) string {
 	p.t.Helper()
-	o := p.wants(exitOK, "\n", "Started. To wait for the result: patchbay task watch ", "call --task", append([]string{tool}, words...)...)
+	o := p.wants(exitOK, "\n", "Started. To wait for the result: patchbay task watch ", "call --task",
+		append([]string{tool}, words...)...)
 	return strings.TrimSpace(o.stdout)
 }
 
@@ -132,7 +140,7 @@ func (p *place) becomes(id, status string) {
 
 func (p *place) isModern() bool { return p.pinned == newestRevision() }
 
-// everywhere runs a test over HTTP and stdio, with both forms of tasks.
+// everywhere runs a test over HTTP and stdio, in both revisions with tasks.
 func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
 	self, err := os.Executable()
 	if err != nil {
@@ -153,8 +161,9 @@ func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
 		t.Run("stdio "+revision, func(t *testing.T) {
 			freshState(t)
 			file := filepath.Join(t.TempDir(), "tasks.db")
-			// The race detector, if it is on, has each process wait for a second at its end.
-			test(t, &place{t, []string{"--env", taskStoreEnv + "=" + file, "--env", "GORACE=atexit_sleep_ms=0", "--", self}, true, revision})
+			// With the race detector each process waits for a second before it exits.
+			test(t, &place{t, []string{"--env", taskStoreEnv + "=" + file, "--env", "GORACE=atexit_sleep_ms=0",
+				"--", self}, true, revision})
 		})
 	}
 }
@@ -174,12 +183,14 @@ func TestTaskIsStartedAndWatched(t *testing.T) {
 		p.wants(exitOK, "tool     add\n", "", "task get", id)
 		var got taskReport
 		o = p.wants(exitOK, "", "", "task get", "--json", id)
-		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.ID != id || got.Status != tasks.StatusCompleted || !strings.Contains(string(got.Result), "42") {
+		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.ID != id ||
+			got.Status != tasks.StatusCompleted || !strings.Contains(string(got.Result), "42") {
 			t.Errorf("JSON is %s, %v", o.stdout, err)
 		}
 		o = p.wants(exitOK, "", "", "task watch", "--json", id)
 		lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
-		if !strings.HasPrefix(lines[0], `{"task":{"id":"`+id) || !strings.Contains(lines[len(lines)-1], `"content":[{"type":"text","text":"42"}]`) {
+		if !strings.HasPrefix(lines[0], `{"task":{"id":"`+id) ||
+			!strings.Contains(lines[len(lines)-1], `"content":[{"type":"text","text":"42"}]`) {
 			t.Errorf("JSON is %s", o.stdout)
 		}
 		if o = patchbay(t, "", "task", "list"); o.status != exitOK || !strings.HasPrefix(o.stdout, id+"  add  ") {
@@ -199,7 +210,7 @@ func TestTaskFails(t *testing.T) {
 	})
 }
 
-func TestTaskIsCalledWithoutNotice(t *testing.T) {
+func TestCallThatBecomesATask(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		p.wants(exitOK, "3\n", "", "call", "add", "A=1", "B=2")
 		p.wants(exitOK, "done\n", "", "call", "must")
@@ -260,13 +271,13 @@ func TestTaskIsAnswered(t *testing.T) {
 		p.becomes(id, "input_required")
 		o := p.wants(exitOK, `"id":"`+id, "", "task answer", "--json", id, "--action", "decline")
 		if o.stderr != "" {
-			t.Errorf("it says %q", o.stderr)
+			t.Errorf("got %q", o.stderr)
 		}
 		p.wants(exitTool, "", "declined", "task watch", id)
 	})
 }
 
-func TestTaskAsksOtherThings(t *testing.T) {
+func TestTaskAsksForSamplingAndPages(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		id := p.start("think")
 		p.becomes(id, "input_required")
@@ -285,12 +296,12 @@ func TestTaskAsksOtherThings(t *testing.T) {
 	})
 }
 
-// One question after the other can be answered.
-func TestTaskAsksTwoThings(t *testing.T) {
+// Several questions can be answered one after another.
+func TestTaskWithTwoQuestions(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		id := p.start("ask_two")
 		p.becomes(id, "input_required")
-		if !p.isModern() { // it does not show what it asks before it does
+		if !p.isModern() { // the questions are not shown
 			p.wants(exitOK, "", "Answered.", "task answer", id, "--question", "First", "value=1")
 			p.wants(exitOK, "status   input_required", "", "task get", id)
 			p.wants(exitOK, "", "Answered.", "task answer", id, "value=2")
@@ -299,7 +310,7 @@ func TestTaskAsksTwoThings(t *testing.T) {
 		}
 		o := p.wants(exitUsage, "", "the task has 2 questions", "task answer", id, "value=x")
 		if !strings.Contains(o.stderr, "First?") || !strings.Contains(o.stderr, "--question") {
-			t.Errorf("it does not say how: %s", o.stderr)
+			t.Errorf("stderr does not say how: %s", o.stderr)
 		}
 		p.wants(exitUsage, "", "want one of ", "task answer", id, "--question", "nothing-like-it", "value=x")
 		var got taskReport
@@ -349,27 +360,31 @@ func TestTaskIsUnknown(t *testing.T) {
 	if err := (&note{Key: at.key(), ID: "GONE", Tool: "x", Started: time.Now()}).save(); err != nil {
 		t.Fatal(err)
 	}
-	if o := patchbay(t, "", "task", "list", at.url); o.status != exitOK || strings.Contains(o.stdout, "GONE") || len(noted(t, at)) > 0 {
+	if o := patchbay(t, "", "task", "list", at.url); o.status != exitOK || strings.Contains(o.stdout, "GONE") ||
+		len(noted(t, at)) > 0 {
 		t.Errorf("what the server has forgotten is listed or remembered: %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 	url := listen(t, newOddServer())
 	for _, revision := range []string{newestRevision(), "2025-11-25", "2024-11-05"} {
-		if o := patchbay(t, "", "task", "get", "--revision", revision, url, "x"); o.status != exitNotFound || !strings.Contains(o.stderr, "does not support tasks") {
+		if o := patchbay(t, "", "task", "get", "--revision", revision, url, "x"); o.status != exitNotFound ||
+			!strings.Contains(o.stderr, "does not support tasks") {
 			t.Errorf("%s: a server without tasks: %d, %s", revision, o.status, o.stderr)
 		}
-		if o := patchbay(t, "", "call", "--task", "--revision", revision, url, "say"); o.status != exitOK || !strings.Contains(o.stderr, "at once, without a task") {
+		if o := patchbay(t, "", "call", "--task", "--revision", revision, url, "say"); o.status != exitOK ||
+			!strings.Contains(o.stderr, "at once, without a task") {
 			t.Errorf("%s: a server without tasks: %d, %s", revision, o.status, o.stderr)
 		}
 	}
 }
 
-// On a terminal whoever watches a task is asked what it asks.
-func TestTaskIsWatchedAtATerminal(t *testing.T) {
+// task watch prompts on a terminal.
+func TestTaskWatchOnATerminal(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		id := p.start("ask")
 		p.becomes(id, "input_required")
 		o := atTerminal(t, "y\n\n", nil, p.args("task watch", id)...)
-		if o.status != exitOK || o.stdout != "yes\n" || !strings.Contains(o.stderr, "Are you sure?") || strings.Contains(o.stderr, "\x1b[31m") {
+		if o.status != exitOK || o.stdout != "yes\n" || !strings.Contains(o.stderr, "Are you sure?") ||
+			strings.Contains(o.stderr, "\x1b[31m") {
 			t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 		}
 		if p.isModern() {
@@ -384,8 +399,9 @@ func TestTaskIsWatchedAtATerminal(t *testing.T) {
 	})
 }
 
-// Without a terminal a watched task is not answered, but shown; and an interrupt ends nothing but the watching.
-func TestTaskIsWatchedByNobody(t *testing.T) {
+// Without a terminal, task watch shows questions and leaves them open. An interrupt does not cancel
+// the task.
+func TestTaskWatchWithoutATerminal(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		id := p.start("ask")
 		p.becomes(id, "input_required")

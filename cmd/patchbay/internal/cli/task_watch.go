@@ -22,7 +22,10 @@ Questions are asked on the terminal, or answered from --answers; without both th
 patchbay task answer. An interrupt (Ctrl-C) does not cancel the task.`,
 		Example: `  patchbay task watch http://127.0.0.1:8765/mcp ID`,
 	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error { return p.watchTask(ctx, h) }, 0)
+	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle,
+		_ []string) error {
+		return p.watchTask(ctx, h)
+	}, 0)
 }
 
 func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
@@ -69,7 +72,8 @@ func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.ToolRes
 	return result, explainCancelled(ctx, h, err)
 }
 
-// withoutProgress returns a context whose requests show no progress: the changes of the task show it.
+// withoutProgress returns a context whose requests show no progress: the changes of the task show
+// it.
 func withoutProgress(ctx context.Context) context.Context {
 	return mcp.WithCallOptions(ctx, mcp.CallOptions{})
 }
@@ -82,7 +86,8 @@ func (p *program) showChanges(ctx context.Context, h *tasks.Handle) (*tasks.Task
 		if err != nil {
 			return nil, err
 		}
-		if before == nil || t.Status != before.Status || t.Message != before.Message || !slices.Equal(keysOf(t), keysOf(before)) {
+		if before == nil || t.Status != before.Status || t.Message != before.Message ||
+			!slices.Equal(keysOf(t), keysOf(before)) {
 			p.showChange(t, tool)
 		}
 		before = t
@@ -115,9 +120,11 @@ func (p *program) showChange(t *tasks.Task, tool string) {
 		return // the user is prompted next
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
-		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
+		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or "+
+			"answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
 	}
 	for _, key := range keysOf(t) {
-		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])), cleanLine(p.answerCommand(t, key)))
+		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])),
+			cleanLine(p.answerCommand(t, key)))
 	}
 }

@@ -15,15 +15,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// On a terminal nothing that a server says acts on it; elsewhere text is what the server sent, byte for byte.
-func TestTextOfAServerIsHarmless(t *testing.T) {
+// Text of a server is escaped on a terminal, and printed unchanged elsewhere.
+func TestServerTextIsEscapedOnATerminal(t *testing.T) {
 	url := listen(t, newOddServer())
-	own := strings.NewReplacer("\r\x1b[K", "", "\rconnecting to "+url+" …\x1b[K", "") // what we write ourselves
-	for _, args := range [][]string{{"call", url, "say"}, {"read", url, "x://text"}, {"call", "--json", url, "say"}, {"read", "--json", url, "x://text"}, {"tools", "--json", url},
-		{"tools", url}, {"probe", "--quick", url}, {"rpc", url, "tools/call", `{"name":"say"}`}, {"call", "-v", url, "fail"}, {"call", "-v", "--revision", "2025-11-25", url, "say"}} {
+	own := strings.NewReplacer("\r\x1b[K", "", "\rconnecting to "+url+" …\x1b[K", "") // our own escapes
+	for _, args := range [][]string{{"call", url, "say"}, {"read", url, "x://text"},
+		{"call", "--json", url, "say"}, {"read", "--json", url, "x://text"}, {"tools", "--json", url},
+		{"tools", url}, {"probe", "--quick", url}, {"rpc", url, "tools/call", `{"name":"say"}`}, {"call", "-v",
+			url, "fail"}, {"call", "-v", "--revision", "2025-11-25", url, "say"}} {
 		o := atTerminal(t, "", nil, args...)
 		for _, text := range []string{o.stdout, own.Replace(o.stderr)} {
-			if i := strings.IndexFunc(text, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }); i >= 0 {
+			if i := strings.IndexFunc(text,
+				func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }); i >= 0 {
 				t.Errorf("%q prints %q", args, text[i:min(len(text), i+8)])
 			}
 		}
@@ -32,16 +35,17 @@ func TestTextOfAServerIsHarmless(t *testing.T) {
 		}
 	}
 	if o := patchbay(t, "", "read", url, "x://text"); o.stdout != hostile {
-		t.Errorf("read gives %q", o.stdout)
+		t.Errorf("read printed %q", o.stdout)
 	}
 	if o := patchbay(t, "", "call", url, "say"); o.stdout != hostile+"\n" {
-		t.Errorf("call gives %q", o.stdout)
+		t.Errorf("call printed %q", o.stdout)
 	}
 	var got struct {
 		Content []struct{ Text string }
 	}
 	o := atTerminal(t, "", nil, "call", "--json", url, "say")
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Content[0].Text != hostile || !strings.HasPrefix(o.stdout, "{\n  \"") {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Content[0].Text != hostile ||
+		!strings.HasPrefix(o.stdout, "{\n  \"") {
 		t.Errorf("JSON on a terminal is %s, %v", o.stdout, err)
 	}
 }
@@ -49,12 +53,13 @@ func TestTextOfAServerIsHarmless(t *testing.T) {
 func TestProgressIsABarOnATerminal(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	o := atTerminal(t, "", nil, "call", url, "count", "steps=2")
-	if o.stdout != "counted to 2\n" || !strings.Contains(o.stderr, "\r[############............] 1/2 step 1\x1b[K") || !strings.HasSuffix(o.stderr, "2/2 step 2\x1b[K\r\x1b[K") {
+	if o.stdout != "counted to 2\n" || !strings.Contains(o.stderr,
+		"\r[############............] 1/2 step 1\x1b[K") || !strings.HasSuffix(o.stderr, "2/2 step 2\x1b[K\r\x1b[K") {
 		t.Errorf("got %q, %q", o.stdout, o.stderr)
 	}
 }
 
-// Progress and log messages come on ways of their own, so that only the order among each of them is certain.
+// Progress and log messages are ordered only among themselves.
 func TestLogMessagesAreShown(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	for level, want := range map[string]string{
@@ -121,10 +126,13 @@ func TestTraceShowsEveryMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modern := []string{"→ server/discover {", "← server/discover result {", "→ tools/call {", "← notifications/progress {", "← tools/call result {"}
-	before := []string{"→ initialize {", "← initialize result {", `→ {"jsonrpc":"2.0","method":"notifications/initialized"`, "→ tools/call {", "notifications/progress", "← tools/call result {"}
+	modern := []string{"→ server/discover {", "← server/discover result {", "→ tools/call {",
+		"← notifications/progress {", "← tools/call result {"}
+	before := []string{"→ initialize {", "← initialize result {",
+		`→ {"jsonrpc":"2.0","method":"notifications/initialized"`, "→ tools/call {", "notifications/progress", "← tools/call result {"}
 	for revision, wants := range map[string][]string{"2026-07-28": modern, "2025-11-25": before, "2024-11-05": before} {
-		for name, target := range map[string][]string{"HTTP": {url, "count", "steps=1"}, "stdio": {"count", "steps=1", "--env", serveEnv + "=1", "--", self}} {
+		for name, target := range map[string][]string{"HTTP": {url, "count", "steps=1"},
+			"stdio": {"count", "steps=1", "--env", serveEnv + "=1", "--", self}} {
 			o := patchbay(t, "", append([]string{"call", "-v", "--revision", revision}, target...)...)
 			rest := o.stderr
 			for _, want := range wants {
@@ -155,8 +163,10 @@ func TestListen(t *testing.T) {
 	url := listen(t, server)
 	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 		var stdout bytes.Buffer
-		heard := &trigger{when: "listening to: demo://counter", then: func() { server.ResourceUpdated("demo://counter") }}
-		status := Run(t.Context(), []string{"listen", "--revision", revision, "--count", "1", url, "demo://counter"}, strings.NewReader(""), &stdout, heard)
+		heard := &trigger{when: "listening to: demo://counter",
+			then: func() { server.ResourceUpdated("demo://counter") }}
+		status := Run(t.Context(), []string{"listen", "--revision", revision, "--count", "1", url,
+			"demo://counter"}, strings.NewReader(""), &stdout, heard)
 		if status != exitOK || stdout.String() != "resource updated demo://counter\n" {
 			t.Errorf("%s: got %d, %q; %s", revision, status, &stdout, heard.seen)
 		}
@@ -167,12 +177,13 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A name is completed with what can be known without running anybody's code.
+// Completion starts no command.
 func TestCompletion(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	mark := filepath.Join(t.TempDir(), "started")
 	config := filepath.Join(t.TempDir(), "mcp.json")
-	text := `{"mcpServers": {"web": {"url": "` + url + `"}, "wild\u001b": {"url": "x"}, "evil": {"command": "touch", "args": ["` + filepath.ToSlash(mark) + `"]}}}`
+	text := `{"mcpServers": {"web": {"url": "` + url +
+		`"}, "wild\u001b": {"url": "x"}, "evil": {"command": "touch", "args": ["` + filepath.ToSlash(mark) + `"]}}}`
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +219,7 @@ func TestCompletion(t *testing.T) {
 			}
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%q gives %q, want %q", args, got, want)
+			t.Errorf("%q: got %q, want %q", args, got, want)
 		}
 	}
 	if _, err := os.Stat(mark); err == nil {
@@ -216,12 +227,13 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// A configuration that cannot be read is told of, whatever the others say.
-func TestBrokenConfigurationIsTold(t *testing.T) {
+// An invalid configuration file is reported, even if another file has the server.
+func TestInvalidConfigurationIsReported(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	t.Chdir(t.TempDir())
 	t.Setenv("PATCHBAY_CONFIG", "")
-	for name, text := range map[string]string{".mcp.json": "{", "mcp.json": `{"servers": {"web": {"url": "` + url + `"}}}`} {
+	for name, text := range map[string]string{".mcp.json": "{", "mcp.json": `{"servers": {"web": {"url": "` +
+		url + `"}}}`} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +241,8 @@ func TestBrokenConfigurationIsTold(t *testing.T) {
 	if o := patchbay(t, "", "ping", "web"); o.status != exitOK || !strings.Contains(o.stderr, ".mcp.json: line 1") {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
-	if o := patchbay(t, "", "ping", "wbe"); o.status != exitUsage || !strings.Contains(o.stderr, `did you mean "web"?`) || !strings.Contains(o.stderr, ".mcp.json: line 1") {
+	if o := patchbay(t, "", "ping", "wbe"); o.status != exitUsage ||
+		!strings.Contains(o.stderr, `did you mean "web"?`) || !strings.Contains(o.stderr, ".mcp.json: line 1") {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
 }
@@ -244,13 +257,15 @@ func TestInput(t *testing.T) {
 	if _, err := k.readLine(t.Context()); err != errInputEnds {
 		t.Errorf("at the end: %v", err)
 	}
-	if _, err := newInput(strings.NewReader(strings.Repeat("x", maxLine+1))).readLine(t.Context()); err == nil || err == errInputEnds {
+	if _, err := newInput(strings.NewReader(strings.Repeat("x",
+		maxLine+1))).readLine(t.Context()); err == nil || err == errInputEnds {
 		t.Errorf("a line that is too long: %v", err)
 	}
 	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readAll(t.Context()); err == nil {
-		t.Error("an input that is too long is taken")
+		t.Error("an input that is too long is accepted")
 	}
-	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readAll(t.Context()); err != nil || len(got) != maxInput {
+	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readAll(t.Context()); err != nil ||
+		len(got) != maxInput {
 		t.Errorf("the longest input: %d bytes, %v", len(got), err)
 	}
 }
@@ -259,7 +274,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestFileNamesAreHarmless(t *testing.T) {
+func TestSavedFileNames(t *testing.T) {
 	for _, test := range []struct{ name, mimeType, stem, extension string }{
 		{"image", "image/png", "image", ".png"},
 		{"file:///a/b.txt", "", "b", ".txt"},
@@ -268,7 +283,8 @@ func TestFileNamesAreHarmless(t *testing.T) {
 		{`C:\CON.txt`, "", "CCON", ".txt"},
 		{"a b\x00\n.t\x1bxt", "", "ab", ".txt"},
 		{"x/", "image/jpeg; a=b", "x", ".jpg"},
-		{strings.Repeat("n", 99) + "." + strings.Repeat("e", 99), "", strings.Repeat("n", 60), "." + strings.Repeat("e", 60)},
+		{strings.Repeat("n", 99) + "." + strings.Repeat("e", 99), "", strings.Repeat("n", 60), "." +
+			strings.Repeat("e", 60)},
 	} {
 		if stem, extension := fileName(test.name, test.mimeType); stem != test.stem || extension != test.extension {
 			t.Errorf("%q is %q %q, want %q %q", test.name, stem, extension, test.stem, test.extension)
@@ -281,7 +297,8 @@ func FuzzClean(f *testing.F) {
 	f.Add("\xff\U000E0041\uFFFD\u2028\U000F0000 e\u0301")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, clean := range []string{clean(text), cleanLine(text)} {
-			if !utf8.ValidString(clean) || strings.ContainsFunc(clean, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }) {
+			if !utf8.ValidString(clean) ||
+				strings.ContainsFunc(clean, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }) {
 				t.Errorf("%q became %q", text, clean)
 			}
 		}
@@ -295,7 +312,7 @@ func FuzzClean(f *testing.F) {
 		var before, after string
 		safe := cleanJSON(string(encoded))
 		if err := json.Unmarshal([]byte(safe), &after); err != nil {
-			t.Fatalf("%q is no JSON: %v", safe, err)
+			t.Fatalf("invalid JSON %q: %v", safe, err)
 		}
 		if json.Unmarshal(encoded, &before) != nil || before != after || strings.ContainsFunc(safe, isUnsafe) {
 			t.Errorf("%q became %q", encoded, safe)

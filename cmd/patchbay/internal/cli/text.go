@@ -64,9 +64,10 @@ func escape(text string, keep func(r rune) bool) string {
 	return b.String()
 }
 
-// isUnsafe reports whether a character is invisible or acts on a terminal: controls, formats such as
-// bidirectional marks, zero widths and tags, line separators, private use, and letters without a
-// shape. Joiners of emoji and of some scripts are among them: showing their code is the lesser evil.
+// isUnsafe reports whether a character is invisible or acts on a terminal: controls, formats such
+// as bidirectional marks, zero widths and tags, line separators, private use, and letters without a
+// shape. Joiners of emoji and of some scripts are among them: showing their code is the lesser
+// evil.
 func isUnsafe(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7F
@@ -74,7 +75,8 @@ func isUnsafe(r rune) bool {
 	switch {
 	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp):
 		return true
-	case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r) && r > 0xFE0F:
+	case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r) &&
+		r > 0xFE0F:
 		return true
 	}
 	return false

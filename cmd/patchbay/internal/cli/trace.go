@@ -86,7 +86,9 @@ func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc
 }
 
 // traceCall prints a request of the newest revision, its notifications and its result.
-func (s *screen) traceCall(ctx context.Context, req *mcp.Request, call func(context.Context, *mcp.Request) (mcp.Result, error)) (mcp.Result, error) {
+func (s *screen) traceCall(
+	ctx context.Context, req *mcp.Request, call func(context.Context, *mcp.Request) (mcp.Result, error),
+) (mcp.Result, error) {
 	s.traced("→", req.Method, req.Params, "")
 	if notify := req.Notify; notify != nil {
 		req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {

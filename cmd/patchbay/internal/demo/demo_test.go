@@ -62,9 +62,12 @@ func TestDemo_HasEveryFeature(t *testing.T) {
 			method, list, key string
 			want              []string
 		}{
-			{"tools/list", "tools", "name", []string{"add", "count", "crunch", "deploy", "greet", "increment", "publish", "roll_dice", "summarize", "who_am_i"}},
+			{"tools/list", "tools", "name",
+				[]string{"add", "count", "crunch", "deploy", "greet", "increment", "publish", "roll_dice",
+					"summarize", "who_am_i"}},
 			{"prompts/list", "prompts", "name", []string{"review"}},
-			{"resources/templates/list", "resourceTemplates", "uriTemplate", []string{"demo://cities/{country}/{city}"}},
+			{"resources/templates/list", "resourceTemplates", "uriTemplate",
+				[]string{"demo://cities/{country}/{city}"}},
 		} {
 			if got := names(test.method, test.list, test.key); !slices.Equal(got, test.want) {
 				t.Errorf("%s: %q, want %q", test.method, got, test.want)
@@ -75,7 +78,8 @@ func TestDemo_HasEveryFeature(t *testing.T) {
 			t.Errorf("resources: %q", uris)
 		}
 		for _, uri := range uris {
-			read := decode[struct{ Contents []struct{ URI, Text string } }](t, c.Call("resources/read", object{"uri": uri}))
+			read := decode[struct{ Contents []struct{ URI, Text string } }](t,
+				c.Call("resources/read", object{"uri": uri}))
 			if len(read.Contents) != 1 || read.Contents[0].URI != uri || read.Contents[0].Text == "" {
 				t.Errorf("%s: %+v", uri, read)
 			}
@@ -108,7 +112,8 @@ func TestDemo_Tools(t *testing.T) {
 		if len(dice.Rolls) != 3 || total != dice.Total {
 			t.Errorf("roll_dice: %s", rolled.text())
 		}
-		if got := call(t, c, "who_am_i", nil).text(); !strings.Contains(got, `"`+c.Revision+`"`) || !strings.Contains(got, "mcptest") {
+		if got := call(t, c, "who_am_i", nil).text(); !strings.Contains(got, `"`+c.Revision+`"`) ||
+			!strings.Contains(got, "mcptest") {
 			t.Errorf("who_am_i: %s", got)
 		}
 		if got := call(t, c, "greet", object{"name": "Ada"}); got.text() != "Hello, Ada!" {
@@ -118,18 +123,21 @@ func TestDemo_Tools(t *testing.T) {
 }
 
 func TestDemo_CountReportsProgress(t *testing.T) {
-	mcptest.RunOn(t, demo.New("1", nil).Server, mcptest.Combinations(), &mcptest.Options{LogLevel: "info"}, func(t *testing.T, c *mcptest.Client) {
-		got := decode[toolResult](t, c.Call("tools/call", object{"name": "count", "arguments": object{"steps": 3}, "_meta": object{"progressToken": "p"}}))
-		if got.text() != "counted to 3" {
-			t.Errorf("count: %+v", got)
-		}
-		for n, note := range c.Await(3, "notifications/progress") {
-			if p := decode[struct{ Progress, Total float64 }](t, note.Params); p.Progress != float64(n+1) || p.Total != 3 {
-				t.Errorf("note %d: %s", n, note.Params)
+	mcptest.RunOn(t, demo.New("1", nil).Server, mcptest.Combinations(), &mcptest.Options{LogLevel: "info"},
+		func(t *testing.T, c *mcptest.Client) {
+			got := decode[toolResult](t, c.Call("tools/call",
+				object{"name": "count", "arguments": object{"steps": 3}, "_meta": object{"progressToken": "p"}}))
+			if got.text() != "counted to 3" {
+				t.Errorf("count: %+v", got)
 			}
-		}
-		c.Await(3, "notifications/message")
-	})
+			for n, note := range c.Await(3, "notifications/progress") {
+				if p := decode[struct{ Progress, Total float64 }](t, note.Params); p.Progress != float64(n+1) ||
+					p.Total != 3 {
+					t.Errorf("note %d: %s", n, note.Params)
+				}
+			}
+			c.Await(3, "notifications/message")
+		})
 }
 
 func TestDemo_Questions(t *testing.T) {
@@ -149,17 +157,20 @@ func TestDemo_Questions(t *testing.T) {
 			t.Errorf("greet after a decline: %+v", got)
 		}
 		answer = accept(object{"value": true})
-		if got := call(t, c, "deploy", object{"environment": "staging"}); !strings.Contains(got.text(), `"staging"`) || got.IsError {
+		if got := call(t, c, "deploy", object{"environment": "staging"}); !strings.Contains(got.text(),
+			`"staging"`) || got.IsError {
 			t.Errorf("deploy: %+v", got)
 		}
 		answer = accept(object{"value": false})
-		if got := call(t, c, "deploy", object{"environment": "production"}); !got.IsError || !strings.Contains(got.text(), "did not confirm") {
+		if got := call(t, c, "deploy", object{"environment": "production"}); !got.IsError ||
+			!strings.Contains(got.text(), "did not confirm") {
 			t.Errorf("deploy without confirmation: %+v", got)
 		}
 	})
 	mcptest.RunOn(t, server, mcptest.Before("2025-06-18"), opts, func(t *testing.T, c *mcptest.Client) {
 		answer = func(method string) (any, error) { return nil, fmt.Errorf("%s was asked", method) }
-		if _, err := c.Try("tools/call", object{"name": "greet"}); err == nil || strings.Contains(err.Message, "was asked") {
+		if _, err := c.Try("tools/call", object{"name": "greet"}); err == nil ||
+			strings.Contains(err.Message, "was asked") {
 			t.Errorf("a client without elicitation: %v", err)
 		}
 	})
@@ -182,7 +193,8 @@ func TestDemo_Summarize(t *testing.T) {
 			t.Errorf("summarize: %+v", got)
 		}
 		refuse = true
-		if _, err := c.Try("tools/call", object{"name": "summarize", "arguments": object{"text": "a long story"}}); err == nil {
+		if _, err := c.Try("tools/call", object{"name": "summarize",
+			"arguments": object{"text": "a long story"}}); err == nil {
 			t.Error("a client that refuses got a result")
 		}
 	})
@@ -194,7 +206,8 @@ func TestDemo_CounterCanBeSubscribedTo(t *testing.T) {
 		defer stop()
 		want := call(t, c, "increment", nil).text()
 		c.Await(1, "notifications/resources/updated")
-		read := decode[struct{ Contents []struct{ Text string } }](t, c.Call("resources/read", object{"uri": "demo://counter"}))
+		read := decode[struct{ Contents []struct{ Text string } }](t,
+			c.Call("resources/read", object{"uri": "demo://counter"}))
 		if len(read.Contents) != 1 || read.Contents[0].Text != want {
 			t.Errorf("the counter is %+v, want %s", read, want)
 		}
@@ -203,7 +216,8 @@ func TestDemo_CounterCanBeSubscribedTo(t *testing.T) {
 
 func TestDemo_CitiesAndPrompt(t *testing.T) {
 	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
-		if got := c.Call("resources/read", object{"uri": "demo://cities/kenya/kisumu"}); !strings.Contains(string(got), "kisumu is a city in kenya") {
+		if got := c.Call("resources/read",
+			object{"uri": "demo://cities/kenya/kisumu"}); !strings.Contains(string(got), "kisumu is a city in kenya") {
 			t.Errorf("read: %s", got)
 		}
 		if got, err := c.Try("resources/read", object{"uri": "demo://cities/kenya/atlantis"}); err == nil {
@@ -214,20 +228,23 @@ func TestDemo_CitiesAndPrompt(t *testing.T) {
 			if chosen != nil && c.Since("2025-06-18") {
 				params["context"] = object{"arguments": chosen}
 			}
-			return decode[struct{ Completion struct{ Values []string } }](t, c.Call("completion/complete", params)).Completion.Values
+			return decode[struct{ Completion struct{ Values []string } }](t,
+				c.Call("completion/complete", params)).Completion.Values
 		}
 		city := object{"type": "ref/resource", "uri": "demo://cities/{country}/{city}"}
 		if got := complete(city, "country", "k", nil); !slices.Equal(got, []string{"kenya"}) {
 			t.Errorf("countries: %q", got)
 		}
-		if got := complete(city, "city", "ky", object{"country": "japan"}); c.Since("2025-06-18") && !slices.Equal(got, []string{"kyoto"}) {
+		if got := complete(city, "city", "ky", object{"country": "japan"}); c.Since("2025-06-18") &&
+			!slices.Equal(got, []string{"kyoto"}) {
 			t.Errorf("cities: %q", got)
 		}
 		review := object{"type": "ref/prompt", "name": "review"}
 		if got := complete(review, "language", "py", nil); !slices.Equal(got, []string{"python"}) {
 			t.Errorf("languages: %q", got)
 		}
-		if got := c.Call("prompts/get", object{"name": "review", "arguments": object{"language": "go", "code": "x := 1"}}); !strings.Contains(string(got), "x := 1") {
+		if got := c.Call("prompts/get", object{"name": "review",
+			"arguments": object{"language": "go", "code": "x := 1"}}); !strings.Contains(string(got), "x := 1") {
 			t.Errorf("prompt: %s", got)
 		}
 	})

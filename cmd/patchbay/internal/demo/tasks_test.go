@@ -40,12 +40,14 @@ type published struct {
 }
 
 func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
-	for name, opts := range map[string]*mcp.ClientOptions{"as a task": tasks.Declare(nil, nil), "as a call": {Timeout: 3 * time.Hour}} {
+	for name, opts := range map[string]*mcp.ClientOptions{"as a task": tasks.Declare(nil, nil),
+		"as a call": {Timeout: 3 * time.Hour}} {
 		t.Run(name, func(t *testing.T) {
 			withDemo(t, opts, func(t *testing.T, c *mcp.Client) {
 				began := time.Now()
 				got, err := mcp.Call[crunched](t.Context(), c, "crunch", object{"seconds": 3600})
-				if took := time.Since(began); err != nil || got.Answer != 42 || got.Seconds != 3600 || took < time.Hour || took > time.Hour+2*time.Second {
+				if took := time.Since(began); err != nil || got.Answer != 42 || got.Seconds != 3600 ||
+					took < time.Hour || took > time.Hour+2*time.Second {
 					t.Errorf("after %v: %+v, %v", took, got, err)
 				}
 			})
@@ -55,7 +57,8 @@ func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
 
 func TestDemo_PublishWaitsForTheUser(t *testing.T) {
 	content, asked := "", ""
-	opts := tasks.Declare(&mcp.ClientOptions{Elicit: func(_ context.Context, q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := tasks.Declare(&mcp.ClientOptions{Elicit: func(_ context.Context,
+		q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 		asked = q.Message
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(content)}, nil
 	}}, nil)
@@ -72,14 +75,15 @@ func TestDemo_PublishWaitsForTheUser(t *testing.T) {
 		content = `{"publish": true, "note": "hot"}`
 		r, err := h.Wait(t.Context())
 		if err != nil || r.IsError || !strings.Contains(asked, `"News"`) {
-			t.Fatalf("%q gives %+v, %v", asked, r, err)
+			t.Fatalf("%q: got %+v, %v", asked, r, err)
 		}
 		more, err := mcp.Call[published](t.Context(), c, "publish", object{"title": "More"})
 		if err != nil || more.Title != "More" || more.Note != "hot" || !strings.Contains(asked, more.Draft) {
 			t.Errorf("%+v, %v", more, err)
 		}
 		content = `{"publish": false}`
-		if _, err := mcp.Call[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil || !strings.Contains(err.Error(), "did not confirm") {
+		if _, err := mcp.Call[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil ||
+			!strings.Contains(err.Error(), "did not confirm") {
 			t.Errorf("without confirmation: %v", err)
 		}
 	})

@@ -51,8 +51,8 @@ func checkPrivate(dir string) error {
 	return checkOwner(dir, info)
 }
 
-// writeFile replaces a file atomically: after a crash it has the old or the new content. The caller has
-// locked the file.
+// writeFile replaces a file atomically: after a crash it has the old or the new content. The caller
+// has locked the file.
 func writeFile(path string, text []byte) error {
 	temp := path + ".new" // overwrites one left by a crash
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -31,7 +31,8 @@ func TestKeyIsInTheKeyring(t *testing.T) {
 
 	keyring.MockInit() // an empty keyring
 	lost := open(t, vault.Options{Dir: dir})
-	if got, err := lost.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) || !strings.Contains(err.Error(), "the key is missing") {
+	if got, err := lost.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) ||
+		!strings.Contains(err.Error(), "the key is missing") {
 		t.Errorf("without the key: %q, %v", got, err)
 	}
 	if err := lost.Update(t.Context(), "b", nil); !errors.Is(err, vault.ErrKey) {
@@ -59,7 +60,8 @@ func TestAnotherKeyDoesNotOpen(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "vault.key"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := open(t, vault.Options{Dir: dir}).Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) || got != nil {
+		if got, err := open(t, vault.Options{Dir: dir}).Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) ||
+			got != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -90,13 +92,14 @@ func TestPassphrase(t *testing.T) {
 	}
 	other, otherDir := inFile(t)
 	put(t, other, "a", secret)
-	if got, err := open(t, vault.Options{Dir: otherDir, Passphrase: right}).Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) {
+	if got, err := open(t, vault.Options{Dir: otherDir, Passphrase: right}).Load(t.Context(),
+		"a"); !errors.Is(err, vault.ErrKey) {
 		t.Errorf("a passphrase for a vault without one: %q, %v", got, err)
 	}
 }
 
-// Nobody weakens the key by changing what says how it is made.
-func TestHeadIsChecked(t *testing.T) {
+// The key derivation cannot be weakened by changing the metadata.
+func TestMetadataIsChecked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
 	const right = "correct horse battery"
 	put(t, open(t, vault.Options{Dir: dir, Passphrase: right}), "a", secret)
@@ -108,7 +111,8 @@ func TestHeadIsChecked(t *testing.T) {
 	for _, test := range []struct{ old, new string }{
 		{`"iterations":600000`, `"iterations":1`}, {`"iterations":600000`, `"iterations":600001`},
 		{`"iterations":600000`, `"iterations":2000000000`}, {`"key":"passphrase"`, `"key":"file"`},
-		{`"key":"passphrase"`, `"key":"nowhere"`}, {`"version":1`, `"version":2`}, {`{`, `[`}, {`"version":1`, `"version":1,"version":1`},
+		{`"key":"passphrase"`, `"key":"nowhere"`}, {`"version":1`, `"version":2`}, {`{`, `[`}, {`"version":1`,
+			`"version":1,"version":1`},
 	} {
 		if !bytes.Contains(good, []byte(test.old)) {
 			t.Fatalf("%s does not hold %s", good, test.old)
@@ -123,7 +127,7 @@ func TestHeadIsChecked(t *testing.T) {
 	}
 }
 
-// FuzzLoad puts anything in the place of the files: what comes out is what was put in, or an error.
+// FuzzLoad replaces the files of a vault: Load returns the stored value or an error.
 func FuzzLoad(f *testing.F) {
 	noKeyring(f)
 	dir := filepath.Join(f.TempDir(), "vault")

@@ -47,7 +47,8 @@ func (k keyring) put(ctx context.Context, id, text string) error {
 	return err
 }
 
-// call calls the keyring. The goroutine of a call that does not return stays: the library cannot cancel it.
+// call calls the keyring. The goroutine of a call that does not return stays: the library cannot
+// cancel it.
 func (k keyring) call(ctx context.Context, f func() (string, error)) (string, error) {
 	if !hasKeyring() {
 		return "", errNoKeyring
@@ -73,8 +74,8 @@ func (k keyring) call(ctx context.Context, f func() (string, error)) (string, er
 	}
 }
 
-// hasKeyring reports whether there may be a keyring. Without a running D-Bus, a call would start a bus
-// that has no keyring.
+// hasKeyring reports whether there may be a keyring. Without a running D-Bus, a call would start a
+// bus that has no keyring.
 func hasKeyring() bool {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
 		return true

@@ -17,14 +17,14 @@ const (
 // errLocked is returned by tryLock if the file is locked.
 var errLocked = errors.New("locked")
 
-// A lock is an exclusive file lock among all goroutines of all processes. The system releases it when the
-// process exits.
+// A lock is an exclusive file lock among all goroutines of all processes. The system releases it
+// when the process exits.
 type lock struct {
 	file *os.File
 }
 
-// lockFile waits for the lock of a file. The file is created, and never removed: two processes could
-// then lock different files.
+// lockFile waits for the lock of a file. The file is created, and never removed: two processes
+// could then lock different files.
 func lockFile(ctx context.Context, path string) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -80,7 +80,8 @@ func (v *Vault) readMetadata() (*metadata, error) {
 	case m.Key != InKeyring && m.Key != InFile && m.Key != InPassphrase:
 		return nil, fmt.Errorf("%s: %w: unknown key location %q", file, ErrDamaged, m.Key)
 	case m.Key == InPassphrase && (m.Iterations < minIterations || m.Iterations > maxIterations):
-		return nil, fmt.Errorf("%s: %w: %d iterations, want %d to %d", file, ErrDamaged, m.Iterations, minIterations, maxIterations)
+		return nil, fmt.Errorf("%s: %w: %d iterations, want %d to %d", file, ErrDamaged, m.Iterations,
+			minIterations, maxIterations)
 	}
 	return &m, nil
 }
@@ -100,8 +101,8 @@ func (v *Vault) checkEmpty() error {
 	return nil
 }
 
-// unlock returns the sealer of the vault; if there is no vault, that of missing. It is cached by the id of
-// the vault, which may be removed and created again.
+// unlock returns the sealer of the vault; if there is no vault, that of missing. It is cached by
+// the id of the vault, which may be removed and created again.
 func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*sealer, error)) (*sealer, error) {
 	select {
 	case v.unlocking <- struct{}{}:

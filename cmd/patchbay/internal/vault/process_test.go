@@ -18,15 +18,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 )
 
-// The test binary plays other programs that use the vault: roleEnv says which, dirEnv where.
+// The test binary acts as another program that uses the vault dirEnv: roleEnv selects which.
 const (
 	roleEnv = "PATCHBAY_TEST_VAULT_ROLE"
 	dirEnv  = "PATCHBAY_TEST_VAULT_DIR"
 
-	roleCount = "count" // raises a number 100 times
-	roleWrite = "write" // writes until it is killed, and says what it has written
+	roleCount = "count" // increments a number 100 times
+	roleWrite = "write" // writes until it is killed, and prints what it has written
 	roleHold  = "hold"  // holds a lock until it is killed
-	roleHang  = "hang"  // makes a vault where the keyring never answers
+	roleHang  = "hang"  // creates a vault with a keyring that never answers
 )
 
 func command(t *testing.T, role, dir string) *exec.Cmd {
@@ -79,7 +79,7 @@ func child(role string) int {
 
 const (
 	width   = 8    // of a number, in digits
-	repeats = 2000 // so that a value takes some time to write
+	repeats = 2000 // large, so that a write takes time
 )
 
 // raise adds one to a number.
@@ -94,9 +94,9 @@ func raise(old []byte) ([]byte, error) {
 	return fmt.Appendf(nil, "%0*d", width, n+1), nil
 }
 
-func TestProcessesLoseNoUpdate(t *testing.T) {
+func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
 	v, dir := inFile(t)
-	put(t, v, "other", "") // the children have no mock of a keyring, so that the vault has to be there
+	put(t, v, "other", "") // create the vault: the child processes have no mock keyring
 	const processes = 4
 	var running []*exec.Cmd
 	for range processes {
@@ -114,13 +114,13 @@ func TestProcessesLoseNoUpdate(t *testing.T) {
 	wants(t, v, "n", fmt.Sprintf("%0*d", width, processes*raises))
 }
 
-// Processes that find no vault make one, and not four.
-func TestProcessesMakeOneVault(t *testing.T) {
+// Concurrent processes create one vault.
+func TestConcurrentProcessesCreateOneVault(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
 	var running []*exec.Cmd
 	for range 4 {
 		cmd := command(t, roleCount, dir)
-		cmd.Env = append(cmd.Env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/no/bus") // there is no keyring behind it
+		cmd.Env = append(cmd.Env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/no/bus") // without a keyring
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestProcessesMakeOneVault(t *testing.T) {
 	wants(t, open(t, vault.Options{Dir: dir}), "n", fmt.Sprintf("%0*d", width, 4*raises))
 }
 
-// A process that is killed while it writes leaves the old value or the new one, and no lock.
+// A process killed during a write leaves the old or the new value, and no lock.
 func TestKilledWhileWriting(t *testing.T) {
 	v, dir := inFile(t)
 	put(t, v, "n", "")
@@ -151,7 +151,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		written, kill := 0, time.Duration(0)
 		for lines.Scan() {
-			if kill == 0 { // somewhere within the next few writes
+			if kill == 0 { // within the next few writes
 				kill = time.Duration(1+round*137) * time.Microsecond
 				time.AfterFunc(kill, func() { _ = cmd.Process.Kill() })
 			}
@@ -168,7 +168,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		if err != nil || string(got) != strings.Repeat(string(got[:width]), repeats) {
 			t.Fatalf("the value is %.40q…, %v", got, err)
 		}
-		// The last write may have been done and not said.
+		// The last write may have been done and not printed.
 		if n < written || n > written+1 {
 			t.Fatalf("%d was written, and there is %d", written, n)
 		}
@@ -179,12 +179,12 @@ func TestKilledWhileWriting(t *testing.T) {
 		cancel()
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) > 6 { // head, its lock, key, sealed, its lock, and what the last one left
+	if err != nil || len(files) > 6 { // metadata, its lock, the key, a value, its lock, and a temporary file
 		t.Errorf("killed writers leave %v, %v", files, err)
 	}
 }
 
-func TestLockEndsWithItsProcess(t *testing.T) {
+func TestLockIsReleasedOnExit(t *testing.T) {
 	v, dir := inFile(t)
 	put(t, v, "n", "1")
 	cmd := command(t, roleHold, dir)
@@ -201,9 +201,9 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := v.Update(ctx, "n", nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the lock of another process is no lock: %v", err)
+		t.Errorf("the lock of another process was not respected: %v", err)
 	}
-	wants(t, v, "n", "1") // reading waits for nobody
+	wants(t, v, "n", "1") // Load does not wait for the lock
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +212,8 @@ func TestLockEndsWithItsProcess(t *testing.T) {
 	wants(t, v, "n", "2")
 }
 
-// Where the bus takes calls and answers none, a vault is made without the keyring.
-func TestKeyringThatHangs(t *testing.T) {
+// If D-Bus does not answer, the vault is created without the keyring.
+func TestKeyringTimeout(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no D-Bus")
 	}

@@ -1,10 +1,11 @@
-// Package vault stores the secrets of the command line: OAuth tokens, and the client ids of this program.
+// Package vault stores the secrets of the command line: OAuth tokens, and the client ids of this
+// program.
 //
-// A vault is a directory that only its user can access. Each value is a file encrypted with AES-256-GCM.
-// The key is in the system keyring if there is one, else derived from a passphrase or in a file in the
-// same directory. The keyring has the key and not the values because Windows limits its values to 2560
-// bytes and macOS to about 3000, less than a set of tokens may need, and because a keyring has no lock
-// with which two processes could agree which one refreshes a token.
+// A vault is a directory that only its user can access. Each value is a file encrypted with
+// AES-256-GCM. The key is in the system keyring if there is one, else derived from a passphrase or
+// in a file in the same directory. The keyring has the key and not the values because Windows
+// limits its values to 2560 bytes and macOS to about 3000, less than a set of tokens may need, and
+// because a keyring has no lock with which two processes could agree which one refreshes a token.
 package vault
 
 import (
@@ -42,7 +43,8 @@ const (
 
 // Options configures a [Vault]. The zero value uses the defaults.
 type Options struct {
-	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration directory.
+	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration
+	// directory.
 	Dir string
 	// Passphrase is what the key is derived from. If it is empty, a new vault has a random key in the
 	// system keyring, or, without one, in a file.
@@ -51,8 +53,8 @@ type Options struct {
 	KeyringTimeout time.Duration
 }
 
-// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and creates files
-// on first use. It is safe for concurrent use.
+// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and creates
+// files on first use. It is safe for concurrent use.
 type Vault struct {
 	dir        string
 	passphrase string
@@ -120,9 +122,9 @@ func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 	return v.unseal(s, key, text)
 }
 
-// Update replaces the value of a key by the result of change, which receives the old value or nil. A nil
-// result removes the value. Updates of a key exclude each other, in all processes. If change returns an
-// error, Update returns it and keeps the value.
+// Update replaces the value of a key by the result of change, which receives the old value or nil.
+// A nil result removes the value. Updates of a key exclude each other, in all processes. If change
+// returns an error, Update returns it and keeps the value.
 func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	// Open or create the vault first: the result of change must not be lost.
 	s, err := v.unlock(ctx, v.create)

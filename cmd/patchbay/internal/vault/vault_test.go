@@ -22,12 +22,12 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(child(role))
 	}
-	keyring.MockInit() // no test touches the keyring of whoever runs it
+	keyring.MockInit() // tests must not use the real keyring
 	os.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/no/bus")
 	os.Exit(mcptest.Main(m))
 }
 
-// secret is what must not lie about in plain.
+// secret must not be in any file in plain text.
 const secret = "s3cret-refresh-token"
 
 func open(t *testing.T, opts vault.Options) *vault.Vault {
@@ -78,7 +78,7 @@ func only(t *testing.T, dir, suffix string) string {
 	return found[0]
 }
 
-func TestValuesLast(t *testing.T) {
+func TestValuesPersist(t *testing.T) {
 	v, dir := inFile(t)
 	wants(t, v, "a", "")
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -113,7 +113,7 @@ func TestValuesLast(t *testing.T) {
 	}
 }
 
-func TestNothingLiesAboutInPlain(t *testing.T) {
+func TestFilesAreEncrypted(t *testing.T) {
 	v, dir := inFile(t)
 	put(t, v, "https://as.example/key", secret)
 	files, err := os.ReadDir(dir)
@@ -139,16 +139,19 @@ func TestValuesAreBounded(t *testing.T) {
 	put(t, v, "a", secret)
 	put(t, v, strings.Repeat("k", 4<<10), strings.Repeat("x", 1<<20))
 	wants(t, v, strings.Repeat("k", 4<<10), strings.Repeat("x", 1<<20))
-	if err := v.Update(t.Context(), "a", func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }); err == nil {
-		t.Error("a value of more than 1 MiB is taken")
+	if err := v.Update(t.Context(), "a", func([]byte) ([]byte, error) {
+		return make([]byte, 1<<20+1),
+			nil
+	}); err == nil {
+		t.Error("a value of more than 1 MiB is accepted")
 	}
 	wants(t, v, "a", secret)
 	if _, err := v.Load(t.Context(), strings.Repeat("k", 4<<10+1)); err == nil {
-		t.Error("a key of more than 4 KiB is taken")
+		t.Error("a key of more than 4 KiB is accepted")
 	}
 }
 
-func TestFilesThatOthersCanReachAreRefused(t *testing.T) {
+func TestFilesAccessibleToOthersAreRejected(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes say nothing there")
 	}
@@ -156,7 +159,8 @@ func TestFilesThatOthersCanReachAreRefused(t *testing.T) {
 		name string
 		mode os.FileMode
 	}{
-		{"", 0o750}, {"", 0o705}, {"", 0o701}, {"vault.json", 0o640}, {"vault.key", 0o644}, {"vault.key", 0o602}, {"*.sealed", 0o604},
+		{"", 0o750}, {"", 0o705}, {"", 0o701}, {"vault.json", 0o640}, {"vault.key", 0o644}, {"vault.key",
+			0o602}, {"*.sealed", 0o604},
 	} {
 		v, dir := inFile(t)
 		put(t, v, "a", secret)
@@ -168,10 +172,16 @@ func TestFilesThatOthersCanReachAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := open(t, vault.Options{Dir: dir})
-		if got, err := fresh.Load(t.Context(), "a"); !errors.Is(err, vault.ErrExposed) || !strings.Contains(err.Error(), "chmod go= "+found[0]) {
+		if got, err := fresh.Load(t.Context(), "a"); !errors.Is(err, vault.ErrExposed) ||
+			!strings.Contains(err.Error(), "chmod go= "+found[0]) {
 			t.Errorf("%q with mode %o: got %q, %v", test.name, test.mode, got, err)
 		}
-		if err := fresh.Update(t.Context(), "a", func([]byte) ([]byte, error) { t.Error("it is changed"); return nil, nil }); !errors.Is(err, vault.ErrExposed) {
+		if err := fresh.Update(t.Context(), "a",
+			func([]byte) ([]byte, error) {
+				t.Error("it is changed")
+				return nil,
+					nil
+			}); !errors.Is(err, vault.ErrExposed) {
 			t.Errorf("%q with mode %o: Update: %v", test.name, test.mode, err)
 		}
 	}
@@ -190,7 +200,7 @@ func shared(t *testing.T) string {
 	return dir
 }
 
-func TestLinksAndOtherThingsAreRefused(t *testing.T) {
+func TestLinksAndSpecialFilesAreRejected(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links want rights there")
 	}
@@ -217,8 +227,8 @@ func TestLinksAndOtherThingsAreRefused(t *testing.T) {
 	wants(t, v, "a", secret)
 }
 
-// However a sealed file was changed, what was in it is not given, and the file is left to be looked at.
-func TestTamperingIsNoticed(t *testing.T) {
+// A changed file is an error, and the file is kept.
+func TestTamperingIsDetected(t *testing.T) {
 	v, dir := inFile(t)
 	put(t, v, "a", secret)
 	file := only(t, dir, ".sealed")
@@ -226,7 +236,8 @@ func TestTamperingIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := map[string][]byte{"empty": {}, "longer": append(bytes.Clone(good), 0), "foreign": []byte("{}"), "large": make([]byte, 2<<20)}
+	changed := map[string][]byte{"empty": {}, "longer": append(bytes.Clone(good), 0), "foreign": []byte("{}"),
+		"large": make([]byte, 2<<20)}
 	for n := range good {
 		changed["cut at "+string(rune('0'+n))] = good[:n]
 		for bit := range 8 {
@@ -239,7 +250,8 @@ func TestTamperingIsNoticed(t *testing.T) {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := v.Load(t.Context(), "a"); !errors.Is(err, vault.ErrDamaged) || got != nil || !strings.Contains(err.Error(), file) {
+		if got, err := v.Load(t.Context(), "a"); !errors.Is(err, vault.ErrDamaged) || got != nil ||
+			!strings.Contains(err.Error(), file) {
 			t.Fatalf("%q: got %q, %v", name, got, err)
 		}
 		err := v.Update(t.Context(), "a", func([]byte) ([]byte, error) { t.Error("it is changed"); return nil, nil })
@@ -253,7 +265,7 @@ func TestTamperingIsNoticed(t *testing.T) {
 }
 
 // A value is bound to its key and its vault.
-func TestFilesDoNotPassForOneAnother(t *testing.T) {
+func TestFilesCannotBeSwapped(t *testing.T) {
 	v, dir := inFile(t)
 	put(t, v, "a", secret)
 	first := only(t, dir, ".sealed")
@@ -271,7 +283,7 @@ func TestFilesDoNotPassForOneAnother(t *testing.T) {
 	}
 }
 
-func TestVaultWithoutItsHead(t *testing.T) {
+func TestVaultWithoutMetadata(t *testing.T) {
 	v, dir := inFile(t)
 	put(t, v, "a", secret)
 	if err := os.Remove(filepath.Join(dir, "vault.json")); err != nil {
@@ -289,8 +301,8 @@ func TestVaultWithoutItsHead(t *testing.T) {
 	}
 }
 
-// Whoever is told to remove the directory need not end the programs that use it.
-func TestVaultThatIsMadeAnew(t *testing.T) {
+// The directory can be removed while programs use the vault.
+func TestVaultIsRecreated(t *testing.T) {
 	long, dir := inFile(t)
 	remove := func() {
 		t.Helper()
@@ -309,7 +321,7 @@ func TestVaultThatIsMadeAnew(t *testing.T) {
 	put(t, long, "a", "3")
 	wants(t, open(t, vault.Options{Dir: dir}), "a", "3")
 
-	if runtime.GOOS != "windows" { // there, nothing is removed while it is in use
+	if runtime.GOOS != "windows" { // on Windows, open files cannot be removed
 		err := long.Update(t.Context(), "a", func([]byte) ([]byte, error) {
 			remove()
 			put(t, open(t, vault.Options{Dir: dir}), "b", "4")
@@ -329,7 +341,7 @@ func TestVaultThatIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestOneUpdateOfAKeyAtATime(t *testing.T) {
+func TestUpdatesOfAKeyAreSerialized(t *testing.T) {
 	v, dir := inFile(t)
 	other := open(t, vault.Options{Dir: dir})
 	put(t, v, "a", "")
@@ -350,16 +362,20 @@ func TestOneUpdateOfAKeyAtATime(t *testing.T) {
 	wants(t, v, "a", strings.Repeat("x", 20))
 }
 
-func TestWaitingEndsWithTheContext(t *testing.T) {
+func TestCancelledContextEndsWait(t *testing.T) {
 	v, _ := inFile(t)
 	err := v.Update(t.Context(), "a", func([]byte) ([]byte, error) {
 		why := errors.New("no time")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, why)
 		defer cancel()
-		if err := v.Update(ctx, "a", func([]byte) ([]byte, error) { t.Error("two at a time"); return nil, nil }); !errors.Is(err, why) {
+		if err := v.Update(ctx, "a", func([]byte) ([]byte, error) {
+			t.Error("two at a time")
+			return nil,
+				nil
+		}); !errors.Is(err, why) {
 			t.Errorf("waiting ends with %v", err)
 		}
-		// Another key waits for nobody.
+		// An update of another key does not wait.
 		put(t, v, "b", "1")
 		return []byte("1"), nil
 	})

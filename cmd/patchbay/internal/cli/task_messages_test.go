@@ -11,8 +11,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Whoever interrupts a call reads what has become of its task, whose messages are shown without the numbers that count them.
-func TestCallOfATaskIsInterrupted(t *testing.T) {
+// An interrupted call cancels its task. Progress messages without a total are shown without
+// numbers.
+func TestInterruptCancelsTask(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -21,7 +22,8 @@ func TestCallOfATaskIsInterrupted(t *testing.T) {
 		defer timeout.Stop()
 		var stdout bytes.Buffer
 		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
-		if status != exitInterrupted || !strings.HasSuffix(seen.seen, "progress: asleep\npatchbay: interrupted; the task was cancelled\n") {
+		if status != exitInterrupted || !strings.HasSuffix(seen.seen,
+			"progress: asleep\npatchbay: interrupted; the task was cancelled\n") {
 			t.Errorf("got %d, %q", status, seen.seen)
 		}
 		if all, err := notes(); err != nil || len(all) != 0 {
@@ -30,19 +32,22 @@ func TestCallOfATaskIsInterrupted(t *testing.T) {
 	})
 }
 
-func TestTaskThatCannotBeCalledOffIsNamed(t *testing.T) {
+func TestInterruptWithFailedCancel(t *testing.T) {
 	freshState(t)
-	server := &taskTeller{id: "STUBBORN", cancel: mcp.Errorf(mcp.CodeInternalError, "no"), get: func(int, string) (string, string, error) {
-		return "working", `,"statusMessage":"asleep"`, nil
-	}}
+	server := &taskTeller{id: "STUBBORN", cancel: mcp.Errorf(mcp.CodeInternalError, "no"),
+		get: func(int, string) (string, string, error) {
+			return "working", `,"statusMessage":"asleep"`, nil
+		}}
 	url := server.listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	timeout := time.AfterFunc(20*time.Second, cancel)
 	defer timeout.Stop()
 	var stdout bytes.Buffer
-	status := Run(ctx, []string{"call", "--json", url, "x"}, strings.NewReader(""), &stdout, &trigger{when: "asleep", then: cancel})
-	want := `"message":"interrupted; the task could not be cancelled and may go on: patchbay task get ` + url + ` STUBBORN"`
+	status := Run(ctx, []string{"call", "--json", url, "x"}, strings.NewReader(""), &stdout,
+		&trigger{when: "asleep", then: cancel})
+	want := `"message":"interrupted; the task could not be cancelled and may go on: patchbay task get ` + url +
+		` STUBBORN"`
 	if status != exitInterrupted || !strings.Contains(stdout.String(), want) {
 		t.Errorf("got %d, %s", status, &stdout)
 	}
@@ -51,8 +56,8 @@ func TestTaskThatCannotBeCalledOffIsNamed(t *testing.T) {
 	}
 }
 
-// A task that somebody else has cancelled says so in words, whether it is watched or waited for.
-func TestTaskThatWasCancelledIsToldInWords(t *testing.T) {
+// A task cancelled by another client is reported as cancelled, with its reason.
+func TestTaskCancelledByAnotherClient(t *testing.T) {
 	freshState(t)
 	for why, want := range map[string]string{
 		"":                          "patchbay: the task was cancelled\n",
@@ -74,11 +79,11 @@ func TestTaskThatWasCancelledIsToldInWords(t *testing.T) {
 	}
 }
 
-// What is asked of whoever watches can be answered without watching, and both ways are named.
-func TestTaskThatAsksItsWatcherNamesBothWays(t *testing.T) {
+// If the server does not show the question, both task watch and task answer are suggested.
+func TestHiddenQuestionSuggestsWatchAndAnswer(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		if p.isModern() {
-			return // it shows what it asks
+			return // the question is shown
 		}
 		id := p.start("ask")
 		p.becomes(id, "  it asks a question, which this server does not show")
@@ -89,7 +94,7 @@ func TestTaskThatAsksItsWatcherNamesBothWays(t *testing.T) {
 	})
 }
 
-func TestFieldThatAFormHasNotIsNamedFirst(t *testing.T) {
+func TestUnknownFieldIsReportedFirst(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		id := p.start("ask")
 		p.becomes(id, "input_required")
@@ -97,31 +102,33 @@ func TestFieldThatAFormHasNotIsNamedFirst(t *testing.T) {
 	})
 }
 
-// The result of a watched task is printed once: in the form that call prints.
+// task watch prints the result once, like call.
 func TestWatchPrintsTheResultOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		o := p.wants(exitOK, "", "", "task watch", "--json", p.start("add", "A=40", "B=2"))
 		lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
 		for i, line := range lines {
-			if last := i == len(lines)-1; strings.Contains(line, "content") != last || strings.HasPrefix(line, `{"task"`) == last {
+			if last := i == len(lines)-1; strings.Contains(line, "content") != last ||
+				strings.HasPrefix(line, `{"task"`) == last {
 				t.Errorf("line %d of %d is %s", i+1, len(lines), line)
 			}
 		}
 	})
 }
 
-func TestTaskMayBeWrittenTasks(t *testing.T) {
+func TestTasksIsAnAliasOfTask(t *testing.T) {
 	freshState(t)
 	if o := patchbay(t, "", "tasks", "list", "--json"); o.status != exitOK || o.stdout != "{\"tasks\":[]}\n" {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
-	if o := patchbay(t, "", "help", "tasks", "watch"); o.status != exitOK || !strings.Contains(o.stdout, "patchbay task watch TARGET") {
+	if o := patchbay(t, "", "help", "tasks", "watch"); o.status != exitOK ||
+		!strings.Contains(o.stdout, "patchbay task watch TARGET") {
 		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
 	}
 }
 
-// Commands of one program are told apart, and what stands behind the program is not shown.
-func TestTargetsOfOneNameAreToldApart(t *testing.T) {
+// Notes of different commands of one program differ by their key. Arguments are not shown.
+func TestTargetsOfTheSameName(t *testing.T) {
 	freshState(t)
 	here := t.TempDir()
 	one := &target{command: []string{"pb", "--token=secret", "a"}, directory: here}
@@ -142,7 +149,7 @@ func TestTargetsOfOneNameAreToldApart(t *testing.T) {
 		}
 	}
 	if strings.Contains(o.stdout, "secret") {
-		t.Errorf("it tells %q", o.stdout)
+		t.Errorf("got %q", o.stdout)
 	}
 	o = patchbay(t, "", "task", "list", "--json")
 	var got struct{ Tasks []struct{ ID, Key string } }
@@ -151,15 +158,16 @@ func TestTargetsOfOneNameAreToldApart(t *testing.T) {
 	}
 }
 
-func TestTargetBehindOtherWordsIsNoticed(t *testing.T) {
+func TestMisplacedTarget(t *testing.T) {
 	freshState(t)
 	url := listen(t, newServer("demo"))
 	o := patchbay(t, "", "call", "add", "a=1", url)
-	if o.status != exitUsage || !strings.Contains(o.stderr, `unknown server "add"`) || !strings.Contains(o.stderr, "the target comes first: did you mean "+url+"?\n") {
+	if o.status != exitUsage || !strings.Contains(o.stderr, `unknown server "add"`) ||
+		!strings.Contains(o.stderr, "the target comes first: did you mean "+url+"?\n") {
 		t.Errorf("got %d, %q", o.status, o.stderr)
 	}
 	if o = patchbay(t, "", "call", "add", "a=1"); strings.Contains(o.stderr, "comes first") {
-		t.Errorf("without a URL it says %q", o.stderr)
+		t.Errorf("without a URL: %q", o.stderr)
 	}
 }
 
