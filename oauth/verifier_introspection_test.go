@@ -52,7 +52,7 @@ func TestIntrospection(t *testing.T) {
 		"active":               {nil, ""},
 		"without issuer":       {claims{"iss": nil}, ""},
 		"without expiry":       {claims{"exp": nil}, ""},
-		"inactive":           {claims{"active": false}, "inactive"},
+		"inactive":             {claims{"active": false}, "inactive"},
 		"nothing about active": {claims{"active": nil}, "inactive"},
 		"AUTHR17 no audience":  {claims{"aud": nil}, "no aud"},
 		"another issuer":       {claims{"iss": "https://evil.example"}, "another issuer"},

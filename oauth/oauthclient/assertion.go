@@ -19,24 +19,26 @@ import (
 )
 
 const (
-	// assertionLifetime is how long an assertion is good for. It is used at once; the rest is for clocks that differ.
+	// assertionLifetime is how long an assertion is valid. It is used at once; the rest allows for
+	// clock differences.
 	assertionLifetime = 2 * time.Minute
 	// clientAssertionType is the client_assertion_type of a JWT.
 	clientAssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// An AssertionKey is a private key that a client authenticates with, instead of a secret that the authorization server
-// knows as well (private_key_jwt).
+// An AssertionKey is a private key that a client authenticates with (private_key_jwt), instead of a
+// secret that the authorization server knows, too.
 //
 // Spec: RFC 7523, section 2.2; OpenID Connect Core 1.0, section 9.
 type AssertionKey struct {
-	// Key signs: an *ecdsa.PrivateKey, an ed25519.PrivateKey, an *rsa.PrivateKey of at least 2048 bits, or a key in
-	// hardware with such a public key. [ParsePrivateKey] reads one.
+	// Key signs: an *ecdsa.PrivateKey, an ed25519.PrivateKey, an *rsa.PrivateKey of at least 2048
+	// bits, or a hardware key with such a public key. [ParsePrivateKey] reads one.
 	Key crypto.Signer
-	// ID is the kid under which the authorization server knows the public key. Default: none is sent.
+	// ID is the kid of the key at the authorization server. Default: none is sent.
 	ID string
-	// Algorithm is how to sign, such as "RS256" or "PS256" for a key that can do both. Default: what the key can do and
-	// the authorization server takes, PS256 before RS256; RS256 for RSA if the server does not say what it takes.
+	// Algorithm is the signature algorithm, such as "RS256" or "PS256" for a key that supports
+	// both. Default: one that the key and the authorization server support, PS256 before RS256;
+	// RS256 for RSA if the server does not say what it supports.
 	Algorithm string
 }
 
@@ -67,8 +69,8 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 	return signed.CompactSerialize()
 }
 
-// authenticate adds an assertion to a request to a token endpoint, or to another one that clients authenticate at. The
-// assertion says who the client is, so client_id is left out.
+// authenticate adds an assertion to a form for an endpoint that authenticates clients. It removes
+// client_id, which the assertion contains.
 //
 // Spec: RFC 7523, section 2.2; extension io.modelcontextprotocol/oauth-client-credentials.
 func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata, now time.Time) error {
@@ -99,7 +101,8 @@ func (k *AssertionKey) header() *jose.SignerOptions {
 	return opts
 }
 
-// algorithm chooses how to sign. taken is what the server says that it takes, empty if it says nothing.
+// algorithm chooses the signature algorithm. supported are those of the server, empty if it does
+// not say.
 func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error) {
 	can, err := jwskey.Algorithms(k.Key.Public())
 	if err != nil {
@@ -125,8 +128,8 @@ func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error
 	return "", fmt.Errorf("oauth: the authorization server takes no client assertions signed with %v", can)
 }
 
-// ParsePrivateKey reads a private key from PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS #1 (RSA PRIVATE KEY), not
-// encrypted. The error holds nothing of the key.
+// ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS
+// #1 (RSA PRIVATE KEY). The error contains nothing of the key.
 func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	for {
 		var block *pem.Block

@@ -19,37 +19,39 @@ import (
 )
 
 const (
-	// callbackPath is where the answer to a login comes to if the client is bound to no other path.
+	// callbackPath is the path of the redirect URI if none is registered.
 	callbackPath = "/callback"
-	// maxCallbackHeader bounds the request line and headers of what comes there, in bytes. Browsers send cookies of whatever
-	// runs on this machine.
+	// maxCallbackHeader bounds the header block of a request, in bytes. Browsers send the cookies
+	// of all programs on this machine.
 	maxCallbackHeader = 64 << 10
-	// callbackReadTimeout bounds the reading of such a request.
+	// callbackReadTimeout bounds reading a request.
 	callbackReadTimeout = 10 * time.Second
-	// outcomeTimeout is how long the page waits to say whether the login has succeeded: the token request has as much.
+	// outcomeTimeout is how long the page waits for the outcome of the login: as long as a token
+	// request.
 	outcomeTimeout = 15 * time.Second
-	// closeTimeout is how long closing waits for the page to be sent.
+	// closeTimeout is how long Close waits until the page is sent.
 	closeTimeout = 2 * time.Second
 )
 
-// A loopbackCallback takes the answer to a login on this machine.
+// A loopbackCallback receives the response of a login on this machine.
 type loopbackCallback struct {
 	browser *Browser
 	uri     *url.URL
 	server  *http.Server
 	serving sync.WaitGroup
-	answers chan url.Values // at most one
+	answers chan url.Values // buffered, at most one
 
 	mu       sync.Mutex    // guards the fields below
-	login    *LoginRequest // nil before there is one
-	answered bool          // the answer has come
+	login    *LoginRequest // nil before Authorize
+	answered bool          // set when the response has arrived
 	closed   bool
-	outcome  error         // of the login, when it has ended
-	ended    chan struct{} // then
+	outcome  error         // of the login, once ended is closed
+	ended    chan struct{} // closed by Close
 	pages    sync.WaitGroup
 }
 
-// listenCallback starts to listen at the first of some redirect URIs where that is possible, at any port if there are none.
+// listenCallback listens at the first redirect URI where that is possible, at any port if there are
+// none.
 func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*loopbackCallback, error) {
 	if len(redirectURIs) == 0 {
 		redirectURIs = []string{"http://127.0.0.1" + callbackPath}
@@ -73,8 +75,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	return nil, fmt.Errorf("oauth: listen for the answer to the login: %w", errors.Join(all...))
 }
 
-// listenOn listens where the host of a redirect URI is, and puts the port into it. localhost is two addresses; which one a
-// browser takes is its choice.
+// listenOn listens at the host of a redirect URI and sets its port. localhost has two addresses,
+// and browsers differ in which they use.
 func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var config net.ListenConfig
 	port, host := u.Port(), u.Hostname()
@@ -99,8 +101,9 @@ func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// listenOnBoth listens at both addresses of localhost, at the first alone where there is no IPv6. It is an error if
-// somebody else has the port at the second, since the answer could go there.
+// listenOnBoth listens at both addresses of localhost, only at the first if there is no IPv6. It is
+// an error if another program has the port at the second address, since it could receive the
+// response.
 func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
 	const tries = 5 // to find a port that is free at both, where any will do
 	for try := 1; ; try++ {
@@ -125,7 +128,8 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 	}
 }
 
-// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case, and leave out port 80.
+// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case and
+// omit port 80.
 func matchesHost(u *url.URL, host string) bool {
 	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
 }
@@ -152,10 +156,10 @@ type discardLog struct{}
 // Write takes a line.
 func (discardLog) Write(p []byte) (int, error) { return len(p), nil }
 
-// RedirectURI is where the answer comes to.
+// RedirectURI returns the redirect URI with its port.
 func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
 
-// Authorize has the page opened, and gives the answer.
+// Authorize opens the page and returns the response.
 func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (url.Values, error) {
 	c.mu.Lock()
 	c.login = login
@@ -163,7 +167,7 @@ func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (
 	return c.browser.authorize(ctx, login, c.answers)
 }
 
-// Close shows the outcome on the page that waits for it, and ends the server.
+// Close shows the outcome on the waiting page and stops the server.
 func (c *loopbackCallback) Close(outcome error) {
 	c.mu.Lock()
 	if !c.closed {
@@ -187,7 +191,7 @@ func (c *loopbackCallback) Close(outcome error) {
 	<-sent
 }
 
-// ServeHTTP takes what a browser sends.
+// ServeHTTP serves a request of the browser.
 func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	if c.closed {

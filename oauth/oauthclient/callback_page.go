@@ -12,14 +12,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// A page is what a person sees in the browser when a login has come back.
+// A page is shown in the browser after the login.
 type page struct {
-	title, text     string // plain text, as all of them are
+	title, text     string // title and text are plain text, as all fields are
 	detail          string // of the authorization server; may be empty
-	server, program string // that the login is for; empty on pages for those who do not bring its state
+	server, program string // of the login; empty for requests that do not have its state
 }
 
-// of returns the page with what a login is for.
+// of returns the page with the names of a login.
 func (p page) of(login *LoginRequest) page {
 	if u, err := url.Parse(login.Server); err == nil {
 		p.server = oauthfetch.CleanText(u.Host, maxShown)
@@ -28,7 +28,7 @@ func (p page) of(login *LoginRequest) page {
 	return p
 }
 
-// maxShown is how much of a name a page shows, in bytes: no host is longer.
+// maxShown bounds a name on a page, in bytes: no host is longer.
 const maxShown = 255
 
 var (
@@ -39,7 +39,7 @@ var (
 	pageDone     = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
-// outcomePage tells a person what has come of a login.
+// outcomePage returns the page for the outcome of a login.
 func outcomePage(outcome error) page {
 	if outcome == nil {
 		return pageDone
@@ -70,7 +70,7 @@ const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
 	`@media(prefers-color-scheme:dark){body{background:#121519;color:#e9ecf0}main{background:#1c2026}` +
 	`main,dl{border-color:#39414c}p.detail,dt{color:#a4aeba}}`
 
-// writePage sends a page, which loads nothing and runs nothing.
+// writePage sends a page without external resources and scripts.
 func writePage(w http.ResponseWriter, status int, p page) {
 	body := `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
 		`<title>` + html.EscapeString(p.title) + `</title><style>` + pageStyle + `</style></head><body><main><h1>` +
