@@ -45,7 +45,7 @@ func TestStepUpThatFails(t *testing.T) {
 		"no terminal": {func(p *program) { p.interactive = false }, nil, exitAuth, lacks},
 		"not answered": {func(p *program) {
 			p.loginTime, p.open = time.Millisecond, func(context.Context, string) error { return nil }
-		}, nil, exitTimeout, lacks + ", and nobody answered the login in time"},
+		}, nil, exitTimeout, lacks + ", and the login was not completed in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(p *program) { p.output.terminal = false; test.set(p) }
@@ -213,7 +213,7 @@ func TestNoBrowserOpens(t *testing.T) {
 	p.open = func(context.Context, string) error { return errors.New("no browser") }
 	status := p.run(t.Context(), []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
-		!strings.HasSuffix(stderr.String(), "\nNo browser could be opened; open the page above yourself.\npatchbay: nobody answered the login in time\n") {
+		!strings.HasSuffix(stderr.String(), "\nNo browser could be opened; open the page above yourself.\npatchbay: the login was not completed in time\n") {
 		t.Errorf("got %d, %s", status, &stderr)
 	}
 }

@@ -45,7 +45,7 @@ type AssertionKey struct {
 // assertion returns a JWT that authenticates a client at an authorization server.
 func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
-		return "", errors.New("oauth: the authorization server wants a signed assertion, and there is no key of the client")
+		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set TransportOptions.Client.Key")
 	}
 	algorithm, err := k.algorithm(taken)
 	if err != nil {
@@ -53,14 +53,14 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jwskey.ForSigning(k.Key)}, k.header())
 	if err != nil {
-		return "", fmt.Errorf("oauth: the key of the client: %w", err)
+		return "", fmt.Errorf("oauth: invalid AssertionKey: %w", err)
 	}
 	payload, err := json.Marshal(assertionClaims{
 		Issuer: clientID, Subject: clientID, Audience: issuer, ID: oauthwire.NewJWTID(),
 		IssuedAt: now.Unix(), Expires: now.Add(assertionLifetime).Unix(),
 	})
 	if err != nil {
-		return "", fmt.Errorf("oauth: make a client assertion: %w", err)
+		return "", fmt.Errorf("oauth: encode a client assertion: %w", err)
 	}
 	signed, err := signer.Sign(payload)
 	if err != nil {
@@ -106,16 +106,16 @@ func (k *AssertionKey) header() *jose.SignerOptions {
 func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error) {
 	can, err := jwskey.Algorithms(k.Key.Public())
 	if err != nil {
-		return "", fmt.Errorf("oauth: the key of the client: %w", err)
+		return "", fmt.Errorf("oauth: invalid AssertionKey: %w", err)
 	}
 	if k.Algorithm != "" {
 		if !slices.Contains(can, jose.SignatureAlgorithm(k.Algorithm)) {
-			return "", fmt.Errorf("oauth: the key of the client cannot sign with %q", k.Algorithm)
+			return "", fmt.Errorf("oauth: invalid AssertionKey.Algorithm %q: the key supports %v", k.Algorithm, can)
 		}
 		can = []jose.SignatureAlgorithm{jose.SignatureAlgorithm(k.Algorithm)}
 	}
 	if len(taken) == 0 && slices.Contains(can, jose.RS256) {
-		return jose.RS256, nil // what every server can that takes RSA
+		return jose.RS256, nil // every server that supports RSA supports it
 	}
 	if len(taken) == 0 {
 		return can[0], nil
@@ -125,7 +125,7 @@ func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error
 			return a, nil
 		}
 	}
-	return "", fmt.Errorf("oauth: the authorization server takes no client assertions signed with %v", can)
+	return "", fmt.Errorf("oauth: the authorization server does not accept client assertions signed with %v, only with %q", can, taken)
 }
 
 // ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS
@@ -135,7 +135,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 		var block *pem.Block
 		block, text = pem.Decode(text)
 		if block == nil {
-			return nil, errors.New("oauth: no private key in PEM was found")
+			return nil, errors.New("oauth: invalid private key: no PEM block of a private key")
 		}
 		var key any
 		var err error
@@ -147,19 +147,19 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 		case "RSA PRIVATE KEY":
 			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 		case "ENCRYPTED PRIVATE KEY":
-			return nil, errors.New("oauth: the private key is encrypted")
+			return nil, errors.New("oauth: invalid private key: must not be encrypted")
 		default:
 			continue // parameters, certificates
 		}
 		if err != nil {
-			return nil, errors.New("oauth: the private key cannot be read")
+			return nil, errors.New("oauth: invalid private key: malformed")
 		}
 		signer, ok := key.(crypto.Signer)
 		if !ok {
-			return nil, errors.New("oauth: the private key cannot sign")
+			return nil, errors.New("oauth: invalid private key: must be a signing key")
 		}
 		if _, err := jwskey.Algorithms(signer.Public()); err != nil {
-			return nil, fmt.Errorf("oauth: the private key: %w", err)
+			return nil, fmt.Errorf("oauth: invalid private key: %w", err)
 		}
 		return signer, nil
 	}

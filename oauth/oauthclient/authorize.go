@@ -44,7 +44,7 @@ type StepUpError struct {
 
 // Error names the scopes.
 func (e *StepUpError) Error() string {
-	return fmt.Sprintf("oauth: the server asks for the scopes %q again, and the authorization server has granted %q",
+	return fmt.Sprintf("oauth: the server asks again for the scopes %q: the last login asked for them, and the authorization server granted %q",
 		strings.Join(e.Scopes, " "), strings.Join(e.Granted, " "))
 }
 
@@ -52,14 +52,14 @@ func (e *StepUpError) Error() string {
 func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, error) {
 	held, err := t.reload(ctx)
 	if n.kind == needLogin && errors.Is(err, errUnreadable) {
-		t.log.Warn("oauth: the store is written anew", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Warn("oauth: replacing an unreadable value in the store", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
 		held, err = nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	if n.isMet(held, time.Now()) {
-		return &outcome{tokens: held}, nil // another process has got them, or an earlier flow
+		return &outcome{tokens: held}, nil // obtained by another process or an earlier flow
 	}
 	switch n.kind {
 	case needRenewal:
@@ -120,7 +120,7 @@ func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discover
 		return nil, err
 	}
 	if failed := save(ctx, t.store, t.serverKey(), now); failed != nil {
-		t.log.Error("oauth: what was found of the server is not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", failed)
+		t.log.Error("oauth: the result of the discovery was not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", failed)
 	}
 	return t.renew(ctx, held)
 }
@@ -187,13 +187,13 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 		return nil, &IssuerError{Want: t.client.Issuer, Got: d.Issuer}
 	}
 	if d.Conventional && n.kind == needLogin && !n.refused {
-		return nil, errors.New("oauth: the server wants no login, and says nothing of one")
+		return nil, errors.New("oauth: the server accepts requests without a token and publishes no authorization metadata: no login is needed")
 	}
 	if t.prover == nil && d.Metadata != nil && d.Metadata.DPoPRequired {
-		return nil, errors.New("oauth: the server takes only tokens that are bound to a key: set TransportOptions.DPoP")
+		return nil, errors.New("oauth: the server requires DPoP: set TransportOptions.DPoP")
 	}
 	if held != nil && held.Issuer != d.Issuer {
-		held = nil // another authorization server's
+		held = nil // of another authorization server
 	}
 	challenged := n.scopes
 	if held != nil && n.kind == needScope {
@@ -210,7 +210,7 @@ func (t *Transport) grantAgain(ctx context.Context, f *flow, held *TokenSet) (*o
 	known, logouts := t.known, t.logouts
 	t.mu.Unlock()
 	if known == nil || known.Server == nil || known.Issuer != held.Issuer || t.asksPerson() {
-		return &outcome{}, nil // the failedAttempt of the server leads on
+		return &outcome{}, nil // the 401 response of the server then starts a discovery
 	}
 	r := &grantRequest{transport: t, discovery: known.discovery(), scopes: held.Requested, awaitUser: f.awaitUser}
 	return t.requestTokens(ctx, r, held.Challenged, logouts)

@@ -53,16 +53,16 @@ type Identity struct {
 func (c *Identity) validate() error {
 	var all []error
 	fail := func(format string, args ...any) {
-		all = append(all, fmt.Errorf("oauth: TransportOptions.Client."+format, args...))
+		all = append(all, fmt.Errorf("oauth: invalid TransportOptions.Client."+format, args...))
 	}
 	if c.ID != "" && !oauthwire.IsCredential(c.ID) {
-		fail("ID: it is none")
+		fail("ID %.200q: must be at most 4 KiB of printable ASCII", c.ID)
 	}
 	if c.Secret != "" && !oauthwire.IsCredential(c.Secret) {
-		fail("Secret: it is none")
+		fail("Secret: must be at most 4 KiB of printable ASCII")
 	}
 	if c.ID == "" && (c.Secret != "" || c.AuthMethod != "") {
-		fail("ID is empty, and Secret or AuthMethod is not")
+		fail("ID: must be set if Secret or AuthMethod is")
 	}
 	if c.MetadataURL != "" {
 		if err := oauth.CheckClientIDURL(c.MetadataURL); err != nil {
@@ -87,10 +87,10 @@ type IssuerError struct {
 // Error names both.
 func (e *IssuerError) Error() string {
 	if e.Want == "" {
-		return fmt.Sprintf("oauth: the client has an id, and TransportOptions.Client.Issuer does not say for which authorization server; "+
-			"the MCP server names %s", e.Got)
+		return fmt.Sprintf("oauth: TransportOptions.Client.ID is set without Issuer, so it is sent to no authorization server: "+
+			"set Issuer; the MCP server names %s", e.Got)
 	}
-	return fmt.Sprintf("oauth: the login belongs to the authorization server %s, and the MCP server names %s", e.Want, e.Got)
+	return fmt.Sprintf("oauth: the login is for the authorization server %s and the MCP server names %s: "+"if it has moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
 }
 
 // configured returns the client of the options.
@@ -99,7 +99,7 @@ func (e *IssuerError) Error() string {
 func (t *Transport) configured(d *discovery) (*Registration, error) {
 	c := &t.client
 	if c.ID == "" {
-		return nil, errors.New("oauth: TransportOptions.Client.ID is not set, and the grant needs a client that the authorization server knows")
+		return nil, errors.New("oauth: the grant needs a registered client: set TransportOptions.Client.ID")
 	}
 	want := c.Issuer
 	if want == "" && c.InsecureAnyIssuer {
@@ -137,9 +137,9 @@ func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	case d.Server.RegistrationEndpoint != "":
 		return clientRegistered, nil
 	case d.Server.TakesClientMetadata:
-		return 0, fmt.Errorf("oauth: the authorization server %s knows clients by a metadata document alone: set TransportOptions.Client.MetadataURL", d.Issuer)
+		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: "+"set TransportOptions.Client.MetadataURL", d.Issuer)
 	}
-	return 0, fmt.Errorf("oauth: the authorization server %s does not register clients: have one made there, and set TransportOptions.Client.ID and Issuer", d.Issuer)
+	return 0, fmt.Errorf("oauth: the authorization server %s does not support Dynamic Client Registration: "+"register a client there and set TransportOptions.Client.ID and Issuer", d.Issuer)
 }
 
 // redirectURIs returns the registered redirect URIs, nil if any is possible.
@@ -178,7 +178,7 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 		return json.Marshal(fresh)
 	})
 	if err != nil && got != nil {
-		t.log.Error("oauth: the registration of the client is not stored", "issuer", d.Issuer, "error", err)
+		t.log.Error("oauth: the registration of the client was not stored", "issuer", d.Issuer, "error", err)
 		err = nil
 	}
 	return got, err
@@ -259,7 +259,7 @@ func (t *Transport) forgetClient(ctx context.Context, c *Registration) error {
 	err := t.store.Update(ctx, clientKey(c.Issuer), func(old []byte) ([]byte, error) {
 		stored, err := decodeStored[Registration](old)
 		if err == nil && stored != nil && stored.ClientID != c.ClientID {
-			return old, nil // there is another one meanwhile
+			return old, nil // replaced meanwhile
 		}
 		return nil, nil
 	})

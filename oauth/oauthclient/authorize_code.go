@@ -78,7 +78,7 @@ type fixedAuthorizer struct {
 
 func (a *fixedAuthorizer) Listen(_ context.Context, redirectURIs []string) (Callback, error) {
 	if len(redirectURIs) > 0 && !slices.Contains(redirectURIs, a.redirectURI) {
-		return nil, errors.New("oauth: the client is not registered with the redirect URI of its Authorizer")
+		return nil, errors.New("oauth: the redirect URI of the Authorizer must be one of the registered ones")
 	}
 	return fixedCallback{a}, nil
 }
@@ -110,10 +110,10 @@ func (e *LoginError) Error() string {
 
 // ErrBadAnswer is wrapped by the error of a login whose response is not from the authorization
 // server that was asked, or cannot be attributed to it. Nothing of the response was used.
-var ErrBadAnswer = errors.New("the answer to the login is not acceptable")
+var ErrBadAnswer = errors.New("invalid authorization response")
 
 // ErrLoginTimeout is the error of a login that the user did not complete in time.
-var ErrLoginTimeout = errors.New("oauth: nobody answered the login in time")
+var ErrLoginTimeout = errors.New("oauth: the login was not completed in time")
 
 // A codeGrant asks the user: the authorization code grant with PKCE.
 //
@@ -136,7 +136,7 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	}
 	if kind == clientConfigured {
 		if _, err := r.transport.configured(d); err != nil {
-			return nil, err // before anything is listened to, or anybody asked
+			return nil, err // before listening and involving the user
 		}
 	}
 	for again := false; ; again = true {
@@ -147,8 +147,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 		}
 		unknown := isTokenError(err, oauthwire.InvalidClient)
 		if unknown || errors.Is(err, ErrLoginTimeout) {
-			// Who is not known is shown an error in the browser, of which no answer comes. Tokens that the client has
-			// been given hold what they are renewed with.
+			// An authorization server shows an error page for an unknown client and sends no response. Tokens that were
+			// issued to the client contain its registration.
 			if failed := r.transport.forgetClient(context.WithoutCancel(ctx), l.client); failed != nil {
 				return nil, errors.Join(err, failed)
 			}
@@ -216,7 +216,7 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	if len(set.Scopes) == 0 {
-		set.Scopes = l.scopes // what a response leaves out is as it was asked for
+		set.Scopes = l.scopes // an omitted scope means as requested
 	}
 	if l.kind == clientRegistered {
 		set.Client = l.client
@@ -232,7 +232,7 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 	if err == nil || len(bound) == 0 || len(t.client.Metadata.RedirectURIs) > 0 || ctx.Err() != nil {
 		return callback, err
 	}
-	return t.authorizer.Listen(ctx, nil) // the client is registered anew
+	return t.authorizer.Listen(ctx, nil) // the client registers again
 }
 
 // withOffline returns the scopes to ask for, with offline_access if refresh tokens are wanted and
@@ -243,7 +243,7 @@ func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
 	isWanted := len(grants) == 0 || slices.Contains(grants, grantRefresh)
 	if len(l.grantRequest.scopes) == 0 || !isWanted || !slices.Contains(l.discovery.Server.ScopesSupported, oauthwire.ScopeOffline) {
-		return l.grantRequest.scopes // without any scope the server chooses, which one alone would prevent
+		return l.grantRequest.scopes // without scopes the server chooses defaults
 	}
 	return union(l.grantRequest.scopes, []string{oauthwire.ScopeOffline})
 }
@@ -254,7 +254,7 @@ func (l *login) withOffline() []string {
 func (l *login) page() (string, error) {
 	u, err := browser.Check(l.discovery.Server.AuthorizationEndpoint)
 	if err != nil {
-		return "", fmt.Errorf("oauth: the authorization endpoint cannot be opened: %w", err)
+		return "", fmt.Errorf("oauth: invalid authorization_endpoint: %w", err)
 	}
 	q := u.Query()
 	q.Set("response_type", "code")
@@ -267,7 +267,7 @@ func (l *login) page() (string, error) {
 		q.Set("scope", strings.Join(l.scopes, " "))
 	}
 	if slices.Contains(l.scopes, oauthwire.ScopeOffline) {
-		q.Set("prompt", "consent") // without it OpenID Connect gives no refresh token
+		q.Set("prompt", "consent") // OpenID Connect requires it for a refresh token
 	}
 	if l.discovery.Resource != "" {
 		q.Set("resource", l.discovery.Resource)
@@ -286,11 +286,11 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrBadAnswer, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
 		if len(answer[name]) > 1 {
-			return bad("a parameter stands in it twice")
+			return bad(name + " appears twice")
 		}
 	}
 	if subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) != 1 {
-		return bad("it is for another login")
+		return bad("state must be that of the login")
 	}
 	l.mu.Lock()
 	taken := l.answered
@@ -298,18 +298,18 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 	l.mu.Unlock()
 	switch {
 	case taken:
-		return bad("there was one before")
+		return bad("the login has had a response before")
 	case answer.Has("iss") && answer.Get("iss") != l.discovery.Issuer:
-		return bad("it is another authorization server's")
+		return bad("iss must be the authorization server that was asked")
 	case !answer.Has("iss") && l.discovery.Server.SendsIssuer:
-		return bad("it does not say which authorization server's it is, and this one says")
+		return bad("iss is missing, which the authorization server always sends")
 	case answer.Get("error") != "":
 		return "", &LoginError{
 			Code:        oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode, []string{l.state, l.verifier}),
 			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText, []string{l.state, l.verifier}),
 		}
 	case answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
-		return bad("it has no code")
+		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
 	}
 	return answer.Get("code"), nil
 }

@@ -83,16 +83,16 @@ func (b *Browser) Listen(ctx context.Context, redirectURIs []string) (Callback, 
 // authorize opens the login page and waits for the response.
 func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-chan url.Values) (url.Values, error) {
 	if _, err := browser.Check(login.URL); err != nil {
-		return nil, fmt.Errorf("oauth: the page of the login is not opened: %w", err)
+		return nil, fmt.Errorf("oauth: invalid login page: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, ErrLoginTimeout)
 	defer cancel()
 	b.show(login)
 	opened := make(chan struct{})
-	go func() { // ends with the program that opens pages, which gets a moment, or with ctx
+	go func() { // ends with open, which returns when ctx ends
 		defer close(opened)
 		if err := b.open(ctx, login.URL); err != nil && ctx.Err() == nil {
-			b.log.Warn("oauth: the browser does not open by itself", "error", withoutPage(err))
+			b.log.Warn("oauth: the browser could not be opened", "error", withoutPage(err))
 		}
 	}()
 	defer func() { cancel(); <-opened }()

@@ -74,8 +74,8 @@ func TestBrowserTakesTheAnswer(t *testing.T) {
 		"success": {nil, []string{"You are logged in"}},
 		"denied":  {&oauthclient.LoginError{Code: "access_denied"}, []string{"You are not logged in", "declined"}},
 		"refused": {&oauthclient.LoginError{Code: "server_error", Description: `<script>alert("x")</script>`},
-			[]string{"The login has failed", "server_error: &lt;script&gt;"}},
-		"failed": {errors.New("geheim <b>"), []string{"The login has failed"}},
+			[]string{"Login failed", "server_error: &lt;script&gt;"}},
+		"failed": {errors.New("geheim <b>"), []string{"Login failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := make(chan pageSeen, 1)

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -70,9 +71,9 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 		return newCallback(b, u, listeners), nil
 	}
 	if len(all) == 0 {
-		return nil, errors.New("oauth: the client has no redirect URI that is http on this machine")
+		return nil, errors.New("oauth: none of the client's redirect URIs is http with a loopback host, which the browser login needs")
 	}
-	return nil, fmt.Errorf("oauth: listen for the answer to the login: %w", errors.Join(all...))
+	return nil, fmt.Errorf("oauth: listen for the authorization response: %w", errors.Join(all...))
 }
 
 // listenOn listens at the host of a redirect URI and sets its port. localhost has two addresses,
@@ -88,7 +89,7 @@ func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	if strings.EqualFold(host, "localhost") {
 		listeners, err = listenOnBoth(ctx, &config, port)
 	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
-		err = errors.New("the host is none of this machine")
+		err = errors.New("invalid host: must be localhost or a loopback address")
 	} else {
 		var one net.Listener
 		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
@@ -105,7 +106,7 @@ func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 // an error if another program has the port at the second address, since it could receive the
 // response.
 func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
-	const tries = 5 // to find a port that is free at both, where any will do
+	const tries = 5 // to find a port that is free at both addresses
 	for try := 1; ; try++ {
 		first, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
 		if err != nil {
@@ -118,7 +119,7 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 		}
 		other, failed := config.Listen(ctx, "tcp", "[::1]:0")
 		if failed != nil {
-			return []net.Listener{first}, nil // no browser gets there either
+			return []net.Listener{first}, nil // browsers have no IPv6 either
 		}
 		_ = other.Close()
 		_ = first.Close()
@@ -141,7 +142,7 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	c := &loopbackCallback{browser: b, uri: u, answers: make(chan url.Values, 1), ended: make(chan struct{})}
 	c.server = &http.Server{
 		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
-		ErrorLog: log.New(discardLog{}, "", 0), // what strangers send to the port is nobody's concern
+		ErrorLog: log.New(io.Discard, "", 0), // malformed requests to the port
 	}
 	c.server.SetKeepAlivesEnabled(false)
 	for _, listener := range listeners {
@@ -149,12 +150,6 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	}
 	return c
 }
-
-// A discardLog takes lines for nobody.
-type discardLog struct{}
-
-// Write takes a line.
-func (discardLog) Write(p []byte) (int, error) { return len(p), nil }
 
 // RedirectURI returns the redirect URI with its port.
 func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
@@ -176,7 +171,7 @@ func (c *loopbackCallback) Close(outcome error) {
 	}
 	c.mu.Unlock()
 	sent := make(chan struct{})
-	go func() { // ends when the pages are sent, which closing the server sees to
+	go func() { // ends when the pages are sent or the server is closed
 		c.pages.Wait()
 		close(sent)
 	}()
@@ -203,7 +198,7 @@ func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.pages.Done()
 	switch {
 	case !matchesHost(c.uri, r.Host):
-		writePage(w, http.StatusMisdirectedRequest, pageUnexpected) // a name that somebody else has pointed here
+		writePage(w, http.StatusMisdirectedRequest, pageUnexpected) // DNS rebinding
 	case r.URL.EscapedPath() != c.uri.EscapedPath():
 		writePage(w, http.StatusNotFound, pageUnexpected)
 	case r.Method != http.MethodGet:

@@ -32,10 +32,10 @@ func (p page) of(login *LoginRequest) page {
 const maxShown = 255
 
 var (
-	pageUnexpected = page{title: "Nothing to see here",
-		text: "This is not the answer to a login that is under way. You can close this page."}
-	pageRepeated = page{title: "This login is over", text: "Its answer has come before. You can close this page."}
-	pagePending  = page{title: "Almost there", text: "The answer has come. The program says how the login goes on; you can close this page."}
+	pageUnexpected = page{title: "Unexpected request",
+		text: "This request does not belong to a login in progress. You can close this page."}
+	pageRepeated = page{title: "Login already completed", text: "The response to this login was received before. You can close this page."}
+	pagePending  = page{title: "Almost done", text: "The response was received. The program shows how the login ends; you can close this page."}
 	pageDone     = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
@@ -47,16 +47,16 @@ func outcomePage(outcome error) page {
 	refused, ok := errors.AsType[*LoginError](outcome)
 	switch {
 	case ok && refused.Code == "access_denied":
-		return page{title: "You are not logged in", text: "The access was declined, and nothing was granted. You can close this page."}
+		return page{title: "You are not logged in", text: "Access was declined. You can close this page."}
 	case ok:
 		detail := refused.Code
 		if refused.Description != "" {
 			detail += ": " + refused.Description
 		}
-		return page{title: "The login has failed",
-			text: "The authorization server refused it. The program says more; you can close this page.", detail: detail}
+		return page{title: "Login failed",
+			text: "The authorization server refused the login. The program shows details; you can close this page.", detail: detail}
 	}
-	return page{title: "The login has failed", text: "The program says why. You can close this page."}
+	return page{title: "Login failed", text: "The program shows the reason. You can close this page."}
 }
 
 const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
@@ -99,5 +99,5 @@ func writePage(w http.ResponseWriter, status int, p page) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(body))
-	_ = http.NewResponseController(w).Flush() // the server is closed when the page is written
+	_ = http.NewResponseController(w).Flush() // Close stops the server once the page is written
 }

@@ -123,7 +123,7 @@ func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 
 // errUnreadable is the error of a stored value that cannot be decoded. A login or a logout replaces
 // it.
-var errUnreadable = errors.New("oauth: what the store holds cannot be read")
+var errUnreadable = errors.New("oauth: unreadable value in the store")
 
 func decodeStored[T any](data []byte) (*T, error) {
 	if data == nil {
@@ -196,7 +196,7 @@ func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens
 	t.mu.Lock()
 	if t.logouts != logouts {
 		t.mu.Unlock()
-		return // for the requests that wait, and no longer
+		return // only for the requests that wait
 	}
 	before := t.known
 	t.loaded, t.known, t.tokens = true, known, tokens
@@ -204,12 +204,12 @@ func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens
 	err := save(ctx, t.store, tokensKey(known.Issuer, known.Resource), tokens)
 	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
 	if before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
-		t.log.Warn("oauth: the server has another authorization server, or another identifier, than before",
+		t.log.Warn("oauth: the authorization server or the identifier of the server has changed",
 			"server", oauthfetch.ShownURL(t.endpoint), "before", before.Issuer, "now", known.Issuer)
 		err = errors.Join(err, save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil))
 	}
 	if err != nil {
-		t.log.Error("oauth: tokens are not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Error("oauth: tokens were not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 	case err == nil:
 		return got.tokens, nil
 	case ctx.Err() == nil && !tokens.expiresBefore(now):
-		t.log.Warn("oauth: a token that ends soon is not renewed", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Warn("oauth: an expiring token was not renewed", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
 		return tokens, nil
 	}
 	return nil, err
@@ -284,7 +284,7 @@ func boundedScopes(text string) []string {
 func validateScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if !oauthwire.IsScope(scope) {
-			return fmt.Errorf("oauth: TransportOptions.Scopes: %q is no scope", scope)
+			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must be printable ASCII without spaces, quotes and backslashes", scope)
 		}
 	}
 	return nil
@@ -354,6 +354,6 @@ func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 		return nil, t.failed(http.StatusUnauthorized, err)
 	}
 	given := *tokens
-	given.Client = nil // whoever uses the tokens does not renew them
+	given.Client = nil // callers do not renew the tokens
 	return &given, nil
 }

@@ -91,7 +91,7 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	case m != nil:
 		return s.fromResource(ctx, m, at, q.Prefer)
 	case isNamed:
-		return nil, fmt.Errorf("oauth: the challenge of the MCP server has a resource_metadata, and there is: %w at %s (HTTP %d)",
+		return nil, fmt.Errorf("oauth: the challenge of the MCP server names resource_metadata that does not exist: %w at %s (HTTP %d)",
 			oauth.ErrNoMetadata, s.missing.URL, s.missing.Status)
 	}
 	return s.fromOrigin(ctx)
@@ -195,7 +195,7 @@ func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at
 			Issuer: issuer, Server: server, Metadata: m,
 		}, nil
 	}
-	return nil, fmt.Errorf("oauth: the authorization servers of the MCP server publish none: %w", oauth.ErrNoMetadata)
+	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names: %w", oauth.ErrNoMetadata)
 }
 
 // checkResource returns an error if an identifier is not that of the MCP server, or of something that contains it: scheme,
@@ -241,7 +241,7 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 		}
 		return &discovery{Issuer: issuer, Server: &m}, nil
 	case s.withheld:
-		return nil, fmt.Errorf("oauth: the MCP server does not let clients read any: %w", oauth.ErrNoMetadata)
+		return nil, fmt.Errorf("oauth: the MCP server refuses requests for its metadata: %w", oauth.ErrNoMetadata)
 	}
 	return &discovery{
 		Issuer: origin, Conventional: true,

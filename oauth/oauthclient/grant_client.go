@@ -39,7 +39,7 @@ func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet
 		return nil, err
 	}
 	if method == oauthwire.AuthNone {
-		return nil, errors.New("oauth: client credentials need a secret or a key of the client")
+		return nil, errors.New("oauth: the client credentials grant needs TransportOptions.Client.Secret or Key")
 	}
 	return endpoint.grant(ctx, scopedForm("client_credentials", r.scopes))
 }

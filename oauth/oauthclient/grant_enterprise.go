@@ -69,7 +69,7 @@ func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, er
 	if err := g.validate(r.discovery); err != nil {
 		return nil, err
 	}
-	// Whether the client may come at all is known before the person's token leaves the machine.
+	// Check the client first, before the user's token leaves the machine.
 	client, err := r.configured(ctx)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, er
 	}
 	jag, scopes, err := g.exchange(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("oauth: ask the identity provider for access to the server: %w", err)
+		return nil, fmt.Errorf("oauth: token exchange at the identity provider: %w", err)
 	}
 	form := scopedForm(grantJWTBearer, scopes)
 	form.Set("assertion", jag)
@@ -91,13 +91,13 @@ func (g *enterprise) validate(d *discovery) error {
 	case g.Issuer == "" && g.TokenEndpoint == "":
 		return errors.New("oauth: EnterpriseOptions needs Issuer or TokenEndpoint")
 	case g.Issuer == "" && g.ClientKey != nil:
-		return errors.New("oauth: EnterpriseOptions.ClientKey needs Issuer, for which it signs")
+		return errors.New("oauth: EnterpriseOptions.ClientKey needs Issuer, the audience of its assertions")
 	case g.ClientID == "":
 		return errors.New("oauth: EnterpriseOptions.ClientID is empty")
 	case g.Subject == nil:
 		return errors.New("oauth: EnterpriseOptions.Subject is nil")
 	case d.Conventional || d.Resource == "":
-		return errors.New("oauth: the server has no metadata that says for what access is to be asked")
+		return errors.New("oauth: the server publishes no Protected Resource Metadata, which enterprise-managed authorization needs")
 	}
 	return nil
 }
@@ -113,10 +113,10 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	}
 	token, tokenType, err := g.Subject(ctx)
 	if err != nil {
-		return "", nil, fmt.Errorf("get the token of the person: %w", err)
+		return "", nil, fmt.Errorf("EnterpriseOptions.Subject: %w", err)
 	}
 	if !isSendable(token) || tokenType == "" {
-		return "", nil, errors.New("the token of the person, or its type, is none that can be sent")
+		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must not be empty and must be printable ASCII")
 	}
 	form := scopedForm(grantTokenExchange, r.scopes)
 	form.Set("requested_token_type", tokenTypeIDJAG)
@@ -129,9 +129,9 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	case err != nil:
 		return "", nil, err
 	case answer.IssuedTokenType != tokenTypeIDJAG:
-		return "", nil, fmt.Errorf("it gave a token of type %q, not an ID-JAG", oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
+		return "", nil, fmt.Errorf("invalid issued_token_type %q: must be "+tokenTypeIDJAG+"", oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
 	case !strings.EqualFold(answer.TokenType, tokenTypeNone):
-		return "", nil, fmt.Errorf("it gave a token to be used as %q, not an ID-JAG", oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
+		return "", nil, fmt.Errorf("invalid token_type %q: must be "+tokenTypeNone+"", oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
 	}
 	scopes = r.scopes
 	if answer.Scope != nil {
@@ -149,7 +149,7 @@ func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*to
 	}
 	at, err := url.Parse(address)
 	if err != nil || at.Host == "" {
-		return nil, errors.New("its address is no URL")
+		return nil, errors.New("invalid Issuer or TokenEndpoint: must be a URL with a host")
 	}
 	fetcher := r.transport.fetcher.For(at)
 	server := &oauth.ServerMetadata{Issuer: g.Issuer, TokenEndpoint: g.TokenEndpoint}

@@ -53,14 +53,14 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 	}
 	jwt, err := g.assertion(ctx, r.discovery.Server.Issuer)
 	if err != nil {
-		return nil, fmt.Errorf("oauth: get the assertion of the workload: %w", err)
+		return nil, fmt.Errorf("oauth: AssertionFunc: %w", err)
 	}
 	if !isSendable(jwt) {
-		return nil, errors.New("oauth: the assertion of the workload is no JWT")
+		return nil, errors.New("oauth: AssertionFunc: invalid assertion: must be a JWT")
 	}
 	if r.transport.client.Issuer == "" && !slices.Contains(audienceOf(jwt), r.discovery.Server.Issuer) {
-		return nil, fmt.Errorf("oauth: the assertion of the workload is not for the authorization server %s, which the MCP server "+
-			"names: set TransportOptions.Client.Issuer if it is to go there nevertheless", r.discovery.Server.Issuer)
+		return nil, fmt.Errorf("oauth: the audience of the workload's assertion is not the authorization server %s, which the MCP server "+
+			"names: set TransportOptions.Client.Issuer to send it there anyway", r.discovery.Server.Issuer)
 	}
 	form := scopedForm(grantJWTBearer, r.scopes)
 	form.Set("assertion", jwt)
@@ -70,9 +70,9 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 // audienceOf returns the audience of a JWT without verifying it. The token endpoint does not count
 // as audience: the metadata of any authorization server can name that of another one.
 func audienceOf(jwt string) []string {
-	const three = 3 // header, claims, signature
-	parts := strings.SplitN(jwt, ".", three+1)
-	if len(parts) != three {
+	const segments = 3 // header, claims, signature
+	parts := strings.SplitN(jwt, ".", segments+1)
+	if len(parts) != segments {
 		return nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])
@@ -80,7 +80,7 @@ func audienceOf(jwt string) []string {
 		return nil
 	}
 	var claims struct {
-		Audience jsontext.Value `json:"aud"` // a string or several
+		Audience jsontext.Value `json:"aud"` // a string or an array
 	}
 	if err := oauthfetch.Decode(text, &claims); err != nil {
 		return nil
@@ -98,7 +98,7 @@ func AssertionFile(path string) AssertionFunc {
 			return "", err
 		}
 		defer file.Close()
-		// One more is enough to see that it is too long.
+		// One byte more shows that the file is too long.
 		text, err := io.ReadAll(io.LimitReader(file, maxTokenSize+1))
 		if err != nil {
 			return "", err

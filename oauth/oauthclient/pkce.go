@@ -12,7 +12,7 @@ const secretSize = 32
 // newSecret returns a random secret in base64url.
 func newSecret() string {
 	secret := make([]byte, secretSize)
-	_, _ = rand.Read(secret) // it never fails
+	_, _ = rand.Read(secret) // never fails
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 

@@ -49,7 +49,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 	known, logouts := t.known, t.logouts
 	t.mu.Unlock()
 	if known == nil || known.Server == nil || held.Issuer != known.Issuer {
-		return &outcome{}, nil // nobody knows where
+		return &outcome{}, nil // no known token endpoint
 	}
 	client, err := t.clientOf(ctx, held)
 	if err != nil {
@@ -90,8 +90,8 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		}
 	}
 	if err != nil && (refused != nil || result.source == fromRefresh) {
-		// Here it is known nevertheless.
-		t.log.Error("oauth: what came of renewing tokens is not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		// The result is kept in memory.
+		t.log.Error("oauth: the renewed tokens were not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
 		err = nil
 	}
 	if err != nil {

@@ -64,9 +64,9 @@ type RegistrationError struct {
 // Error returns the text of the authorization server.
 func (e *RegistrationError) Error() string {
 	if e.Code == "" {
-		return "oauth: the authorization server does not register the client: HTTP " + strconv.Itoa(e.Status)
+		return "oauth: the authorization server refused to register the client: HTTP " + strconv.Itoa(e.Status)
 	}
-	return "oauth: the authorization server does not register the client: " + describe(e.Code, e.Description)
+	return "oauth: the authorization server refused to register the client: " + describe(e.Code, e.Description)
 }
 
 // A registrationResponse is the response of a registration endpoint.
@@ -89,7 +89,7 @@ func register(
 	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata, redirectURI string,
 ) (*Registration, error) {
 	if server.RegistrationEndpoint == "" {
-		return nil, errors.New("oauth: the authorization server does not register clients by itself")
+		return nil, errors.New("oauth: the authorization server does not support Dynamic Client Registration")
 	}
 	asked := *meta
 	asked.ClientID = ""
@@ -122,7 +122,7 @@ func register(
 		err = r.check(&asked, redirectURI)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("oauth: the answer to the registration of a client cannot be used: %w", err)
+		return nil, fmt.Errorf("oauth: invalid registration response: %w", err)
 	}
 	return r.registration(server.Issuer, &asked), nil
 }
@@ -131,25 +131,25 @@ func register(
 func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI string) error {
 	switch {
 	case !oauthwire.IsCredential(r.ClientID):
-		return errors.New("its client_id is none")
+		return errors.New("client_id must be 1 to 4096 printable ASCII characters")
 	case r.ClientSecret != "" && !oauthwire.IsCredential(r.ClientSecret):
-		return errors.New("its client_secret is none")
+		return errors.New("client_secret must be at most 4096 printable ASCII characters")
 	case r.SecretExpires < 0:
-		return errors.New("its client_secret_expires_at is before all time")
+		return errors.New("client_secret_expires_at must not be negative")
 	case r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= float64(time.Now().Unix()):
-		return errors.New("its client_secret has expired already")
+		return errors.New("client_secret has already expired")
 	}
 	switch r.AuthMethod {
 	case "", oauthwire.AuthNone, asked.TokenEndpointAuthMethod:
 	case oauthwire.AuthBasic, oauthwire.AuthPost:
 	default:
-		return fmt.Errorf("its token_endpoint_auth_method is %q, which the client is not able to", oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("unsupported token_endpoint_auth_method %q", oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
 	}
 	if (r.AuthMethod == oauthwire.AuthBasic || r.AuthMethod == oauthwire.AuthPost) && r.ClientSecret == "" {
-		return errors.New("it has no client_secret, which its token_endpoint_auth_method needs")
+		return errors.New("client_secret is missing, which token_endpoint_auth_method requires")
 	}
 	if redirectURI != "" && len(r.RedirectURIs) > 0 && !slices.Contains(r.RedirectURIs, redirectURI) {
-		return errors.New("it leaves out the redirect URI of the login")
+		return errors.New("redirect_uris lacks the redirect URI of the login")
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (r *registrationResponse) registration(issuer string, asked *oauth.ClientMe
 	needsSecret := asked.TokenEndpointAuthMethod == oauthwire.AuthBasic || asked.TokenEndpointAuthMethod == oauthwire.AuthPost
 	switch {
 	case reg.AuthMethod == oauthwire.AuthNone:
-		reg.ClientSecret, reg.SecretExpires = "", time.Time{} // nobody wants it
+		reg.ClientSecret, reg.SecretExpires = "", time.Time{} // not needed
 	case reg.AuthMethod != "":
 	case needsSecret == (reg.ClientSecret != ""):
 		reg.AuthMethod = asked.TokenEndpointAuthMethod
@@ -196,14 +196,14 @@ func registrationRefusal(status int, body []byte) error {
 // chooseAuthMethod returns the supported authentication method that needs the least secrets.
 func chooseAuthMethod(offered []string) (string, error) {
 	if len(offered) == 0 {
-		return oauthwire.AuthBasic, nil // what silence means by RFC 8414
+		return oauthwire.AuthBasic, nil // the default of RFC 8414
 	}
 	for _, method := range []string{oauthwire.AuthNone, oauthwire.AuthBasic, oauthwire.AuthPost} {
 		if slices.Contains(offered, method) {
 			return method, nil
 		}
 	}
-	return "", errors.New("oauth: the authorization server takes no authentication that a client which it registers is able to")
+	return "", errors.New("oauth: the authorization server supports no client authentication method that a registered client can use")
 }
 
 // applicationType returns whether a client runs on the user's machine ("native") or not ("web"), by

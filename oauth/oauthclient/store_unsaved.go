@@ -40,7 +40,7 @@ func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	tryAgain := s.unsaved[key] != nil
 	s.mu.Unlock()
 	if tryAgain {
-		// Who wrote first was told of the failure.
+		// The first writer has returned the error.
 		_ = s.Update(ctx, key, func(old []byte) ([]byte, error) { return old, nil })
 	}
 	stored, err := s.Store.Load(ctx, key)
@@ -58,7 +58,7 @@ func (s *writeBackStore) Update(ctx context.Context, key string, change func(old
 		if err != nil {
 			return nil, err
 		}
-		// Before anybody else can look at the key.
+		// While no other Update can see the key.
 		mine = s.setUnsaved(key, &unsavedValue{replaces: stored, value: value})
 		return value, nil
 	})

@@ -88,9 +88,9 @@ type TokenError struct {
 // Error returns the text of the authorization server.
 func (e *TokenError) Error() string {
 	if e.Code == "" {
-		return "oauth: the token endpoint answered with HTTP " + strconv.Itoa(e.Status)
+		return "oauth: the token endpoint responded with HTTP " + strconv.Itoa(e.Status)
 	}
-	return "oauth: the token endpoint refused: " + describe(e.Code, e.Description)
+	return "oauth: the token endpoint refused the request: " + describe(e.Code, e.Description)
 }
 
 // describe returns an error code and the server's description.
@@ -153,7 +153,7 @@ func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet
 	if lifetime := r.lifetime(); lifetime > 0 {
 		set.Expires = set.Issued.Add(lifetime)
 	}
-	set.Scopes = strings.Fields(form.Get("scope")) // what a response leaves out is as it was asked for
+	set.Scopes = strings.Fields(form.Get("scope")) // an omitted scope means as requested
 	if r.Scope != nil {
 		set.Scopes = boundedScopes(*r.Scope)
 	}
@@ -164,9 +164,9 @@ func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet
 func (e *tokenEndpoint) send(ctx context.Context, form url.Values) (*tokenResponse, error) {
 	target, err := url.Parse(e.server.TokenEndpoint)
 	if err != nil || e.server.TokenEndpoint == "" {
-		return nil, errors.New("oauth: the authorization server has no token endpoint")
+		return nil, errors.New("oauth: invalid token_endpoint: must be a URL")
 	}
-	const attempts = 2 // a nonce for proofs may be wanted, once
+	const attempts = 2 // the server may ask for a DPoP nonce, once
 	for attempt := 1; ; attempt++ {
 		r, header, err := e.sendOnce(ctx, target, form)
 		if err == nil {
@@ -234,11 +234,11 @@ func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error 
 	case oauthwire.AuthPrivateKey:
 		return e.key.authenticate(form, c.ClientID, e.server, time.Now())
 	case oauthwire.AuthNone:
-		if c.ClientID != "" { // a workload needs none
+		if c.ClientID != "" { // a workload may have none
 			form.Set("client_id", c.ClientID)
 		}
 	default:
-		return fmt.Errorf("oauth: the client is to authenticate with %q, which is not known", oauthfetch.CleanText(method, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("oauth: unsupported client authentication method %q", oauthfetch.CleanText(method, oauthfetch.MaxErrorCode))
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (e *tokenEndpoint) authMethod() (string, error) {
 	case takes(oauthwire.AuthNone):
 		return oauthwire.AuthNone, nil
 	}
-	return "", errors.New("oauth: the token endpoint takes no authentication that the client is able to")
+	return "", errors.New("oauth: the token endpoint supports no authentication method that the client has credentials for")
 }
 
 // secrets returns the values that an error must not repeat.
@@ -287,7 +287,7 @@ func (e *tokenEndpoint) tokenType(said string) (string, error) {
 	case strings.EqualFold(said, oauthwire.Bearer):
 		return oauthwire.Bearer, nil
 	}
-	return "", fmt.Errorf("oauth: the token endpoint gave a token of type %q, which cannot be used", oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
+	return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q", oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
 }
 
 // readTokenResponse reads the response of a token endpoint. Its errors do not repeat the secrets.
@@ -298,7 +298,7 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 	case status != http.StatusOK && (err != nil || r.Error == ""):
 		return nil, &TokenError{Status: status}
 	case err != nil:
-		return nil, errors.New("oauth: the token endpoint did not answer with the JSON of a token response")
+		return nil, errors.New("oauth: invalid token response: malformed JSON")
 	case status != http.StatusOK || r.Error != "":
 		return nil, &TokenError{
 			Code:        oauthfetch.CleanTextWithout(r.Error, oauthfetch.MaxErrorCode, secrets),
@@ -306,9 +306,9 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 			Status:      status,
 		}
 	case !isSendable(r.AccessToken):
-		return nil, errors.New("oauth: the token endpoint gave no access token that can be sent")
+		return nil, errors.New("oauth: invalid token response: access_token must be printable ASCII of at most 32 KiB")
 	case r.RefreshToken != "" && !isSendable(r.RefreshToken):
-		return nil, errors.New("oauth: the token endpoint gave a refresh token that cannot be sent")
+		return nil, errors.New("oauth: invalid token response: refresh_token must be printable ASCII of at most 32 KiB")
 	}
 	return &r, nil
 }

@@ -163,9 +163,9 @@ func parseEndpoint(text string, insecure bool) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return &url.URL{}, errors.New("oauth: the address of the server is no http or https URL with a host")
+		return &url.URL{}, errors.New("oauth: invalid address of the server: must be an http or https URL with a host")
 	case u.Scheme == "http" && !insecure && !netx.IsLoopback(strings.ToLower(u.Hostname())):
-		return u, errors.New("oauth: tokens are sent by https alone, but to this machine; the address of the server is http")
+		return u, errors.New("oauth: invalid address of the server: must be https, since tokens are sent there (http is only for this machine)")
 	}
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	return u, nil
@@ -241,7 +241,7 @@ func (x *exchange) run() (*http.Response, error) {
 		case n.kind == needToken && source == fromGrant:
 			err = errStillRefused
 			x.mu.Lock()
-			x.rememberFailure(n, err) // another login would give another such token
+			x.rememberFailure(n, err) // another login would not help
 			x.mu.Unlock()
 		default:
 			var got *outcome
@@ -259,8 +259,8 @@ func (x *exchange) run() (*http.Response, error) {
 }
 
 var (
-	errTooMany      = errors.New("the server still refuses, after as many authorizations as one request may cost")
-	errStillRefused = errors.New("the server refuses the token that it has just been given by its authorization server")
+	errTooMany      = errors.New("the server still refuses the request after two authorizations")
+	errStillRefused = errors.New("the server refuses a token that its authorization server has just issued for it")
 )
 
 // sendProved sends the request, a second time if the server asks for a DPoP nonce.
@@ -297,7 +297,7 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 	if x.sent > 0 && req.Body != nil && req.Body != http.NoBody {
 		if req.GetBody == nil {
 			return nil, x.failed(http.StatusUnauthorized,
-				errors.New("the request has to be sent again, and its body cannot be: it has no GetBody"))
+				errors.New("the request cannot be sent again with a token: it has a body and no GetBody"))
 		}
 		body, err := req.GetBody()
 		if err != nil {
@@ -311,7 +311,7 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 	}
 	res, err := x.base.RoundTrip(req)
 	if err == nil {
-		res.Request = x.req // whoever looks at the response sees no token
+		res.Request = x.req // without the token
 	}
 	return res, err
 }
@@ -331,7 +331,7 @@ func (t *Transport) setToken(tokens *TokenSet, req *http.Request) error {
 // drain reads the rest of a small response, so that its connection can be reused.
 func drain(res *http.Response) {
 	if res.ContentLength <= maxDrained {
-		timer := time.AfterFunc(drainTimeout, func() { _ = res.Body.Close() }) // which ends the reading
+		timer := time.AfterFunc(drainTimeout, func() { _ = res.Body.Close() }) // ends the read
 		_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
 		timer.Stop()
 	}

@@ -61,7 +61,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 	}
 	if res.StatusCode == http.StatusUnauthorized {
 		if n.challenge == nil && len(all) > 0 {
-			return nil // it wants something else, such as a password
+			return nil // another scheme, such as Basic
 		}
 		return n // revision 2025-03-26 has no challenge
 	}
@@ -173,7 +173,7 @@ type waiter struct {
 	done func() // resumes the timeouts of the client; nil if they are not suspended
 }
 
-var errAbandoned = errors.New("oauth: nobody waits for the authorization any more")
+var errAbandoned = errors.New("oauth: authorization cancelled: no request waits for it")
 
 // acquire obtains what a need asks for, together with all requests that have the same need.
 func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
@@ -185,13 +185,13 @@ func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 		err = f.wait(ctx, mine)
 		switch {
 		case mine == nil && ctx.Err() == nil:
-			continue // it has ended for want of waiters
+			continue // the flow was cancelled
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case f.key == n.key():
 			return f.got, err
 		}
-		// Another need was served, perhaps this one with it: the next flow looks.
+		// The flow served another need, and may have met this one: the next flow checks.
 	}
 }
 
@@ -216,7 +216,7 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	*flowField = f
-	go t.serve(own, f, n) // ends when it has what is needed, when it cannot get it, and when all waiters have left
+	go t.serve(own, f, n) // ends with the authorization, or when all waiters have left
 	return f, mine, nil
 }
 

@@ -42,7 +42,7 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(asking, http.MethodGet, t.endpoint.String(), nil)
 	if err != nil {
-		return nil, errors.New("oauth: the server cannot be asked at its address")
+		return nil, errors.New("oauth: invalid address of the server")
 	}
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	res, err := t.base.RoundTrip(req)
@@ -50,9 +50,9 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("oauth: ask the server: %w", err)
+		return nil, fmt.Errorf("oauth: request without a token: %w", err)
 	}
-	_ = res.Body.Close() // it may be a stream that does not end
+	_ = res.Body.Close() // may be an endless stream
 	n := &need{kind: needLogin}
 	if wants := newNeed(res, nil); wants != nil && wants.kind == needToken {
 		n.challenge, n.scopes, n.refused = wants.challenge, wants.scopes, true
@@ -74,7 +74,7 @@ func (t *Transport) Logout(ctx context.Context) error {
 		return t.invalid
 	}
 	t.mu.Lock()
-	t.logouts++ // so that what is in progress does not undo this
+	t.logouts++ // so that flows in progress do not store tokens
 	t.mu.Unlock()
 	known, stored, failed := t.unstore(ctx)
 	t.mu.Lock()
@@ -97,7 +97,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 	known, err = load[serverRecord](ctx, t.store, t.serverKey())
 	isThere := known != nil || err != nil
 	if errors.Is(err, errUnreadable) {
-		t.log.Warn("oauth: what the store holds is removed unread", "server", oauthfetch.ShownURL(t.endpoint))
+		t.log.Warn("oauth: removing an unreadable value from the store", "server", oauthfetch.ShownURL(t.endpoint))
 		err = nil
 	}
 	if known == nil {
@@ -111,7 +111,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 			err = errors.Join(err, fmt.Errorf("oauth: write to the store: %w", failed))
 		}
 		if tokens, failed = decodeStored[TokenSet](old); failed != nil {
-			t.log.Warn("oauth: tokens in the store are removed unread", "server", oauthfetch.ShownURL(t.endpoint))
+			t.log.Warn("oauth: removing unreadable tokens from the store", "server", oauthfetch.ShownURL(t.endpoint))
 		}
 	}
 	if isThere {
@@ -149,7 +149,7 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 			all = append(all, err)
 		case one.hint == hintAccess && answer.Status == http.StatusBadRequest && isUnsupportedType(answer.Body):
 		case answer.Status != http.StatusOK && answer.Status != http.StatusNoContent:
-			all = append(all, fmt.Errorf("oauth: the authorization server does not revoke: HTTP %d", answer.Status))
+			all = append(all, fmt.Errorf("oauth: revoke the tokens: HTTP %d", answer.Status))
 		}
 	}
 	return errors.Join(all...)
