@@ -168,7 +168,10 @@ func (p *challengeParser) paramValue() (value string, ok bool) {
 	if strings.HasPrefix(p.rest, `"`) {
 		value, ok = p.quoted()
 	} else {
-		end := strings.IndexFunc(p.rest, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' || r == '\\' })
+		end := strings.IndexFunc(p.rest, func(r rune) bool {
+			return r <= ' ' || r >= 0x7f || r == ',' ||
+				r == '"' || r == '\\'
+		})
 		if end < 0 {
 			end = len(p.rest)
 		}

@@ -25,7 +25,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A boundSite is an MCP server, protected by Require, and its authorization server, whose tokens are bound to keys.
+// A boundSite is an MCP server, protected by Require, and its authorization server, whose tokens
+// are bound to keys.
 type boundSite struct {
 	t       *testing.T
 	url, as string

@@ -40,7 +40,8 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(*keys)
 }
 
-// withKeyServer runs a test with a key server and a verifier that finds it through the metadata of the issuer.
+// withKeyServer runs a test with a key server and a verifier that finds it through the metadata of
+// the issuer.
 func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWTVerifier)) {
 	first := jwks(t, map[string]any{"ec": ecKey().Public()})
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +79,8 @@ func otherKid(t testing.TB, kid string) string {
 	return sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": kid}, goodClaims())
 }
 
-// However many key ids strangers make up, and however many callers there are at once, the keys are fetched once.
+// However many key ids strangers make up, and however many callers there are at once, the keys are
+// fetched once.
 func TestUnknownKeysDoNotFloodTheServer(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.wait = time.Second
@@ -105,7 +107,8 @@ func TestUnknownKeysDoNotFloodTheServer(t *testing.T) {
 	})
 }
 
-// Nothing is fetched for what is no token of the issuer, so that another verifier can be asked at once.
+// Nothing is fetched for what is no token of the issuer, so that another verifier can be asked at
+// once.
 func TestForeignTokensFetchNoKeys(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.keys.Store(nil) // the server is away
@@ -194,7 +197,8 @@ func TestFetchOfKeysIsForEverybody(t *testing.T) {
 	})
 }
 
-// Keys that are for something else, weak, secret or unknown verify nothing, and do not spoil the others.
+// Keys that are for something else, weak, secret or unknown verify nothing, and do not spoil the
+// others.
 func TestKeysThatCannotVerify(t *testing.T) {
 	public := func(change func(map[string]any)) any {
 		text, _ := (&jose.JSONWebKey{Key: ecKey().Public(), KeyID: "ec"}).MarshalJSON()

@@ -232,7 +232,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	token, err := g.verifier.Verify(r.Context(), creds.token)
 	switch {
 	case err == nil && token == nil:
-		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier returned neither a token nor an error")}
+		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier returned neither " +
+			"a token nor an error")}
 	case err == nil:
 		err = g.checkToken(token)
 	}
@@ -240,7 +241,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	case errors.Is(err, ErrTokenExpired):
 		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here",
+			nil, err}
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
@@ -249,7 +251,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	held := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !held.covers(need) {
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope, held.wanted(need), nil}
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope,
+			held.wanted(need), nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil

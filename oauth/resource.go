@@ -73,8 +73,10 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	}
 	for _, issuer := range m.AuthorizationServers {
 		u, err := url.Parse(issuer)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(issuer, "?#") {
-			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and fragment", issuer)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
+			strings.ContainsAny(issuer, "?#") {
+			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and "+
+				"fragment", issuer)
 		}
 	}
 	for _, scope := range m.ScopesSupported {

@@ -42,7 +42,8 @@ func (s Scopes) validate() error {
 // Spec: RFC 6749, section 3.3; basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
 	if scope == oauthwire.ScopeOffline {
-		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it", oauthwire.ScopeOffline)
+		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it",
+			oauthwire.ScopeOffline)
 	}
 	for i := range len(scope) {
 		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
@@ -86,7 +87,8 @@ func (g *grantedScopes) has(needed string) bool {
 	if slices.Contains(g.scopes, needed) {
 		return true
 	}
-	return g.implies != nil && slices.ContainsFunc(g.scopes, func(granted string) bool { return g.implies(granted, needed) })
+	return g.implies != nil && slices.ContainsFunc(g.scopes,
+		func(granted string) bool { return g.implies(granted, needed) })
 }
 
 // covers reports whether all needs are met.
@@ -273,7 +275,8 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	}
 	challenge := Challenge{Scheme: oauthwire.Bearer, Params: map[string]string{}}
 	if authorized != nil {
-		// The client may get a token with exactly these scopes, which must include those of the guard.
+		// The client may get a token with exactly these scopes, which must include those of the
+		// guard.
 		needs = append([]Scopes{authorized.guard.opts.Scopes}, needs...)
 		challenge = authorized.guard.challenge(authorized.scheme)
 	}

@@ -23,7 +23,8 @@ type IntrospectionOptions struct {
 	// are required.
 	ClientID     string
 	ClientSecret string
-	// PostSecret sends the credentials in the body (client_secret_post). Default: in the header (client_secret_basic).
+	// PostSecret sends the credentials in the body (client_secret_post). Default: in the header
+	// (client_secret_basic).
 	PostSecret bool
 	// CacheTime is how long a response is cached, and so how long a revoked token is still
 	// accepted; negative for no cache. Default: 30 seconds.

@@ -232,7 +232,8 @@ func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, key
 	if payload, ok := verifyWith(signed, keys, h); ok {
 		return payload, keys, nil
 	}
-	// An unknown key id, or none, may mean that the keys have been rotated. A wrong signature of a known key does not.
+	// An unknown key id, or none, may mean that the keys have been rotated. A wrong signature of a
+	// known key does not.
 	if v.remote != nil && (h.Key == "" || len(keys.find(h.Key, h.Algorithm)) == 0) {
 		if keys, err = v.remote.refresh(ctx, keys); err != nil {
 			return nil, nil, err

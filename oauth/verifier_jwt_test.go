@@ -85,8 +85,8 @@ func TestVerifiedTokensExpire(t *testing.T) {
 	})
 }
 
-// Nothing is a token but what was signed: of all texts that a fuzzer makes of good tokens, those that pass say what the
-// signed ones say.
+// Nothing is a token but what was signed: of all texts that a fuzzer makes of good tokens, those
+// that pass say what the signed ones say.
 func FuzzJWT(f *testing.F) {
 	good := issue(f)
 	f.Add(good)

@@ -57,7 +57,8 @@ func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	}
 	for i := range tokens {
 		e, err := tokens[i].entry()
-		if err == nil && slices.ContainsFunc(v.entries, func(other staticEntry) bool { return other.digest == e.digest }) {
+		if err == nil && slices.ContainsFunc(v.entries,
+			func(other staticEntry) bool { return other.digest == e.digest }) {
 			err = errors.New("duplicate token")
 		}
 		if err != nil {
@@ -79,7 +80,8 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 		}
 		e.digest = [sha256.Size]byte(digest)
 	case len(s.Token) < minStaticToken || len(s.Token) > maxToken || !oauthwire.IsToken68(s.Token):
-		return e, fmt.Errorf("invalid Token: must have at least %d characters, of the letters, digits and -._~+/", minStaticToken)
+		return e, fmt.Errorf("invalid Token: must have at least %d characters, of the letters, digits and -._~+/",
+			minStaticToken)
 	default:
 		e.digest = sha256.Sum256([]byte(s.Token))
 	}

@@ -99,8 +99,8 @@ func handmade(t testing.TB, key any, algorithm jose.SignatureAlgorithm, typ stri
 	return text
 }
 
-// TestDPoPFigures computes what RFC 9449 prints: the hash of the token of section 7.1 and the thumbprint of the key of
-// section 4.1, which section 6.1 has as jkt.
+// TestDPoPFigures computes what RFC 9449 prints: the hash of the token of section 7.1 and the
+// thumbprint of the key of section 4.1, which section 6.1 has as jkt.
 func TestDPoPFigures(t *testing.T) {
 	const (
 		token = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU"
@@ -339,7 +339,8 @@ func TestOneProofPerRequest(t *testing.T) {
 	}
 }
 
-// TestProofIsUsedOnce holds for as long as the proof is good, and proofs of others with the same jti are not touched.
+// TestProofIsUsedOnce holds for as long as the proof is good, and proofs of others with the same
+// jti are not touched.
 func TestProofIsUsedOnce(t *testing.T) {
 	v := testVerifier(t, nil)
 	now := proofTime
@@ -372,7 +373,8 @@ func testProverAt(t *testing.T, now time.Time) *Prover {
 	return p
 }
 
-// TestProofsOfOneKeyLeaveRoom fills the memory: one key may have half of it, and what is forgotten makes room.
+// TestProofsOfOneKeyLeaveRoom fills the memory: one key may have half of it, and what is forgotten
+// makes room.
 func TestProofsOfOneKeyLeaveRoom(t *testing.T) {
 	m := replayCache{max: 10}
 	for i := range 5 {

@@ -152,7 +152,8 @@ func TestFetchEndlessAnswers(t *testing.T) {
 	}
 }
 
-// A body that comes a byte at a time ends with the time of the whole exchange, and so does a server that is silent.
+// A body that comes a byte at a time ends with the time of the whole exchange, and so does a server
+// that is silent.
 func TestFetchTakesTenSecondsAtMost(t *testing.T) {
 	for name, page := range map[string]http.HandlerFunc{
 		"slow body": func(rw http.ResponseWriter, req *http.Request) {
@@ -391,7 +392,8 @@ func TestFetchUsesAProxyIfTold(t *testing.T) {
 	}
 }
 
-// The guard stands before the operating system's own resolver and dialler, not only before those of the other tests.
+// The guard stands before the operating system's own resolver and dialler, not only before those of
+// the other tests.
 func TestFetchGuardsTheRealNetwork(t *testing.T) {
 	asked := 0
 	s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {

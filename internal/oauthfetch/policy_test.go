@@ -198,7 +198,8 @@ func TestSEC08_NamesThatChange(t *testing.T) {
 		w.At("intranet.corp", inside.String())
 		w.Doc("https://intranet.corp/doc", "{}")
 		w.Doc("https://rebind.example/doc", "{}")
-		// The first answer is to the question of how near the server is, the second is for its document.
+		// The first answer is to the question of how near the server is, the second is for its
+		// document.
 		w.Answers["rebind.example"] = [][]netip.Addr{{inside}, {public}}
 		endpoint, _ := url.Parse("https://rebind.example/mcp")
 		f := w.Fetcher(nil).For(endpoint)

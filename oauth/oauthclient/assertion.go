@@ -45,7 +45,8 @@ type AssertionKey struct {
 // assertion returns a JWT that authenticates a client at an authorization server.
 func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
-		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set TransportOptions.Client.Key")
+		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set " +
+			"TransportOptions.Client.Key")
 	}
 	algorithm, err := k.algorithm(taken)
 	if err != nil {
@@ -73,7 +74,8 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 // client_id, which the assertion contains.
 //
 // Spec: RFC 7523, section 2.2; extension io.modelcontextprotocol/oauth-client-credentials.
-func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata, now time.Time) error {
+func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata,
+	now time.Time) error {
 	jwt, err := k.assertion(clientID, server.Issuer, server.TokenEndpointAuthAlgorithms, now)
 	if err != nil {
 		return err
@@ -125,7 +127,8 @@ func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error
 			return a, nil
 		}
 	}
-	return "", fmt.Errorf("oauth: the authorization server does not accept client assertions signed with %v, only with %q", can, taken)
+	return "", fmt.Errorf("oauth: the authorization server does not accept client assertions signed with %v, only "+
+		"with %q", can, taken)
 }
 
 // ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS

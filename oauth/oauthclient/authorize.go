@@ -44,7 +44,8 @@ type StepUpError struct {
 
 // Error names the scopes.
 func (e *StepUpError) Error() string {
-	return fmt.Sprintf("oauth: the server asks again for the scopes %q: the last login asked for them, and the authorization server granted %q",
+	return fmt.Sprintf("oauth: the server asks again for the scopes %q: the last login asked for them, and the "+
+		"authorization server granted %q",
 		strings.Join(e.Scopes, " "), strings.Join(e.Granted, " "))
 }
 
@@ -52,7 +53,7 @@ func (e *StepUpError) Error() string {
 func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, error) {
 	held, err := t.reload(ctx)
 	if n.kind == needLogin && errors.Is(err, errUnreadable) {
-		t.log.Warn("oauth: replacing an unreadable value in the store", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Warn("oauth: replacing an unreadable value in the store", "error", err)
 		held, err = nil, nil
 	}
 	if err != nil {
@@ -110,7 +111,8 @@ func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, held *T
 func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discovery, err error) (*outcome, error) {
 	t.mu.Lock()
 	before := t.known
-	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource && d.scope > max(before.Scope, oauthfetch.Public)
+	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource &&
+		d.scope > max(before.Scope, oauthfetch.Public)
 	if isNearer && errors.Is(err, oauth.ErrURLRefused) {
 		t.known = d.record()
 	}
@@ -120,7 +122,7 @@ func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discover
 		return nil, err
 	}
 	if failed := save(ctx, t.store, t.serverKey(), now); failed != nil {
-		t.log.Error("oauth: the result of the discovery was not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", failed)
+		t.log.Error("oauth: the result of the discovery was not stored", "error", failed)
 	}
 	return t.renew(ctx, held)
 }
@@ -187,7 +189,8 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 		return nil, &IssuerError{Want: t.client.Issuer, Got: d.Issuer}
 	}
 	if d.Conventional && n.kind == needLogin && !n.refused {
-		return nil, errors.New("oauth: the server accepts requests without a token and publishes no authorization metadata: no login is needed")
+		return nil, errors.New("oauth: the server accepts requests without a token and publishes no authorization " +
+			"metadata: no login is needed")
 	}
 	if t.prover == nil && d.Metadata != nil && d.Metadata.DPoPRequired {
 		return nil, errors.New("oauth: the server requires DPoP: set TransportOptions.DPoP")
@@ -218,7 +221,8 @@ func (t *Transport) grantAgain(ctx context.Context, f *flow, held *TokenSet) (*o
 
 // requestTokens obtains tokens by the grant and stores them, unless Logout was called since.
 // challenged are the scopes that the server has asked for.
-func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challenged []string, logouts int) (*outcome, error) {
+func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challenged []string,
+	logouts int) (*outcome, error) {
 	set, err := t.grant.obtain(ctx, r)
 	if err != nil {
 		return nil, err
@@ -261,7 +265,8 @@ func (t *Transport) loginRequired(scopes []string) error {
 
 // tokenEndpoint returns the token endpoint of an authorization server. scope is the network scope
 // that the discovery has found.
-func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string, scope oauthfetch.NetworkScope) *tokenEndpoint {
+func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string,
+	scope oauthfetch.NetworkScope) *tokenEndpoint {
 	return &tokenEndpoint{
 		fetcher: t.fetcher.Within(t.endpoint, scope), server: server, registration: client, key: t.client.Key, resource: resource,
 		prover: t.prover,

@@ -87,10 +87,12 @@ type IssuerError struct {
 // Error names both.
 func (e *IssuerError) Error() string {
 	if e.Want == "" {
-		return fmt.Sprintf("oauth: TransportOptions.Client.ID is set without Issuer, so it is sent to no authorization server: "+
+		return fmt.Sprintf("oauth: TransportOptions.Client.ID is set without Issuer, so it is sent to no "+
+			"authorization server: "+
 			"set Issuer; the MCP server names %s", e.Got)
 	}
-	return fmt.Sprintf("oauth: the login is for the authorization server %s and the MCP server names %s: "+"if it has moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
+	return fmt.Sprintf("oauth: the login is for the authorization server %s and the MCP server names %s: if it has "+
+		"moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
 }
 
 // configured returns the client of the options.
@@ -137,9 +139,11 @@ func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	case d.Server.RegistrationEndpoint != "":
 		return clientRegistered, nil
 	case d.Server.TakesClientMetadata:
-		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: "+"set TransportOptions.Client.MetadataURL", d.Issuer)
+		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: set "+
+			"TransportOptions.Client.MetadataURL", d.Issuer)
 	}
-	return 0, fmt.Errorf("oauth: the authorization server %s does not support Dynamic Client Registration: "+"register a client there and set TransportOptions.Client.ID and Issuer", d.Issuer)
+	return 0, fmt.Errorf("oauth: the authorization server %s does not support Dynamic Client Registration: register "+
+		"a client there and set TransportOptions.Client.ID and Issuer", d.Issuer)
 }
 
 // redirectURIs returns the registered redirect URIs, nil if any is possible.
@@ -155,7 +159,8 @@ func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientK
 }
 
 // clientFor returns the client for a login with a redirect URI, and registers it if necessary.
-func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind, redirectURI string) (*Registration, error) {
+func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind,
+	redirectURI string) (*Registration, error) {
 	switch kind {
 	case clientConfigured:
 		return t.configured(d)
@@ -170,7 +175,8 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 			got = stored
 			return old, nil
 		}
-		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI), redirectURI)
+		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI),
+			redirectURI)
 		if err != nil {
 			return nil, err
 		}

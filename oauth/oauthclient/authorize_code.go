@@ -147,8 +147,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 		}
 		unknown := isTokenError(err, oauthwire.InvalidClient)
 		if unknown || errors.Is(err, ErrLoginTimeout) {
-			// An authorization server shows an error page for an unknown client and sends no response. Tokens that were
-			// issued to the client contain its registration.
+			// An authorization server shows an error page for an unknown client and sends no
+			// response. Tokens that were issued to the client contain its registration.
 			if failed := r.transport.forgetClient(context.WithoutCancel(ctx), l.client); failed != nil {
 				return nil, errors.Join(err, failed)
 			}
@@ -242,7 +242,8 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
 	isWanted := len(grants) == 0 || slices.Contains(grants, grantRefresh)
-	if len(l.grantRequest.scopes) == 0 || !isWanted || !slices.Contains(l.discovery.Server.ScopesSupported, oauthwire.ScopeOffline) {
+	if len(l.grantRequest.scopes) == 0 || !isWanted ||
+		!slices.Contains(l.discovery.Server.ScopesSupported, oauthwire.ScopeOffline) {
 		return l.grantRequest.scopes // without scopes the server chooses defaults
 	}
 	return union(l.grantRequest.scopes, []string{oauthwire.ScopeOffline})
@@ -305,8 +306,10 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 		return bad("iss is missing, which the authorization server always sends")
 	case answer.Get("error") != "":
 		return "", &LoginError{
-			Code:        oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode, []string{l.state, l.verifier}),
-			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText, []string{l.state, l.verifier}),
+			Code: oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode,
+				[]string{l.state, l.verifier}),
+			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText,
+				[]string{l.state, l.verifier}),
 		}
 	case answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))

@@ -127,7 +127,8 @@ func TestCodeInjection(t *testing.T) {
 	})
 }
 
-// TestMixUp has an authorization server that sends people on to another one, whose answer it wants to be given.
+// TestMixUp has an authorization server that sends people on to another one, whose answer it wants
+// to be given.
 func TestMixUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		honest := w.newServer(otherIssuer)
@@ -276,7 +277,8 @@ func TestAUTHR36_StepUpAsksForTheUnion(t *testing.T) {
 	})
 }
 
-// TestAUTHR37_StepUpThatIsInVain has an authorization server that never grants what the server wants.
+// TestAUTHR37_StepUpThatIsInVain has an authorization server that never grants what the server
+// wants.
 func TestAUTHR37_StepUpThatIsInVain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.grant = func(string) string { return "read" }
@@ -304,7 +306,8 @@ func TestAUTHR37_StepUpThatIsInVain(t *testing.T) {
 	})
 }
 
-// TestStepUpInVainByTurns has a server that wants now one scope and now another, neither of which is ever granted.
+// TestStepUpInVainByTurns has a server that wants now one scope and now another, neither of which
+// is ever granted.
 func TestStepUpInVainByTurns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.grant = func(string) string { return "" }
@@ -427,7 +430,8 @@ func TestREG02_WhichClient(t *testing.T) {
 	}
 }
 
-// TestREG17_BoundToTheFirst moves the server to another authorization server while the client is known at the first.
+// TestREG17_BoundToTheFirst moves the server to another authorization server while the client is
+// known at the first.
 func TestREG17_BoundToTheFirst(t *testing.T) {
 	for _, client := range []oauthclient.Identity{
 		{ID: "mine", Secret: "geheim", Issuer: clientIssuer}, {ID: "mine", Secret: "geheim", InsecureAnyIssuer: true},
@@ -505,8 +509,8 @@ func TestForgottenClientIsRegisteredAnew(t *testing.T) {
 	})
 }
 
-// TestLoginNobodyAnswers is that of a client which the authorization server has forgotten: it shows an error, of which the
-// client hears nothing.
+// TestLoginNobodyAnswers is that of a client which the authorization server has forgotten: it shows
+// an error, of which the client hears nothing.
 func TestLoginNobodyAnswers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)

@@ -54,7 +54,8 @@ func NewBrowser(opts *BrowserOptions) *Browser {
 	}
 	if b.show == nil {
 		b.show = func(login *LoginRequest) {
-			fmt.Fprintf(os.Stderr, "To log in to %s, open\n%s\n", oauthfetch.CleanText(login.Server, oauthfetch.MaxURL), login.URL)
+			fmt.Fprintf(os.Stderr, "To log in to %s, open\n%s\n",
+				oauthfetch.CleanText(login.Server, oauthfetch.MaxURL), login.URL)
 		}
 	}
 	if b.timeout <= 0 {

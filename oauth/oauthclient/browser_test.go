@@ -293,7 +293,8 @@ func TestBrowserListensWhereItIsTold(t *testing.T) {
 	}
 }
 
-// The name of this machine is two addresses. Where somebody else has one of them, the answer could go there.
+// The name of this machine is two addresses. Where somebody else has one of them, the answer could
+// go there.
 func TestBrowserListensAtBothAddresses(t *testing.T) {
 	taken, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {

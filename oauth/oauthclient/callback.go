@@ -60,7 +60,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	var all []error
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" ||
+			u.User != nil || u.Fragment != "" {
 			continue // for another Authorizer
 		}
 		listeners, err := listenOn(ctx, u)
@@ -71,7 +72,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 		return newCallback(b, u, listeners), nil
 	}
 	if len(all) == 0 {
-		return nil, errors.New("oauth: none of the client's redirect URIs is http with a loopback host, which the browser login needs")
+		return nil, errors.New("oauth: none of the client's redirect URIs is http with a loopback host, which the " +
+			"browser login needs")
 	}
 	return nil, fmt.Errorf("oauth: listen for the authorization response: %w", errors.Join(all...))
 }

@@ -34,9 +34,11 @@ const maxShown = 255
 var (
 	pageUnexpected = page{title: "Unexpected request",
 		text: "This request does not belong to a login in progress. You can close this page."}
-	pageRepeated = page{title: "Login already completed", text: "The response to this login was received before. You can close this page."}
-	pagePending  = page{title: "Almost done", text: "The response was received. The program shows how the login ends; you can close this page."}
-	pageDone     = page{title: "You are logged in", text: "You can close this page and go back to the program."}
+	pageRepeated = page{title: "Login already completed", text: "The response to this login was received before. " +
+		"You can close this page."}
+	pagePending = page{title: "Almost done", text: "The response was received. The program shows how the login " +
+		"ends; you can close this page."}
+	pageDone = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
 // outcomePage returns the page for the outcome of a login.

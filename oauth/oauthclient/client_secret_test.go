@@ -39,7 +39,8 @@ func (w *clientWorld) confidential() {
 	})
 }
 
-// TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its tokens are good.
+// TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its
+// tokens are good.
 func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *clientWorld, tr *oauthclient.Transport, store oauthclient.Store){
 		"nothing": func(*testing.T, *clientWorld, *oauthclient.Transport, oauthclient.Store) {},
@@ -112,7 +113,8 @@ func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store
 	w.as.set(func(s *fakeServer) { s.resource = clientMCP })
 }
 
-// TestIssuerOfTheOptionsIsTheOnlyOne names an authorization server for a client that is not known there.
+// TestIssuerOfTheOptionsIsTheOnlyOne names an authorization server for a client that is not known
+// there.
 func TestIssuerOfTheOptionsIsTheOnlyOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}

@@ -22,8 +22,8 @@ import (
 const (
 	// maxStoreKey bounds a key of a Store, in bytes.
 	maxStoreKey = 4 << 10
-	// maxScopes bounds how many scopes are taken from a peer and asked for, and maxScope the length of each, in bytes:
-	// they travel in URLs.
+	// maxScopes bounds how many scopes are taken from a peer and asked for, and maxScope the length
+	// of each, in bytes: they travel in URLs.
 	maxScopes = 100
 	// renewBefore is how long before its expiry a token is renewed, so that it does not expire on
 	// the way. For short-lived tokens it is a tenth of their lifetime.
@@ -205,11 +205,11 @@ func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens
 	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
 	if before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
 		t.log.Warn("oauth: the authorization server or the identifier of the server has changed",
-			"server", oauthfetch.ShownURL(t.endpoint), "before", before.Issuer, "now", known.Issuer)
+			"before", before.Issuer, "now", known.Issuer)
 		err = errors.Join(err, save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil))
 	}
 	if err != nil {
-		t.log.Error("oauth: tokens were not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Error("oauth: tokens were not stored", "error", err)
 	}
 }
 
@@ -243,7 +243,8 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 		}
 	}
 	now := time.Now()
-	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() || !tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
+	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() ||
+		!tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
 		return tokens, nil
 	}
 	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens, revision: revision})
@@ -251,7 +252,7 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 	case err == nil:
 		return got.tokens, nil
 	case ctx.Err() == nil && !tokens.expiresBefore(now):
-		t.log.Warn("oauth: an expiring token was not renewed", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Warn("oauth: an expiring token was not renewed", "error", err)
 		return tokens, nil
 	}
 	return nil, err
@@ -284,7 +285,8 @@ func boundedScopes(text string) []string {
 func validateScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if !oauthwire.IsScope(scope) {
-			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must be printable ASCII without spaces, quotes and backslashes", scope)
+			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must be printable ASCII without spaces, "+
+				"quotes and backslashes", scope)
 		}
 	}
 	return nil

@@ -41,8 +41,8 @@ const (
 	mcpServer = "https://mcp.example/mcp"
 )
 
-// What is asked for, and in which order, in every way that the revisions give. Each document that is not needed is not
-// asked for.
+// What is asked for, and in which order, in every way that the revisions give. Each document that
+// is not needed is not asked for.
 func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 	tenant := issuer + "/tenant1"
 	for _, tt := range []struct {
@@ -207,7 +207,8 @@ func TestAUTHB05_EndpointsByConvention(t *testing.T) {
 	}
 }
 
-// What the caller knows of its authorization servers decides between those that the resource has, and brings none in.
+// What the caller knows of its authorization servers decides between those that the resource has,
+// and brings none in.
 func TestAUTHR06_CallersChoice(t *testing.T) {
 	const other = "https://b.example"
 	for _, tt := range []struct {
@@ -233,7 +234,8 @@ func TestAUTHR06_CallersChoice(t *testing.T) {
 	}
 }
 
-// Metadata that is found and cannot be used ends the search: nothing further is asked for, and nothing is guessed.
+// Metadata that is found and cannot be used ends the search: nothing further is asked for, and
+// nothing is guessed.
 func TestBadMetadataEndsTheSearch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -316,7 +318,8 @@ func TestStatusesOfMetadata(t *testing.T) {
 		if _, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
 			t.Errorf("%d in front of a document: %v", status, err)
 		}
-		// In place of all metadata: only what is certainly missing leads to what is given by convention.
+		// In place of all metadata: only what is certainly missing leads to what is given by
+		// convention.
 		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
 			w := newNetwork(t)
 			w.Page(at, oauthtest.StatusPage(status))
@@ -441,7 +444,8 @@ func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect alike.
+// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect
+// alike.
 func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
 	for methods, ok := range map[string]bool{
 		`"code_challenge_methods_supported":["S256"]`:         true,

@@ -145,7 +145,8 @@ func TestAUTHR37_ScopesWithoutErrorThatAreWantedInVain(t *testing.T) {
 	})
 }
 
-// A gatedStore lets a test look in when a change of tokens has been written, and before Update returns.
+// A gatedStore lets a test look in when a change of tokens has been written, and before Update
+// returns.
 type gatedStore struct {
 	oauthclient.Store
 	written atomic.Pointer[func()]

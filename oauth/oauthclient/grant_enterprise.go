@@ -97,7 +97,8 @@ func (g *enterprise) validate(d *discovery) error {
 	case g.Subject == nil:
 		return errors.New("oauth: EnterpriseOptions.Subject is nil")
 	case d.Conventional || d.Resource == "":
-		return errors.New("oauth: the server publishes no Protected Resource Metadata, which enterprise-managed authorization needs")
+		return errors.New("oauth: the server publishes no Protected Resource Metadata, which enterprise-managed " +
+			"authorization needs")
 	}
 	return nil
 }
@@ -116,7 +117,8 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 		return "", nil, fmt.Errorf("EnterpriseOptions.Subject: %w", err)
 	}
 	if !isSendable(token) || tokenType == "" {
-		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must not be empty and must be printable ASCII")
+		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must not be empty and must be " +
+			"printable ASCII")
 	}
 	form := scopedForm(grantTokenExchange, r.scopes)
 	form.Set("requested_token_type", tokenTypeIDJAG)
@@ -129,9 +131,11 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	case err != nil:
 		return "", nil, err
 	case answer.IssuedTokenType != tokenTypeIDJAG:
-		return "", nil, fmt.Errorf("invalid issued_token_type %q: must be "+tokenTypeIDJAG+"", oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
+		return "", nil, fmt.Errorf("invalid issued_token_type %q: must be "+tokenTypeIDJAG,
+			oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
 	case !strings.EqualFold(answer.TokenType, tokenTypeNone):
-		return "", nil, fmt.Errorf("invalid token_type %q: must be "+tokenTypeNone+"", oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
+		return "", nil, fmt.Errorf("invalid token_type %q: must be "+tokenTypeNone,
+			oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
 	}
 	scopes = r.scopes
 	if answer.Scope != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// machine returns a Transport of a program that acts for itself, at a server that wants the scope read.
+// machine returns a Transport of a program that acts for itself, at a server that wants the scope
+// read.
 func (w *clientWorld) machine(store oauthclient.Store) *oauthclient.Transport {
 	w.as.set(func(s *fakeServer) {
 		s.clients["machine"], s.method = "geheim", "client_secret_basic"
@@ -79,7 +80,8 @@ func TestMachinesShareOneRenewal(t *testing.T) {
 	})
 }
 
-// A token endpoint that has said no is not asked again with each request; one that was not able to answer is.
+// A token endpoint that has said no is not asked again with each request; one that was not able to
+// answer is.
 func TestMachinesRemember(t *testing.T) {
 	answer := func(status int, body string) func(url.Values) (int, string) {
 		return func(url.Values) (int, string) { return status, body }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
@@ -19,7 +18,8 @@ var (
 	// attempt may succeed.
 	temporaryCodes = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
 	// permanentCodes are final whatever their status is: some servers send them with 200 or 403.
-	permanentCodes = []string{oauthwire.InvalidGrant, oauthwire.InvalidClient, "unauthorized_client", "bad_refresh_token"}
+	permanentCodes = []string{oauthwire.InvalidGrant, oauthwire.InvalidClient, "unauthorized_client",
+		"bad_refresh_token"}
 )
 
 // isPermanent reports whether a token endpoint has refused a refresh token or the client for good.
@@ -72,7 +72,8 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 			return old, nil
 		}
 		asked = true
-		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource, known.Scope).refresh(context.WithoutCancel(ctx), stored)
+		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource,
+			known.Scope).refresh(context.WithoutCancel(ctx), stored)
 		if isPermanent(err) {
 			refused = err
 			return nil, nil
@@ -84,14 +85,14 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		return json.Marshal(fresh)
 	})
 	if refused != nil {
-		t.log.Info("oauth: the authorization server no longer renews the tokens", "server", oauthfetch.ShownURL(t.endpoint), "error", refused)
+		t.log.Info("oauth: the authorization server no longer renews the tokens", "error", refused)
 		if isTokenError(refused, oauthwire.InvalidClient) {
 			err = errors.Join(err, t.forgetClient(context.WithoutCancel(ctx), client))
 		}
 	}
 	if err != nil && (refused != nil || result.source == fromRefresh) {
 		// The result is kept in memory.
-		t.log.Error("oauth: the renewed tokens were not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Error("oauth: the renewed tokens were not stored", "error", err)
 		err = nil
 	}
 	if err != nil {

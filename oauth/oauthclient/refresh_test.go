@@ -165,7 +165,8 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 	}
 }
 
-// TestRefusalsThatSayNothingOfTheTokens has somebody else than the token endpoint speak, or say what it does not explain.
+// TestRefusalsThatSayNothingOfTheTokens has somebody else than the token endpoint speak, or say
+// what it does not explain.
 func TestRefusalsThatSayNothingOfTheTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -203,7 +204,8 @@ func TestRefusalsThatSayNothingOfTheTokens(t *testing.T) {
 	}
 }
 
-// TestRenewalIsNotAbandoned has a caller that gives up while its token is renewed: the answer holds the only refresh token.
+// TestRenewalIsNotAbandoned has a caller that gives up while its token is renewed: the answer holds
+// the only refresh token.
 func TestRenewalIsNotAbandoned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)

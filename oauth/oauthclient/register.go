@@ -143,7 +143,8 @@ func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI st
 	case "", oauthwire.AuthNone, asked.TokenEndpointAuthMethod:
 	case oauthwire.AuthBasic, oauthwire.AuthPost:
 	default:
-		return fmt.Errorf("unsupported token_endpoint_auth_method %q", oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("unsupported token_endpoint_auth_method %q",
+			oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
 	}
 	if (r.AuthMethod == oauthwire.AuthBasic || r.AuthMethod == oauthwire.AuthPost) && r.ClientSecret == "" {
 		return errors.New("client_secret is missing, which token_endpoint_auth_method requires")
@@ -160,12 +161,14 @@ func (r *registrationResponse) registration(issuer string, asked *oauth.ClientMe
 		RedirectURIs: slices.Clone(asked.RedirectURIs),
 	}
 	if len(r.RedirectURIs) > 0 {
-		reg.RedirectURIs = slices.DeleteFunc(reg.RedirectURIs, func(uri string) bool { return !slices.Contains(r.RedirectURIs, uri) })
+		reg.RedirectURIs = slices.DeleteFunc(reg.RedirectURIs,
+			func(uri string) bool { return !slices.Contains(r.RedirectURIs, uri) })
 	}
 	if r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= maxEpoch {
 		reg.SecretExpires = time.Unix(int64(r.SecretExpires), 0).UTC()
 	}
-	needsSecret := asked.TokenEndpointAuthMethod == oauthwire.AuthBasic || asked.TokenEndpointAuthMethod == oauthwire.AuthPost
+	needsSecret := asked.TokenEndpointAuthMethod == oauthwire.AuthBasic ||
+		asked.TokenEndpointAuthMethod == oauthwire.AuthPost
 	switch {
 	case reg.AuthMethod == oauthwire.AuthNone:
 		reg.ClientSecret, reg.SecretExpires = "", time.Time{} // not needed
@@ -203,7 +206,8 @@ func chooseAuthMethod(offered []string) (string, error) {
 			return method, nil
 		}
 	}
-	return "", errors.New("oauth: the authorization server supports no client authentication method that a registered client can use")
+	return "", errors.New("oauth: the authorization server supports no client authentication method that a " +
+		"registered client can use")
 }
 
 // applicationType returns whether a client runs on the user's machine ("native") or not ("web"), by

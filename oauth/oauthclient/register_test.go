@@ -154,8 +154,8 @@ func TestAnswersToARegistration(t *testing.T) {
 	}
 }
 
-// A server may take fewer redirect URIs than it is told of, if the one that the next login needs is among them. The others
-// are not counted on later.
+// A server may take fewer redirect URIs than it is told of, if the one that the next login needs is
+// among them. The others are not counted on later.
 func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 	const other = "http://localhost:7777/callback"
 	for answer, want := range map[string][]string{

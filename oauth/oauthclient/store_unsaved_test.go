@@ -56,7 +56,8 @@ func (s *fakeServer) watchReuse() (reuses func() int) {
 	}
 }
 
-// TestLoginIsNotLostWithTheStore has a store that takes nothing, so that there is only what the Transport remembers.
+// TestLoginIsNotLostWithTheStore has a store that takes nothing, so that there is only what the
+// Transport remembers.
 func TestLoginIsNotLostWithTheStore(t *testing.T) {
 	for name, fall := range map[string]func(s *sickStore){
 		"after change":  func(s *sickStore) { s.sick.Store(true) },
@@ -111,7 +112,8 @@ func TestRotatedTokenDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// TestAnotherProcessWritesOverWhatIsUnsaved prefers what somebody else has put into the store meanwhile.
+// TestAnotherProcessWritesOverWhatIsUnsaved prefers what somebody else has put into the store
+// meanwhile.
 func TestAnotherProcessWritesOverWhatIsUnsaved(t *testing.T) {
 	for name, act := range map[string]func(tr *oauthclient.Transport, ctx context.Context) error{
 		"a login": (*oauthclient.Transport).Login, "a logout": (*oauthclient.Transport).Logout,
@@ -239,7 +241,8 @@ func (s *plainStore) rewrite(kind string, change func(old []byte) []byte) {
 	}
 }
 
-// TestUpdatesAreNotNested has the authorization server forget the client, so that tokens and client are dropped.
+// TestUpdatesAreNotNested has the authorization server forget the client, so that tokens and client
+// are dropped.
 func TestUpdatesAreNotNested(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := newPlainStore()

@@ -183,7 +183,8 @@ func (e *tokenEndpoint) send(ctx context.Context, form url.Values) (*tokenRespon
 	}
 }
 
-func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse, http.Header, error) {
+func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse,
+	http.Header, error) {
 	form, header, err := e.authenticated(form)
 	if err != nil {
 		return nil, nil, err
@@ -238,7 +239,8 @@ func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error 
 			form.Set("client_id", c.ClientID)
 		}
 	default:
-		return fmt.Errorf("oauth: unsupported client authentication method %q", oauthfetch.CleanText(method, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("oauth: unsupported client authentication method %q",
+			oauthfetch.CleanText(method, oauthfetch.MaxErrorCode))
 	}
 	return nil
 }
@@ -262,13 +264,15 @@ func (e *tokenEndpoint) authMethod() (string, error) {
 	case takes(oauthwire.AuthNone):
 		return oauthwire.AuthNone, nil
 	}
-	return "", errors.New("oauth: the token endpoint supports no authentication method that the client has credentials for")
+	return "", errors.New("oauth: the token endpoint supports no authentication method that the client has " +
+		"credentials for")
 }
 
 // secrets returns the values that an error must not repeat.
 func (e *tokenEndpoint) secrets(form url.Values) []string {
 	all := []string{e.registration.ClientSecret}
-	for _, name := range []string{"code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token", "token"} {
+	for _, name := range []string{"code", "code_verifier", "refresh_token", "assertion", "client_assertion",
+		"subject_token", "token"} {
 		all = append(all, form[name]...)
 	}
 	return all
@@ -287,7 +291,8 @@ func (e *tokenEndpoint) tokenType(said string) (string, error) {
 	case strings.EqualFold(said, oauthwire.Bearer):
 		return oauthwire.Bearer, nil
 	}
-	return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q", oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
+	return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q",
+		oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
 }
 
 // readTokenResponse reads the response of a token endpoint. Its errors do not repeat the secrets.

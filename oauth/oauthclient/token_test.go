@@ -273,7 +273,8 @@ func (s *watchedStore) Update(ctx context.Context, key string, change func(old [
 	return s.Store.Update(ctx, key, change)
 }
 
-// TestTokensOfAnotherAreNotUsed has tokens in the store that the Transport cannot, or is not to, use.
+// TestTokensOfAnotherAreNotUsed has tokens in the store that the Transport cannot, or is not to,
+// use.
 func TestTokensOfAnotherAreNotUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(set *oauthclient.TokenSet)

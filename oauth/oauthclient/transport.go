@@ -142,6 +142,7 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	}
 	var noEndpoint, noProver error
 	t.endpoint, noEndpoint = parseEndpoint(endpoint, o.InsecureHTTP)
+	t.log = t.log.With("server", oauthfetch.ShownURL(t.endpoint))
 	if o.DPoP != nil {
 		t.prover, noProver = dpop.NewProver((*dpop.ProverOptions)(o.DPoP))
 	}
@@ -165,7 +166,8 @@ func parseEndpoint(text string, insecure bool) (*url.URL, error) {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return &url.URL{}, errors.New("oauth: invalid address of the server: must be an http or https URL with a host")
 	case u.Scheme == "http" && !insecure && !netx.IsLoopback(strings.ToLower(u.Hostname())):
-		return u, errors.New("oauth: invalid address of the server: must be https, since tokens are sent there (http is only for this machine)")
+		return u, errors.New("oauth: invalid address of the server: must be https, since tokens are sent there " +
+			"(http is only for this machine)")
 	}
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	return u, nil
@@ -276,8 +278,8 @@ func (x *exchange) sendProved(tokens *TokenSet) (*http.Response, error) {
 	return res, nil
 }
 
-// wantsNonce keeps the DPoP nonce of a resource's response. It reports whether the request was refused only for want of it:
-// then it is sent again, once.
+// wantsNonce keeps the DPoP nonce of a resource's response. It reports whether the request was
+// refused only for want of it: then it is sent again, once.
 func wantsNonce(p *dpop.Prover, target *url.URL, res *http.Response) bool {
 	if !p.LearnFromResource(target, res.Header) || res.StatusCode != http.StatusUnauthorized {
 		return false

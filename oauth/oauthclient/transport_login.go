@@ -97,7 +97,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 	known, err = load[serverRecord](ctx, t.store, t.serverKey())
 	isThere := known != nil || err != nil
 	if errors.Is(err, errUnreadable) {
-		t.log.Warn("oauth: removing an unreadable value from the store", "server", oauthfetch.ShownURL(t.endpoint))
+		t.log.Warn("oauth: removing an unreadable value from the store")
 		err = nil
 	}
 	if known == nil {
@@ -111,7 +111,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 			err = errors.Join(err, fmt.Errorf("oauth: write to the store: %w", failed))
 		}
 		if tokens, failed = decodeStored[TokenSet](old); failed != nil {
-			t.log.Warn("oauth: removing unreadable tokens from the store", "server", oauthfetch.ShownURL(t.endpoint))
+			t.log.Warn("oauth: removing unreadable tokens from the store")
 		}
 	}
 	if isThere {
@@ -135,7 +135,8 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	}
 	endpoint := t.tokenEndpoint(&server, client, "", known.Scope)
 	var all []error
-	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess}} {
+	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"},
+		{tokens.AccessToken, hintAccess}} {
 		if one.token == "" {
 			continue
 		}

@@ -140,7 +140,8 @@ func TestStillRefusedAfterALogin(t *testing.T) {
 	})
 }
 
-// TestStillRefusedAfterARenewal asks for a login when a token that was just renewed is refused, too.
+// TestStillRefusedAfterARenewal asks for a login when a token that was just renewed is refused,
+// too.
 func TestStillRefusedAfterARenewal(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
