@@ -22,7 +22,7 @@ func Check(page string) (*url.URL, error) {
 	u, err := url.Parse(page)
 	switch {
 	case err != nil:
-		return nil, errors.New("malformed URL")
+		return nil, errors.New("the URL cannot be parsed")
 	case u.Hostname() == "" || u.Opaque != "":
 		return nil, errors.New("the URL has no host")
 	case u.User != nil:
@@ -30,7 +30,7 @@ func Check(page string) (*url.URL, error) {
 	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return nil, errors.New("the URL is neither https nor http on this machine")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("the host must be ASCII: other letters can look like ASCII ones")
+		return nil, errors.New("the host has letters beyond ASCII, which can look like ASCII ones")
 	}
 	return u, nil
 }
