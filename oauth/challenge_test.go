@@ -15,7 +15,7 @@ func challengeHeader(fields ...string) http.Header { return http.Header{"Www-Aut
 
 type params = map[string]string
 
-func TestAUTHR04_ChallengesAreParsed(t *testing.T) {
+func TestAUTHR04_ParseChallenges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fields []string
 		want   []oauth.Challenge

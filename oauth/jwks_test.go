@@ -109,7 +109,7 @@ func TestUnknownKeysDoNotFloodTheServer(t *testing.T) {
 
 // Nothing is fetched for what is no token of the issuer, so that another verifier can be asked at
 // once.
-func TestForeignTokensFetchNoKeys(t *testing.T) {
+func TestTokensOfOtherIssuersFetchNoKeys(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.keys.Store(nil) // the server is away
 		secret := strings.Repeat("s", 30)
@@ -141,7 +141,7 @@ func TestKeysAreRotated(t *testing.T) {
 	})
 }
 
-func TestKeysOutliveTheServerForAWhile(t *testing.T) {
+func TestStaleKeysWhileServerIsDown(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		verifies(t, v, issue(t))
 		s.keys.Store(nil)
@@ -162,7 +162,7 @@ func TestKeysOutliveTheServerForAWhile(t *testing.T) {
 }
 
 // While somebody fetches new keys in place of old ones, the others need not wait.
-func TestOldKeysServeDuringAFetch(t *testing.T) {
+func TestOldKeysDuringFetch(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		verifies(t, v, issue(t))
 		s.wait = 5 * time.Second
@@ -179,7 +179,7 @@ func TestOldKeysServeDuringAFetch(t *testing.T) {
 }
 
 // A caller that goes away takes the fetch from nobody.
-func TestFetchOfKeysIsForEverybody(t *testing.T) {
+func TestKeyFetchOutlivesItsCaller(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.wait = 2 * time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -234,7 +234,7 @@ func TestKeysThatCannotVerify(t *testing.T) {
 }
 
 // Keys are not fetched from where the issuer has no right to.
-func TestSEC07_KeysOfSomewhereElse(t *testing.T) {
+func TestSEC07_KeySetAtPrivateAddress(t *testing.T) {
 	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd"} {
 		w := newNetwork(t)
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",

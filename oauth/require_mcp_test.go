@@ -317,7 +317,7 @@ func TestAUTHR34_ScopesOfTools(t *testing.T) {
 
 // Once something was sent, and in a batch whose other calls must not be sent again, the refusal is
 // an error like others.
-func TestScopesWhereTheStatusIsGone(t *testing.T) {
+func TestScopesAfterResponseHasBegun(t *testing.T) {
 	s := newSite(t, newScoped(), nil)
 	session := s.open(s.token("ann", ""), march2025)
 	for name, r := range map[string]*reply{
@@ -346,7 +346,7 @@ func TestScopesWithoutHTTP(t *testing.T) {
 
 // A subscription ends in good order when its token does, and its client may take it up again with a
 // new one.
-func TestListeningEndsWithTheToken(t *testing.T) {
+func TestStreamEndsWithToken(t *testing.T) {
 	server := newScoped()
 	s := newSite(t, server, &oauth.RequireOptions{MaxStream: 50 * time.Millisecond})
 	r := s.modern(s.token("ann", ""), "subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)

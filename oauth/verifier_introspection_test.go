@@ -98,7 +98,7 @@ func TestIntrospectionFailures(t *testing.T) {
 }
 
 // A good answer is believed for a while, and a revoked token is found out then.
-func TestIntrospectionIsRemembered(t *testing.T) {
+func TestIntrospectionCache(t *testing.T) {
 	for name, tc := range map[string]struct {
 		time time.Duration
 		want []int32 // questions so far: at once, once more, after 20 s, after 40 s

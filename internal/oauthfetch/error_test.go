@@ -55,7 +55,7 @@ func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.Pri
 
 // What a certificate says is text of somebody who is not trusted, the less so when the certificate
 // is refused.
-func TestFetchErrorsHoldNoTextOfCertificates(t *testing.T) {
+func TestFetchErrorsContainNoCertificateText(t *testing.T) {
 	const evil = "a\x1b]0;owned\x07\nERROR all is well"
 	key, ca := oauthtest.NewCA(t)
 	roots := x509.NewCertPool()

@@ -47,9 +47,9 @@ func FuzzTokenResponse(f *testing.F) {
 	})
 }
 
-// FuzzLoginAnswer: a code is taken only with the state of the login, once, and from the
+// FuzzAuthorizationResponse: a code is taken only with the state of the login, once, and from the
 // authorization server that was asked; and nobody else's words are repeated.
-func FuzzLoginAnswer(f *testing.F) {
+func FuzzAuthorizationResponse(f *testing.F) {
 	const state, issuer = "the-state-of-the-login", "https://as.example"
 	for _, query := range []string{
 		"code=c&state=" + state, "code=c&state=" + state + "&iss=https%3A%2F%2Fas.example", "error=e&state=" + state,

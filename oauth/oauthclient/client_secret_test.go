@@ -113,9 +113,9 @@ func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store
 	w.as.set(func(s *fakeServer) { s.resource = clientMCP })
 }
 
-// TestIssuerOfTheOptionsIsTheOnlyOne names an authorization server for a client that is not known
+// TestIdentityIssuerIsTheOnlyOne names an authorization server for a client that is not known
 // there.
-func TestIssuerOfTheOptionsIsTheOnlyOne(t *testing.T) {
+func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}
 		tr := w.transport(opts)
@@ -138,8 +138,8 @@ func TestIssuerOfTheOptionsIsTheOnlyOne(t *testing.T) {
 	})
 }
 
-// TestErrorsHoldNoPartOfASecret has words that end, where they are cut, within what they repeat.
-func TestErrorsHoldNoPartOfASecret(t *testing.T) {
+// TestErrorsContainNoPartOfASecret has words that end, where they are cut, within what they repeat.
+func TestErrorsContainNoPartOfASecret(t *testing.T) {
 	const first = 12 // bytes of a secret
 	check := func(t *testing.T, err error, secret string) {
 		t.Helper()

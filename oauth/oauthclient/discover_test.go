@@ -191,7 +191,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 }
 
 // Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
-func TestAUTHB05_EndpointsByConvention(t *testing.T) {
+func TestAUTHB05_DefaultEndpoints(t *testing.T) {
 	w := newNetwork(t)
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
 	if err != nil {
@@ -209,7 +209,7 @@ func TestAUTHB05_EndpointsByConvention(t *testing.T) {
 
 // What the caller knows of its authorization servers decides between those that the resource has,
 // and brings none in.
-func TestAUTHR06_CallersChoice(t *testing.T) {
+func TestAUTHR06_PreferredIssuer(t *testing.T) {
 	const other = "https://b.example"
 	for _, tt := range []struct {
 		prefer []string
@@ -236,7 +236,7 @@ func TestAUTHR06_CallersChoice(t *testing.T) {
 
 // Metadata that is found and cannot be used ends the search: nothing further is asked for, and
 // nothing is guessed.
-func TestBadMetadataEndsTheSearch(t *testing.T) {
+func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		docs map[string]string
@@ -332,7 +332,7 @@ func TestStatusesOfMetadata(t *testing.T) {
 }
 
 // A server that says it has metadata is no server of 2025-03-26, whatever it has then.
-func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
+func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc("https://mcp.example"))
@@ -366,7 +366,7 @@ func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
 }
 
 // One discovery, however many documents it is of, takes 10 seconds at most.
-func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
+func TestDiscoveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newNetwork(t)
 		slow := func(text string) http.HandlerFunc {
@@ -389,7 +389,7 @@ func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
 	})
 }
 
-func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
+func TestAUTHR07_ResourceContainsEndpoint(t *testing.T) {
 	f := newNetwork(t).fetcher(nil)
 	for _, tt := range []struct {
 		endpoint, resource string
@@ -446,7 +446,7 @@ func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
 
 // AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect
 // alike.
-func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
+func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 	for methods, ok := range map[string]bool{
 		`"code_challenge_methods_supported":["S256"]`:         true,
 		`"code_challenge_methods_supported":["plain","S256"]`: true,
@@ -562,7 +562,7 @@ func TestSSRFByNameInEachMetadataField(t *testing.T) {
 }
 
 // A server on this machine uses documents that are there too, by plain http.
-func TestDiscoveryOnThisMachine(t *testing.T) {
+func TestDiscoveryAtLoopback(t *testing.T) {
 	const here = "http://localhost:8000"
 	w := newNetwork(t)
 	w.Doc(here+"/.well-known/oauth-protected-resource/mcp", resourceDoc(here, "http://127.0.0.1:8001/tenant1"))

@@ -135,8 +135,8 @@ func TestDPoPThroughTransport(t *testing.T) {
 	}
 }
 
-// TestDPoPNonceIsObeyedOnce meets servers that are never content.
-func TestDPoPNonceIsObeyedOnce(t *testing.T) {
+// TestDPoPNonceIsRetriedOnce meets servers that are never content.
+func TestDPoPNonceIsRetriedOnce(t *testing.T) {
 	t.Run("authorization server", func(t *testing.T) {
 		w := newBoundWorld(t, false)
 		w.token = func(rw http.ResponseWriter, _ *http.Request) {

@@ -32,7 +32,7 @@ func (w *clientWorld) counts() (tokens, requests int) {
 	return w.as.count("client_credentials"), requests
 }
 
-func TestMachinesRenewFirst(t *testing.T) {
+func TestGrantRenewsBeforeExpiry(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.machine(store))
@@ -59,7 +59,7 @@ func TestMachinesRenewFirst(t *testing.T) {
 	})
 }
 
-func TestMachinesShareOneRenewal(t *testing.T) {
+func TestGrantRenewalIsShared(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.machine(nil)
 		w.mustPost(tr)
@@ -82,7 +82,7 @@ func TestMachinesShareOneRenewal(t *testing.T) {
 
 // A token endpoint that has said no is not asked again with each request; one that was not able to
 // answer is.
-func TestMachinesRemember(t *testing.T) {
+func TestGrantFailureIsRemembered(t *testing.T) {
 	answer := func(status int, body string) func(url.Values) (int, string) {
 		return func(url.Values) (int, string) { return status, body }
 	}

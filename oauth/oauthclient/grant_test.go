@@ -271,9 +271,9 @@ func checkAudience(t *testing.T, assertion string, key *ecdsa.PrivateKey, issuer
 	}
 }
 
-// TestMachinesAskAgain refuses a token: the next one is asked for in the same way, even if there is
+// TestGrantIsRepeated refuses a token: the next one is asked for in the same way, even if there is
 // a refresh token.
-func TestMachinesAskAgain(t *testing.T) {
+func TestGrantIsRepeated(t *testing.T) {
 	w := newGrantWorld(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {
 		w.issue(rw, "Bearer", map[string]any{"refresh_token": "r"})
@@ -334,9 +334,9 @@ func refuseGrant(code string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// TestRefusalIsTheEnd refuses every kind of grant: the error is the server's, and it is asked once,
+// TestGrantRefusalIsFinal refuses every kind of grant: the error is the server's, and it is asked once,
 // in one way.
-func TestRefusalIsTheEnd(t *testing.T) {
+func TestGrantRefusalIsFinal(t *testing.T) {
 	for name, grant := range map[string]func(w *grantWorld) Grant{
 		"client credentials": func(*grantWorld) Grant { return NewClientCredentialsGrant() },
 		"workload":           func(*grantWorld) Grant { return NewWorkloadGrant(fixedAssertion("platform-jwt")) },

@@ -43,9 +43,9 @@ func bearerOf(req *http.Request) string {
 	return ""
 }
 
-// TestTimeLimitsWaitForAPerson has people who need longer than the client's patience with the
+// TestTimeoutsAreSuspendedDuringLogin has people who need longer than the client's patience with the
 // server.
-func TestTimeLimitsWaitForAPerson(t *testing.T) {
+func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		slow := oauthclient.NewAuthorizer(clientRedirect, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 			select {
@@ -87,7 +87,7 @@ func TestTimeLimitsWaitForAPerson(t *testing.T) {
 	})
 }
 
-func TestRequestsThatAreNotAuthorizedHaveNotRun(t *testing.T) {
+func TestUnauthorizedRequestsAreNotCarriedOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
 			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
