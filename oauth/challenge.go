@@ -9,31 +9,32 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// Bounds of challenges that are read. Real answers hold one or two challenges with a handful of parameters.
+// Limits of challenges that are parsed. Real responses have one or two challenges with a handful of
+// parameters.
 const (
 	maxChallenges      = 16
 	maxChallengeParams = 32
 	maxChallengeBytes  = 32 << 10 // of all fields together
 )
 
-// A Challenge is one way in which a server asks for credentials, as it stands in WWW-Authenticate.
+// A Challenge is one way in which a server asks for credentials, from the header WWW-Authenticate.
 //
 // Spec: RFC 9110, section 11.6.1; RFC 6750, section 3.
 type Challenge struct {
-	// Scheme is the authentication scheme, such as "Bearer". Its case means nothing.
+	// Scheme is the authentication scheme, such as "Bearer". It is not case-sensitive.
 	Scheme string
-	// Token68 is what a few schemes, such as Negotiate, have instead of parameters.
+	// Token68 is the value of schemes without parameters, such as Negotiate.
 	Token68 string
 	// Params are the parameters, by their names in lower case.
 	Params map[string]string
 }
 
-// Is reports whether the challenge is of a scheme, in whatever case it was written.
+// Is reports whether the challenge has an authentication scheme, ignoring case.
 func (c *Challenge) Is(scheme string) bool { return strings.EqualFold(c.Scheme, scheme) }
 
-// ParseChallenges returns the challenges of a response, in their order. A challenge that names a parameter twice is left
-// out, since it has two readings; so is what follows something malformed in the same field. Names of parameters come in
-// lower case.
+// ParseChallenges returns the challenges of a response in their order. Names of parameters are in
+// lower case. A challenge with a duplicate parameter is omitted, since it is ambiguous; so is what
+// follows a syntax error in the same field.
 func ParseChallenges(header http.Header) []Challenge {
 	var all []Challenge
 	room := maxChallengeBytes
@@ -55,9 +56,9 @@ func ParseChallenges(header http.Header) []Challenge {
 	return all
 }
 
-// String returns the challenge as a field value, the parameters in alphabetical order. What cannot stand in a header is
-// replaced by a space, and a parameter whose name cannot is left out, so the text is safe whatever is in the challenge.
-// It is empty if the scheme is no token.
+// String returns the challenge as a field value, with the parameters in alphabetical order. It
+// replaces characters that are not allowed in a header by spaces and omits parameters with invalid
+// names, so the result is always safe to send. It is empty if the scheme is not a token.
 func (c Challenge) String() string {
 	if !netx.IsToken(c.Scheme) {
 		return ""
@@ -106,7 +107,7 @@ func writeQuoted(b *strings.Builder, text string) {
 // A challengeParser reads one field value.
 type challengeParser struct{ rest string }
 
-// challenge reads the next challenge. It is ambiguous if it names a parameter twice.
+// challenge parses the next challenge. It is ambiguous if a parameter appears twice.
 func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 	p.skip(" \t,")
 	if c.Scheme = p.token(); c.Scheme == "" {
@@ -142,8 +143,8 @@ func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 	}
 }
 
-// paramName reads the name of a parameter and its equals sign. A name without one is the scheme of the next challenge,
-// and stays.
+// paramName parses the name of a parameter and its equals sign. A name without one is the scheme of
+// the next challenge and is not consumed.
 func (p *challengeParser) paramName(isFirst bool) (name string, ok bool) {
 	before := p.rest
 	p.skip(" \t")
@@ -161,13 +162,16 @@ func (p *challengeParser) paramName(isFirst bool) (name string, ok bool) {
 	return strings.ToLower(name), true
 }
 
-// paramValue reads a token or a quoted-string, up to the end of the parameter. URLs without quotes are taken too: there
-// are servers that write them, and they have one reading.
+// paramValue parses a token or a quoted-string, up to the end of the parameter. It also accepts
+// URLs without quotes, which some servers send.
 func (p *challengeParser) paramValue() (value string, ok bool) {
 	if strings.HasPrefix(p.rest, `"`) {
 		value, ok = p.quoted()
 	} else {
-		end := strings.IndexFunc(p.rest, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' || r == '\\' })
+		end := strings.IndexFunc(p.rest, func(r rune) bool {
+			return r <= ' ' || r >= 0x7f || r == ',' ||
+				r == '"' || r == '\\'
+		})
 		if end < 0 {
 			end = len(p.rest)
 		}
@@ -199,7 +203,7 @@ func (p *challengeParser) quoted() (text string, ok bool) {
 	return "", false
 }
 
-// token68 reads a token68, if one stands alone up to the next comma.
+// token68 parses a token68 if it is alone up to the next comma.
 func (p *challengeParser) token68() (text string, ok bool) {
 	end := strings.IndexByte(p.rest, ',')
 	if end < 0 {
@@ -213,7 +217,7 @@ func (p *challengeParser) token68() (text string, ok bool) {
 	return text, true
 }
 
-// token reads the longest token, which may be empty.
+// token parses the longest token, which may be empty.
 func (p *challengeParser) token() string {
 	end := 0
 	for end < len(p.rest) && netx.IsTokenByte(p.rest[end]) {
@@ -224,7 +228,7 @@ func (p *challengeParser) token() string {
 	return text
 }
 
-// skip passes over bytes of a set, and gives how many there were.
+// skip skips bytes of a set and returns how many it has skipped.
 func (p *challengeParser) skip(set string) int {
 	after := strings.TrimLeft(p.rest, set)
 	n := len(p.rest) - len(after)
@@ -232,7 +236,7 @@ func (p *challengeParser) skip(set string) int {
 	return n
 }
 
-// atEnd reports whether an element of the list ends here, white space aside.
+// atEnd reports whether a list element ends here, apart from white space.
 func (p *challengeParser) atEnd() bool {
 	after := strings.TrimLeft(p.rest, " \t")
 	return after == "" || after[0] == ','

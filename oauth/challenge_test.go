@@ -15,7 +15,7 @@ func challengeHeader(fields ...string) http.Header { return http.Header{"Www-Aut
 
 type params = map[string]string
 
-func TestAUTHR04_ChallengesAreParsed(t *testing.T) {
+func TestAUTHR04_ParseChallenges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fields []string
 		want   []oauth.Challenge
@@ -96,7 +96,8 @@ func TestChallengeCannotInject(t *testing.T) {
 	}
 }
 
-// What was parsed says the same when it is written and parsed again, and no part of it can leave its field.
+// What was parsed says the same when it is written and parsed again, and no part of it can leave
+// its field.
 func FuzzParseChallenges(f *testing.F) {
 	for _, seed := range []string{
 		`Bearer resource_metadata="https://a.example/x", scope="a b", error=insufficient_scope`,

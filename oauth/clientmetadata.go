@@ -25,15 +25,17 @@ const (
 	maxClientName = 200
 	// maxRedirectURIs bounds the redirect URIs of one client. Real ones have a handful.
 	maxRedirectURIs = 32
-	// defaultDocumentLifetime is how long a document without cache directives is cached, and maxDocumentLifetime how long
-	// one with directives is at most.
+	// defaultDocumentLifetime is how long a document without cache directives is cached, and
+	// maxDocumentLifetime how long one with directives is at most.
 	defaultDocumentLifetime, maxDocumentLifetime = 5 * time.Minute, 24 * time.Hour
 )
 
-// Validate returns an error if the metadata cannot be the Client ID Metadata Document of a client_id: the client_id must be
-// an https URL with a path, and the document must contain it byte for byte, a name, redirect URIs and no shared secret.
+// Validate returns an error if the metadata cannot be the Client ID Metadata Document of a
+// client_id: the client_id must be an https URL with a path, and the document must contain it byte
+// for byte, a name, redirect URIs and no shared secret.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
 func (m *ClientMetadata) Validate(clientID string) error {
 	if err := CheckClientIDURL(clientID); err != nil {
 		return err
@@ -44,10 +46,11 @@ func (m *ClientMetadata) Validate(clientID string) error {
 	return nil
 }
 
-// CheckClientIDURL returns an error if a client_id cannot be the URL of a Client ID Metadata Document: it must be https and
-// have a path without dot segments.
+// CheckClientIDURL returns an error if a client_id cannot be the URL of a Client ID Metadata
+// Document: it must be https and have a path without dot segments.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
 func CheckClientIDURL(clientID string) error {
 	u, err := oauthfetch.CheckURL(clientID)
 	if err == nil {
@@ -83,7 +86,8 @@ func (m *ClientMetadata) checkDocument(clientID string) error {
 	case len(m.RedirectURIs) > maxRedirectURIs:
 		return fmt.Errorf("%d redirect_uris: must be at most %d", len(m.RedirectURIs), maxRedirectURIs)
 	case strings.HasPrefix(m.TokenEndpointAuthMethod, "client_secret_"):
-		return fmt.Errorf("invalid token_endpoint_auth_method %.64q: must not need a shared secret", m.TokenEndpointAuthMethod)
+		return fmt.Errorf("invalid token_endpoint_auth_method %.64q: must not need a shared secret",
+			m.TokenEndpointAuthMethod)
 	}
 	for _, uri := range m.RedirectURIs {
 		if err := CheckRedirectURI(uri); err != nil {
@@ -91,7 +95,8 @@ func (m *ClientMetadata) checkDocument(clientID string) error {
 		}
 	}
 	for _, link := range []struct{ name, text string }{
-		{"client_uri", m.URI}, {"logo_uri", m.LogoURI}, {"tos_uri", m.TermsURI}, {"policy_uri", m.PolicyURI}, {"jwks_uri", m.JWKSURI},
+		{"client_uri", m.URI}, {"logo_uri", m.LogoURI}, {"tos_uri", m.TermsURI}, {"policy_uri",
+			m.PolicyURI}, {"jwks_uri", m.JWKSURI},
 	} {
 		if link.text == "" {
 			continue
@@ -104,18 +109,20 @@ func (m *ClientMetadata) checkDocument(clientID string) error {
 	return nil
 }
 
-// isPrintable reports whether a text is one line of printable characters. Marks that change the direction of text, for one,
-// are not printable.
+// isPrintable reports whether a text is one line of printable characters. Marks that change the
+// direction of text, for one, are not printable.
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// FetchClientMetadata fetches and validates the Client ID Metadata Document of a client_id. It also returns how long the
-// document may be cached: as the response says, at most a day; 5 minutes if it does not say; 0 if it must not be cached.
-// Redirects are not followed, since the client_id is the URL of the document. The error is a [*FetchError] if there is no
-// document, and a [*DiscoveryError] if it is invalid.
+// FetchClientMetadata fetches and validates the Client ID Metadata Document of a client_id. It also
+// returns how long the document may be cached: as the response says, at most a day; 5 minutes if it
+// does not say; 0 if it must not be cached. Redirects are not followed, since the client_id is the
+// URL of the document. The error is a [*FetchError] if there is no document, and a
+// [*DiscoveryError] if it is invalid.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
 func (f *Fetcher) FetchClientMetadata(ctx context.Context, clientID string) (*ClientMetadata, time.Duration, error) {
 	u, err := f.fetcher().CheckURL(clientID)
 	if err == nil {
@@ -155,7 +162,10 @@ func freshness(header http.Header, now time.Time) time.Duration {
 		}
 	}
 	for _, never := range []string{"no-store", "no-cache", "private"} {
-		if slices.ContainsFunc(directives, func(d string) bool { return d == never || strings.HasPrefix(d, never+"=") }) {
+		if slices.ContainsFunc(directives, func(d string) bool {
+			return d == never ||
+				strings.HasPrefix(d, never+"=")
+		}) {
 			return 0
 		}
 	}
@@ -183,9 +193,10 @@ func freshness(header http.Header, now time.Time) time.Duration {
 
 func boundedLifetime(d time.Duration) time.Duration { return min(max(d, 0), maxDocumentLifetime) }
 
-// CheckRedirectURI returns an error if a redirect URI is not allowed: it must be https, or http on the user's own machine, or
-// have a scheme that an application registered for itself, which contains a dot. It must not have a fragment, a user, a
-// wildcard or white space. Redirect URIs are compared as they are written, so ambiguous ones are refused, too.
+// CheckRedirectURI returns an error if a redirect URI is not allowed: it must be https, or http on
+// the user's own machine, or have a scheme that an application registered for itself, which
+// contains a dot. It must not have a fragment, a user, a wildcard or white space. Redirect URIs are
+// compared as they are written, so ambiguous ones are refused, too.
 //
 // Spec: RFC 8252, section 7; basic/authorization, Communication Security; RFC 9700, section 2.1.
 func CheckRedirectURI(text string) error {

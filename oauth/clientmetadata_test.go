@@ -111,7 +111,7 @@ func TestSEC22_FetchingClientMetadata(t *testing.T) {
 	}
 }
 
-func TestREG07_LifeOfADocument(t *testing.T) {
+func TestREG07_DocumentFreshness(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		header string

@@ -1,9 +1,10 @@
-// Package oauth is the authorization of MCP over HTTP, in every revision that has it. It protects servers, and logs
-// clients in.
+// Package oauth protects MCP servers with OAuth 2.1: it verifies access tokens, checks scopes, and
+// tells clients how to get a token.
 //
-// # Servers
-//
-// An MCP server is a protected resource. [Require] is middleware that lets requests through with an access token for it:
+// An MCP server that requires authorization is an OAuth 2.1 resource server. It does not issue
+// tokens; an authorization server does, such as an identity provider or package
+// [github.com/patchbay-mcp/patchbay/oauth/authserver]. The server has three duties, which [Require]
+// fulfils as HTTP middleware:
 //
 //	verifier := oauth.NewJWTVerifier("https://auth.example.com", nil)
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
@@ -12,31 +13,39 @@
 //	}, nil)
 //	http.ListenAndServe(addr, protect(mcphttp.NewHandler(server, nil)))
 //
-// A [Verifier] says what a token means: [NewJWTVerifier] for signed tokens, [NewIntrospectionVerifier] for those that the
-// authorization server has to be asked about, [NewStaticVerifier] for tokens of a configuration. Handlers find the caller
-// in mcp.RequestFrom(ctx).Principal; the token itself does not reach them. [RequireScopes] says which tools need which
-// scopes, and [CheckScopes] asks for more from within a handler.
+// It serves the Protected Resource Metadata (RFC 9728) that names the authorization server. It
+// answers a request without a valid access token with status 401 and a challenge (WWW-Authenticate)
+// that points to this metadata. And it accepts only tokens that were issued for this server:
+// genuine, not expired, with its URL as audience.
 //
-// Package authserver is an authorization server for servers that have no other.
+// Package [github.com/patchbay-mcp/patchbay/oauth/oauthclient] is the other side: it logs clients
+// in. This package also has the types that both sides share, such as [ServerMetadata],
+// [ClientMetadata] and [Challenge].
 //
-// # Clients
+// # Verifying tokens
 //
-// [Transport] is an http.RoundTripper that gets the tokens which a server wants, and keeps them fresh:
+// A [Verifier] finds out what a token says: [NewJWTVerifier] for signed tokens (JWT),
+// [NewIntrospectionVerifier] for opaque tokens that the authorization server has to be asked about,
+// [NewStaticVerifier] for a few tokens in a configuration. Handlers find the caller in
+// mcp.RequestFrom(ctx).Principal. They never see the token, so that they cannot pass it on.
 //
-//	login := oauth.NewTransport(url, &oauth.TransportOptions{Authorizer: oauth.NewBrowser(nil)})
-//	client := &http.Client{Transport: login}
-//	c, err := mcp.Connect(ctx, mcphttp.NewTransport(url, &mcphttp.TransportOptions{Client: client}), nil)
+// # Scopes and step-up authorization
 //
-// It finds the authorization server as each revision says, from the challenge of the server, from well-known documents,
-// or, for servers of 2025-03-26, by convention; registers the program where it has to; asks a person by way of an
-// [Authorizer]; and asks again for more scopes when the server wants them. A [Store] keeps the tokens. Programs without
-// a person have a [Grant] instead: [NewClientCredentials], [NewEnterprise], [NewWorkload]. [DPoPOptions] bind tokens to a
-// key.
+// A scope is a permission that a token grants. [RequireOptions.Scopes] are needed by every request;
+// [RequireScopes] says which tools, prompts and methods need more; [CheckScopes] asks from within a
+// handler. A request that lacks scopes is refused with status 403 and a challenge that names them,
+// and the client asks the authorization server, and with it the user, for more: step-up
+// authorization.
+//
+// # DPoP
+//
+// With DPoP (RFC 9449) a token is bound to a key of the client, and every request carries a proof
+// that its sender has the key. A stolen token is then of no use. [RequireOptions.DPoP] requires or
+// allows it.
 //
 // # Security
 //
-// What a peer says is bounded, and where it leads is checked: a [Fetcher] calls https addresses alone, and none nearer
-// than the MCP server itself. A token goes to the server that it is for, and nowhere else; ids, secrets and tokens belong
-// to the issuer that gave them. PKCE, state, issuer and audience are always checked; what switches a check off has
-// Insecure in its name.
+// Everything that a peer sends is bounded. URLs that a peer names are fetched by a [Fetcher], which
+// guards against server-side request forgery. An option that disables a check has Insecure in its
+// name.
 package oauth

@@ -25,7 +25,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A boundSite is an MCP server, protected by Require, and its authorization server, whose tokens are bound to keys.
+// A boundSite is an MCP server, protected by Require, and its authorization server, whose tokens
+// are bound to keys.
 type boundSite struct {
 	t       *testing.T
 	url, as string
@@ -107,8 +108,8 @@ func (s *boundSite) connect(revision string, base http.RoundTripper) (*mcp.Clien
 	}), &mcp.ClientOptions{Revision: revision, Logger: discardLog})
 }
 
-// TestDPoPBetweenOurSides lets our client into our server, in both ways to talk and with nonces.
-func TestDPoPBetweenOurSides(t *testing.T) {
+// TestDPoPEndToEnd lets our client into our server, in both ways to talk and with nonces.
+func TestDPoPEndToEnd(t *testing.T) {
 	for _, revision := range []string{november2025, july2026} {
 		for _, nonces := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, nonces %t", revision, nonces), func(t *testing.T) {

@@ -18,41 +18,47 @@ import (
 
 // FetcherOptions configures a [Fetcher]. The zero value is right for most programs.
 type FetcherOptions struct {
-	// TLSConfig is for servers whose certificates the system does not trust. It is cloned. Default: the system's roots,
-	// TLS 1.2 and later.
+	// TLSConfig is for servers whose certificates the system does not trust. It is cloned. Default:
+	// the system's roots, TLS 1.2 and later.
 	TLSConfig *tls.Config
-	// AllowedHosts may have any address, also a private or a loopback one; the scheme must be https nevertheless. Each is
-	// a name or an address as in a URL, with a port (":8443") if only that one is meant. It is for identity providers
-	// within a company. Default: none.
+	// AllowedHosts may have any address, also a private or a loopback one; the scheme must be https
+	// nevertheless. Each is a name or an address as in a URL, with a port (":8443") if only that
+	// one is meant. It is for identity providers within a company. Default: none.
 	AllowedHosts []string
-	// Proxy returns the proxy for a request, as that of [http.Transport] does. The addresses that a proxy connects to
-	// cannot be checked here: the proxy has to refuse internal ones. Default: no proxy, not even from the environment.
+	// Proxy returns the proxy for a request, as that of [http.Transport] does. The addresses that a
+	// proxy connects to cannot be checked here: the proxy has to refuse internal ones. Default: no
+	// proxy, not even from the environment.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Timeout bounds each exchange as a whole, and each discovery, which consists of several. Default: 10 seconds.
+	// Timeout bounds each exchange as a whole, and each discovery, which consists of several.
+	// Default: 10 seconds.
 	Timeout time.Duration
-	// Logger receives warnings about what is ignored, such as a challenge that points to another origin. Default:
-	// slog.Default().
+	// Logger receives warnings about what is ignored, such as a challenge that points to another
+	// origin. Default: slog.Default().
 	Logger *slog.Logger
-	// InsecureAnyAddress allows every address, and plain http. It is for tests only: with it, any server that the client
-	// calls can make the client call whatever it can reach.
+	// InsecureAnyAddress allows every address, and plain http. It is for tests only: with it, any
+	// server that the client calls can make the client call whatever it can reach.
 	InsecureAnyAddress bool
 }
 
-// A Fetcher fetches the documents and calls the endpoints of OAuth. Their URLs come from servers that are not trusted, so it
-// guards against server-side request forgery:
+// A Fetcher fetches the documents and calls the endpoints of OAuth. Their URLs come from servers
+// that are not trusted, so it guards against server-side request forgery:
 //
 //   - A URL must be https, and have neither user nor fragment.
-//   - The address of a host is checked when it is dialled, so that DNS rebinding does not help. Public addresses are
-//     allowed. Private networks (RFC 1918, RFC 4193, RFC 6598) and this machine are refused, except for AllowedHosts. Other
-//     special-purpose addresses, such as link-local ones, where clouds serve credentials, are always refused.
-//   - What is fetched for a server (see [Fetcher.For]) may be as near as that server: if all its addresses are private,
-//     private ones are allowed, and if they are on this machine, so are those. A server within a company can thus name
-//     an identity provider there, and a server on the Internet cannot.
-//   - http is only for servers on this machine, for a server that is itself addressed as localhost or a loopback address.
-//   - No cookies, no proxy by default, at most 3 redirects of a GET within its origin, at most 1 MiB, JSON of at most 16
-//     levels, 10 seconds.
+//   - The address of a host is checked when it is dialled, so that DNS rebinding does not help.
+//     Public addresses are allowed. Private networks (RFC 1918, RFC 4193, RFC 6598) and this machine
+//     are refused, except for AllowedHosts. Other special-purpose addresses, such as link-local
+//     ones, where clouds serve credentials, are always refused.
+//   - What is fetched for a server (see [Fetcher.For]) may be as near as that server: if all its
+//     addresses are private, private ones are allowed, and if they are on this machine, so are
+//     those. A server within a company can thus name an identity provider there, and a server on the
+//     Internet cannot.
+//   - http is only for servers on this machine, for a server that is itself addressed as localhost
+//     or a loopback address.
+//   - No cookies, no proxy by default, at most 3 redirects of a GET within its origin, at most 1
+//     MiB, JSON of at most 16 levels, 10 seconds.
 //
-// A Fetcher keeps no connections, so there is nothing to close. All methods are safe for concurrent use.
+// A Fetcher keeps no connections, so there is nothing to close. All methods are safe for concurrent
+// use.
 //
 // Spec: basic/security_best_practices, Server-Side Request Forgery (2026-07-28).
 type Fetcher oauthfetch.Fetcher
@@ -64,25 +70,29 @@ func NewFetcher(opts *FetcherOptions) *Fetcher {
 
 func (f *Fetcher) fetcher() *oauthfetch.Fetcher { return (*oauthfetch.Fetcher)(f) }
 
-// For returns a Fetcher with the same options for what the server at an endpoint names: an MCP server, or an issuer that the
-// caller trusts. The server's addresses are looked up when they are needed, and again after a minute.
+// For returns a Fetcher with the same options for what the server at an endpoint names: an MCP
+// server, or an issuer that the caller trusts. The server's addresses are looked up when they are
+// needed, and again after a minute.
 func (f *Fetcher) For(endpoint *url.URL) *Fetcher { return (*Fetcher)(f.fetcher().For(endpoint)) }
 
-// HTTPClient returns a client that keeps the rules of the Fetcher, for libraries that take one. It follows no redirects;
-// reading a body larger than 1 MiB returns an error.
+// HTTPClient returns a client that keeps the rules of the Fetcher, for libraries that take one. It
+// follows no redirects; reading a body larger than 1 MiB returns an error.
 func (f *Fetcher) HTTPClient() *http.Client { return f.fetcher().HTTPClient() }
 
-// A FetchError is a document that could not be fetched, or an endpoint that could not be called. Its field URL has scheme,
-// host and path; Status is that of the HTTP response, 0 if there was none; Err is the reason, nil if it is the status.
+// A FetchError is a document that could not be fetched, or an endpoint that could not be called.
+// Its field URL has scheme, host and path; Status is that of the HTTP response, 0 if there was
+// none; Err is the reason, nil if it is the status.
 type FetchError = oauthfetch.Error
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
 var ErrURLRefused = oauthfetch.ErrURLRefused
 
-// ErrNoMetadata is wrapped by the error of a discovery that has found no metadata where there has to be some.
+// ErrNoMetadata is wrapped by the error of a discovery that has found no metadata where there has
+// to be some.
 var ErrNoMetadata = errors.New("no authorization metadata")
 
-// A DiscoveryError is metadata that was found and cannot be used. A login ends with it: nothing is guessed instead.
+// A DiscoveryError is metadata that was found and cannot be used. A login ends with it: nothing is
+// guessed instead.
 type DiscoveryError struct {
 	URL string // of the document, without its query
 	Err error
@@ -96,8 +106,9 @@ func (e *DiscoveryError) Error() string {
 // Unwrap returns Err.
 func (e *DiscoveryError) Unwrap() error { return e.Err }
 
-// FetchServerMetadata fetches and checks the metadata of an authorization server, at the well-known paths for its issuer in
-// the order of [basic/authorization]. The error is a [*DiscoveryError], a [*FetchError], or one that wraps [ErrNoMetadata].
+// FetchServerMetadata fetches and checks the metadata of an authorization server, at the well-known
+// paths for its issuer in the order of [basic/authorization]. The error is a [*DiscoveryError], a
+// [*FetchError], or one that wraps [ErrNoMetadata].
 //
 // [basic/authorization]: https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
 func (f *Fetcher) FetchServerMetadata(ctx context.Context, issuer string) (*ServerMetadata, error) {
@@ -136,9 +147,11 @@ func (f *Fetcher) fetchServerMetadata(ctx context.Context, address, issuer strin
 	return &m, nil
 }
 
-// metadataURLs returns the URLs at which the metadata of an issuer can be, in the order in which to try them.
+// metadataURLs returns the URLs at which the metadata of an issuer can be, in the order in which to
+// try them.
 //
-// Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC 8414, section 3.1.
+// Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC 8414,
+// section 3.1.
 func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 	u, err := f.fetcher().CheckURL(issuer)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
@@ -155,10 +168,11 @@ func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 	return all, nil
 }
 
-// CheckServerMetadata returns an error if metadata is not that of the issuer, has no token endpoint, or contains a URL that
-// the rules of the Fetcher forbid.
+// CheckServerMetadata returns an error if metadata is not that of the issuer, has no token
+// endpoint, or contains a URL that the rules of the Fetcher forbid.
 //
-// Spec: RFC 8414, section 3.3; basic/authorization (2026-07-28), Authorization Server Metadata Discovery.
+// Spec: RFC 8414, section 3.3; basic/authorization (2026-07-28), Authorization Server Metadata
+// Discovery.
 func (f *Fetcher) CheckServerMetadata(m *ServerMetadata, issuer string) error {
 	if m.Issuer != issuer {
 		return fmt.Errorf("invalid issuer %.200q: must be %q, for which it was fetched", m.Issuer, issuer)

@@ -21,20 +21,21 @@ import (
 
 // Limits of key sets.
 const (
-	// maxKeys bounds the keys of a set. Servers publish two or three, those with many tenants some dozens.
+	// maxKeys bounds the keys of a set. Servers publish two or three, those with many tenants some
+	// dozens.
 	maxKeys = 100
-	// maxCandidates bounds the keys that are tried on one token. Several keys with one id are rare; tokens without a key
-	// id come from servers with one key, or two while they rotate it.
+	// maxCandidates bounds the keys that are tried on one token. Several keys with one id are rare;
+	// tokens without a key id come from servers with one key, or two while they rotate it.
 	maxCandidates = 4
 	// maxRSABits bounds the work of one verification; real keys have 4096 at most.
 	maxRSABits = 8192
 	// keySetLifetime is how long a set is used before it is fetched again.
 	keySetLifetime = 10 * time.Minute
-	// keySetStaleTime is how long after that an old set is used if no new one can be fetched. Most tokens of a server that
-	// is down for longer have expired.
+	// keySetStaleTime is how long after that an old set is used if no new one can be fetched. Most
+	// tokens of a server that is down for longer have expired.
 	keySetStaleTime = time.Hour
-	// minRefetchInterval is the least time between two fetches while a set is in use, whatever key ids tokens name: it
-	// keeps invalid tokens from flooding the authorization server.
+	// minRefetchInterval is the least time between two fetches while a set is in use, whatever key
+	// ids tokens name: it keeps invalid tokens from flooding the authorization server.
 	minRefetchInterval = time.Minute
 	// minRetryInterval is the same while there is no usable set.
 	minRetryInterval = 5 * time.Second
@@ -50,7 +51,8 @@ type verificationKey struct {
 // A keySet is the set that a server published at one time. It is immutable.
 type keySet struct{ keys []verificationKey }
 
-// find returns the keys that a token may be signed with. id is empty if the token does not name one.
+// find returns the keys that a token may be signed with. id is empty if the token does not name
+// one.
 func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificationKey {
 	var found []verificationKey
 	for _, k := range s.keys {
@@ -61,8 +63,8 @@ func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificati
 	return found
 }
 
-// parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms. Other keys are skipped: sets
-// also contain keys for other purposes and of unknown types.
+// parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms.
+// Other keys are skipped: sets also contain keys for other purposes and of unknown types.
 //
 // Spec: RFC 7517, section 5.
 func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet {
@@ -102,7 +104,8 @@ func allowsVerify(jwk []byte) bool {
 	return false
 }
 
-// algorithmsOfKey returns the algorithms that a key can verify: none for a secret, a published private key or a weak key.
+// algorithmsOfKey returns the algorithms that a key can verify: none for a secret, a published
+// private key or a weak key.
 func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	if !jwk.IsPublic() || !jwk.Valid() {
 		return nil
@@ -117,8 +120,8 @@ func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	return algorithms
 }
 
-// A remoteKeySet is the key set that an authorization server publishes. It is fetched when it is needed; concurrent callers
-// share one fetch, or use the previous set meanwhile.
+// A remoteKeySet is the key set that an authorization server publishes. It is fetched when it is
+// needed; concurrent callers share one fetch, or use the previous set meanwhile.
 type remoteKeySet struct {
 	fetcher *Fetcher
 	issuer  string
@@ -151,8 +154,8 @@ func (r *remoteKeySet) fresh(now time.Time) *keySet {
 	return r.set
 }
 
-// current returns the current set, and fetches it if it is too old. While another caller fetches it, and if it cannot be
-// fetched, an old set is used for keySetStaleTime.
+// current returns the current set, and fetches it if it is too old. While another caller fetches
+// it, and if it cannot be fetched, an old set is used for keySetStaleTime.
 func (r *remoteKeySet) current(ctx context.Context) (*keySet, error) {
 	now := time.Now()
 	if set := r.fresh(now); set != nil {
@@ -170,8 +173,8 @@ func (r *remoteKeySet) current(ctx context.Context) (*keySet, error) {
 	return r.refresh(ctx, old)
 }
 
-// refresh returns a newer set than old, or old if none can be fetched. old is nil if there is no usable one. It does not
-// fetch more often than minRefetchInterval allows.
+// refresh returns a newer set than old, or old if none can be fetched. old is nil if there is no
+// usable one. It does not fetch more often than minRefetchInterval allows.
 func (r *remoteKeySet) refresh(ctx context.Context, old *keySet) (*keySet, error) {
 	return r.fetches.Do(ctx, r.address, func(ctx context.Context) (*keySet, error) {
 		r.mu.Lock()

@@ -40,7 +40,8 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(*keys)
 }
 
-// withKeyServer runs a test with a key server and a verifier that finds it through the metadata of the issuer.
+// withKeyServer runs a test with a key server and a verifier that finds it through the metadata of
+// the issuer.
 func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWTVerifier)) {
 	first := jwks(t, map[string]any{"ec": ecKey().Public()})
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +79,8 @@ func otherKid(t testing.TB, kid string) string {
 	return sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": kid}, goodClaims())
 }
 
-// However many key ids strangers make up, and however many callers there are at once, the keys are fetched once.
+// However many key ids strangers make up, and however many callers there are at once, the keys are
+// fetched once.
 func TestUnknownKeysDoNotFloodTheServer(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.wait = time.Second
@@ -105,8 +107,9 @@ func TestUnknownKeysDoNotFloodTheServer(t *testing.T) {
 	})
 }
 
-// Nothing is fetched for what is no token of the issuer, so that another verifier can be asked at once.
-func TestForeignTokensFetchNoKeys(t *testing.T) {
+// Nothing is fetched for what is no token of the issuer, so that another verifier can be asked at
+// once.
+func TestTokensOfOtherIssuersFetchNoKeys(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.keys.Store(nil) // the server is away
 		secret := strings.Repeat("s", 30)
@@ -138,7 +141,7 @@ func TestKeysAreRotated(t *testing.T) {
 	})
 }
 
-func TestKeysOutliveTheServerForAWhile(t *testing.T) {
+func TestStaleKeysWhileServerIsDown(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		verifies(t, v, issue(t))
 		s.keys.Store(nil)
@@ -159,7 +162,7 @@ func TestKeysOutliveTheServerForAWhile(t *testing.T) {
 }
 
 // While somebody fetches new keys in place of old ones, the others need not wait.
-func TestOldKeysServeDuringAFetch(t *testing.T) {
+func TestOldKeysDuringFetch(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		verifies(t, v, issue(t))
 		s.wait = 5 * time.Second
@@ -176,7 +179,7 @@ func TestOldKeysServeDuringAFetch(t *testing.T) {
 }
 
 // A caller that goes away takes the fetch from nobody.
-func TestFetchOfKeysIsForEverybody(t *testing.T) {
+func TestKeyFetchOutlivesItsCaller(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.wait = 2 * time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -194,7 +197,8 @@ func TestFetchOfKeysIsForEverybody(t *testing.T) {
 	})
 }
 
-// Keys that are for something else, weak, secret or unknown verify nothing, and do not spoil the others.
+// Keys that are for something else, weak, secret or unknown verify nothing, and do not spoil the
+// others.
 func TestKeysThatCannotVerify(t *testing.T) {
 	public := func(change func(map[string]any)) any {
 		text, _ := (&jose.JSONWebKey{Key: ecKey().Public(), KeyID: "ec"}).MarshalJSON()
@@ -230,7 +234,7 @@ func TestKeysThatCannotVerify(t *testing.T) {
 }
 
 // Keys are not fetched from where the issuer has no right to.
-func TestSEC07_KeysOfSomewhereElse(t *testing.T) {
+func TestSEC07_KeySetAtPrivateAddress(t *testing.T) {
 	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd"} {
 		w := newNetwork(t)
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",

@@ -20,40 +20,43 @@ import (
 
 // RequireOptions configures [Require]. The zero value is right for most servers.
 type RequireOptions struct {
-	// Scopes are what every request needs. They are also what clients without a token are told to ask for. Default: none.
+	// Scopes are needed by every request. Clients without a token are told to ask for them.
+	// Default: none.
 	Scopes Scopes
-	// Implies reports whether a scope that was granted includes another one that is needed; see [Hierarchy]. It must be
-	// quick and safe for concurrent use. Default: each scope stands for itself alone.
+	// Implies reports whether a granted scope includes a needed one; see [Hierarchy]. It must be
+	// fast and safe for concurrent use. Default: no scope includes another.
 	Implies func(granted, needed string) bool
-	// Issuers are those whose tokens are taken, compared byte by byte. Default: the AuthorizationServers of the metadata.
+	// Issuers are those whose tokens are accepted, compared byte by byte. Default: the
+	// AuthorizationServers of the metadata.
 	Issuers []string
-	// Audiences are further names of the resource, for authorization servers that do not put its URL into tokens. They are
-	// compared byte by byte. Default: none.
+	// Audiences are further accepted audiences, for authorization servers that do not put the URL
+	// of the resource into tokens. They are compared byte by byte. Default: none.
 	Audiences []string
-	// MaxStream is how long a client may listen (with GET, or with subscriptions/listen) before it has to show its token
-	// again, which finds out revoked ones. Whatever it is, listening ends when the token expires, within half a minute;
-	// clients take it up again with a new one. A call that was let in is never cut off: its token was good when it began,
-	// and it gives no more than its own answer. Default: 1 hour, if the token does not say when it expires.
+	// MaxStream is how long a stream (GET, or subscriptions/listen) may last before the client has
+	// to send its token again, so that revoked tokens are noticed. A stream also ends half a minute
+	// after its token has expired; clients resume it with a new one. Calls are never interrupted:
+	// their token was valid when they began. Default: 1 hour if the token does not say when it
+	// expires, else no limit of its own.
 	MaxStream time.Duration
-	// DPoP is how proofs are judged that come with tokens which are bound to a key. Default: as its zero value has it, if
-	// the metadata speaks of DPoP; else such tokens are refused.
+	// DPoP configures the verification of DPoP proofs. Default: the zero ProofOptions if the
+	// metadata mentions DPoP, else tokens that are bound to a key are refused.
 	DPoP *ProofOptions
-	// InsecureHTTP allows the resource and its authorization servers to be reached over http at other addresses than
-	// loopback. Then everybody on the way can take the tokens.
+	// InsecureHTTP allows http URLs of the resource and its authorization servers at other
+	// addresses than loopback. Tokens can then be read on the network.
 	InsecureHTTP bool
-	// Logger takes refusals at level info, of requests without a token at level debug, and failures to verify as errors.
-	// Default: slog.Default().
+	// Logger receives refusals at level info, requests without a token at level debug, and
+	// verification failures at level error. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// methodSubscriptionsListen is the request with which clients of 2026-07-28 listen.
+// methodSubscriptionsListen opens a stream in revision 2026-07-28.
 const methodSubscriptionsListen = "subscriptions/listen"
 
-// defaultMaxStream is for tokens that do not say when they expire.
+// defaultMaxStream is for tokens without an expiry.
 const defaultMaxStream = time.Hour
 
-// Require returns middleware that lets requests through to a resource only with an access token for it. For an MCP server
-// it is one line:
+// Require returns middleware that forwards a request to a resource only if it has a valid access
+// token for it. For an MCP server:
 //
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
 //		Resource:             "https://example.com/mcp",
@@ -61,18 +64,21 @@ const defaultMaxStream = time.Hour
 //	}, nil)
 //	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
-// The token stands in the Authorization header, nowhere else. It must be genuine, as the verifier says, from one of the
-// issuers, within its time, and for this resource: its audience is the URL of Resource, where scheme and host may be
-// written in either case and one slash may stand at the end. Everyone else is told what to do, by a challenge: to get a
-// token (status 401), one with more scopes (403), or to mend the request (400).
+// The token must be in the Authorization header. It must be genuine, as the verifier decides, from
+// one of the issuers, not expired, and for this resource: its audience is the URL of Resource,
+// where case in scheme and host and one slash at the end are ignored. Other requests are refused
+// with a challenge that says what to do: get a token (status 401), get one with more scopes (403),
+// or correct the request (400).
 //
-// The handler does not see the token, only what it says: [mcp.PrincipalFrom] of the request's context. Within a handler of
-// the SDK, such as that of a tool, both that and mcp.RequestFrom(ctx).Principal give the caller. The handler also gets
-// preflight requests of browsers, which never carry a token. The metadata of the resource is served at its well-known
-// address if such requests come this way; see also [NewMetadataHandler].
+// The handler does not see the token, only its claims: [mcp.PrincipalFrom] returns them from the
+// request's context, and in handlers of the SDK, such as that of a tool,
+// mcp.RequestFrom(ctx).Principal does, too. The handler also gets CORS preflight requests, which
+// never carry a token. The metadata of the resource is served at its well-known path if such
+// requests reach the middleware; see also [NewMetadataHandler].
 //
-// Require panics if the arguments cannot work: no authorization servers, unless the verifier is a [StaticVerifier], a
-// resource that is not the https URL of the server (http at a loopback address), or a scope that is none.
+// Require panics if the arguments are invalid: no authorization server, unless the verifier is a
+// [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
+// scope.
 //
 // Spec: RFC 6750; RFC 9728; basic/authorization (2025-06-18 and later).
 func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(http.Handler) http.Handler {
@@ -85,12 +91,12 @@ func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(h
 	}
 }
 
-// A guard lets requests through to a resource.
+// A guard authorizes the requests to a resource.
 type guard struct {
 	verifier      Verifier
 	opts          RequireOptions
 	resource      *protectedResource
-	proofs        *dpop.Verifier // nil if no token may be bound to a key
+	proofs        *dpop.Verifier // nil if DPoP is not supported
 	algs          string         // of proofs
 	defaultScopes []string       // scopes that clients without a token are told to ask for
 }
@@ -101,13 +107,13 @@ func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gu
 		g.opts = *opts
 	}
 	if v == nil {
-		return nil, errors.New("there is no verifier")
+		return nil, errors.New("the verifier is nil")
 	}
 	if err := g.opts.Scopes.validate(); err != nil {
 		return nil, err
 	}
 	if g.opts.MaxStream < 0 {
-		return nil, fmt.Errorf("MaxStream is %v, want a positive value", g.opts.MaxStream)
+		return nil, fmt.Errorf("invalid MaxStream %v: must not be negative", g.opts.MaxStream)
 	}
 	if g.opts.Logger == nil {
 		g.opts.Logger = slog.Default()
@@ -120,7 +126,7 @@ func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gu
 	if g.resource, err = newProtectedResource(&described); err != nil {
 		return nil, err
 	}
-	// Tokens of the configuration come from no authorization server, and there is nothing to tell about one.
+	// Tokens of the configuration have no authorization server that metadata could name.
 	if _, static := v.(*StaticVerifier); !static || len(metadata.AuthorizationServers) > 0 {
 		if err := g.resource.describe(&described); err != nil {
 			return nil, err
@@ -134,7 +140,8 @@ func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gu
 	return g, g.checkSchemes(metadata)
 }
 
-// prepareProofs makes the judge of proofs, if there is to be one, and has the metadata tell of it.
+// prepareProofs creates the verifier of proofs, if DPoP is supported, and announces it in the
+// metadata.
 func (g *guard) prepareProofs(metadata *ResourceMetadata) (err error) {
 	var o ProofOptions
 	switch {
@@ -155,24 +162,23 @@ func (g *guard) prepareProofs(metadata *ResourceMetadata) (err error) {
 	return nil
 }
 
-// checkSchemes refuses plain http but at loopback addresses.
+// checkSchemes refuses http URLs, except at loopback addresses.
 func (g *guard) checkSchemes(metadata *ResourceMetadata) error {
 	if g.opts.InsecureHTTP {
 		return nil
 	}
 	for _, text := range append([]string{metadata.Resource}, metadata.AuthorizationServers...) {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
-			return fmt.Errorf("%.100q is not https, and not at a loopback address", text)
+			return fmt.Errorf("invalid URL %.100q: must be https, or http at a loopback address", text)
 		}
 	}
 	return nil
 }
 
-// serve serves one request.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	switch {
 	case g.resource.isWellKnown(r.URL.Path):
-		g.resource.ServeHTTP(w, r) // or 404: a client must see that there is none
+		g.resource.ServeHTTP(w, r) // or 404, so that clients see that there is no metadata
 		return
 	case isPreflight(r):
 		next.ServeHTTP(w, withoutToken(r.Context(), r))
@@ -189,13 +195,13 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	g.refuse(w, r, creds.scheme, no)
 }
 
-// isPreflight reports whether a browser asks whether a page may send a request.
+// isPreflight reports whether a request is a CORS preflight request.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// An authorizedContext is the context of a request that was let through.
+// An authorizedContext is the context of a request that was authorized.
 type authorizedContext struct {
 	context.Context // with the principal
 	guard           *guard
@@ -210,7 +216,7 @@ func authorizedContextFrom(ctx context.Context) *authorizedContext {
 	return a
 }
 
-// Value returns the context itself to whoever asks for it.
+// Value returns the authorizedContext itself for its key.
 func (a *authorizedContext) Value(key any) any {
 	if key == (authorizedContextKey{}) {
 		return a
@@ -218,7 +224,7 @@ func (a *authorizedContext) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// admit judges the token of a request.
+// authorize verifies the token of a request.
 func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credentials) (*authorizedContext, *denial) {
 	if creds.scheme == oauthwire.DPoP && g.proofs == nil {
 		return nil, errNoToken
@@ -226,7 +232,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	token, err := g.verifier.Verify(r.Context(), creds.token)
 	switch {
 	case err == nil && token == nil:
-		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier gave neither token nor error")}
+		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier returned neither " +
+			"a token nor an error")}
 	case err == nil:
 		err = g.checkToken(token)
 	}
@@ -234,7 +241,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	case errors.Is(err, ErrTokenExpired):
 		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here",
+			nil, err}
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
@@ -243,13 +251,14 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	held := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !held.covers(need) {
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope, held.wanted(need), nil}
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope,
+			held.wanted(need), nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
 }
 
-// judge says why a token that is genuine is no good here.
+// checkToken returns an error if a genuine token is not valid for this resource.
 func (g *guard) checkToken(t *Token) error {
 	if err := t.checkIdentity(); err != nil {
 		return err
@@ -257,23 +266,23 @@ func (g *guard) checkToken(t *Token) error {
 	switch {
 	case t.configured:
 	case !slices.Contains(g.opts.Issuers, t.Issuer):
-		return invalidToken("its issuer %.100q is none of ours", t.Issuer)
+		return invalidToken("invalid issuer %.100q: must be one of RequireOptions.Issuers", t.Issuer)
 	case g.resource.isFor(t.Audience):
 	case slices.ContainsFunc(t.Audience, func(a string) bool { return slices.Contains(g.opts.Audiences, a) }):
 	default:
-		return invalidToken("it is for another audience")
+		return invalidToken("invalid audience %.200q: must contain the URL of the resource", t.Audience)
 	}
 	return t.checkTimes(time.Now())
 }
 
-// checkProof demands the proof of a token that is bound to a key.
+// checkProof verifies the proof of a token that is bound to a key.
 //
 // Spec: RFC 9449, section 7.
 func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credentials, t *Token) *denial {
 	isBound := t.KeyThumbprint != ""
 	switch {
 	case isBound && creds.scheme != oauthwire.DPoP:
-		return badBinding("the access token is bound to a key and needs a proof")
+		return badBinding("the access token is bound to a key: send it with the DPoP scheme and a proof")
 	case !isBound && (creds.scheme == oauthwire.DPoP || g.proofs.Required()):
 		return badBinding("the access token is not bound to a key")
 	case !isBound:
@@ -293,7 +302,7 @@ func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credent
 	return nil
 }
 
-// pass hands the request on.
+// forward calls the protected handler.
 func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handler, authorized *authorizedContext) {
 	if isStream(r) {
 		if end, bounded := g.streamEnd(authorized.token); bounded {
@@ -305,17 +314,17 @@ func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handle
 	next.ServeHTTP(w, withoutToken(authorized, r))
 }
 
-// errTokenRecheck is the cause of a context that ended because its token has to be creds again. It is an end that the server
-// wanted.
+// errTokenRecheck is the cause of a context that ends because the token has to be sent again. It is
+// an orderly end.
 var errTokenRecheck = fmt.Errorf("%w: the access token has to be creds again", mcp.ErrClosed)
 
-// isStream reports whether a request only listens, for as long as it may. The header says so reliably: what differs
-// from it in the body is refused.
+// isStream reports whether a request opens a stream. The header can be trusted: a body that differs
+// from it is refused.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodSubscriptionsListen
 }
 
-// streamEnd returns the time until which a client may listen.
+// streamEnd returns the time at which a stream has to end.
 func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 	longest := g.opts.MaxStream
 	if longest == 0 && t.Expires.IsZero() && !t.configured {
@@ -330,14 +339,14 @@ func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 	return end, !end.IsZero()
 }
 
-// withoutToken returns the request as handlers see it: they need to know who the caller is, and whoever holds a token can
-// pass it on.
+// withoutToken returns the request as handlers see it: they need to know the caller, and must not
+// be able to pass its token on.
 //
 // Spec: basic/authorization (2025-06-18 and later), Token Passthrough.
 func withoutToken(ctx context.Context, r *http.Request) *http.Request {
 	r = r.WithContext(ctx)
 	r.Header = maps.Clone(r.Header)
 	delete(r.Header, "Authorization")
-	delete(r.Header, "Dpop") // a proof is of no use but with the token
+	delete(r.Header, "Dpop") // useless without the token
 	return r
 }

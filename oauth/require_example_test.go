@@ -67,7 +67,7 @@ func ExampleNewJWTVerifier() {
 	fmt.Println(err)
 	// Output:
 	// ann [read write] <nil>
-	// oauth: invalid token: no key of the issuer has signed it
+	// oauth: invalid token: the signature does not match any key of the issuer
 }
 
 // A small server needs no authorization server: its users have tokens of its configuration.

@@ -231,7 +231,8 @@ func TestSEC09_SessionsAreBoundToThePrincipal(t *testing.T) {
 	})
 }
 
-// What the server sealed for one caller's retry is of no use to another, and a renewed token of the caller is.
+// What the server sealed for one caller's retry is of no use to another, and a renewed token of the
+// caller is.
 func TestRequestStateIsBoundToThePrincipal(t *testing.T) {
 	s := newSite(t, newScoped(), nil)
 	asked := s.modern(s.token("ann", "read"), "tools/call", "ask", `"name":"ask",`)
@@ -259,7 +260,8 @@ func TestRequestStateIsBoundToThePrincipal(t *testing.T) {
 	}
 }
 
-// A call that lacks scopes is answered as HTTP has it, in every revision, and goes through with a token that has them.
+// A call that lacks scopes is answered as HTTP has it, in every revision, and goes through with a
+// token that has them.
 func TestAUTHR34_ScopesOfTools(t *testing.T) {
 	base := &oauth.RequireOptions{Scopes: oauth.AllOf("read"), Implies: oauth.Hierarchy{"root": {"write", "files"}}.Implies}
 	check := func(t *testing.T, s *site, send func(token, tool string) *reply) {
@@ -313,8 +315,9 @@ func TestAUTHR34_ScopesOfTools(t *testing.T) {
 	}
 }
 
-// Once something was sent, and in a batch whose other calls must not be sent again, the refusal is an error like others.
-func TestScopesWhereTheStatusIsGone(t *testing.T) {
+// Once something was sent, and in a batch whose other calls must not be sent again, the refusal is
+// an error like others.
+func TestScopesAfterResponseHasBegun(t *testing.T) {
 	s := newSite(t, newScoped(), nil)
 	session := s.open(s.token("ann", ""), march2025)
 	for name, r := range map[string]*reply{
@@ -341,8 +344,9 @@ func TestScopesWithoutHTTP(t *testing.T) {
 	}
 }
 
-// A subscription ends in good order when its token does, and its client may take it up again with a new one.
-func TestListeningEndsWithTheToken(t *testing.T) {
+// A subscription ends in good order when its token does, and its client may take it up again with a
+// new one.
+func TestStreamEndsWithToken(t *testing.T) {
 	server := newScoped()
 	s := newSite(t, server, &oauth.RequireOptions{MaxStream: 50 * time.Millisecond})
 	r := s.modern(s.token("ann", ""), "subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)

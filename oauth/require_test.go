@@ -174,7 +174,7 @@ func bearer(t testing.TB, w *httptest.ResponseRecorder) params {
 	return nil
 }
 
-func TestAUTH05_ATokenLetsIn(t *testing.T) {
+func TestAUTH05_RequestWithAValidToken(t *testing.T) {
 	h := protect(t, echo, nil)
 	for name, token := range map[string]string{
 		"as it is":               issue(t),
@@ -229,7 +229,7 @@ func rsaAsSecret(t testing.TB, form string) string {
 	return sign(t, jose.HS256, secret, map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims())
 }
 
-func TestAUTH08_BadTokensAreRefused(t *testing.T) {
+func TestAUTH08_InvalidTokens(t *testing.T) {
 	now := time.Now()
 	embedded := map[jose.HeaderKey]any{"jwk": jose.JSONWebKey{Key: strangeKey().Public()}, "kid": "ec"}
 	good := issue(t)
@@ -302,7 +302,7 @@ func mustJSON(v any) string {
 	return string(text)
 }
 
-func TestAUTH09_MalformedRequestsAreRefused(t *testing.T) {
+func TestAUTH09_MalformedCredentials(t *testing.T) {
 	h, good := protect(t, echo, nil), issue(t)
 	for name, tc := range map[string]struct {
 		target, body string
@@ -336,7 +336,7 @@ func TestAUTH09_MalformedRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAUTHR02_WithoutATokenThereIsAChallenge(t *testing.T) {
+func TestAUTHR02_ChallengeWithoutToken(t *testing.T) {
 	h := protect(t, echo, &oauth.RequireOptions{Scopes: oauth.Scopes{All: []string{"read"}, Any: []string{"write", "admin"}}})
 	for name, header := range map[string][]string{"none": nil, "another scheme": {"Authorization: Basic YTpi"}, "DPoP": {"Authorization: DPoP abc"}} {
 		t.Run(name, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestAUTHR02_WithoutATokenThereIsAChallenge(t *testing.T) {
 	}
 }
 
-func TestAUTHR33_LackOfScopeIsForbidden(t *testing.T) {
+func TestAUTHR33_InsufficientScope(t *testing.T) {
 	opts := &oauth.RequireOptions{
 		Scopes:  oauth.Scopes{All: []string{"read", "list"}, Any: []string{"write", "append"}},
 		Implies: oauth.Hierarchy{"admin": {"write"}, "write": {"read"}, "loop": {"loop"}}.Implies,
@@ -422,7 +422,7 @@ type verifyFunc func() (*oauth.Token, error)
 
 func (f verifyFunc) Verify(context.Context, string) (*oauth.Token, error) { return f() }
 
-func TestVerifiersAskEachInTurn(t *testing.T) {
+func TestVerifiersInTurn(t *testing.T) {
 	secret := strings.Repeat("s", 30)
 	digest := sha256.Sum256([]byte(secret + "2"))
 	static := staticVerifier(t,
@@ -470,7 +470,7 @@ func TestStaticTokensNeedNoAuthorizationServer(t *testing.T) {
 }
 
 // Tokens come from the environment of a program, where one may be missing.
-func TestStaticTokensThatCannotBeUsedAreAnError(t *testing.T) {
+func TestInvalidStaticTokens(t *testing.T) {
 	good, other := strings.Repeat("a", 30), strings.Repeat("b", 30)
 	for name, tokens := range map[string][]oauth.StaticToken{
 		"empty":    {{Subject: "a"}},
@@ -499,7 +499,7 @@ func staticVerifier(t testing.TB, tokens ...oauth.StaticToken) *oauth.StaticVeri
 	return v
 }
 
-func TestAudiencesOfOtherNames(t *testing.T) {
+func TestConfiguredAudiences(t *testing.T) {
 	h := protect(t, echo, &oauth.RequireOptions{Audiences: []string{"api://mcp"}, Issuers: []string{issuerURL}})
 	for audience, want := range map[string]int{"api://mcp": 200, "API://mcp": 401, "api://mcp/": 401, resourceURL: 200} {
 		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+issue(t, claims{"aud": audience})); w.Code != want {
@@ -512,7 +512,7 @@ func TestAudiencesOfOtherNames(t *testing.T) {
 }
 
 // Browsers ask before they send a token; nothing else comes in without one.
-func TestPreflightPasses(t *testing.T) {
+func TestPreflightIsForwarded(t *testing.T) {
 	h := protect(t, echo, nil)
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: POST"}
 	if w := do(h, "OPTIONS", "/mcp", "", append(preflight, "Authorization: Bearer x")...); w.Code != 200 || strings.Contains(w.Body.String(), "Bearer") || !strings.HasPrefix(w.Body.String(), "nobody") {
@@ -526,7 +526,7 @@ func TestPreflightPasses(t *testing.T) {
 	}
 }
 
-func TestAUTHR18_TheTokenDoesNotReachTheHandler(t *testing.T) {
+func TestAUTHR18_HandlerDoesNotSeeToken(t *testing.T) {
 	token := issue(t)
 	var seen *http.Request
 	h := protect(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r }), nil)
@@ -546,7 +546,7 @@ func TestAUTHR18_TheTokenDoesNotReachTheHandler(t *testing.T) {
 }
 
 // Listening ends with the token, or earlier where it says nothing of its end; a call does not.
-func TestStreamsDoNotOutliveTheirToken(t *testing.T) {
+func TestStreamsEndWithToken(t *testing.T) {
 	secret := strings.Repeat("s", 30)
 	forever := verifyFunc(func() (*oauth.Token, error) {
 		return &oauth.Token{Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL}}, nil
@@ -595,7 +595,7 @@ func TestStreamsDoNotOutliveTheirToken(t *testing.T) {
 	}
 }
 
-func TestRequirePanicsOnWhatCannotWork(t *testing.T) {
+func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 	v := testVerifier(t)
 	for name, f := range map[string]func(){
 		"no verifier": func() { oauth.Require(nil, testMetadata(), nil) },

@@ -13,20 +13,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// metadataMaxAge is how long, in seconds, metadata may be kept: long enough to spare a look-up with every login, short enough
-// for a move to another authorization server to be seen.
+// metadataMaxAge is how long, in seconds, metadata may be cached: long enough to save a request
+// with every login, short enough for a move to another authorization server.
 const metadataMaxAge = "300"
 
-// NewMetadataHandler returns a handler that serves the metadata of a protected resource at its well-known address, in both
-// forms: for https://example.com/mcp, /.well-known/oauth-protected-resource/mcp and, for clients that look no further,
-// /.well-known/oauth-protected-resource. Every web page may read it. What [Require] returns serves it as well, where
-// such requests reach it; this is for a mux that sends them elsewhere:
+// NewMetadataHandler returns a handler that serves the metadata of a protected resource at both of
+// its well-known paths: for https://example.com/mcp, /.well-known/oauth-protected-resource/mcp and
+// /.well-known/oauth-protected-resource. Every web page may read it. The middleware of [Require]
+// serves it as well, if such requests reach it; this handler is for a mux that routes them
+// elsewhere:
 //
 //	mux.Handle("/.well-known/oauth-protected-resource/", oauth.NewMetadataHandler(metadata))
 //
-// It panics if the metadata names no authorization server or is wrong in another way.
+// It panics if the metadata names no authorization server or is otherwise invalid.
 //
-// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource Metadata Discovery.
+// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource
+// Metadata Discovery.
 func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
 	p, err := newProtectedResource(&metadata)
 	if err == nil {
@@ -38,24 +40,23 @@ func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
 	return p
 }
 
-// A protectedResource is a protected resource: its name in every form, and what it says of itself.
+// A protectedResource is a resource and its metadata.
 type protectedResource struct {
 	url      *url.URL
-	name     string // in the form that audiences are compared in
+	name     string // the canonical URI, for comparison with audiences
 	path     string // of the metadata
 	document []byte // nil if there is none
 }
 
-// newProtectedResource makes a protectedResource of the metadata's resource.
 func newProtectedResource(metadata *ResourceMetadata) (*protectedResource, error) {
 	u, err := url.Parse(metadata.Resource)
 	switch {
 	case err != nil:
-		return nil, errors.New("Resource is not a URL")
+		return nil, errors.New("invalid Resource: must be a URL")
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
-		return nil, fmt.Errorf("Resource is %q, want the URL of the server as clients know it", u.Redacted())
+		return nil, fmt.Errorf("invalid Resource %q: must be the URL of the server as clients know it", u.Redacted())
 	case strings.ContainsAny(metadata.Resource, "?#"):
-		return nil, errors.New("Resource has a query or a fragment")
+		return nil, errors.New("invalid Resource: must not have a query or a fragment")
 	}
 	p := &protectedResource{url: u, name: canonicalURI(metadata.Resource), path: oauthwire.WellKnownResource}
 	if u.Path != "/" {
@@ -64,16 +65,18 @@ func newProtectedResource(metadata *ResourceMetadata) (*protectedResource, error
 	return p, nil
 }
 
-// describe makes the document of the metadata.
+// describe validates and encodes the metadata.
 func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	m := *metadata
 	if len(m.AuthorizationServers) == 0 {
-		return errors.New("AuthorizationServers is empty: clients have to know where to get tokens")
+		return errors.New("AuthorizationServers is empty: clients need to know where to get tokens")
 	}
 	for _, issuer := range m.AuthorizationServers {
 		u, err := url.Parse(issuer)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(issuer, "?#") {
-			return fmt.Errorf("AuthorizationServers: %q is not an issuer", issuer)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
+			strings.ContainsAny(issuer, "?#") {
+			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and "+
+				"fragment", issuer)
 		}
 	}
 	for _, scope := range m.ScopesSupported {
@@ -89,7 +92,7 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	return err
 }
 
-// metadataURL is where clients find the metadata.
+// metadataURL returns the URL of the metadata.
 func (p *protectedResource) metadataURL() string {
 	u := url.URL{Scheme: strings.ToLower(p.url.Scheme), Host: p.url.Host, Path: p.path}
 	if p.url.RawPath != "" {
@@ -98,7 +101,7 @@ func (p *protectedResource) metadataURL() string {
 	return u.String()
 }
 
-// isWellKnown reports whether a path is one of the metadata's, if there is any.
+// isWellKnown reports whether a path is one of the metadata's.
 func (p *protectedResource) isWellKnown(path string) bool {
 	return path == p.path || path == oauthwire.WellKnownResource
 }
@@ -110,7 +113,7 @@ func (p *protectedResource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	head := w.Header()
-	head.Set("Access-Control-Allow-Origin", "*") // it is public, and asking for it sends no credentials
+	head.Set("Access-Control-Allow-Origin", "*") // public, and requested without credentials
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		head.Set("Content-Type", "application/json")
@@ -119,7 +122,7 @@ func (p *protectedResource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodOptions:
 		head.Set("Allow", "GET, HEAD, OPTIONS")
 		head.Set("Access-Control-Allow-Methods", "GET")
-		head.Set("Access-Control-Allow-Headers", "*") // clients say which protocol version they speak
+		head.Set("Access-Control-Allow-Headers", "*") // clients send MCP-Protocol-Version
 		head.Set("Access-Control-Max-Age", "600")
 		w.WriteHeader(http.StatusNoContent)
 	default:
@@ -128,13 +131,13 @@ func (p *protectedResource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isFor reports whether one of the audiences of a token is this resource.
+// isFor reports whether the resource is one of the audiences of a token.
 func (p *protectedResource) isFor(audience []string) bool {
 	return slices.ContainsFunc(audience, func(a string) bool { return canonicalURI(a) == p.name })
 }
 
-// canonicalURI returns the form in which names of resources are compared: scheme and host in lower case, without one slash
-// at the end. Nothing else is equal to what it is not: not a default port, not an escape, not another path.
+// canonicalURI returns the form in which URIs of resources are compared: scheme and host in lower
+// case, without a slash at the end. Default ports, escapes and paths are not normalized.
 //
 // Spec: basic/authorization (2025-06-18 and later), Canonical Server URI.
 func canonicalURI(uri string) string {
@@ -149,11 +152,11 @@ func canonicalURI(uri string) string {
 	return netx.LowerASCII(scheme) + "://" + netx.LowerASCII(host) + path
 }
 
-// target returns the URL of a request as its client knows it, which may be another one than reaches this server.
+// target returns the URL of a request as the client knows it. A proxy may have changed it.
 func (p *protectedResource) target(r *http.Request) *url.URL {
 	base := strings.TrimSuffix(p.url.Path, "/")
 	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {
-		return p.url // a proxy has changed the path
+		return p.url // a proxy has rewritten the path
 	}
 	u := *p.url
 	u.Path, u.RawPath = r.URL.Path, r.URL.RawPath

@@ -11,7 +11,7 @@ import (
 
 const rootMetadata = "/.well-known/oauth-protected-resource"
 
-func TestAUTHR01_MetadataIsServed(t *testing.T) {
+func TestAUTHR01_ServeResourceMetadata(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resource string
 		served   []string
@@ -51,7 +51,7 @@ func TestAUTHR01_MetadataIsServed(t *testing.T) {
 	}
 }
 
-func TestMetadataForPages(t *testing.T) {
+func TestMetadataCORS(t *testing.T) {
 	h := protect(t, echo, nil)
 	w := do(h, "OPTIONS", rootMetadata+"/mcp", "", "Origin: https://page.example", "Access-Control-Request-Method: GET",
 		"Access-Control-Request-Headers: mcp-protocol-version")

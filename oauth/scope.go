@@ -13,21 +13,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Scopes says which scopes something needs: every one of All, and at least one of Any unless that is empty. The zero
-// value needs none.
+// Scopes are the scopes that something needs: all of All, and one of Any unless that is empty. The
+// zero value needs none.
 type Scopes struct {
 	All []string
-	// Any lists alternatives, the one to ask for first. A client that has none of them is told to get that one.
+	// Any lists alternatives. A client that has none of them is told to ask for the first.
 	Any []string
 }
 
-// AllOf returns Scopes that need every one of the given scopes.
+// AllOf returns Scopes that need all the given scopes.
 func AllOf(scopes ...string) Scopes { return Scopes{All: scopes} }
 
-// AnyOf returns Scopes that need one of the given scopes; clients that have none are told to get the first.
+// AnyOf returns Scopes that need one of the given scopes; a client that has none is told to ask for
+// the first.
 func AnyOf(scopes ...string) Scopes { return Scopes{Any: scopes} }
 
-// validate says what is wrong with the scopes.
 func (s Scopes) validate() error {
 	for _, scope := range slices.Concat(s.All, s.Any) {
 		if err := checkScope(scope); err != nil {
@@ -37,29 +37,30 @@ func (s Scopes) validate() error {
 	return nil
 }
 
-// checkScope says why a text cannot be a scope that a resource needs.
+// checkScope returns an error if a resource cannot need a scope.
 //
 // Spec: RFC 6749, section 3.3; basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
 	if scope == oauthwire.ScopeOffline {
-		return fmt.Errorf("scope %s is for clients to ask for, never for a resource to need", oauthwire.ScopeOffline)
+		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it",
+			oauthwire.ScopeOffline)
 	}
 	for i := range len(scope) {
 		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return fmt.Errorf("scope %q: want printable ASCII without spaces, quotes and backslashes", scope)
+			return fmt.Errorf("invalid scope %q: must be printable ASCII without spaces, quotes and backslashes", scope)
 		}
 	}
 	if scope == "" {
-		return errors.New("a scope is empty")
+		return errors.New("invalid scope: must not be empty")
 	}
 	return nil
 }
 
-// A Hierarchy says which scopes include others: {"admin": {"write"}, "write": {"read"}} has admin include all three. Its
-// method Implies is for [RequireOptions.Implies].
+// A Hierarchy maps scopes to the scopes they include: in {"admin": {"write"}, "write": {"read"}}
+// admin includes write and read. Its method Implies is for [RequireOptions.Implies].
 type Hierarchy map[string][]string
 
-// Implies reports whether a scope that was granted includes the one that is needed, directly or through others.
+// Implies reports whether a granted scope includes the needed one, directly or through others.
 func (h Hierarchy) Implies(granted, needed string) bool {
 	seen := map[string]bool{}
 	var reaches func(scope string) bool
@@ -73,23 +74,24 @@ func (h Hierarchy) Implies(granted, needed string) bool {
 	return reaches(granted)
 }
 
-// A grantedScopes is what a caller may do.
+// grantedScopes are the scopes of a caller.
 type grantedScopes struct {
 	scopes  []string
 	implies func(granted, needed string) bool // nil for none
 }
 
-// has reports whether the grantedScopes covers a scope.
+// has reports whether a scope is granted or included in a granted one.
 //
 // Spec: basic/authorization (2026-07-28), Scope Challenge Handling.
 func (g *grantedScopes) has(needed string) bool {
 	if slices.Contains(g.scopes, needed) {
 		return true
 	}
-	return g.implies != nil && slices.ContainsFunc(g.scopes, func(granted string) bool { return g.implies(granted, needed) })
+	return g.implies != nil && slices.ContainsFunc(g.scopes,
+		func(granted string) bool { return g.implies(granted, needed) })
 }
 
-// covers reports whether the grantedScopes has all that is needed.
+// covers reports whether all needs are met.
 func (g *grantedScopes) covers(needs []Scopes) bool {
 	for _, need := range needs {
 		for _, scope := range need.All {
@@ -104,8 +106,9 @@ func (g *grantedScopes) covers(needs []Scopes) bool {
 	return true
 }
 
-// wanted lists every scope that a token needs for all of needs, those included that the grantedScopes has: a client may get
-// exactly these. Of alternatives it names the one that the grantedScopes has, else the first.
+// wanted returns the scopes of a token that meets all needs, including those that are granted
+// already: a client may get exactly these. Of alternatives it returns the granted one, else the
+// first.
 //
 // Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
 func (g *grantedScopes) wanted(needs []Scopes) []string {
@@ -127,22 +130,23 @@ func (g *grantedScopes) wanted(needs []Scopes) []string {
 	return all
 }
 
-// ScopeRules says which scopes the requests of an MCP server need, beyond what [RequireOptions.Scopes] has all of them
-// need. A request needs what its method and what its subject need. Rules are not changed once they are in use.
+// ScopeRules are the scopes that requests to an MCP server need, in addition to
+// [RequireOptions.Scopes]. A request needs those of its method and those of its tool, prompt or
+// resource. Rules must not be changed while they are in use.
 type ScopeRules struct {
-	// Methods are the needs of methods, such as "tools/list".
+	// Methods maps methods, such as "tools/list", to the scopes they need.
 	Methods map[string]Scopes
-	// Tools are the needs of tools, by their names, and OtherTools those of every tool that is not in Tools.
+	// Tools maps names of tools to the scopes they need. OtherTools are needed by all tools that
+	// are not in Tools.
 	Tools      map[string]Scopes
 	OtherTools Scopes
-	// Prompts are the needs of prompts, by their names.
+	// Prompts maps names of prompts to the scopes they need.
 	Prompts map[string]Scopes
-	// Resource returns the needs of reading a resource and of being told of its changes. It is called with whatever URI a
-	// client names, and from several goroutines. Default: none.
+	// Resource returns the scopes that reading or subscribing to a resource needs. It is called
+	// with any URI that a client sends, from several goroutines. Default: none are needed.
 	Resource func(uri string) Scopes
 }
 
-// validate says what is wrong with the rules.
 func (r *ScopeRules) validate() error {
 	for _, table := range []struct {
 		what  string
@@ -160,7 +164,8 @@ func (r *ScopeRules) validate() error {
 	return nil
 }
 
-// maxSubscribed bounds the resources of one subscription that are looked at; servers take no more than 1000.
+// maxSubscribed bounds the resources of one subscription that are checked; servers accept at most
+// 1000.
 const maxSubscribed = 1000
 
 // needs returns what a request needs.
@@ -206,7 +211,7 @@ func (r *ScopeRules) subscriptionNeeds(needs []Scopes, req *mcp.Request) []Scope
 	return needs
 }
 
-// stringMember returns a string of an object that was checked, empty if there is none.
+// stringMember returns a string member of a valid object, empty if there is none.
 func stringMember(obj []byte, key string) string {
 	raw, _ := jsonscan.Get(obj, key)
 	if jsonscan.Kind(raw) != '"' {
@@ -219,13 +224,13 @@ func stringMember(obj []byte, key string) string {
 	return text
 }
 
-// RequireScopes returns middleware for [mcp.ServerOptions.Middleware] that refuses requests whose caller lacks scopes,
-// with a [*ScopeError]. Over HTTP the client is answered with status 403 and a challenge that names every scope that it
-// needs; over other transports, and where something was sent before, with a plain error. It panics if the rules cannot
-// work.
+// RequireScopes returns middleware for [mcp.ServerOptions.Middleware] that refuses requests whose
+// caller lacks scopes, with a [*ScopeError]. Over HTTP the response is status 403 with a challenge
+// that names all needed scopes; over other transports, and after a response has begun, it is a
+// JSON-RPC error. RequireScopes panics if the rules contain an invalid scope.
 //
-// The caller is [mcp.Request.Principal]; one that nobody authenticated has no scopes. In a session, subscriptions to
-// resources go by the token that opened it.
+// The caller is [mcp.Request.Principal]; an unauthenticated caller has no scopes. In a session,
+// subscriptions to resources are checked with the token that opened it.
 //
 // Spec: basic/authorization (2026-07-28), Scope Challenge Handling.
 func RequireScopes(rules *ScopeRules) mcp.Middleware {
@@ -242,8 +247,9 @@ func RequireScopes(rules *ScopeRules) mcp.Middleware {
 	}
 }
 
-// CheckScopes returns a [*ScopeError] if the caller of ctx lacks scopes, else nil. Handlers use it where what they need
-// depends on more than the name of a tool, and return the error as it is, before they have done or sent anything.
+// CheckScopes returns a [*ScopeError] if the caller of ctx lacks scopes. Handlers use it when their
+// needs depend on more than the name of the tool. They return the error unchanged, before they do
+// or send anything.
 func CheckScopes(ctx context.Context, needs Scopes) error {
 	if err := needs.validate(); err != nil {
 		return fmt.Errorf("oauth: %w", err)
@@ -269,7 +275,8 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	}
 	challenge := Challenge{Scheme: oauthwire.Bearer, Params: map[string]string{}}
 	if authorized != nil {
-		// The client may get a token with just these, which has to pass the guard as well.
+		// The client may get a token with exactly these scopes, which must include those of the
+		// guard.
 		needs = append([]Scopes{authorized.guard.opts.Scopes}, needs...)
 		challenge = authorized.guard.challenge(authorized.scheme)
 	}
@@ -281,10 +288,10 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	return e
 }
 
-// A ScopeError is the refusal of a request whose caller lacks scopes. As an error of an MCP server it is an [*mcp.Error]
-// whose data names the scopes, as {"scope": "a b"}.
+// A ScopeError is a request that was refused because its caller lacks scopes. It unwraps to an
+// [*mcp.Error] whose data names the scopes, as {"scope": "a b"}.
 type ScopeError struct {
-	// Scopes are all that the operation needs, those included that the caller has.
+	// Scopes are all scopes that the operation needs, including those that the caller has.
 	Scopes []string
 
 	challenge string
@@ -295,13 +302,14 @@ func (e *ScopeError) Error() string {
 	return "oauth: the operation needs the scopes " + strings.Join(e.Scopes, " ")
 }
 
-// Unwrap returns the error as the client sees it.
+// Unwrap returns the error that the client receives.
 func (e *ScopeError) Unwrap() error {
 	data := append(jsonscan.AppendQuote([]byte(`{"scope":`), strings.Join(e.Scopes, " ")), '}')
 	return &mcp.Error{Code: mcp.CodeInvalidRequest, Message: insufficientScope, Data: data}
 }
 
-// RefuseHTTP returns the status of the answer over HTTP, and the values of its WWW-Authenticate. A transport asks for it.
+// RefuseHTTP returns the status of the HTTP response and the values of its WWW-Authenticate header.
+// Transports call it.
 func (e *ScopeError) RefuseHTTP() (status int, challenges []string) {
 	return http.StatusForbidden, []string{e.challenge}
 }

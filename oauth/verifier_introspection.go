@@ -17,49 +17,53 @@ import (
 
 // IntrospectionOptions configures an [IntrospectionVerifier].
 type IntrospectionOptions struct {
-	// Endpoint is where tokens are introspected. Default: what the metadata of the issuer says.
+	// Endpoint is the introspection endpoint. Default: that of the issuer's metadata.
 	Endpoint string
-	// ClientID and ClientSecret are this server's own credentials at the authorization server. They are needed.
+	// ClientID and ClientSecret are this server's own credentials at the authorization server. They
+	// are required.
 	ClientID     string
 	ClientSecret string
-	// PostSecret sends the credentials in the body (client_secret_post). Default: in the header (client_secret_basic).
+	// PostSecret sends the credentials in the body (client_secret_post). Default: in the header
+	// (client_secret_basic).
 	PostSecret bool
-	// CacheTime is how long an answer is believed, so how long a revoked token can still be used; a negative one has the
-	// server asked about every request. Default: 30 seconds.
+	// CacheTime is how long a response is cached, and so how long a revoked token is still
+	// accepted; negative for no cache. Default: 30 seconds.
 	CacheTime time.Duration
-	// MaxCached is how many answers are remembered, twice as many at the most. Default: 1000.
+	// MaxCached bounds the responses in one generation of the cache, which has two. Default: 1000.
 	MaxCached int
-	// Fetcher calls the endpoint. Default: NewFetcher(nil), which calls addresses as near as the issuer's.
+	// Fetcher calls the endpoint. Default: NewFetcher(nil), which allows addresses as near as the
+	// issuer's.
 	Fetcher *Fetcher
 }
 
 const (
-	// defaultIntrospectionCacheTime is how long an answer is believed.
+	// defaultIntrospectionCacheTime is how long a response is cached.
 	defaultIntrospectionCacheTime = 30 * time.Second
-	// maxIntrospections is how many tokens are introspected at once: strangers must not be able to have this server call
-	// another one as often as they like.
+	// maxIntrospections bounds concurrent introspections, so that unauthenticated requests cannot
+	// flood the authorization server.
 	maxIntrospections = 32
 )
 
-// An IntrospectionVerifier asks the authorization server about each token. It is safe for concurrent use.
+// An IntrospectionVerifier asks the authorization server about each token. It is safe for
+// concurrent use.
 //
-// The answer must say for whom the token is: one without aud is refused. It may leave out iss, since there is one server
-// to ask.
+// A response without aud is refused; iss may be missing, since only one server is asked.
 //
 // Spec: RFC 7662.
 type IntrospectionVerifier struct {
 	issuer  string
 	opts    IntrospectionOptions
 	fetcher *Fetcher
-	slots   chan struct{} // holds a token for each introspection that goes on
+	slots   chan struct{} // semaphore of maxIntrospections
 	cache   tokenCache
 
 	mu       sync.Mutex // guards the fields below
 	endpoint string     // of the metadata
-	found    time.Time  // when
+	found    time.Time  // when endpoint was fetched
 }
 
-// NewIntrospectionVerifier returns a verifier for the tokens of an issuer. It panics if the options cannot work.
+// NewIntrospectionVerifier returns a verifier for the tokens of an issuer. It panics if an option
+// is invalid.
 func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *IntrospectionVerifier {
 	v, err := newIntrospectionVerifier(issuer, opts)
 	if err != nil {
@@ -75,17 +79,17 @@ func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*Intro
 	}
 	switch {
 	case issuer == "":
-		return nil, errors.New("the issuer is empty")
+		return nil, errors.New("invalid issuer: must not be empty")
 	case v.opts.ClientID == "" || v.opts.ClientSecret == "":
-		return nil, errors.New("ClientID and ClientSecret are needed: authorization servers answer no strangers")
+		return nil, errors.New("ClientID and ClientSecret are required")
 	case v.opts.MaxCached < 0:
-		return nil, fmt.Errorf("MaxCached is %d, want a positive number", v.opts.MaxCached)
+		return nil, fmt.Errorf("invalid MaxCached %d: must not be negative", v.opts.MaxCached)
 	}
 	v.opts.CacheTime = cmp.Or(v.opts.CacheTime, defaultIntrospectionCacheTime)
 	v.cache.max = cmp.Or(v.opts.MaxCached, defaultMaxCached)
 	home, err := url.Parse(cmp.Or(v.opts.Endpoint, issuer))
 	if err != nil || home.Host == "" {
-		return nil, errors.New("the issuer or Endpoint is not a URL")
+		return nil, errors.New("invalid issuer or Endpoint: must be a URL with a host")
 	}
 	f := v.opts.Fetcher
 	if f == nil {
@@ -95,10 +99,10 @@ func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*Intro
 	return v, nil
 }
 
-// Verify asks about a token.
+// Verify asks the authorization server about a token, unless the response is cached.
 func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
 	if len(token) > maxToken {
-		return nil, invalidToken("it is too long")
+		return nil, invalidToken("longer than %d bytes", maxToken)
 	}
 	digest := sha256.Sum256([]byte(token))
 	if t := v.cache.get(digest, nil, time.Now()); t != nil {
@@ -123,7 +127,6 @@ func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Toke
 	return t, nil
 }
 
-// introspect asks the server.
 func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*Token, error) {
 	endpoint, err := v.findEndpoint(ctx)
 	if err != nil {
@@ -146,7 +149,8 @@ func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*
 	return v.read(r.Body)
 }
 
-// findEndpoint returns the endpoint, from the metadata if need be. That is fetched as often as keys would be.
+// findEndpoint returns the endpoint of the options or the metadata, which is fetched again after
+// keySetLifetime.
 func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error) {
 	if v.opts.Endpoint != "" {
 		return v.opts.Endpoint, nil
@@ -160,7 +164,7 @@ func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error
 	metadata, err := v.fetcher.FetchServerMetadata(ctx, v.issuer)
 	switch {
 	case err != nil && endpoint != "":
-		return endpoint, nil // it is seldom moved, and an answer from it is as good as ever
+		return endpoint, nil // the endpoint seldom moves
 	case err != nil:
 		return "", err
 	case metadata.IntrospectionEndpoint == "":
@@ -172,7 +176,7 @@ func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error
 	return v.endpoint, nil
 }
 
-// read reads an answer.
+// read reads an introspection response.
 //
 // Spec: RFC 7662, section 2.2.
 func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
@@ -185,14 +189,14 @@ func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
 	}
 	switch {
 	case !answer.Active:
-		return nil, invalidToken("the authorization server says that it is not active")
+		return nil, invalidToken("the authorization server says that it is inactive")
 	case answer.Issuer == "":
 		answer.Issuer = v.issuer
 	case answer.Issuer != v.issuer:
-		return nil, invalidToken("it is of another issuer")
+		return nil, invalidToken("issued by another issuer")
 	}
 	if answer.Audience == nil {
-		return nil, invalidToken("the authorization server does not say for whom it is")
+		return nil, invalidToken("the introspection response has no aud")
 	}
 	return answer.token(body)
 }

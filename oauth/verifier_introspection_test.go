@@ -52,12 +52,12 @@ func TestIntrospection(t *testing.T) {
 		"active":               {nil, ""},
 		"without issuer":       {claims{"iss": nil}, ""},
 		"without expiry":       {claims{"exp": nil}, ""},
-		"not active":           {claims{"active": false}, "not active"},
-		"nothing about active": {claims{"active": nil}, "not active"},
-		"AUTHR17 no audience":  {claims{"aud": nil}, "for whom"},
+		"inactive":             {claims{"active": false}, "inactive"},
+		"nothing about active": {claims{"active": nil}, "inactive"},
+		"AUTHR17 no audience":  {claims{"aud": nil}, "no aud"},
 		"another issuer":       {claims{"iss": "https://evil.example"}, "another issuer"},
 		"expired":              {claims{"exp": 1000}, "expired"},
-		"no subject":           {claims{"sub": nil, "client_id": nil}, "no subject"},
+		"no subject":           {claims{"sub": nil, "client_id": nil}, "sub is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func() string { return mustJSON(goodClaims(claims{"active": true}, tc.change)) }
@@ -98,7 +98,7 @@ func TestIntrospectionFailures(t *testing.T) {
 }
 
 // A good answer is believed for a while, and a revoked token is found out then.
-func TestIntrospectionIsRemembered(t *testing.T) {
+func TestIntrospectionCache(t *testing.T) {
 	for name, tc := range map[string]struct {
 		time time.Duration
 		want []int32 // questions so far: at once, once more, after 20 s, after 40 s

@@ -22,47 +22,51 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// JWTOptions configures a [JWTVerifier]. The zero value is right for most authorization servers: their metadata says
-// where the keys are.
+// JWTOptions configures a [JWTVerifier]. The zero value is right for most authorization servers:
+// their metadata names the key set.
 type JWTOptions struct {
-	// JWKSURI is where the keys of the issuer are. Default: what the metadata of the issuer says.
+	// JWKSURI is the URL of the issuer's key set. Default: that of the issuer's metadata.
 	JWKSURI string
-	// JWKS is a JWK set, for keys that are known and do not change. Nothing is fetched then. Default: none.
+	// JWKS is a fixed JWK set. Nothing is fetched then. Default: none.
 	JWKS []byte
-	// Algorithms are those that tokens may be signed with, all of them asymmetric. Default: ES256, ES384, ES512, EdDSA,
-	// PS256, PS384, PS512, RS256, RS384 and RS512.
+	// Algorithms are those that tokens may be signed with; they must be asymmetric. Default: ES256,
+	// ES384, ES512, EdDSA, PS256, PS384, PS512, RS256, RS384 and RS512.
 	Algorithms []string
-	// AccessTokenType takes only tokens whose type is at+jwt, which ID tokens cannot be. Default: tokens of type JWT and
-	// those without one are taken too, unless they look like something else.
+	// AccessTokenType accepts only tokens with typ at+jwt, which ID tokens cannot have. Default:
+	// tokens with typ JWT or none are accepted too, unless they look like an ID token.
 	AccessTokenType bool
-	// MaxCached is how many verified tokens are remembered, twice as many at the most, so that each is verified once: until
-	// it expires, or the keys are fetched anew. Each takes about 2 KB. Default: 1000.
+	// MaxCached bounds the verified tokens in one generation of the cache, which has two. A token
+	// is cached until it expires or the keys are fetched again, and takes about 2 KB. Default:
+	// 1000.
 	MaxCached int
-	// Fetcher fetches the keys. Default: NewFetcher(nil), which fetches from addresses as near as the issuer's.
+	// Fetcher fetches the keys. Default: NewFetcher(nil), which allows addresses as near as the
+	// issuer's.
 	Fetcher *Fetcher
 }
 
-// defaultMaxCached is some two megabytes.
+// defaultMaxCached is about two megabytes.
 const defaultMaxCached = 1000
 
-// maxTime bounds times in tokens, in seconds: it is a year that nobody will see.
+// maxTime bounds times in tokens, in seconds, far beyond any real one.
 const maxTime = 1 << 40
 
-// A JWTVerifier verifies access tokens that are JWTs, signed by one authorization server. It fetches the keys of that when
-// they are first needed and every ten minutes, and where a token names a key that is not known, once a minute at most.
-// While the server is away it goes on with the keys that it has for an hour. It is safe for concurrent use.
+// A JWTVerifier verifies access tokens that are JWTs of one authorization server. It fetches the
+// keys when they are first needed, every ten minutes, and at most once a minute when a token names
+// an unknown key. While the authorization server is down it uses its last keys for an hour. It is
+// safe for concurrent use.
 //
 // Spec: RFC 9068, section 4; RFC 8725.
 type JWTVerifier struct {
 	issuer     string
 	algorithms []jose.SignatureAlgorithm
 	strictType bool
-	fixed      *keySet       // nil if they are remote
-	remote     *remoteKeySet // nil if they are fixed
+	fixed      *keySet       // nil if the keys are fetched
+	remote     *remoteKeySet // nil if the keys are fixed
 	cache      tokenCache
 }
 
-// NewJWTVerifier returns a verifier for the tokens of an issuer. opts may be nil. It panics if the options cannot work.
+// NewJWTVerifier returns a verifier for the tokens of an issuer. opts may be nil. It panics if an
+// option is invalid.
 func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 	v, err := newJWTVerifier(issuer, opts)
 	if err != nil {
@@ -80,15 +84,15 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 	v.cache.max = cmp.Or(o.MaxCached, defaultMaxCached)
 	switch {
 	case issuer == "":
-		return nil, errors.New("the issuer is empty")
+		return nil, errors.New("invalid issuer: must not be empty")
 	case o.MaxCached < 0:
-		return nil, fmt.Errorf("MaxCached is %d, want a positive number", o.MaxCached)
+		return nil, fmt.Errorf("invalid MaxCached %d: must not be negative", o.MaxCached)
 	case o.JWKS != nil && o.JWKSURI != "":
-		return nil, errors.New("want one of JWKS and JWKSURI")
+		return nil, errors.New("JWKS and JWKSURI are both set")
 	}
 	for _, a := range o.Algorithms {
 		if !slices.Contains(jwskey.Asymmetric(), jose.SignatureAlgorithm(a)) {
-			return nil, fmt.Errorf("Algorithms: %q is not an asymmetric algorithm for tokens", a)
+			return nil, fmt.Errorf("invalid Algorithms: %q must be an asymmetric algorithm", a)
 		}
 		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
 	}
@@ -100,11 +104,11 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 			Keys []jsontext.Value `json:"keys"`
 		}
 		if err := oauthfetch.Decode(o.JWKS, &document); err != nil {
-			return nil, fmt.Errorf("JWKS: %w", err)
+			return nil, fmt.Errorf("invalid JWKS: %w", err)
 		}
 		v.fixed = parseKeys(document.Keys, v.algorithms)
 		if len(v.fixed.keys) == 0 {
-			return nil, errors.New("JWKS: it holds no key that can verify tokens")
+			return nil, errors.New("invalid JWKS: no key can verify tokens")
 		}
 		return v, nil
 	}
@@ -116,10 +120,10 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 	return v, err
 }
 
-// Verify verifies a token.
+// Verify verifies the signature and the claims of a token.
 func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) {
 	if len(token) > maxToken {
-		return nil, invalidToken("it is too long")
+		return nil, invalidToken("longer than %d bytes", maxToken)
 	}
 	now, digest := time.Now(), sha256.Sum256([]byte(token))
 	keys := v.keysInUse(now)
@@ -128,7 +132,7 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 			return t, nil
 		}
 	}
-	// What is no token of this issuer has no keys fetched: it may be one for another verifier.
+	// No keys are fetched for a token of another issuer, which may be for another verifier.
 	header, err := v.readHeader(token)
 	if err != nil {
 		return nil, err
@@ -164,7 +168,7 @@ func (v *JWTVerifier) keysInUse(now time.Time) *keySet {
 	return v.remote.fresh(now)
 }
 
-// checkIssuerUnverified refuses a token of another issuer, by what it says of itself.
+// checkIssuerUnverified refuses a token of another issuer before its signature is verified.
 func (v *JWTVerifier) checkIssuerUnverified(token string) error {
 	_, rest, _ := strings.Cut(token, ".")
 	payload, _, _ := strings.Cut(rest, ".")
@@ -173,15 +177,16 @@ func (v *JWTVerifier) checkIssuerUnverified(token string) error {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(payload)
 	if err != nil || oauthfetch.Decode(raw, &claims) != nil {
-		return invalidToken("its claims cannot be read")
+		return invalidToken("malformed claims")
 	}
 	if claims.Issuer != v.issuer {
-		return invalidToken("it is of another issuer")
+		return invalidToken("issued by another issuer")
 	}
 	return nil
 }
 
-// A tokenHeader is what is read of the header of a token. Keys and addresses of keys in it mean nothing here.
+// A tokenHeader has the members of a token's header that are used. Keys and URLs of keys in it are
+// ignored.
 type tokenHeader struct {
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	Type      string                  `json:"typ"`
@@ -190,42 +195,45 @@ type tokenHeader struct {
 	Unencoded jsontext.Value          `json:"b64"`
 }
 
-// readHeader reads the header of a token, and refuses what cannot be an access token that is signed as it should.
+// readHeader parses the header of a token and refuses a token that cannot be a signed access token.
 func (v *JWTVerifier) readHeader(token string) (h tokenHeader, err error) {
 	first, _, isJWT := strings.Cut(token, ".")
 	if !isJWT || strings.Count(token, ".") != 2 {
-		return h, invalidToken("it is no signed JWT")
+		return h, invalidToken("malformed: must be a signed JWT")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(first)
 	if err != nil || oauthfetch.Decode(raw, &h) != nil {
-		return h, invalidToken("its header cannot be read")
+		return h, invalidToken("malformed header")
 	}
 	typ := strings.TrimPrefix(netx.LowerASCII(h.Type), "application/")
 	switch {
 	case h.Critical != nil || h.Unencoded != nil:
-		return h, invalidToken("its header wants something that is not known here")
+		return h, invalidToken("the header has crit or b64, which are not supported")
 	case !slices.Contains(v.algorithms, h.Algorithm):
-		return h, invalidToken("its algorithm %.32q is not allowed", h.Algorithm)
+		return h, invalidToken("algorithm %.32q is not allowed", h.Algorithm)
 	case typ != typeAccessToken && v.strictType, typ != typeAccessToken && typ != "jwt" && typ != "":
-		return h, invalidToken("its type %.32q is not that of an access token", h.Type)
+		return h, invalidToken("invalid typ %.32q: must be that of an access token", h.Type)
 	}
 	h.Type = typ
 	return h, nil
 }
 
-// typeAccessToken is the type of JWTs that are access tokens. Spec: RFC 9068, section 2.1.
+// typeAccessToken is the typ of access tokens.
+//
+// Spec: RFC 9068, section 2.1.
 const typeAccessToken = "at+jwt"
 
-// open verifies the signature, and gives what was signed and the set of keys that it was verified with.
+// open verifies the signature. It returns the payload and the key set that verified it.
 func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, keys *keySet) ([]byte, *keySet, error) {
 	signed, err := jose.ParseSignedCompact(token, v.algorithms)
 	if err != nil || len(signed.Signatures) != 1 {
-		return nil, nil, invalidToken("it is malformed")
+		return nil, nil, invalidToken("malformed")
 	}
 	if payload, ok := verifyWith(signed, keys, h); ok {
 		return payload, keys, nil
 	}
-	// A signature that is wrong says nothing about the keys, but for a token that does not say which one it is by.
+	// An unknown key id, or none, may mean that the keys have been rotated. A wrong signature of a
+	// known key does not.
 	if v.remote != nil && (h.Key == "" || len(keys.find(h.Key, h.Algorithm)) == 0) {
 		if keys, err = v.remote.refresh(ctx, keys); err != nil {
 			return nil, nil, err
@@ -234,7 +242,7 @@ func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, key
 			return payload, keys, nil
 		}
 	}
-	return nil, nil, invalidToken("no key of the issuer has signed it")
+	return nil, nil, invalidToken("the signature does not match any key of the issuer")
 }
 
 func verifyWith(signed *jose.JSONWebSignature, keys *keySet, h tokenHeader) ([]byte, bool) {
@@ -246,16 +254,16 @@ func verifyWith(signed *jose.JSONWebSignature, keys *keySet, h tokenHeader) ([]b
 	return nil, false
 }
 
-// tokenClaims are the claims that are read, of access tokens and of answers to introspection alike.
+// tokenClaims are the claims of an access token or an introspection response.
 type tokenClaims struct {
 	Issuer    string         `json:"iss"`
 	Subject   string         `json:"sub"`
-	Audience  jsontext.Value `json:"aud"` // a string or several
+	Audience  jsontext.Value `json:"aud"` // a string or an array
 	Expires   *float64       `json:"exp"`
 	NotBefore *float64       `json:"nbf"`
 	IssuedAt  *float64       `json:"iat"`
-	Scope     jsontext.Value `json:"scope"` // strings, or one with spaces between
-	Scp       jsontext.Value `json:"scp"`   // the same, as some servers call it
+	Scope     jsontext.Value `json:"scope"` // strings, or one string separated by spaces
+	Scp       jsontext.Value `json:"scp"`   // the name that some servers use for scope
 	ClientID  string         `json:"client_id"`
 	Party     string         `json:"azp"`
 	// CID and AppID are other names of the client id.
@@ -263,7 +271,7 @@ type tokenClaims struct {
 	AppID string                    `json:"appid"`
 	Bound map[string]jsontext.Value `json:"cnf"`
 
-	// These say that a JWT is something else than an access token.
+	// These mark JWTs that are not access tokens.
 	Nonce    jsontext.Value `json:"nonce"`
 	Hash     jsontext.Value `json:"at_hash"`
 	CodeHash jsontext.Value `json:"c_hash"`
@@ -271,25 +279,25 @@ type tokenClaims struct {
 	Use      string         `json:"token_use"`
 }
 
-// readClaims reads what a genuine token says.
+// readClaims checks the claims of a genuine token.
 func (v *JWTVerifier) readClaims(payload []byte, h tokenHeader) (*Token, error) {
 	var c tokenClaims
 	if err := oauthfetch.Decode(payload, &c); err != nil {
-		return nil, invalidToken("its claims cannot be read")
+		return nil, invalidToken("malformed claims")
 	}
 	isOther := c.Nonce != nil || c.Hash != nil || c.CodeHash != nil || c.Events != nil || c.Use == "id"
 	switch {
 	case c.Issuer != v.issuer:
-		return nil, invalidToken("it is of another issuer")
+		return nil, invalidToken("issued by another issuer")
 	case c.Expires == nil:
-		return nil, invalidToken("it does not say when it expires")
+		return nil, invalidToken("exp is missing")
 	case isOther && h.Type != typeAccessToken:
-		return nil, invalidToken("it is an ID token or the like, no access token")
+		return nil, invalidToken("must be an access token, not an ID token")
 	}
 	return c.token(payload)
 }
 
-// token makes a Token of claims; raw is the object that they were read from.
+// token returns the Token of the claims; raw is the object that they were read from.
 func (c *tokenClaims) token(raw []byte) (*Token, error) {
 	t := &Token{
 		Issuer: c.Issuer, Subject: c.Subject,
@@ -297,7 +305,7 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 		Audience: oauthwire.Strings(c.Audience),
 	}
 	if t.Subject == "" {
-		t.Subject = t.ClientID // a client that acts for nobody
+		t.Subject = t.ClientID // a client that acts for itself
 	}
 	for _, claim := range []jsontext.Value{c.Scope, c.Scp} {
 		for _, text := range oauthwire.Strings(claim) {
@@ -312,34 +320,35 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 			continue
 		}
 		if !(*bound.at >= 0 && *bound.at < maxTime) {
-			return nil, invalidToken("one of its times is of no year that is known")
+			return nil, invalidToken("exp, nbf or iat is out of range")
 		}
 		*bound.into = time.Unix(int64(*bound.at), 0)
 	}
 	if c.IssuedAt != nil && time.Unix(int64(*c.IssuedAt), 0).After(time.Now().Add(clockSkew)) {
-		return nil, invalidToken("it was issued in the future")
+		return nil, invalidToken("iat is in the future")
 	}
 	if err := c.readBinding(t); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, &t.Claims); err != nil {
-		return nil, invalidToken("its claims cannot be read")
+		return nil, invalidToken("malformed claims")
 	}
 	return t, t.checkIdentity()
 }
 
-// readBinding reads the key that the token is bound to. A binding that cannot be checked here is not passed over.
+// readBinding reads the key that the token is bound to. An unknown kind of binding is refused,
+// since it cannot be checked.
 func (c *tokenClaims) readBinding(t *Token) error {
 	if len(c.Bound) == 0 {
 		return nil
 	}
 	thumbprint, ok := c.Bound["jkt"]
 	if !ok || len(c.Bound) != 1 || jsonscan.Kind(thumbprint) != '"' {
-		return invalidToken("it is bound to its client in a way that is not known here")
+		return invalidToken("cnf has a kind of binding that is not supported")
 	}
 	text, err := jsonscan.Unquote(thumbprint)
 	if err != nil || text == "" {
-		return invalidToken("it is bound to no key")
+		return invalidToken("cnf.jkt is empty")
 	}
 	t.KeyThumbprint = text
 	return nil

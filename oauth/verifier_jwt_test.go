@@ -45,7 +45,7 @@ func TestAlgorithmsAreAnAllowList(t *testing.T) {
 	}
 }
 
-func TestAccessTokenTypeAlone(t *testing.T) {
+func TestAccessTokenTypeOnly(t *testing.T) {
 	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: jwks(t, map[string]any{"ec": ecKey().Public()}), AccessTokenType: true})
 	for typ, want := range map[string]bool{"at+jwt": true, "AT+JWT": true, "application/at+jwt": true, "JWT": false, "": false} {
 		token := sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": typ}, goodClaims())
@@ -56,7 +56,7 @@ func TestAccessTokenTypeAlone(t *testing.T) {
 }
 
 // A binding that cannot be checked is not passed over, beside one that can neither.
-func TestBindingsOfOtherKinds(t *testing.T) {
+func TestUnsupportedTokenBindings(t *testing.T) {
 	v := testVerifier(t)
 	verifies(t, v, issue(t, claims{"cnf": claims{"jkt": "x"}}))
 	for _, cnf := range []any{
@@ -85,8 +85,8 @@ func TestVerifiedTokensExpire(t *testing.T) {
 	})
 }
 
-// Nothing is a token but what was signed: of all texts that a fuzzer makes of good tokens, those that pass say what the
-// signed ones say.
+// Nothing is a token but what was signed: of all texts that a fuzzer makes of good tokens, those
+// that pass say what the signed ones say.
 func FuzzJWT(f *testing.F) {
 	good := issue(f)
 	f.Add(good)

@@ -14,31 +14,33 @@ import (
 )
 
 const (
-	// minStaticToken is the least length of a token that cannot be guessed: 128 bits in base64url.
+	// minStaticToken is the shortest token that cannot be guessed: 128 bits in base64url.
 	minStaticToken = 22
-	// maxStaticTokens bounds the table, every entry of which is compared with every token. Who has more wants an
-	// authorization server.
+	// maxStaticTokens bounds the table, since each request is compared with every entry. Larger
+	// installations need an authorization server.
 	maxStaticTokens = 1000
 )
 
-// A StaticToken is a token of the configuration, and who may use it.
+// A StaticToken is a token of the configuration and its owner.
 type StaticToken struct {
-	// Token is the token itself: 22 characters at least, of the letters, digits and -._~+/ that a bearer token may have.
+	// Token is the token: at least 22 characters, of the letters, digits and -._~+/ that a bearer
+	// token may have.
 	Token string
-	// SHA256 is the SHA-256 digest of the token, in hexadecimal, for configurations that hold no secrets. One of the two
-	// is set.
+	// SHA256 is the SHA-256 digest of the token in hexadecimal, for configurations without secrets.
+	// Exactly one of Token and SHA256 must be set.
 	SHA256 string
-	// Subject is who the token stands for, and ClientID the program that uses it, if that matters.
+	// Subject is the owner of the token, and ClientID the program that uses it, if that matters.
 	Subject  string
 	ClientID string
-	// Scopes are what the token allows.
+	// Scopes are those that the token grants.
 	Scopes []string
-	// Expires is when the token ends to be good. Default: never.
+	// Expires is when the token expires. Default: never.
 	Expires time.Time
 }
 
-// A StaticVerifier knows the tokens of a configuration. It is for servers with a handful of users or programs, which need
-// no authorization server: [Require] then tells clients of none. The caller has no issuer.
+// A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of
+// users or programs, which need no authorization server: [Require] then names none to clients. The
+// caller has no issuer.
 type StaticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {
@@ -46,17 +48,18 @@ type staticEntry struct {
 	token  *Token
 }
 
-// NewStaticVerifier returns a verifier of the given tokens. It is an error if one of them cannot be used: it is empty or too
-// short, has no subject, or is there twice. The error holds nothing of a token.
+// NewStaticVerifier returns a verifier of the given tokens. It returns an error if a token is too
+// short, has no subject, or is duplicate. The error does not contain the token.
 func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	v := &StaticVerifier{}
 	if len(tokens) > maxStaticTokens {
-		return nil, fmt.Errorf("oauth: NewStaticVerifier: %d tokens, at most %d are taken", len(tokens), maxStaticTokens)
+		return nil, fmt.Errorf("oauth: NewStaticVerifier: %d tokens: must be at most %d", len(tokens), maxStaticTokens)
 	}
 	for i := range tokens {
 		e, err := tokens[i].entry()
-		if err == nil && slices.ContainsFunc(v.entries, func(other staticEntry) bool { return other.digest == e.digest }) {
-			err = errors.New("the token is there twice")
+		if err == nil && slices.ContainsFunc(v.entries,
+			func(other staticEntry) bool { return other.digest == e.digest }) {
+			err = errors.New("duplicate token")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("oauth: NewStaticVerifier: token %d: %w", i, err)
@@ -69,15 +72,16 @@ func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 func (s *StaticToken) entry() (e staticEntry, err error) {
 	switch {
 	case (s.Token == "") == (s.SHA256 == ""):
-		return e, errors.New("want one of Token and SHA256")
+		return e, errors.New("exactly one of Token and SHA256 must be set")
 	case s.SHA256 != "":
 		digest, err := hex.DecodeString(s.SHA256)
 		if err != nil || len(digest) != sha256.Size {
-			return e, errors.New("SHA256 is no such digest in hexadecimal")
+			return e, errors.New("invalid SHA256: must be a SHA-256 digest in hexadecimal")
 		}
 		e.digest = [sha256.Size]byte(digest)
 	case len(s.Token) < minStaticToken || len(s.Token) > maxToken || !oauthwire.IsToken68(s.Token):
-		return e, fmt.Errorf("want %d characters at least, of the letters, digits and -._~+/", minStaticToken)
+		return e, fmt.Errorf("invalid Token: must have at least %d characters, of the letters, digits and -._~+/",
+			minStaticToken)
 	default:
 		e.digest = sha256.Sum256([]byte(s.Token))
 	}
@@ -87,17 +91,17 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 	return e, e.token.checkIdentity()
 }
 
-// Verify returns what the configuration says of a token.
+// Verify returns what the configuration says about a token.
 func (v *StaticVerifier) Verify(_ context.Context, token string) (*Token, error) {
 	digest := sha256.Sum256([]byte(token))
 	found := -1
-	for i := range v.entries { // all of them, each in the same time
+	for i := range v.entries { // in constant time
 		if subtle.ConstantTimeCompare(v.entries[i].digest[:], digest[:]) == 1 {
 			found = i
 		}
 	}
 	if found < 0 {
-		return nil, invalidToken("it is not in the configuration")
+		return nil, invalidToken("not in the configuration")
 	}
 	return v.entries[found].token, nil
 }

@@ -1,5 +1,5 @@
-// Command login lists the tools of a server that wants its users to log in. Its one argument is the server's URL, such as
-// that of `patchbay serve --auth demo`.
+// Command login lists the tools of an MCP server that requires authorization: it opens the browser for
+// the login. Its argument is the URL of the server, such as that of `patchbay serve --auth demo`.
 package main
 
 import (

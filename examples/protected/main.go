@@ -1,4 +1,5 @@
-// Command protected is calchttp for those whom an authorization server lets in. Its one argument is the issuer.
+// Command protected is calchttp with authorization: callers need an access token of an authorization
+// server. Its argument is the issuer.
 package main
 
 import (

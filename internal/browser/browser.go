@@ -1,4 +1,4 @@
-// Package browser opens pages in the browser of the person at the machine.
+// Package browser opens web pages in the user's browser.
 package browser
 
 import (
@@ -13,41 +13,43 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// Check returns the URL of a page that somebody else wants opened, in the form in which it is opened and shown, if it may
-// be: it is https, or http on this machine, and shows plainly where it leads.
+// Check returns a URL that a server wants opened, re-encoded from its parts, as it is opened and
+// shown. The error says why it must not be opened: it must be https, or http on this machine, and
+// its host must be recognizable.
 //
 // Spec: basic/security_best_practices, Authorization URLs.
 func Check(page string) (*url.URL, error) {
 	u, err := url.Parse(page)
 	switch {
 	case err != nil:
-		return nil, errors.New("it cannot be parsed")
+		return nil, errors.New("the URL cannot be parsed")
 	case u.Hostname() == "" || u.Opaque != "":
-		return nil, errors.New("it has no host")
+		return nil, errors.New("the URL has no host")
 	case u.User != nil:
-		return nil, errors.New("it holds credentials")
+		return nil, errors.New("the URL must not contain credentials")
 	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
-		return nil, errors.New("it is neither https nor http on this machine")
+		return nil, errors.New("the URL is neither https nor http on this machine")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("its host has letters beyond ASCII, which can pass for others")
+		return nil, errors.New("the host has letters beyond ASCII, which can look like ASCII ones")
 	}
 	return u, nil
 }
 
-// patience is how long the program that opens pages may take to fail. One that is still there has become the browser
-// itself.
-const patience = 3 * time.Second
+// openTimeout is how long the command that opens pages may take to fail. A command that still runs
+// has become the browser itself.
+const openTimeout = 3 * time.Second
 
-// Open opens a page that Check has given, and returns when it is known to be open, or ctx ends. No shell sees the URL.
+// Open opens a page that Check has returned. It returns when the page is open as far as is known, or
+// when ctx ends. No shell sees the URL.
 func Open(ctx context.Context, page *url.URL) error {
 	name, args := command(runtime.GOOS, page.String())
-	cmd := exec.Command(name, args...) //nolint:noctx // the browser stays when this program ends
+	cmd := exec.Command(name, args...) //nolint:noctx // the browser outlives this program
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // it ends with the browser, or with this program
-	timer := time.NewTimer(patience)
+	go func() { ended <- cmd.Wait() }() // ends with the browser, or with this program
+	timer := time.NewTimer(openTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-ended:
@@ -59,7 +61,7 @@ func Open(ctx context.Context, page *url.URL) error {
 	}
 }
 
-// command returns the program that opens pages, with its arguments.
+// command returns the command that opens pages on a system.
 func command(system, page string) (name string, args []string) {
 	switch system {
 	case "darwin":

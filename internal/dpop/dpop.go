@@ -1,5 +1,6 @@
-// Package dpop makes and verifies DPoP proofs (demonstrating proof of possession, RFC 9449): JWTs that show, for one HTTP
-// request, that its sender holds the private key that an access token is bound to. A stolen token is then of no use.
+// Package dpop makes and verifies DPoP proofs (demonstrating proof of possession, RFC 9449): JWTs
+// that show, for one HTTP request, that its sender holds the private key that an access token is
+// bound to. A stolen token is then of no use.
 package dpop
 
 import (

@@ -99,9 +99,9 @@ func handmade(t testing.TB, key any, algorithm jose.SignatureAlgorithm, typ stri
 	return text
 }
 
-// TestDPoPFigures computes what RFC 9449 prints: the hash of the token of section 7.1 and the thumbprint of the key of
-// section 4.1, which section 6.1 has as jkt.
-func TestDPoPFigures(t *testing.T) {
+// TestDPoPExamplesOfRFC9449 computes what RFC 9449 prints: the hash of the token of section 7.1 and the
+// thumbprint of the key of section 4.1, which section 6.1 has as jkt.
+func TestDPoPExamplesOfRFC9449(t *testing.T) {
 	const (
 		token = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU"
 		ath   = "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo"
@@ -125,7 +125,7 @@ func TestDPoPFigures(t *testing.T) {
 	}
 }
 
-func TestProofIsTakenWithEveryKindOfKey(t *testing.T) {
+func TestProofWithEveryKeyType(t *testing.T) {
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +182,8 @@ func (short) Public() crypto.PublicKey {
 	return key.Key
 }
 
-// TestProofIsRefused takes a good proof and breaks it in one place at a time.
-func TestProofIsRefused(t *testing.T) {
+// TestInvalidProofs takes a good proof and breaks it in one place at a time.
+func TestInvalidProofs(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +317,7 @@ func TestProofWithPrivateKeyInIt(t *testing.T) {
 	}
 }
 
-func TestProofWantsABoundToken(t *testing.T) {
+func TestProofNeedsBoundToken(t *testing.T) {
 	p := testProver(t, nil)
 	for _, thumbprint := range []string{"", testProver(t, nil).Thumbprint()} {
 		if _, err := testVerifier(t, nil).Verify(proven(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, thumbprint); err == nil {
@@ -339,7 +339,8 @@ func TestOneProofPerRequest(t *testing.T) {
 	}
 }
 
-// TestProofIsUsedOnce holds for as long as the proof is good, and proofs of others with the same jti are not touched.
+// TestProofIsUsedOnce holds for as long as the proof is good, and proofs of others with the same
+// jti are not touched.
 func TestProofIsUsedOnce(t *testing.T) {
 	v := testVerifier(t, nil)
 	now := proofTime
@@ -372,8 +373,9 @@ func testProverAt(t *testing.T, now time.Time) *Prover {
 	return p
 }
 
-// TestProofsOfOneKeyLeaveRoom fills the memory: one key may have half of it, and what is forgotten makes room.
-func TestProofsOfOneKeyLeaveRoom(t *testing.T) {
+// TestOneKeyCannotFillReplayCache fills the memory: one key may have half of it, and what is forgotten
+// makes room.
+func TestOneKeyCannotFillReplayCache(t *testing.T) {
 	m := replayCache{max: 10}
 	for i := range 5 {
 		if err := m.add("greedy", fmt.Sprint(i), proofTime); err != nil {
@@ -440,7 +442,7 @@ func TestProofNonces(t *testing.T) {
 	}
 }
 
-func TestNoncesAreKeptApart(t *testing.T) {
+func TestNoncesPerServer(t *testing.T) {
 	p := testProver(t, nil)
 	learn := func(target, nonce string, resource bool) bool {
 		header := http.Header{"Dpop-Nonce": {nonce}}
@@ -493,7 +495,7 @@ func TestNoncesAreKeptApart(t *testing.T) {
 	}
 }
 
-func TestDPoPIsDemanded(t *testing.T) {
+func TestProverRequiresDPoP(t *testing.T) {
 	strict, lax := testProver(t, nil), testProver(t, &ProverOptions{InsecureAllowBearer: true})
 	for _, tt := range []struct {
 		algorithms  []string

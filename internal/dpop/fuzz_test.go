@@ -15,9 +15,10 @@ import (
 	"testing"
 )
 
-// FuzzVerifyProof looks for a proof that is taken though the key of the token did not make it for the request. The oracle
-// takes it apart with nothing of what verifyProof uses. header and payload are signed with the key if signature is empty;
-// otherwise it stands in the place of what the key would have signed.
+// FuzzVerifyProof looks for a proof that is taken though the key of the token did not make it for
+// the request. The oracle takes it apart with nothing of what verifyProof uses. header and payload
+// are signed with the key if signature is empty; otherwise it stands in the place of what the key
+// would have signed.
 func FuzzVerifyProof(f *testing.F) {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), []byte(strings.Repeat("k", 32)))
 	if err != nil {

@@ -23,16 +23,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// maxNonces bounds the nonces that a Prover keeps: a client has one resource and seldom more than two authorization servers.
+// maxNonces bounds the nonces that a Prover keeps: a client has one resource and seldom more than
+// two authorization servers.
 const maxNonces = 64
 
-// ProverOptions configures a [Prover]. The fields are those of oauthclient.DPoPOptions, which documents them.
+// ProverOptions configures a [Prover]. The fields are those of oauthclient.DPoPOptions, which
+// documents them.
 type ProverOptions struct {
 	Key                 crypto.Signer
 	InsecureAllowBearer bool
 }
 
-// A Prover makes proofs with one key, and keeps the nonces that servers want in them. It is safe for concurrent use.
+// A Prover makes proofs with one key, and keeps the nonces that servers want in them. It is safe
+// for concurrent use.
 type Prover struct {
 	signer        jose.Signer
 	algorithm     string
@@ -44,8 +47,8 @@ type Prover struct {
 	nonces map[nonceKey]string
 }
 
-// A nonceKey identifies the server that a nonce is for. An authorization server and a resource of one origin have nonces of
-// their own.
+// A nonceKey identifies the server that a nonce is for. An authorization server and a resource of
+// one origin have nonces of their own.
 type nonceKey struct {
 	hostPort   string
 	isResource bool
@@ -103,7 +106,8 @@ type proofClaims struct {
 	Nonce     string `json:"nonce,omitempty"`
 }
 
-// Prove returns a proof for one request. token is the access token of the request, empty at an authorization server.
+// Prove returns a proof for one request. token is the access token of the request, empty at an
+// authorization server.
 func (p *Prover) Prove(method string, target *url.URL, token string) (string, error) {
 	claims := proofClaims{
 		ID:       oauthwire.NewJWTID(),
@@ -147,7 +151,8 @@ func (p *Prover) nonce(target *url.URL, isResource bool) string {
 	return p.nonces[nonceKey{netx.HostPort(target), isResource}]
 }
 
-// LearnFromResource keeps the nonce of a resource's response for the next proof. It reports whether there was one.
+// LearnFromResource keeps the nonce of a resource's response for the next proof. It reports whether
+// there was one.
 //
 // Spec: RFC 9449, section 9.
 func (p *Prover) LearnFromResource(target *url.URL, header http.Header) bool {
@@ -175,8 +180,9 @@ func (p *Prover) learn(key nonceKey, header http.Header) bool {
 	return true
 }
 
-// CheckServer returns an error if an authorization server does not accept proofs of this Prover, going by its metadata
-// (dpop_signing_alg_values_supported). It is called before a person logs in and before secrets are sent. p may be nil.
+// CheckServer returns an error if an authorization server does not accept proofs of this Prover,
+// going by its metadata (dpop_signing_alg_values_supported). It is called before a person logs in
+// and before secrets are sent. p may be nil.
 //
 // Spec: RFC 9449, section 5.1.
 func (p *Prover) CheckServer(algorithms []string) error {
@@ -186,7 +192,8 @@ func (p *Prover) CheckServer(algorithms []string) error {
 	case len(algorithms) == 0:
 		return errors.New("oauth: the authorization server does not support DPoP, which TransportOptions.DPoP requires")
 	case !slices.Contains(algorithms, p.algorithm):
-		return fmt.Errorf("oauth: the authorization server does not accept DPoP proofs signed with %s: use another DPoPOptions.Key",
+		return fmt.Errorf("oauth: the authorization server does not accept DPoP proofs signed with %s: use another "+
+			"DPoPOptions.Key",
 			p.algorithm)
 	}
 	return nil
@@ -196,13 +203,15 @@ func (p *Prover) CheckServer(algorithms []string) error {
 //
 // Spec: RFC 9449, section 5.
 func (p *Prover) CheckTokenType(tokenType string) error {
-	if strings.EqualFold(tokenType, oauthwire.DPoP) || p.acceptsBearer && strings.EqualFold(tokenType, oauthwire.Bearer) {
+	if strings.EqualFold(tokenType, oauthwire.DPoP) || p.acceptsBearer &&
+		strings.EqualFold(tokenType, oauthwire.Bearer) {
 		return nil
 	}
 	return errors.New("oauth: the authorization server issued a token that is not bound to the DPoP key")
 }
 
-// proofTarget returns the htu claim for a request to a URL: without query and fragment, and with a path.
+// proofTarget returns the htu claim for a request to a URL: without query and fragment, and with a
+// path.
 func proofTarget(u *url.URL) string {
 	t := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	if t.Path == "" {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A replayCache remembers the proofs that were used. It has two generations: a proof enters the current one; when that is as
-// old as a proof can be valid, it becomes the previous one, and the previous one is dropped.
+// A replayCache remembers the proofs that were used. It has two generations: a proof enters the
+// current one; when that is as old as a proof can be valid, it becomes the previous one, and the
+// previous one is dropped.
 type replayCache struct {
 	max int // proofs in one generation
 
@@ -20,8 +21,8 @@ type replayCache struct {
 // A proofID is a digest of the key and the jti of a proof.
 type proofID [sha256.Size / 2]byte
 
-// add records that a proof of a key was used. It returns a *ProofError if it was used before, and ErrTooManyProofs if the
-// cache is full or one key has half of it.
+// add records that a proof of a key was used. It returns a *ProofError if it was used before, and
+// ErrTooManyProofs if the cache is full or one key has half of it.
 func (c *replayCache) add(key, jti string, now time.Time) error {
 	sum := sha256.Sum256([]byte(key + "\x00" + jti)) // a thumbprint contains no NUL
 	id := proofID(sum[:len(proofID{})])

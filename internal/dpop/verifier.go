@@ -31,7 +31,8 @@ const (
 	proofLifetime = time.Minute
 	// clockSkew is how much a client's clock may differ.
 	clockSkew = time.Minute
-	// proofValidity is how long one proof can be valid, from the first clock that accepts it to the last.
+	// proofValidity is how long one proof can be valid, from the first clock that accepts it to the
+	// last.
 	proofValidity = proofLifetime + 2*clockSkew
 	// nonceLifetime is how long a nonce is current; it is accepted for as long again.
 	nonceLifetime = 5 * time.Minute
@@ -47,7 +48,8 @@ const (
 	nonceSize = 16
 )
 
-// VerifierOptions configures a [Verifier]. The fields are those of oauth.ProofOptions, which documents them.
+// VerifierOptions configures a [Verifier]. The fields are those of oauth.ProofOptions, which
+// documents them.
 type VerifierOptions struct {
 	Required   bool
 	Algorithms []string
@@ -106,7 +108,8 @@ func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
 	case !o.Nonces && o.NonceKey != nil:
 		return nil, errors.New("oauth: ProofOptions.NonceKey is set and ProofOptions.Nonces is not")
 	case o.NonceKey != nil && len(o.NonceKey) < minNonceKey:
-		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d", len(o.NonceKey), minNonceKey)
+		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d", len(o.NonceKey),
+			minNonceKey)
 	case o.NonceKey != nil:
 		v.nonceKey = o.NonceKey
 	case o.Nonces:
@@ -128,9 +131,10 @@ func (v *Verifier) Algorithms() []string {
 	return names
 }
 
-// Verify verifies the proof of a request that carries a token. target is the URL of the request as the client knows it;
-// thumbprint is the cnf.jkt of the token. The error is a *ProofError if the request is at fault. If nonce is not empty, it
-// has to be sent in the DPoP-Nonce header of the response, with an error or without.
+// Verify verifies the proof of a request that carries a token. target is the URL of the request as
+// the client knows it; thumbprint is the cnf.jkt of the token. The error is a *ProofError if the
+// request is at fault. If nonce is not empty, it has to be sent in the DPoP-Nonce header of the
+// response, with an error or without.
 //
 // Spec: RFC 9449, section 4.3.
 func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint string) (nonce string, err error) {
@@ -176,7 +180,8 @@ type verifiedClaims struct {
 	Nonce     string  `json:"nonce"`
 }
 
-// open verifies the signature of a proof with the key in its header. It returns the claims and the key's thumbprint.
+// open verifies the signature of a proof with the key in its header. It returns the claims and the
+// key's thumbprint.
 func (v *Verifier) open(proof string) (claims verifiedClaims, thumbprint string, err error) {
 	if len(proof) > maxProof {
 		return claims, "", invalidProof("must have at most %d bytes", maxProof)
@@ -214,7 +219,8 @@ func (v *Verifier) open(proof string) (claims verifiedClaims, thumbprint string,
 	return claims, base64.RawURLEncoding.EncodeToString(sum), nil
 }
 
-// checkAge checks iat. Extreme values are refused before they are converted, so that nothing overflows.
+// checkAge checks iat. Extreme values are refused before they are converted, so that nothing
+// overflows.
 func checkAge(issuedAt float64, now time.Time) error {
 	const farFuture = 1 << 40
 	if !(issuedAt > 0 && issuedAt < farFuture) {
@@ -228,7 +234,8 @@ func checkAge(issuedAt float64, now time.Time) error {
 	return nil
 }
 
-// checkNonce checks the nonce of a proof. next is the nonce that the client has to use from now on, empty if it uses that one.
+// checkNonce checks the nonce of a proof. next is the nonce that the client has to use from now on,
+// empty if it uses that one.
 func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
 	if v.nonceKey == nil {
 		return "", nil
@@ -251,15 +258,17 @@ func (v *Verifier) currentNonce(now time.Time) string {
 	return v.nonceAt(now)
 }
 
-// nonceAt derives the nonce of a time from the key, so that processes with the same key need not share state.
+// nonceAt derives the nonce of a time from the key, so that processes with the same key need not
+// share state.
 func (v *Verifier) nonceAt(t time.Time) string {
 	mac := hmac.New(sha256.New, v.nonceKey)
 	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLifetime/time.Second))))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])
 }
 
-// sameTarget reports whether the htu of a proof is the URL of a request without its query. Scheme and host are compared
-// without case, and the default port may be omitted; the path is compared as it is.
+// sameTarget reports whether the htu of a proof is the URL of a request without its query. Scheme
+// and host are compared without case, and the default port may be omitted; the path is compared as
+// it is.
 func sameTarget(htu string, target *url.URL) bool {
 	if strings.ContainsAny(htu, "?#") {
 		return false

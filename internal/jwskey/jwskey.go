@@ -17,7 +17,8 @@ import (
 // MinRSABits is the smallest RSA key that RFC 7518 allows.
 const MinRSABits = 2048
 
-// asymmetric are the algorithms with a public key. A verifier that accepted symmetric ones would use a public key as a secret.
+// asymmetric are the algorithms with a public key. A verifier that accepted symmetric ones would
+// use a public key as a secret.
 var asymmetric = [...]jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
 }

@@ -1,5 +1,5 @@
-// Package netx holds the small questions about hosts, ports, origins and HTTP tokens that several packages ask. It does
-// not link package net, so that a stdio server can use it.
+// Package netx holds the small questions about hosts, ports, origins and HTTP tokens that several
+// packages ask. It does not link package net, so that a stdio server can use it.
 package netx
 
 import (
@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// IsLoopback reports whether a host, as it appears in a URL without port and brackets, is this machine: localhost or a
-// loopback address without an IPv6 zone. Letters are compared in ASCII: Unicode case folding would admit look-alikes.
-// A name is not resolved.
+// IsLoopback reports whether a host, as it appears in a URL without port and brackets, is this
+// machine: localhost or a loopback address without an IPv6 zone. Letters are compared in ASCII:
+// Unicode case folding would admit look-alikes. A name is not resolved.
 func IsLoopback(host string) bool {
 	if EqualFoldASCII(host, "localhost") {
 		return true
@@ -19,8 +19,8 @@ func IsLoopback(host string) bool {
 	return err == nil && IsLoopbackAddr(addr)
 }
 
-// IsLoopbackAddr reports whether an address is a loopback address, also one that is mapped to IPv6. An address with an
-// IPv6 zone is not.
+// IsLoopbackAddr reports whether an address is a loopback address, also one that is mapped to IPv6.
+// An address with an IPv6 zone is not.
 func IsLoopbackAddr(addr netip.Addr) bool { return addr.Zone() == "" && addr.Unmap().IsLoopback() }
 
 // EqualFoldASCII reports whether two strings are equal when the case of ASCII letters is ignored.
@@ -53,8 +53,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// IsPort reports whether text is the number of a port that can be dialled: decimal digits from 1 to 65535, without a
-// leading zero.
+// IsPort reports whether text is the number of a port that can be dialled: decimal digits from 1 to
+// 65535, without a leading zero.
 func IsPort(text string) bool {
 	const maxDigits, maxPort = 5, 65535
 	if text == "" || len(text) > maxDigits || text[0] == '0' {
@@ -81,8 +81,8 @@ func Port(u *url.URL) string {
 	return "80"
 }
 
-// HasValidPort reports whether a URL has a port that can be dialled, or none. "http://host:" has an empty one, which is
-// neither.
+// HasValidPort reports whether a URL has a port that can be dialled, or none. "http://host:" has an
+// empty one, which is neither.
 func HasValidPort(u *url.URL) bool {
 	if u.Port() == "" {
 		return !strings.HasSuffix(u.Host, ":")
@@ -90,7 +90,8 @@ func HasValidPort(u *url.URL) bool {
 	return IsPort(u.Port())
 }
 
-// HostPort returns the host of an http or https URL with its port, in lower case: the form in which hosts are compared.
+// HostPort returns the host of an http or https URL with its port, in lower case: the form in which
+// hosts are compared.
 func HostPort(u *url.URL) string {
 	host := LowerASCII(u.Hostname())
 	if strings.Contains(host, ":") {
@@ -109,7 +110,8 @@ func SameOrigin(a, b *url.URL) bool {
 	return EqualFoldASCII(a.Scheme, b.Scheme) && HostPort(a) == HostPort(b)
 }
 
-// IsToken reports whether text is a token of HTTP, such as the name of a header or an authentication scheme.
+// IsToken reports whether text is a token of HTTP, such as the name of a header or an
+// authentication scheme.
 //
 // Spec: RFC 9110, section 5.6.2.
 func IsToken(text string) bool {
@@ -129,8 +131,9 @@ func IsTokenByte(c byte) bool {
 	return 'a' <= letter && letter <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// PathContains reports whether path is parent or is below it. Paths are compared as they are written, so a path with dot
-// segments, which denotes another path, is only within itself. A slash at the end makes no difference.
+// PathContains reports whether path is parent or is below it. Paths are compared as they are
+// written, so a path with dot segments, which denotes another path, is only within itself. A slash
+// at the end makes no difference.
 func PathContains(parent, path string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), strings.TrimSuffix(parent, "/"))
 	switch {

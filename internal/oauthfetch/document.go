@@ -15,8 +15,9 @@ import (
 // MaxDepth is how deep a JSON document may be nested. Metadata has two levels, a key set has four.
 const MaxDepth = 16
 
-// GetJSON fetches a JSON object, decodes it into the value that into points to and returns the response header. The error is
-// an [*Error] if the status is not 200, the media type is not JSON, or the object does not have the types of into.
+// GetJSON fetches a JSON object, decodes it into the value that into points to and returns the
+// response header. The error is an [*Error] if the status is not 200, the media type is not JSON,
+// or the object does not have the types of into.
 func (f *Fetcher) GetJSON(ctx context.Context, address string, into any) (http.Header, error) {
 	header := f.header.Clone()
 	if header == nil {
@@ -36,12 +37,15 @@ func (f *Fetcher) GetJSON(ctx context.Context, address string, into any) (http.H
 	return r.Header, nil
 }
 
-// PostForm sends a form. The error is an [*Error] if there is no response; the caller interprets the status.
-func (f *Fetcher) PostForm(ctx context.Context, address string, form url.Values, header http.Header) (*Response, error) {
+// PostForm sends a form. The error is an [*Error] if there is no response; the caller interprets
+// the status.
+func (f *Fetcher) PostForm(ctx context.Context, address string, form url.Values, header http.Header) (*Response,
+	error) {
 	return f.post(ctx, address, "application/x-www-form-urlencoded", []byte(form.Encode()), header)
 }
 
-// PostJSON sends a value as JSON. The error is an [*Error] if there is no response; the caller interprets the status.
+// PostJSON sends a value as JSON. The error is an [*Error] if there is no response; the caller
+// interprets the status.
 func (f *Fetcher) PostJSON(ctx context.Context, address string, value any) (*Response, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -50,7 +54,8 @@ func (f *Fetcher) PostJSON(ctx context.Context, address string, value any) (*Res
 	return f.post(ctx, address, "application/json", data, nil)
 }
 
-func (f *Fetcher) post(ctx context.Context, address, contentType string, data []byte, header http.Header) (*Response, error) {
+func (f *Fetcher) post(ctx context.Context, address, contentType string, data []byte,
+	header http.Header) (*Response, error) {
 	header = header.Clone()
 	if header == nil {
 		header = http.Header{}
@@ -68,8 +73,9 @@ func (r *Response) Decode(into any) error {
 	return Decode(r.Body, into)
 }
 
-// Decode decodes a JSON object that a peer wrote. It accepts no duplicate names, no invalid UTF-8, names in their exact case
-// only, no data after the object, and at most [MaxDepth] levels. The error does not repeat values of the object.
+// Decode decodes a JSON object that a peer wrote. It accepts no duplicate names, no invalid UTF-8,
+// names in their exact case only, no data after the object, and at most [MaxDepth] levels. The
+// error does not repeat values of the object.
 func Decode(data []byte, into any) error {
 	if err := jsonscan.Valid(data, jsonscan.Limits{Depth: MaxDepth}); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)

@@ -39,18 +39,20 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// IsInvalid reports whether an error says that there is a document and that it cannot be used. It is a function so that
-// the exported alias of the type does not have it.
+// IsInvalid reports whether an error says that there is a document and that it cannot be used. It
+// is a function so that the exported alias of the type does not have it.
 func IsInvalid(e *Error) bool { return e.Err != nil && e.Status == http.StatusOK }
 
-// IsMissing reports whether an error says that there is no document, or that it may not be read: a server that demands a
-// token for every path also demands it for a path that does not exist. A temporary status does not count.
+// IsMissing reports whether an error says that there is no document, or that it may not be read: a
+// server that demands a token for every path also demands it for a path that does not exist. A
+// temporary status does not count.
 func IsMissing(e *Error) bool {
-	return e.Err == nil && e.Status/100 == 4 && e.Status != http.StatusRequestTimeout && e.Status != http.StatusTooManyRequests
+	return e.Err == nil && e.Status/100 == 4 && e.Status != http.StatusRequestTimeout &&
+		e.Status != http.StatusTooManyRequests
 }
 
-// withoutPeerText returns an error of an exchange, or a replacement if its text could quote the peer, which may repeat
-// anything that it was sent.
+// withoutPeerText returns an error of an exchange, or a replacement if its text could quote the
+// peer, which may repeat anything that it was sent.
 func withoutPeerText(err error) error {
 	for _, known := range []error{
 		ErrURLRefused, errTooLarge, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, http.ErrSchemeMismatch,

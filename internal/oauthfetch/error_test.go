@@ -19,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
 )
 
-// handshakes returns the port of a server on this machine that has a certificate, and a Fetcher that trusts roots.
+// handshakes returns the port of a server on this machine that has a certificate, and a Fetcher
+// that trusts roots.
 func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.PrivateKey, roots *x509.CertPool) (string, *oauthfetch.Fetcher) {
 	t.Helper()
 	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
@@ -52,8 +53,9 @@ func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.Pri
 	return port, oauthfetch.New(&oauthfetch.Options{AllowedHosts: []string{"localhost"}, TLSConfig: &tls.Config{RootCAs: roots}})
 }
 
-// What a certificate says is text of somebody who is not trusted, the less so when the certificate is refused.
-func TestFetchErrorsHoldNoTextOfCertificates(t *testing.T) {
+// What a certificate says is text of somebody who is not trusted, the less so when the certificate
+// is refused.
+func TestFetchErrorsContainNoCertificateText(t *testing.T) {
 	const evil = "a\x1b]0;owned\x07\nERROR all is well"
 	key, ca := oauthtest.NewCA(t)
 	roots := x509.NewCertPool()

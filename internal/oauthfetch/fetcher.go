@@ -1,5 +1,6 @@
-// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are not trusted. It is the one
-// place that guards OAuth against server-side request forgery: see [Fetcher] for the rules.
+// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are
+// not trusted. It is the one place that guards OAuth against server-side request forgery: see
+// [Fetcher] for the rules.
 package oauthfetch
 
 import (
@@ -19,21 +20,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// Limits of what is fetched. Documents of OAuth have a few kilobytes; the limits are far above that, and low enough that a
-// hostile document costs little.
+// Limits of what is fetched. Documents of OAuth have a few kilobytes; the limits are far above
+// that, and low enough that a hostile document costs little.
 const (
 	// MaxDocument is the size of a document, in bytes.
 	MaxDocument = 1 << 20
 	// MaxHeader bounds the header block of a response, in bytes.
 	MaxHeader = 64 << 10
-	// defaultTimeout bounds one exchange, from the name lookup to the last byte, and one whole discovery.
+	// defaultTimeout bounds one exchange, from the name lookup to the last byte, and one whole
+	// discovery.
 	defaultTimeout = 10 * time.Second
-	// MaxRedirects bounds the redirects of one GET, all within its origin: hosts that redirect to the canonical spelling
-	// of a URL need one.
+	// MaxRedirects bounds the redirects of one GET, all within its origin: hosts that redirect to
+	// the canonical spelling of a URL need one.
 	MaxRedirects = 3
 )
 
-// Options configures a [Fetcher]. The fields are those of oauth.FetcherOptions, which documents them.
+// Options configures a [Fetcher]. The fields are those of oauth.FetcherOptions, which documents
+// them.
 type Options struct {
 	TLSConfig          *tls.Config
 	AllowedHosts       []string
@@ -43,9 +46,9 @@ type Options struct {
 	InsecureAnyAddress bool
 }
 
-// A Fetcher fetches documents of OAuth and calls its endpoints. Its rules, which oauth.Fetcher documents for users, are
-// checked twice: policy.check looks at the URL, and policy.checkAddress at the address when it is dialled. All methods are
-// safe for concurrent use.
+// A Fetcher fetches documents of OAuth and calls its endpoints. Its rules, which oauth.Fetcher
+// documents for users, are checked twice: policy.check looks at the URL, and policy.checkAddress at
+// the address when it is dialled. All methods are safe for concurrent use.
 //
 // Spec: basic/security_best_practices, Server-Side Request Forgery (2026-07-28).
 type Fetcher struct {
@@ -70,7 +73,8 @@ func New(opts *Options) *Fetcher {
 		o.Logger = slog.Default()
 	}
 	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, log: o.Logger}
-	f.policy = policy{allowed: map[string]bool{}, anyAddress: o.InsecureAnyAddress, lookup: lookupHost, connect: connectChecked}
+	f.policy = policy{allowed: map[string]bool{}, anyAddress: o.InsecureAnyAddress, lookup: lookupHost,
+		connect: connectChecked}
 	for _, host := range o.AllowedHosts {
 		f.policy.allowed[strings.ToLower(host)] = true
 	}
@@ -96,13 +100,15 @@ func New(opts *Options) *Fetcher {
 	return f
 }
 
-// For returns a Fetcher with the same options for what the server at an endpoint names. See oauth.Fetcher.For.
+// For returns a Fetcher with the same options for what the server at an endpoint names. See
+// oauth.Fetcher.For.
 func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: Loopback, expires: true})
 }
 
-// Within is For a server that had a scope when it was discovered. Wherever its name leads now, what it names may be no nearer
-// than that: otherwise whoever controls the name could make it public during the discovery and private afterwards.
+// Within is For a server that had a scope when it was discovered. Wherever its name leads now, what
+// it names may be no nearer than that: otherwise whoever controls the name could make it public
+// during the discovery and private afterwards.
 func (f *Fetcher) Within(endpoint *url.URL, limit NetworkScope) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: max(limit, Public)})
 }
@@ -129,8 +135,8 @@ func (f *Fetcher) WithoutRedirects() *Fetcher {
 	return &copied
 }
 
-// SourceScope returns the scope of the server that the Fetcher is for, as far as it is known: Public if no request needed
-// to know it.
+// SourceScope returns the scope of the server that the Fetcher is for, as far as it is known:
+// Public if no request needed to know it.
 func (f *Fetcher) SourceScope() NetworkScope {
 	scope, _ := f.policy.knownSourceScope()
 	return scope
@@ -142,8 +148,8 @@ func (f *Fetcher) Timeout() time.Duration { return f.timeout }
 // Logger returns the logger for what is ignored.
 func (f *Fetcher) Logger() *slog.Logger { return f.log }
 
-// CheckURL returns a URL that appears in a document. The error, which wraps [ErrURLRefused], says why it may not be fetched
-// whatever the address of its host is.
+// CheckURL returns a URL that appears in a document. The error, which wraps [ErrURLRefused], says
+// why it may not be fetched whatever the address of its host is.
 func (f *Fetcher) CheckURL(text string) (*url.URL, error) { return f.policy.checkText(text) }
 
 // Check is CheckURL for a URL that is parsed already.
@@ -210,8 +216,10 @@ type Response struct {
 	Body   []byte
 }
 
-// exchange sends a request and reads the whole response. It follows few redirects of a GET within its origin.
-func (f *Fetcher) exchange(ctx context.Context, method, address string, header http.Header, body []byte) (*Response, error) {
+// exchange sends a request and reads the whole response. It follows few redirects of a GET within
+// its origin.
+func (f *Fetcher) exchange(ctx context.Context, method, address string, header http.Header,
+	body []byte) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	target, err := ParseURL(address)
@@ -281,14 +289,16 @@ func isRedirect(status int) bool {
 	}, status)
 }
 
-// checkJSONType returns an error if the Content-Type is there and is not one of JSON. Without one the parser decides.
+// checkJSONType returns an error if the Content-Type is there and is not one of JSON. Without one
+// the parser decides.
 func checkJSONType(header http.Header) error {
 	text := header.Get("Content-Type")
 	if text == "" {
 		return nil
 	}
 	kind, _, err := mime.ParseMediaType(text)
-	if err != nil || kind != "application/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+	if err != nil || kind != "application/json" &&
+		!(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
 		return errors.New("the Content-Type of the response is not JSON")
 	}
 	return nil

@@ -36,7 +36,7 @@ type document struct {
 }
 
 // A document arrives, with the headers and no others that a server needs to give it.
-func TestFetchGivesADocument(t *testing.T) {
+func TestFetchDocument(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
 	w.Doc(place, `{"name":"a","more":[1]}`)
 	var got document
@@ -131,7 +131,7 @@ func TestFetchMediaTypes(t *testing.T) {
 }
 
 // An endless body costs no more than the limit, an endless header no more than its own.
-func TestFetchEndlessAnswers(t *testing.T) {
+func TestFetchEndlessResponse(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
 	w.Page(place, func(rw http.ResponseWriter, _ *http.Request) {
 		block := bytes.Repeat([]byte(" "), 64<<10)
@@ -152,8 +152,9 @@ func TestFetchEndlessAnswers(t *testing.T) {
 	}
 }
 
-// A body that comes a byte at a time ends with the time of the whole exchange, and so does a server that is silent.
-func TestFetchTakesTenSecondsAtMost(t *testing.T) {
+// A body that comes a byte at a time ends with the time of the whole exchange, and so does a server
+// that is silent.
+func TestFetchTimeout(t *testing.T) {
 	for name, page := range map[string]http.HandlerFunc{
 		"slow body": func(rw http.ResponseWriter, req *http.Request) {
 			for {
@@ -235,7 +236,7 @@ func TestFetchRedirects(t *testing.T) {
 	}
 }
 
-func TestFetchFollowsFewRedirects(t *testing.T) {
+func TestFetchRedirectLimit(t *testing.T) {
 	for n := oauthfetch.MaxRedirects; n <= oauthfetch.MaxRedirects+1; n++ {
 		w := oauthtest.NewNetwork(t)
 		at := place
@@ -268,7 +269,7 @@ func TestFetchFollowsNoRedirectOfAPost(t *testing.T) {
 }
 
 // What stands in a URL beside its path, in a form or in a broken answer is in no error.
-func TestFetchErrorsHoldNoSecrets(t *testing.T) {
+func TestFetchErrorsContainNoSecrets(t *testing.T) {
 	const secret = "s3cret"
 	w := oauthtest.NewNetwork(t)
 	for path, text := range map[string]string{"broken": "HTTP/1.1 " + secret, "header": "HTTP/1.1 200 OK\r\n" + secret} {
@@ -356,7 +357,7 @@ func TestHTTPClientKeepsTheRules(t *testing.T) {
 }
 
 // A proxy is asked for nothing unless the caller wants one, and then for what is dialled.
-func TestFetchUsesAProxyIfTold(t *testing.T) {
+func TestFetchProxy(t *testing.T) {
 	var through []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		through = append(through, req.Method+" "+req.Host)
@@ -391,7 +392,8 @@ func TestFetchUsesAProxyIfTold(t *testing.T) {
 	}
 }
 
-// The guard stands before the operating system's own resolver and dialler, not only before those of the other tests.
+// The guard stands before the operating system's own resolver and dialler, not only before those of
+// the other tests.
 func TestFetchGuardsTheRealNetwork(t *testing.T) {
 	asked := 0
 	s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {

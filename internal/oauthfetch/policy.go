@@ -18,8 +18,8 @@ import (
 // MaxURL bounds a URL that a peer wrote, in bytes. Browsers and servers accept about twice as much.
 const MaxURL = 4 << 10
 
-// sourceScopeLifetime is how long the scope of a server is cached: longer than the discovery that depends on it, and short
-// enough for a server that moves.
+// sourceScopeLifetime is how long the scope of a server is cached: longer than the discovery that
+// depends on it, and short enough for a server that moves.
 const sourceScopeLifetime = time.Minute
 
 // A policy decides what may be fetched.
@@ -34,7 +34,8 @@ type policy struct {
 	connect func(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error)
 }
 
-// A source is the server for which something is fetched. What it names may be as near as the server itself.
+// A source is the server for which something is fetched. What it names may be as near as the server
+// itself.
 type source struct {
 	host    string       // lower case, without the port
 	limit   NetworkScope // the nearest scope of other hosts than its own
@@ -50,10 +51,12 @@ func (s *source) isStale() bool {
 	return s.scope == Unusable || s.expires && time.Since(s.lookedUp) >= sourceScopeLifetime
 }
 
-// A CheckFunc decides whether an address, with its port, may be connected to. Names are resolved before it is called.
+// A CheckFunc decides whether an address, with its port, may be connected to. Names are resolved
+// before it is called.
 type CheckFunc func(ctx context.Context, address string) error
 
-// SetNetwork replaces the network of a Fetcher, and of the Fetchers that are derived from it later. It is for tests.
+// SetNetwork replaces the network of a Fetcher, and of the Fetchers that are derived from it later.
+// It is for tests.
 func (f *Fetcher) SetNetwork(
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error),
 	connect func(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error),
@@ -65,7 +68,8 @@ func lookupHost(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// connectChecked calls check for each address that is tried, when its socket exists and is not connected yet.
+// connectChecked calls check for each address that is tried, when its socket exists and is not
+// connected yet.
 func connectChecked(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error) {
 	dialer := &net.Dialer{ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 		return check(ctx, address)
@@ -73,7 +77,8 @@ func connectChecked(ctx context.Context, network, address string, check CheckFun
 	return dialer.DialContext(ctx, network, address)
 }
 
-// ParseURL parses a URL that a peer wrote. It also returns a URL that it refuses, if it can, for [ShownURL].
+// ParseURL parses a URL that a peer wrote. It also returns a URL that it refuses, if it can, for
+// [ShownURL].
 func ParseURL(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, refuse("longer than %d bytes", MaxURL)
@@ -93,8 +98,8 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// CheckURL is [Fetcher.CheckURL] of a Fetcher without options: the URL has to be https, and to have a public address if its
-// host is an address.
+// CheckURL is [Fetcher.CheckURL] of a Fetcher without options: the URL has to be https, and to have
+// a public address if its host is an address.
 func CheckURL(text string) (*url.URL, error) { return (&policy{}).checkText(text) }
 
 // checkText is check for a URL that appears in a document.
@@ -109,7 +114,8 @@ func (p *policy) checkText(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// check refuses URLs that may not be fetched whatever the addresses of their hosts are. checkAddress checks these.
+// check refuses URLs that may not be fetched whatever the addresses of their hosts are.
+// checkAddress checks these.
 func (p *policy) check(u *url.URL) error {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -131,8 +137,8 @@ func (p *policy) check(u *url.URL) error {
 	return nil
 }
 
-// CheckHost refuses a URL without a valid host and port. Escapes and IPv6 zones are ambiguous, and names in other scripts
-// must be in their ASCII form.
+// CheckHost refuses a URL without a valid host and port. Escapes and IPv6 zones are ambiguous, and
+// names in other scripts must be in their ASCII form.
 func CheckHost(u *url.URL) error {
 	host := u.Hostname()
 	isName := !strings.ContainsFunc(host, func(r rune) bool {
@@ -245,7 +251,8 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 	case scope > nearest && p.source == nil:
 		return refuse("the host has a %v address; FetcherOptions.AllowedHosts allows it", scope)
 	case scope > nearest:
-		return refuse("the host has a %v address and the server that names it a %v one; FetcherOptions.AllowedHosts allows it",
+		return refuse("the host has a %v address and the server that names it a %v one; FetcherOptions.AllowedHosts "+
+			"allows it",
 			scope, nearest)
 	case isSource && scope < nearest:
 		return refuse("the address of the server has changed during the discovery")
@@ -253,9 +260,9 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 	return nil
 }
 
-// sourceScope returns the scope of the source: the farthest of its addresses. It is cached, and requests to the source itself
-// must have the same scope: otherwise whoever controls the name could return one address here and another one when it is
-// dialled.
+// sourceScope returns the scope of the source: the farthest of its addresses. It is cached, and
+// requests to the source itself must have the same scope: otherwise whoever controls the name could
+// return one address here and another one when it is dialled.
 func (p *policy) sourceScope(ctx context.Context) (NetworkScope, error) {
 	if scope, ok := p.knownSourceScope(); ok {
 		return scope, nil
@@ -293,8 +300,8 @@ func (p *policy) knownSourceScope() (scope NetworkScope, known bool) {
 	return max(p.source.scope, Public), !p.source.isStale()
 }
 
-// limit returns the nearest scope of other hosts than the source. An address as source needs no limit of its own: it cannot
-// lead elsewhere later.
+// limit returns the nearest scope of other hosts than the source. An address as source needs no
+// limit of its own: it cannot lead elsewhere later.
 func (p *policy) limit() NetworkScope {
 	if p.source == nil {
 		return Public

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
 )
 
-func TestSEC08_ZonesOfAddresses(t *testing.T) {
+func TestSEC08_ScopeOfAddresses(t *testing.T) {
 	for zone, addresses := range map[string][]string{
 		"public": {
 			"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
@@ -47,7 +47,7 @@ func TestSEC08_ZonesOfAddresses(t *testing.T) {
 	}
 }
 
-func TestSEC08_URLsThatAreRefused(t *testing.T) {
+func TestSEC08_RefusedURLs(t *testing.T) {
 	f := oauthtest.NewNetwork(t).Fetcher(nil)
 	for _, text := range oauthtest.RefusedURLs() {
 		if _, err := f.CheckURL(text); !errors.Is(err, oauthfetch.ErrURLRefused) {
@@ -65,7 +65,7 @@ func TestSEC08_URLsThatAreRefused(t *testing.T) {
 }
 
 // Where the MCP server is says how near that may be which is fetched for it.
-func TestSEC07_ReachOfAServer(t *testing.T) {
+func TestSEC07_ScopeOfSource(t *testing.T) {
 	const (
 		none = iota
 		near // private addresses are open
@@ -134,7 +134,7 @@ func TestSEC07_ReachOfAServer(t *testing.T) {
 	}
 }
 
-func TestAllowedHostsAreAnywhere(t *testing.T) {
+func TestAllowedHostsMayHaveAnyAddress(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
 	w.At("idp.corp", "10.9.9.9")
 	w.At("other.corp", "10.9.9.10")
@@ -160,7 +160,7 @@ func TestAllowedHostsAreAnywhere(t *testing.T) {
 	}
 }
 
-func TestInsecureAnyAddressIsThat(t *testing.T) {
+func TestInsecureAnyAddress(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
 	f := w.Fetcher(&oauthfetch.Options{InsecureAnyAddress: true})
 	for _, address := range []string{"https://127.0.0.1/doc", "http://10.0.0.1:8000/doc", "http://as.example:8000/doc"} {
@@ -177,7 +177,7 @@ func TestInsecureAnyAddressIsThat(t *testing.T) {
 }
 
 // Whoever answers for a name may answer otherwise each time. What counts is what is connected to.
-func TestSEC08_NamesThatChange(t *testing.T) {
+func TestSEC08_DNSRebinding(t *testing.T) {
 	public, inside := netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.7")
 	t.Run("of an authorization server", func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
@@ -198,7 +198,8 @@ func TestSEC08_NamesThatChange(t *testing.T) {
 		w.At("intranet.corp", inside.String())
 		w.Doc("https://intranet.corp/doc", "{}")
 		w.Doc("https://rebind.example/doc", "{}")
-		// The first answer is to the question of how near the server is, the second is for its document.
+		// The first answer is to the question of how near the server is, the second is for its
+		// document.
 		w.Answers["rebind.example"] = [][]netip.Addr{{inside}, {public}}
 		endpoint, _ := url.Parse("https://rebind.example/mcp")
 		f := w.Fetcher(nil).For(endpoint)

@@ -4,7 +4,8 @@ import (
 	"net/netip"
 )
 
-// A NetworkScope says from where an address can be reached. A greater one is nearer to this machine.
+// A NetworkScope says from where an address can be reached. A greater one is nearer to this
+// machine.
 type NetworkScope uint8
 
 // The scopes of addresses.
@@ -42,15 +43,16 @@ func (s *NetworkScope) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// specialRanges are the special-purpose addresses. The first range that contains an address decides. An address in none of
-// them is public if it is IPv4 or within 2000::/3.
+// specialRanges are the special-purpose addresses. The first range that contains an address
+// decides. An address in none of them is public if it is IPv4 or within 2000::/3.
 //
 // Spec: the IANA registries of special-purpose IPv4 and IPv6 addresses (RFC 6890).
 var specialRanges = []struct {
 	prefix netip.Prefix
 	scope  NetworkScope
 }{
-	// Metadata services of clouds, which hand out credentials, beside the link-local 169.254.169.254.
+	// Metadata services of clouds, which hand out credentials, beside the link-local
+	// 169.254.169.254.
 	{netip.MustParsePrefix("100.100.100.200/32"), Unusable}, // Alibaba
 	{netip.MustParsePrefix("168.63.129.16/32"), Unusable},   // Azure
 	{netip.MustParsePrefix("fd00:ec2::/32"), Unusable},      // Amazon
@@ -82,7 +84,8 @@ var specialRanges = []struct {
 
 var (
 	globalUnicast = netip.MustParsePrefix("2000::/3")
-	// nat64 embeds an IPv4 address in the last four bytes; hosts without IPv4 reach the IPv4 Internet through it.
+	// nat64 embeds an IPv4 address in the last four bytes; hosts without IPv4 reach the IPv4
+	// Internet through it.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 

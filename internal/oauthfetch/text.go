@@ -11,8 +11,8 @@ import (
 // MaxErrorCode and MaxErrorText bound, in bytes, how much text of a server an error repeats.
 const MaxErrorCode, MaxErrorText = 64, 256
 
-// CleanText returns the printable characters of a text that a server wrote, on one line, in at most max bytes. The result
-// can be shown to people and logged.
+// CleanText returns the printable characters of a text that a server wrote, on one line, in at most
+// max bytes. The result can be shown to people and logged.
 func CleanText(text string, max int) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -26,8 +26,8 @@ func CleanText(text string, max int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// CleanTextWithout is CleanText that returns "not shown" if the text contains one of the secrets. The text is cut last,
-// since a part of a secret could remain otherwise.
+// CleanTextWithout is CleanText that returns "not shown" if the text contains one of the secrets.
+// The text is cut last, since a part of a secret could remain otherwise.
 func CleanTextWithout(text string, max int, secrets []string) string {
 	const minSecret = 4 // anything shorter is not a secret and occurs in every text
 	whole := CleanText(text, math.MaxInt)
@@ -39,7 +39,8 @@ func CleanTextWithout(text string, max int, secrets []string) string {
 	return CleanText(text, max)
 }
 
-// ShownURL returns scheme, host and path of a URL, for errors and logs. User, query and fragment may be secret.
+// ShownURL returns scheme, host and path of a URL, for errors and logs. User, query and fragment
+// may be secret.
 func ShownURL(u *url.URL) string {
 	if u == nil {
 		return "a URL"

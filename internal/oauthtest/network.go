@@ -1,4 +1,5 @@
-// Package oauthtest simulates a network for the tests of OAuth: names, addresses, and https servers with certificates.
+// Package oauthtest simulates a network for the tests of OAuth: names, addresses, and https servers
+// with certificates.
 package oauthtest
 
 import (
@@ -25,8 +26,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// A Network is an in-memory network: names, addresses, and https servers whose certificates its Fetchers trust. All methods
-// are safe for concurrent use.
+// A Network is an in-memory network: names, addresses, and https servers whose certificates its
+// Fetchers trust. All methods are safe for concurrent use.
 type Network struct {
 	t     testing.TB
 	roots *x509.CertPool
@@ -76,7 +77,8 @@ func NewCA(t testing.TB) (*ecdsa.PrivateKey, *x509.Certificate) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "oauthtest"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0,
+			time.UTC), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -170,8 +172,8 @@ func (n *Network) connect(ctx context.Context, _, address string, check oauthfet
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 }
 
-// serve returns the client end of a connection to a server that ends with the connection. The caller holds mu. Ports that begin
-// with 80 speak plain http.
+// serve returns the client end of a connection to a server that ends with the connection. The
+// caller holds mu. Ports that begin with 80 speak plain http.
 func (n *Network) serve(host, port string) net.Conn {
 	client, server := net.Pipe()
 	n.conns = append(n.conns, client, server)
@@ -328,7 +330,8 @@ func RefusedURLs() []string {
 	}
 }
 
-// CheckURL returns an error if a URL breaks a rule of a Fetcher. It is written independently of the Fetcher.
+// CheckURL returns an error if a URL breaks a rule of a Fetcher. It is written independently of the
+// Fetcher.
 func CheckURL(text string) error {
 	rest, ok := strings.CutPrefix(strings.ToLower(text), "https://")
 	authority := rest
@@ -338,7 +341,8 @@ func CheckURL(text string) error {
 	switch {
 	case !ok:
 		return errors.New("not https")
-	case strings.ContainsAny(text, "#\\ \t\r\n") || strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e }):
+	case strings.ContainsAny(text, "#\\ \t\r\n") ||
+		strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e }):
 		return errors.New("a character")
 	case strings.ContainsAny(authority, "@%") || authority == "":
 		return errors.New("the authority")

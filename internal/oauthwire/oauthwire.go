@@ -1,5 +1,5 @@
-// Package oauthwire holds what OAuth puts on the wire and both sides need: the names of schemes, errors, grants and
-// well-known paths, and the syntax of tokens, scopes and credentials.
+// Package oauthwire holds what OAuth puts on the wire and both sides need: the names of schemes,
+// errors, grants and well-known paths, and the syntax of tokens, scopes and credentials.
 package oauthwire
 
 import (
@@ -60,7 +60,8 @@ const (
 	WellKnownOpenID   = "/.well-known/openid-configuration"
 )
 
-// maxCredential bounds a client_id and a client_secret, in bytes: both travel in headers. A client_id may be a URL.
+// maxCredential bounds a client_id and a client_secret, in bytes: both travel in headers. A
+// client_id may be a URL.
 const maxCredential = 4 << 10
 
 // maxScope bounds one scope, in bytes: scopes travel in URLs.
@@ -73,7 +74,8 @@ func IsToken68(text string) bool {
 	body := strings.TrimRight(text, "=")
 	for i := range len(body) {
 		c := body[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/", c) >= 0) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("-._~+/", c) >= 0) {
 			return false
 		}
 	}
@@ -85,8 +87,8 @@ func IsToken68(text string) bool {
 // Spec: RFC 6749, section 3.3.
 func IsScope(text string) bool { return len(text) <= maxScope && IsNQChars(text) }
 
-// IsNQChars reports whether text is not empty and consists of printable ASCII without spaces, quotes and backslashes: the
-// syntax of scopes and DPoP nonces.
+// IsNQChars reports whether text is not empty and consists of printable ASCII without spaces,
+// quotes and backslashes: the syntax of scopes and DPoP nonces.
 //
 // Spec: RFC 6749, appendix A; RFC 9449, section 8.1.
 func IsNQChars(text string) bool {
@@ -98,7 +100,8 @@ func IsNQChars(text string) bool {
 	return text != ""
 }
 
-// IsCredential reports whether text has the syntax of a client_id or a client_secret, and is at most 4 KiB long.
+// IsCredential reports whether text has the syntax of a client_id or a client_secret, and is at
+// most 4 KiB long.
 //
 // Spec: RFC 6749, appendices A.1 and A.2.
 func IsCredential(text string) bool {
@@ -106,7 +109,8 @@ func IsCredential(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// BasicCredentials returns a client's id and secret as the value of the Authorization header. Both are form-encoded first.
+// BasicCredentials returns a client's id and secret as the value of the Authorization header. Both
+// are form-encoded first.
 //
 // Spec: RFC 6749, section 2.3.1.
 func BasicCredentials(id, secret string) string {
@@ -115,7 +119,8 @@ func BasicCredentials(id, secret string) string {
 	return req.Header.Get("Authorization")
 }
 
-// Strings returns the strings of a claim that is a string or an array, such as aud. A value of another type has none.
+// Strings returns the strings of a claim that is a string or an array, such as aud. A value of
+// another type has none.
 func Strings(raw jsontext.Value) []string {
 	switch jsonscan.Kind(raw) {
 	case '"':

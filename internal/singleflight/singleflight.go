@@ -1,8 +1,9 @@
-// Package singleflight lets the callers that need the same result at the same time share one call of a function.
+// Package singleflight lets the callers that need the same result at the same time share one call
+// of a function.
 //
-// It differs from golang.org/x/sync/singleflight in what its users need: keys and results have types, each caller waits
-// only as long as its own context lasts, and the shared call does not end with the context of the caller that happened to
-// start it.
+// It differs from golang.org/x/sync/singleflight in what its users need: keys and results have
+// types, each caller waits only as long as its own context lasts, and the shared call does not end
+// with the context of the caller that happened to start it.
 package singleflight
 
 import (
@@ -11,7 +12,8 @@ import (
 	"sync"
 )
 
-// A Group runs at most one call for each key at a time. The zero Group is ready. All methods are safe for concurrent use.
+// A Group runs at most one call for each key at a time. The zero Group is ready. All methods are
+// safe for concurrent use.
 type Group[K comparable, V any] struct {
 	mu    sync.Mutex // guards the field below
 	calls map[K]*call[V]
@@ -26,9 +28,10 @@ type call[V any] struct {
 // errPanicked is the error of a call that did not return.
 var errPanicked = errors.New("singleflight: the shared call panicked")
 
-// Do returns what fn returns. If a call for the key is in progress, Do waits for that one; otherwise it starts one in a
-// goroutine of its own. The context of fn has the values of ctx and neither its cancellation nor its deadline, since other
-// callers may wait: fn has to bound its own time. A caller whose ctx ends gets its cause while the call goes on.
+// Do returns what fn returns. If a call for the key is in progress, Do waits for that one;
+// otherwise it starts one in a goroutine of its own. The context of fn has the values of ctx and
+// neither its cancellation nor its deadline, since other callers may wait: fn has to bound its own
+// time. A caller whose ctx ends gets its cause while the call goes on.
 //
 // A panic of fn crashes the program, as it would in any goroutine.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context) (V, error)) (V, error) {

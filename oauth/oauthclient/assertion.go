@@ -19,31 +19,34 @@ import (
 )
 
 const (
-	// assertionLifetime is how long an assertion is good for. It is used at once; the rest is for clocks that differ.
+	// assertionLifetime is how long an assertion is valid. It is used at once; the rest allows for
+	// clock differences.
 	assertionLifetime = 2 * time.Minute
 	// clientAssertionType is the client_assertion_type of a JWT.
 	clientAssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// An AssertionKey is a private key that a client authenticates with, instead of a secret that the authorization server
-// knows as well (private_key_jwt).
+// An AssertionKey is a private key that a client authenticates with (private_key_jwt), instead of a
+// secret that the authorization server knows, too.
 //
 // Spec: RFC 7523, section 2.2; OpenID Connect Core 1.0, section 9.
 type AssertionKey struct {
-	// Key signs: an *ecdsa.PrivateKey, an ed25519.PrivateKey, an *rsa.PrivateKey of at least 2048 bits, or a key in
-	// hardware with such a public key. [ParsePrivateKey] reads one.
+	// Key signs: an *ecdsa.PrivateKey, an ed25519.PrivateKey, an *rsa.PrivateKey of at least 2048
+	// bits, or a hardware key with such a public key. [ParsePrivateKey] reads one.
 	Key crypto.Signer
-	// ID is the kid under which the authorization server knows the public key. Default: none is sent.
+	// ID is the kid of the key at the authorization server. Default: none is sent.
 	ID string
-	// Algorithm is how to sign, such as "RS256" or "PS256" for a key that can do both. Default: what the key can do and
-	// the authorization server takes, PS256 before RS256; RS256 for RSA if the server does not say what it takes.
+	// Algorithm is the signature algorithm, such as "RS256" or "PS256" for a key that supports
+	// both. Default: one that the key and the authorization server support, PS256 before RS256;
+	// RS256 for RSA if the server does not say what it supports.
 	Algorithm string
 }
 
 // assertion returns a JWT that authenticates a client at an authorization server.
 func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
-		return "", errors.New("oauth: the authorization server wants a signed assertion, and there is no key of the client")
+		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set " +
+			"TransportOptions.Client.Key")
 	}
 	algorithm, err := k.algorithm(taken)
 	if err != nil {
@@ -51,14 +54,14 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jwskey.ForSigning(k.Key)}, k.header())
 	if err != nil {
-		return "", fmt.Errorf("oauth: the key of the client: %w", err)
+		return "", fmt.Errorf("oauth: invalid AssertionKey: %w", err)
 	}
 	payload, err := json.Marshal(assertionClaims{
 		Issuer: clientID, Subject: clientID, Audience: issuer, ID: oauthwire.NewJWTID(),
 		IssuedAt: now.Unix(), Expires: now.Add(assertionLifetime).Unix(),
 	})
 	if err != nil {
-		return "", fmt.Errorf("oauth: make a client assertion: %w", err)
+		return "", fmt.Errorf("oauth: encode a client assertion: %w", err)
 	}
 	signed, err := signer.Sign(payload)
 	if err != nil {
@@ -67,11 +70,12 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 	return signed.CompactSerialize()
 }
 
-// authenticate adds an assertion to a request to a token endpoint, or to another one that clients authenticate at. The
-// assertion says who the client is, so client_id is left out.
+// authenticate adds an assertion to a form for an endpoint that authenticates clients. It removes
+// client_id, which the assertion contains.
 //
 // Spec: RFC 7523, section 2.2; extension io.modelcontextprotocol/oauth-client-credentials.
-func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata, now time.Time) error {
+func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata,
+	now time.Time) error {
 	jwt, err := k.assertion(clientID, server.Issuer, server.TokenEndpointAuthAlgorithms, now)
 	if err != nil {
 		return err
@@ -99,20 +103,21 @@ func (k *AssertionKey) header() *jose.SignerOptions {
 	return opts
 }
 
-// algorithm chooses how to sign. taken is what the server says that it takes, empty if it says nothing.
+// algorithm chooses the signature algorithm. supported are those of the server, empty if it does
+// not say.
 func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error) {
 	can, err := jwskey.Algorithms(k.Key.Public())
 	if err != nil {
-		return "", fmt.Errorf("oauth: the key of the client: %w", err)
+		return "", fmt.Errorf("oauth: invalid AssertionKey: %w", err)
 	}
 	if k.Algorithm != "" {
 		if !slices.Contains(can, jose.SignatureAlgorithm(k.Algorithm)) {
-			return "", fmt.Errorf("oauth: the key of the client cannot sign with %q", k.Algorithm)
+			return "", fmt.Errorf("oauth: invalid AssertionKey.Algorithm %q: the key supports %v", k.Algorithm, can)
 		}
 		can = []jose.SignatureAlgorithm{jose.SignatureAlgorithm(k.Algorithm)}
 	}
 	if len(taken) == 0 && slices.Contains(can, jose.RS256) {
-		return jose.RS256, nil // what every server can that takes RSA
+		return jose.RS256, nil // every server that supports RSA supports it
 	}
 	if len(taken) == 0 {
 		return can[0], nil
@@ -122,17 +127,18 @@ func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error
 			return a, nil
 		}
 	}
-	return "", fmt.Errorf("oauth: the authorization server takes no client assertions signed with %v", can)
+	return "", fmt.Errorf("oauth: the authorization server does not accept client assertions signed with %v, only "+
+		"with %q", can, taken)
 }
 
-// ParsePrivateKey reads a private key from PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS #1 (RSA PRIVATE KEY), not
-// encrypted. The error holds nothing of the key.
+// ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS
+// #1 (RSA PRIVATE KEY). The error contains nothing of the key.
 func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	for {
 		var block *pem.Block
 		block, text = pem.Decode(text)
 		if block == nil {
-			return nil, errors.New("oauth: no private key in PEM was found")
+			return nil, errors.New("oauth: invalid private key: no PEM block of a private key")
 		}
 		var key any
 		var err error
@@ -144,19 +150,19 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 		case "RSA PRIVATE KEY":
 			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 		case "ENCRYPTED PRIVATE KEY":
-			return nil, errors.New("oauth: the private key is encrypted")
+			return nil, errors.New("oauth: invalid private key: must not be encrypted")
 		default:
 			continue // parameters, certificates
 		}
 		if err != nil {
-			return nil, errors.New("oauth: the private key cannot be read")
+			return nil, errors.New("oauth: invalid private key: malformed")
 		}
 		signer, ok := key.(crypto.Signer)
 		if !ok {
-			return nil, errors.New("oauth: the private key cannot sign")
+			return nil, errors.New("oauth: invalid private key: must be a signing key")
 		}
 		if _, err := jwskey.Algorithms(signer.Public()); err != nil {
-			return nil, fmt.Errorf("oauth: the private key: %w", err)
+			return nil, fmt.Errorf("oauth: invalid private key: %w", err)
 		}
 		return signer, nil
 	}

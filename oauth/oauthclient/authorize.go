@@ -13,17 +13,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// ErrLoginRequired is within the error of a request that needs a login when nobody can be asked: the Transport has no
-// [Authorizer]. The error is a [*LoginRequiredError], which tells what to log in to.
+// ErrLoginRequired is wrapped by the error of a request that needs a login if the Transport has no
+// [Authorizer]. The error is a [*LoginRequiredError].
 var ErrLoginRequired = errors.New("a login is required")
 
-// A LoginRequiredError is a login that is needed and cannot be had, for want of an [Authorizer].
+// A LoginRequiredError is a login that is needed and not possible for want of an [Authorizer].
 type LoginRequiredError struct {
 	Endpoint string   // the MCP server, without a query
 	Scopes   []string // that the server has asked for; may be empty
 }
 
-// Error says what to log in to.
+// Error names the server and the scopes.
 func (e *LoginRequiredError) Error() string {
 	text := "oauth: a login is required at " + e.Endpoint
 	if len(e.Scopes) > 0 {
@@ -35,31 +35,32 @@ func (e *LoginRequiredError) Error() string {
 // Unwrap returns [ErrLoginRequired].
 func (e *LoginRequiredError) Unwrap() error { return ErrLoginRequired }
 
-// A StepUpError is a server that asks for scopes which have been asked for already, because it asked: another login
-// would not end it. [Transport.Login] asks nevertheless.
+// A StepUpError is a server that asks for scopes for which the Transport has already logged in at
+// its request. Another login would be in vain. [Transport.Login] ignores this.
 type StepUpError struct {
-	Scopes  []string // that the server wants
-	Granted []string // that the authorization server gave
+	Scopes  []string // that the server asks for
+	Granted []string // that the authorization server has granted
 }
 
-// Error says which scopes are wanted in vain.
+// Error names the scopes.
 func (e *StepUpError) Error() string {
-	return fmt.Sprintf("oauth: the server asks for the scopes %q again, and the authorization server has granted %q",
+	return fmt.Sprintf("oauth: the server asks again for the scopes %q: the last login asked for them, and the "+
+		"authorization server granted %q",
 		strings.Join(e.Scopes, " "), strings.Join(e.Granted, " "))
 }
 
-// authorize gets what is needed. It is the work of a flow.
+// authorize obtains the tokens that a flow needs.
 func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, error) {
 	held, err := t.reload(ctx)
 	if n.kind == needLogin && errors.Is(err, errUnreadable) {
-		t.log.Warn("oauth: the store is written anew", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Warn("oauth: replacing an unreadable value in the store", "error", err)
 		held, err = nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	if n.isMet(held, time.Now()) {
-		return &outcome{tokens: held}, nil // another process has got them, or an earlier flow
+		return &outcome{tokens: held}, nil // obtained by another process or an earlier flow
 	}
 	switch n.kind {
 	case needRenewal:
@@ -77,8 +78,9 @@ func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, 
 	return t.obtain(ctx, f, n, held)
 }
 
-// renewExpiring renews tokens that end. If they cannot be renewed because the server has gone over to another
-// authorization server, there are none: the failedAttempt of the server leads on.
+// renewExpiring renews tokens that expire. If that fails because the server has moved to another
+// authorization server, the outcome has no tokens: the 401 response of the server then starts a
+// discovery.
 func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
 	if held == nil {
 		return &outcome{}, nil
@@ -103,12 +105,14 @@ func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, held *T
 	return t.renewNearer(ctx, held, d, err)
 }
 
-// renewNearer renews tokens for a server that is nearer than it was at its last discovery, as one of a company is from
-// within the company's network, so that more may be called for it. err is why they could not be renewed.
+// renewNearer renews tokens for a server that is nearer than at its last discovery, such as an
+// internal server once the client has joined the company's network: its authorization server may be
+// nearer, too. err is the reason why they could not be renewed.
 func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discovery, err error) (*outcome, error) {
 	t.mu.Lock()
 	before := t.known
-	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource && d.scope > max(before.Scope, oauthfetch.Public)
+	isNearer := before != nil && before.Issuer == d.Issuer && before.Resource == d.Resource &&
+		d.scope > max(before.Scope, oauthfetch.Public)
 	if isNearer && errors.Is(err, oauth.ErrURLRefused) {
 		t.known = d.record()
 	}
@@ -118,12 +122,13 @@ func (t *Transport) renewNearer(ctx context.Context, held *TokenSet, d *discover
 		return nil, err
 	}
 	if failed := save(ctx, t.store, t.serverKey(), now); failed != nil {
-		t.log.Error("oauth: what was found of the server is not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", failed)
+		t.log.Error("oauth: the result of the discovery was not stored", "error", failed)
 	}
 	return t.renew(ctx, held)
 }
 
-// replaceRefused renews tokens that the server has refused, and asks for others if that does not help.
+// replaceRefused renews tokens that the server has refused, and obtains new ones if that does not
+// help.
 func (t *Transport) replaceRefused(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
 	got, err := t.renew(ctx, held)
 	switch {
@@ -144,8 +149,8 @@ func (t *Transport) replaceRefused(ctx context.Context, f *flow, n *need, held *
 	return t.obtain(ctx, f, n, nil)
 }
 
-// discover finds out who gives tokens for the server. When more scopes are wanted and the failedAttempt does not say where the
-// metadata is, it is where the first failedAttempt said.
+// discover finds the authorization server of the server. A refusal for want of scopes may lack
+// resource_metadata; then that of the first refusal is used.
 func (t *Transport) discover(ctx context.Context, n *need) (*discovery, error) {
 	q := &discoveryQuery{Endpoint: t.endpoint.String(), Challenge: n.challenge, Revision: n.revision}
 	if q.Challenge == nil || q.Challenge.Params["resource_metadata"] == "" {
@@ -170,7 +175,7 @@ func (t *Transport) discover(ctx context.Context, n *need) (*discovery, error) {
 	return discover(ctx, t.fetcher, q)
 }
 
-// obtain gets new tokens from whoever gives them for the server. held are those that there are, nil if there are none.
+// obtain obtains new tokens. held are the present ones, nil if there are none.
 func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet) (*outcome, error) {
 	if t.asksPerson() && t.authorizer == nil {
 		return nil, t.loginRequired(n.scopes)
@@ -184,13 +189,14 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 		return nil, &IssuerError{Want: t.client.Issuer, Got: d.Issuer}
 	}
 	if d.Conventional && n.kind == needLogin && !n.refused {
-		return nil, errors.New("oauth: the server wants no login, and says nothing of one")
+		return nil, errors.New("oauth: the server accepts requests without a token and publishes no authorization " +
+			"metadata: no login is needed")
 	}
 	if t.prover == nil && d.Metadata != nil && d.Metadata.DPoPRequired {
-		return nil, errors.New("oauth: the server takes only tokens that are bound to a key: set TransportOptions.DPoP")
+		return nil, errors.New("oauth: the server requires DPoP: set TransportOptions.DPoP")
 	}
 	if held != nil && held.Issuer != d.Issuer {
-		held = nil // another authorization server's
+		held = nil // of another authorization server
 	}
 	challenged := n.scopes
 	if held != nil && n.kind == needScope {
@@ -200,22 +206,23 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, held *TokenSet
 	return t.requestTokens(ctx, r, challenged, logouts)
 }
 
-// grantAgain gets tokens in place of those that end, by a grant that needs no person: where they came from, and for the same
-// scopes.
+// grantAgain replaces expiring tokens by a grant that needs no user, from the same authorization
+// server and for the same scopes.
 func (t *Transport) grantAgain(ctx context.Context, f *flow, held *TokenSet) (*outcome, error) {
 	t.mu.Lock()
 	known, logouts := t.known, t.logouts
 	t.mu.Unlock()
 	if known == nil || known.Server == nil || known.Issuer != held.Issuer || t.asksPerson() {
-		return &outcome{}, nil // the failedAttempt of the server leads on
+		return &outcome{}, nil // the 401 response of the server then starts a discovery
 	}
 	r := &grantRequest{transport: t, discovery: known.discovery(), scopes: held.Requested, awaitUser: f.awaitUser}
 	return t.requestTokens(ctx, r, held.Challenged, logouts)
 }
 
-// ask gets tokens by the grant and keeps them, unless there were more calls of Logout since. challenged are those of the
-// scopes that the server has asked for.
-func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challenged []string, logouts int) (*outcome, error) {
+// requestTokens obtains tokens by the grant and stores them, unless Logout was called since.
+// challenged are the scopes that the server has asked for.
+func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challenged []string,
+	logouts int) (*outcome, error) {
 	set, err := t.grant.obtain(ctx, r)
 	if err != nil {
 		return nil, err
@@ -226,8 +233,8 @@ func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challeng
 	return &outcome{tokens: set, source: fromGrant}, nil
 }
 
-// wanted returns the scopes to ask for: those that the server asks for, else all that it says it has. When more are wanted
-// than there are, those that were asked for before are asked for again.
+// wanted returns the scopes to ask for: those that the server asks for, else all of its
+// scopes_supported. To add scopes, those that were requested before are requested again.
 //
 // Spec: basic/authorization#scope-selection-strategy, #step-up-authorization-flow.
 func (t *Transport) wanted(n *need, d *discovery, held *TokenSet) []string {
@@ -246,7 +253,7 @@ func (t *Transport) wanted(n *need, d *discovery, held *TokenSet) []string {
 	return scopes
 }
 
-// asksPerson reports whether tokens are come by by asking a person.
+// asksPerson reports whether the grant involves the user.
 func (t *Transport) asksPerson() bool {
 	_, is := t.grant.(codeGrant)
 	return is
@@ -256,8 +263,10 @@ func (t *Transport) loginRequired(scopes []string) error {
 	return &LoginRequiredError{Endpoint: oauthfetch.ShownURL(t.endpoint), Scopes: union(scopes, t.scopes)}
 }
 
-// tokenEndpoint returns the token endpoint of an authorization server. scope is what discovery has found.
-func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string, scope oauthfetch.NetworkScope) *tokenEndpoint {
+// tokenEndpoint returns the token endpoint of an authorization server. scope is the network scope
+// that the discovery has found.
+func (t *Transport) tokenEndpoint(server *oauth.ServerMetadata, client *Registration, resource string,
+	scope oauthfetch.NetworkScope) *tokenEndpoint {
 	return &tokenEndpoint{
 		fetcher: t.fetcher.Within(t.endpoint, scope), server: server, registration: client, key: t.client.Key, resource: resource,
 		prover: t.prover,

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// TestREG20_IssuerOfAnAnswer holds answers against the authorization server that was asked.
-func TestREG20_IssuerOfAnAnswer(t *testing.T) {
+// TestREG20_IssuerOfResponse holds answers against the authorization server that was asked.
+func TestREG20_IssuerOfResponse(t *testing.T) {
 	const absent = "absent"
 	for name, c := range map[string]struct {
 		advertised bool
@@ -78,7 +78,7 @@ func checkAnswered(t *testing.T, w *clientWorld, fine, isError bool) {
 	}
 }
 
-func TestAnswersThatAreNotAcceptable(t *testing.T) {
+func TestInvalidAuthorizationResponses(t *testing.T) {
 	for name, change := range map[string]func(answer url.Values){
 		"AUTHR-23 another state":   func(a url.Values) { a.Set("state", strings.Repeat("x", 43)) },
 		"AUTHR-23 no state":        func(a url.Values) { a.Del("state") },
@@ -127,7 +127,8 @@ func TestCodeInjection(t *testing.T) {
 	})
 }
 
-// TestMixUp has an authorization server that sends people on to another one, whose answer it wants to be given.
+// TestMixUp has an authorization server that sends people on to another one, whose answer it wants
+// to be given.
 func TestMixUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		honest := w.newServer(otherIssuer)
@@ -159,7 +160,7 @@ func TestLoginsDiffer(t *testing.T) {
 	})
 }
 
-func TestAUTHR20_LoginWithoutPKCEIsRefused(t *testing.T) {
+func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
 	for name, methods := range map[string]any{"none": nil, "plain": []string{"plain"}, "lower case": []string{"s256"}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *clientWorld) {
@@ -208,8 +209,8 @@ func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
 	}
 }
 
-// TestAUTHR31_ScopesThatAreAskedFor is the choice of scopes, by challenge, metadata and options.
-func TestAUTHR31_ScopesThatAreAskedFor(t *testing.T) {
+// TestAUTHR31_RequestedScopes is the choice of scopes, by challenge, metadata and options.
+func TestAUTHR31_RequestedScopes(t *testing.T) {
 	for name, c := range map[string]struct {
 		challenge       string
 		resource, has   []string
@@ -254,7 +255,7 @@ func TestAUTHR31_ScopesThatAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestAUTHR36_StepUpAsksForTheUnion(t *testing.T) {
+func TestAUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.rs.wants = []string{"read"}
 		tr := w.transport(nil)
@@ -276,8 +277,9 @@ func TestAUTHR36_StepUpAsksForTheUnion(t *testing.T) {
 	})
 }
 
-// TestAUTHR37_StepUpThatIsInVain has an authorization server that never grants what the server wants.
-func TestAUTHR37_StepUpThatIsInVain(t *testing.T) {
+// TestAUTHR37_StepUpWithoutEffect has an authorization server that never grants what the server
+// wants.
+func TestAUTHR37_StepUpWithoutEffect(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.grant = func(string) string { return "read" }
 		w.rs.wants = []string{"read"}
@@ -304,8 +306,9 @@ func TestAUTHR37_StepUpThatIsInVain(t *testing.T) {
 	})
 }
 
-// TestStepUpInVainByTurns has a server that wants now one scope and now another, neither of which is ever granted.
-func TestStepUpInVainByTurns(t *testing.T) {
+// TestAlternatingStepUpsWithoutEffect has a server that wants now one scope and now another, neither of which
+// is ever granted.
+func TestAlternatingStepUpsWithoutEffect(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.grant = func(string) string { return "" }
 		tr := w.transport(nil)
@@ -358,7 +361,7 @@ func TestStepUpLoop(t *testing.T) {
 	})
 }
 
-func TestParallelStepUpsAreOneAfterTheOther(t *testing.T) {
+func TestConcurrentStepUpsAreSerialized(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -384,8 +387,8 @@ func TestParallelStepUpsAreOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// TestREG02_WhichClient is the order in which a client comes by an id.
-func TestREG02_WhichClient(t *testing.T) {
+// TestREG02_ClientKind is the order in which a client comes by an id.
+func TestREG02_ClientKind(t *testing.T) {
 	const documentURL = "https://client.example/id.json"
 	known := oauthclient.Identity{ID: "mine", Issuer: clientIssuer}
 	for name, c := range map[string]struct {
@@ -427,8 +430,9 @@ func TestREG02_WhichClient(t *testing.T) {
 	}
 }
 
-// TestREG17_BoundToTheFirst moves the server to another authorization server while the client is known at the first.
-func TestREG17_BoundToTheFirst(t *testing.T) {
+// TestREG17_InsecureAnyIssuer moves the server to another authorization server while the client is
+// known at the first.
+func TestREG17_InsecureAnyIssuer(t *testing.T) {
 	for _, client := range []oauthclient.Identity{
 		{ID: "mine", Secret: "geheim", Issuer: clientIssuer}, {ID: "mine", Secret: "geheim", InsecureAnyIssuer: true},
 	} {
@@ -473,7 +477,7 @@ func TestREG14_RegistrationsAreStoredByIssuer(t *testing.T) {
 // A fallback does not care what the client is registered with, if it is asked a second time.
 type fallback struct{ oauthclient.Authorizer }
 
-func TestForgottenClientIsRegisteredAnew(t *testing.T) {
+func TestForgottenClientRegistersAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -505,9 +509,9 @@ func TestForgottenClientIsRegisteredAnew(t *testing.T) {
 	})
 }
 
-// TestLoginNobodyAnswers is that of a client which the authorization server has forgotten: it shows an error, of which the
-// client hears nothing.
-func TestLoginNobodyAnswers(t *testing.T) {
+// TestLoginTimeout is that of a client which the authorization server has forgotten: it shows
+// an error, of which the client hears nothing.
+func TestLoginTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {

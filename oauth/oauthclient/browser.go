@@ -12,27 +12,27 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// defaultLoginTimeout is how long a person has to log in: finding a password and a second factor takes minutes. Whoever has
-// not answered then has closed the page, or never seen it.
+// defaultLoginTimeout is how long the user has to log in: finding a password and a second factor
+// takes minutes.
 const defaultLoginTimeout = 5 * time.Minute
 
 // BrowserOptions configures a [Browser]. The zero value is right for programs in a terminal.
 type BrowserOptions struct {
-	// Open opens a page in the browser of the person. If it fails, the page that Show has shown can still be opened by
-	// hand. It returns when ctx ends. Default: the program of the system for it.
+	// Open opens a page in the user's browser. If it fails, the user can still open the page that
+	// Show has shown. It returns when ctx ends. Default: the system's command.
 	Open func(ctx context.Context, page string) error
-	// Show shows the address of a page, for those whose browser does not open by itself. Default: a line on standard
-	// error.
+	// Show shows the address of a page, for users whose browser does not open by itself. Default: a
+	// line on standard error.
 	Show func(login *LoginRequest)
-	// Timeout is how long the person has. Default: 5 minutes.
+	// Timeout is how long the user has to log in. Default: 5 minutes.
 	Timeout time.Duration
-	// Logger takes what goes wrong in the browser. Default: slog.Default().
+	// Logger receives warnings when the browser does not open. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Browser is the [Authorizer] of programs on a person's machine. It opens the page of a login in the browser and takes
-// the answer by a small server on this machine alone, which is there for as long as the login. It is safe for concurrent
-// use.
+// A Browser is the [Authorizer] of programs on the user's machine. It opens the login page in the
+// browser and receives the response with an HTTP server on a loopback address that runs for the
+// time of the login. It is safe for concurrent use.
 //
 // Spec: RFC 8252, sections 7.3 and 8.3.
 type Browser struct {
@@ -54,7 +54,8 @@ func NewBrowser(opts *BrowserOptions) *Browser {
 	}
 	if b.show == nil {
 		b.show = func(login *LoginRequest) {
-			fmt.Fprintf(os.Stderr, "To log in to %s, open\n%s\n", oauthfetch.CleanText(login.Server, oauthfetch.MaxURL), login.URL)
+			fmt.Fprintf(os.Stderr, "To log in to %s, open\n%s\n",
+				oauthfetch.CleanText(login.Server, oauthfetch.MaxURL), login.URL)
 		}
 	}
 	if b.timeout <= 0 {
@@ -74,25 +75,25 @@ func openPage(ctx context.Context, page string) error {
 	return browser.Open(ctx, u)
 }
 
-// Listen starts the server that takes the answer. Of several redirect URIs it takes the first that is on this machine and
-// whose port is free.
+// Listen starts the server for the response, at the first redirect URI with a loopback host whose
+// port is free.
 func (b *Browser) Listen(ctx context.Context, redirectURIs []string) (Callback, error) {
 	return listenCallback(ctx, b, redirectURIs)
 }
 
-// authorize opens the page of a login and waits for its answer.
+// authorize opens the login page and waits for the response.
 func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-chan url.Values) (url.Values, error) {
 	if _, err := browser.Check(login.URL); err != nil {
-		return nil, fmt.Errorf("oauth: the page of the login is not opened: %w", err)
+		return nil, fmt.Errorf("oauth: invalid login page: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout, ErrLoginTimeout)
 	defer cancel()
 	b.show(login)
 	opened := make(chan struct{})
-	go func() { // ends with the program that opens pages, which gets a moment, or with ctx
+	go func() { // ends with open, which returns when ctx ends
 		defer close(opened)
 		if err := b.open(ctx, login.URL); err != nil && ctx.Err() == nil {
-			b.log.Warn("oauth: the browser does not open by itself", "error", withoutPage(err))
+			b.log.Warn("oauth: the browser could not be opened", "error", withoutPage(err))
 		}
 	}()
 	defer func() { cancel(); <-opened }()
@@ -104,7 +105,7 @@ func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-
 	}
 }
 
-// withoutPage returns what went wrong with opening a page. Its address holds the state of the login.
+// withoutPage returns an error without the URL of the page, which contains the state of the login.
 func withoutPage(err error) error {
 	if bad, ok := err.(*url.Error); ok {
 		return bad.Err

@@ -66,7 +66,7 @@ func openCallback(t *testing.T, opts *oauthclient.BrowserOptions, uris ...string
 	}
 }
 
-func TestBrowserTakesTheAnswer(t *testing.T) {
+func TestBrowserReceivesResponse(t *testing.T) {
 	for name, c := range map[string]struct {
 		outcome error
 		want    []string
@@ -74,8 +74,8 @@ func TestBrowserTakesTheAnswer(t *testing.T) {
 		"success": {nil, []string{"You are logged in"}},
 		"denied":  {&oauthclient.LoginError{Code: "access_denied"}, []string{"You are not logged in", "declined"}},
 		"refused": {&oauthclient.LoginError{Code: "server_error", Description: `<script>alert("x")</script>`},
-			[]string{"The login has failed", "server_error: &lt;script&gt;"}},
-		"failed": {errors.New("geheim <b>"), []string{"The login has failed"}},
+			[]string{"Login failed", "server_error: &lt;script&gt;"}},
+		"failed": {errors.New("geheim <b>"), []string{"Login failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := make(chan pageSeen, 1)
@@ -120,8 +120,8 @@ func checkPage(t *testing.T, v pageSeen) {
 	}
 }
 
-// TestBrowserTakesNothingElse sends what is no answer, and then the answer.
-func TestBrowserTakesNothingElse(t *testing.T) {
+// TestCallbackIgnoresOtherRequests sends what is no answer, and then the answer.
+func TestCallbackIgnoresOtherRequests(t *testing.T) {
 	ready := make(chan struct{})
 	callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
 		close(ready)
@@ -184,7 +184,7 @@ func TestBrowserTakesNothingElse(t *testing.T) {
 	}
 }
 
-func TestBrowserGivesUp(t *testing.T) {
+func TestBrowserTimeout(t *testing.T) {
 	callback, login := openCallback(t, &oauthclient.BrowserOptions{Timeout: time.Millisecond})
 	if _, err := callback.Authorize(t.Context(), login); !errors.Is(err, oauthclient.ErrLoginTimeout) {
 		t.Errorf("after its time: %v", err)
@@ -204,7 +204,7 @@ func TestBrowserGivesUp(t *testing.T) {
 	callback.Close(stop)
 }
 
-func TestBrowserThatDoesNotOpen(t *testing.T) {
+func TestBrowserCannotBeOpened(t *testing.T) {
 	var shown *oauthclient.LoginRequest
 	opts := &oauthclient.BrowserOptions{
 		Open: func(context.Context, string) error { return errors.New("no display") },
@@ -230,7 +230,7 @@ func TestBrowserThatDoesNotOpen(t *testing.T) {
 	<-done
 }
 
-func TestSEC15_PagesThatAreNotOpened(t *testing.T) {
+func TestSEC15_RefusedLoginPages(t *testing.T) {
 	for _, page := range []string{
 		"javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize", "https://user:pw@as.example/", "https:///x",
 		"vbscript:x", "data:text/html,x", "https://аs.example/", "-https://as.example/", "",
@@ -247,7 +247,7 @@ func TestSEC15_PagesThatAreNotOpened(t *testing.T) {
 	}
 }
 
-func TestBrowserListensWhereItIsTold(t *testing.T) {
+func TestBrowserListensAtRedirectURI(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,8 @@ func TestBrowserListensWhereItIsTold(t *testing.T) {
 	}
 }
 
-// The name of this machine is two addresses. Where somebody else has one of them, the answer could go there.
+// The name of this machine is two addresses. Where somebody else has one of them, the answer could
+// go there.
 func TestBrowserListensAtBothAddresses(t *testing.T) {
 	taken, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -326,7 +327,7 @@ func TestBrowserListensAtBothAddresses(t *testing.T) {
 	}
 }
 
-func TestBrowserKnowsItsHost(t *testing.T) {
+func TestCallbackHost(t *testing.T) {
 	for _, tt := range []struct {
 		uri, host string
 		want      bool

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -19,37 +20,39 @@ import (
 )
 
 const (
-	// callbackPath is where the answer to a login comes to if the client is bound to no other path.
+	// callbackPath is the path of the redirect URI if none is registered.
 	callbackPath = "/callback"
-	// maxCallbackHeader bounds the request line and headers of what comes there, in bytes. Browsers send cookies of whatever
-	// runs on this machine.
+	// maxCallbackHeader bounds the header block of a request, in bytes. Browsers send the cookies
+	// of all programs on this machine.
 	maxCallbackHeader = 64 << 10
-	// callbackReadTimeout bounds the reading of such a request.
+	// callbackReadTimeout bounds reading a request.
 	callbackReadTimeout = 10 * time.Second
-	// outcomeTimeout is how long the page waits to say whether the login has succeeded: the token request has as much.
+	// outcomeTimeout is how long the page waits for the outcome of the login: as long as a token
+	// request.
 	outcomeTimeout = 15 * time.Second
-	// closeTimeout is how long closing waits for the page to be sent.
+	// closeTimeout is how long Close waits until the page is sent.
 	closeTimeout = 2 * time.Second
 )
 
-// A loopbackCallback takes the answer to a login on this machine.
+// A loopbackCallback receives the response of a login on this machine.
 type loopbackCallback struct {
 	browser *Browser
 	uri     *url.URL
 	server  *http.Server
 	serving sync.WaitGroup
-	answers chan url.Values // at most one
+	answers chan url.Values // buffered, at most one
 
 	mu       sync.Mutex    // guards the fields below
-	login    *LoginRequest // nil before there is one
-	answered bool          // the answer has come
+	login    *LoginRequest // nil before Authorize
+	answered bool          // set when the response has arrived
 	closed   bool
-	outcome  error         // of the login, when it has ended
-	ended    chan struct{} // then
+	outcome  error         // of the login, once ended is closed
+	ended    chan struct{} // closed by Close
 	pages    sync.WaitGroup
 }
 
-// listenCallback starts to listen at the first of some redirect URIs where that is possible, at any port if there are none.
+// listenCallback listens at the first redirect URI where that is possible, at any port if there are
+// none.
 func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*loopbackCallback, error) {
 	if len(redirectURIs) == 0 {
 		redirectURIs = []string{"http://127.0.0.1" + callbackPath}
@@ -57,7 +60,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	var all []error
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" || u.User != nil || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" ||
+			u.User != nil || u.Fragment != "" {
 			continue // for another Authorizer
 		}
 		listeners, err := listenOn(ctx, u)
@@ -68,13 +72,14 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 		return newCallback(b, u, listeners), nil
 	}
 	if len(all) == 0 {
-		return nil, errors.New("oauth: the client has no redirect URI that is http on this machine")
+		return nil, errors.New("oauth: none of the client's redirect URIs is http with a loopback host, which the " +
+			"browser login needs")
 	}
-	return nil, fmt.Errorf("oauth: listen for the answer to the login: %w", errors.Join(all...))
+	return nil, fmt.Errorf("oauth: listen for the authorization response: %w", errors.Join(all...))
 }
 
-// listenOn listens where the host of a redirect URI is, and puts the port into it. localhost is two addresses; which one a
-// browser takes is its choice.
+// listenOn listens at the host of a redirect URI and sets its port. localhost has two addresses,
+// and browsers differ in which they use.
 func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var config net.ListenConfig
 	port, host := u.Port(), u.Hostname()
@@ -86,7 +91,7 @@ func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	if strings.EqualFold(host, "localhost") {
 		listeners, err = listenOnBoth(ctx, &config, port)
 	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
-		err = errors.New("the host is none of this machine")
+		err = errors.New("invalid host: must be localhost or a loopback address")
 	} else {
 		var one net.Listener
 		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
@@ -99,10 +104,11 @@ func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// listenOnBoth listens at both addresses of localhost, at the first alone where there is no IPv6. It is an error if
-// somebody else has the port at the second, since the answer could go there.
+// listenOnBoth listens at both addresses of localhost, only at the first if there is no IPv6. It is
+// an error if another program has the port at the second address, since it could receive the
+// response.
 func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([]net.Listener, error) {
-	const tries = 5 // to find a port that is free at both, where any will do
+	const tries = 5 // to find a port that is free at both addresses
 	for try := 1; ; try++ {
 		first, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
 		if err != nil {
@@ -115,7 +121,7 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 		}
 		other, failed := config.Listen(ctx, "tcp", "[::1]:0")
 		if failed != nil {
-			return []net.Listener{first}, nil // no browser gets there either
+			return []net.Listener{first}, nil // browsers have no IPv6 either
 		}
 		_ = other.Close()
 		_ = first.Close()
@@ -125,7 +131,8 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 	}
 }
 
-// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case, and leave out port 80.
+// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case and
+// omit port 80.
 func matchesHost(u *url.URL, host string) bool {
 	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
 }
@@ -137,7 +144,7 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	c := &loopbackCallback{browser: b, uri: u, answers: make(chan url.Values, 1), ended: make(chan struct{})}
 	c.server = &http.Server{
 		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
-		ErrorLog: log.New(discardLog{}, "", 0), // what strangers send to the port is nobody's concern
+		ErrorLog: log.New(io.Discard, "", 0), // malformed requests to the port
 	}
 	c.server.SetKeepAlivesEnabled(false)
 	for _, listener := range listeners {
@@ -146,16 +153,10 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	return c
 }
 
-// A discardLog takes lines for nobody.
-type discardLog struct{}
-
-// Write takes a line.
-func (discardLog) Write(p []byte) (int, error) { return len(p), nil }
-
-// RedirectURI is where the answer comes to.
+// RedirectURI returns the redirect URI with its port.
 func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
 
-// Authorize has the page opened, and gives the answer.
+// Authorize opens the page and returns the response.
 func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (url.Values, error) {
 	c.mu.Lock()
 	c.login = login
@@ -163,7 +164,7 @@ func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (
 	return c.browser.authorize(ctx, login, c.answers)
 }
 
-// Close shows the outcome on the page that waits for it, and ends the server.
+// Close shows the outcome on the waiting page and stops the server.
 func (c *loopbackCallback) Close(outcome error) {
 	c.mu.Lock()
 	if !c.closed {
@@ -172,7 +173,7 @@ func (c *loopbackCallback) Close(outcome error) {
 	}
 	c.mu.Unlock()
 	sent := make(chan struct{})
-	go func() { // ends when the pages are sent, which closing the server sees to
+	go func() { // ends when the pages are sent or the server is closed
 		c.pages.Wait()
 		close(sent)
 	}()
@@ -187,7 +188,7 @@ func (c *loopbackCallback) Close(outcome error) {
 	<-sent
 }
 
-// ServeHTTP takes what a browser sends.
+// ServeHTTP serves a request of the browser.
 func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	if c.closed {
@@ -199,7 +200,7 @@ func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.pages.Done()
 	switch {
 	case !matchesHost(c.uri, r.Host):
-		writePage(w, http.StatusMisdirectedRequest, pageUnexpected) // a name that somebody else has pointed here
+		writePage(w, http.StatusMisdirectedRequest, pageUnexpected) // DNS rebinding
 	case r.URL.EscapedPath() != c.uri.EscapedPath():
 		writePage(w, http.StatusNotFound, pageUnexpected)
 	case r.Method != http.MethodGet:

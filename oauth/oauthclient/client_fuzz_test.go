@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// FuzzTokenResponse: what is taken is what encoding/json reads too, can stand in a header, and lasts for no longer than a
-// year.
+// FuzzTokenResponse: what is taken is what encoding/json reads too, can stand in a header, and
+// lasts for no longer than a year.
 func FuzzTokenResponse(f *testing.F) {
 	for _, body := range []string{
 		`{"access_token":"a","token_type":"Bearer","expires_in":60,"refresh_token":"b","scope":"c d"}`,
@@ -47,9 +47,9 @@ func FuzzTokenResponse(f *testing.F) {
 	})
 }
 
-// FuzzLoginAnswer: a code is taken only with the state of the login, once, and from the authorization server that was
-// asked; and nobody else's words are repeated.
-func FuzzLoginAnswer(f *testing.F) {
+// FuzzAuthorizationResponse: a code is taken only with the state of the login, once, and from the
+// authorization server that was asked; and nobody else's words are repeated.
+func FuzzAuthorizationResponse(f *testing.F) {
 	const state, issuer = "the-state-of-the-login", "https://as.example"
 	for _, query := range []string{
 		"code=c&state=" + state, "code=c&state=" + state + "&iss=https%3A%2F%2Fas.example", "error=e&state=" + state,

@@ -39,7 +39,8 @@ func (w *clientWorld) confidential() {
 	})
 }
 
-// TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its tokens are good.
+// TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its
+// tokens are good.
 func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *clientWorld, tr *oauthclient.Transport, store oauthclient.Store){
 		"nothing": func(*testing.T, *clientWorld, *oauthclient.Transport, oauthclient.Store) {},
@@ -112,8 +113,9 @@ func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store
 	w.as.set(func(s *fakeServer) { s.resource = clientMCP })
 }
 
-// TestIssuerOfTheOptionsIsTheOnlyOne names an authorization server for a client that is not known there.
-func TestIssuerOfTheOptionsIsTheOnlyOne(t *testing.T) {
+// TestIdentityIssuerIsTheOnlyOne names an authorization server for a client that is not known
+// there.
+func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}
 		tr := w.transport(opts)
@@ -136,8 +138,8 @@ func TestIssuerOfTheOptionsIsTheOnlyOne(t *testing.T) {
 	})
 }
 
-// TestErrorsHoldNoPartOfASecret has words that end, where they are cut, within what they repeat.
-func TestErrorsHoldNoPartOfASecret(t *testing.T) {
+// TestErrorsContainNoPartOfASecret has words that end, where they are cut, within what they repeat.
+func TestErrorsContainNoPartOfASecret(t *testing.T) {
 	const first = 12 // bytes of a secret
 	check := func(t *testing.T, err error, secret string) {
 		t.Helper()

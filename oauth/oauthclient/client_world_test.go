@@ -31,7 +31,8 @@ const (
 	clientRedirect = "http://127.0.0.1:7777/callback"
 )
 
-// A clientWorld is a world with a protected server, its authorization servers, and a person who logs in.
+// A clientWorld is a world with a protected server, its authorization servers, and a person who
+// logs in.
 type clientWorld struct {
 	*network
 	rs *fakeResource

@@ -20,23 +20,24 @@ import (
 )
 
 const (
-	// maxStoreKey is the longest key that a Store takes, in bytes.
+	// maxStoreKey bounds a key of a Store, in bytes.
 	maxStoreKey = 4 << 10
-	// maxScopes bounds how many scopes are taken from a peer and asked for, and maxScope the length of each, in bytes:
-	// they travel in URLs.
+	// maxScopes bounds how many scopes are taken from a peer and asked for, and maxScope the length
+	// of each, in bytes: they travel in URLs.
 	maxScopes = 100
-	// renewBefore is how long before its end a token is renewed, so that it does not end on its way. For tokens that
-	// last for less than ten times as long it is a tenth of their lifetime.
+	// renewBefore is how long before its expiry a token is renewed, so that it does not expire on
+	// the way. For short-lived tokens it is a tenth of their lifetime.
 	renewBefore = 30 * time.Second
 )
 
-// A serverRecord is what is stored of an MCP server: whose tokens are for it, and where they are renewed and revoked.
+// A serverRecord is what is stored about an MCP server: its authorization server, and where its
+// tokens are renewed and revoked.
 type serverRecord struct {
 	Issuer   string `json:"issuer"`
 	Resource string `json:"resource,omitempty"`
-	// Scope is how near the MCP server was at its discovery.
+	// Scope is the network scope of the MCP server at its discovery.
 	Scope oauthfetch.NetworkScope `json:"reach,omitempty"`
-	// Server holds what is needed when there is no discovery; what else metadata says is left out.
+	// Server has what is needed without a discovery; other metadata is omitted.
 	Server *oauth.ServerMetadata `json:"server"`
 }
 
@@ -59,8 +60,8 @@ func (r *serverRecord) discovery() *discovery {
 	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, scope: r.Scope}
 }
 
-// covers reports whether the identifier of the server covers a path of its origin. In revision 2025-03-26 a server has
-// no other identifier than its origin.
+// covers reports whether the identifier of the server covers a path of its origin. In revision
+// 2025-03-26 a server is identified by its origin.
 func (r *serverRecord) covers(u *url.URL) bool {
 	above := "/"
 	if r.Resource != "" {
@@ -83,7 +84,7 @@ func isSamePath(a, b *url.URL) bool {
 	return slash(a.EscapedPath()) == slash(b.EscapedPath())
 }
 
-// storeKey returns the key of something in the store. Issuers and addresses may be longer than a key.
+// storeKey returns a key of the store. Issuers and addresses may be longer than a key.
 func storeKey(parts ...string) string {
 	key := strings.Join(parts, " ")
 	if len(key) <= maxStoreKey {
@@ -93,7 +94,7 @@ func storeKey(parts ...string) string {
 	return parts[0] + " sha256:" + hex.EncodeToString(sum[:])
 }
 
-// serverKey is where the serverRecord is. A query may be secret, and tells servers apart nevertheless.
+// serverKey returns the key of the serverRecord. A query may be secret, so only its digest is used.
 func (t *Transport) serverKey() string {
 	path := t.endpoint.EscapedPath()
 	if path == "" {
@@ -111,7 +112,7 @@ func tokensKey(issuer, resource string) string { return storeKey("tokens", issue
 
 func clientKey(issuer string) string { return storeKey("client", issuer) }
 
-// load reads something from the store. It gives nil if it is not there.
+// load reads a value from the store, nil if there is none.
 func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 	data, err := s.Load(ctx, key)
 	if err != nil {
@@ -120,8 +121,9 @@ func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return decodeStored[T](data)
 }
 
-// errUnreadable is the error of a value that is there, and is none of ours. A login, or a logout, puts an end to it.
-var errUnreadable = errors.New("oauth: what the store holds cannot be read")
+// errUnreadable is the error of a stored value that cannot be decoded. A login or a logout replaces
+// it.
+var errUnreadable = errors.New("oauth: unreadable value in the store")
 
 func decodeStored[T any](data []byte) (*T, error) {
 	if data == nil {
@@ -134,7 +136,7 @@ func decodeStored[T any](data []byte) (*T, error) {
 	return v, nil
 }
 
-// save writes something to the store. nil removes it.
+// save writes a value to the store. nil removes it.
 func save[T any](ctx context.Context, s *writeBackStore, key string, v *T) error {
 	var data []byte
 	var err error
@@ -149,7 +151,7 @@ func save[T any](ctx context.Context, s *writeBackStore, key string, v *T) error
 	return nil
 }
 
-// reload reads what the store holds for the server, and keeps it.
+// reload reads the tokens of the server from the store, and keeps them in memory.
 func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
 	known, err := load[serverRecord](ctx, t.store, t.serverKey())
 	if err != nil {
@@ -174,8 +176,8 @@ func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
 	return tokens, nil
 }
 
-// belongsToClient reports whether tokens can be used by this Transport: those that are bound to another key cannot, nor those of
-// another client than the one that the options name.
+// belongsToClient reports whether this Transport can use tokens: not if they are bound to another
+// key or were issued to another client than that of the options.
 func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	switch {
 	case tokens == nil:
@@ -188,13 +190,13 @@ func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	return t.prover == nil || t.prover.CheckTokenType(tokens.TokenType) == nil
 }
 
-// hold keeps tokens, and what was found of the server, in memory and in the store. A store that fails costs another
-// process a login, and is no reason to fail the request now.
+// storeTokens keeps tokens and the serverRecord in memory and in the store. A failure of the store
+// is logged: it costs another process a login, and the request can go on.
 func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	if t.logouts != logouts {
 		t.mu.Unlock()
-		return // for the requests that wait, and no longer
+		return // only for the requests that wait
 	}
 	before := t.known
 	t.loaded, t.known, t.tokens = true, known, tokens
@@ -202,16 +204,17 @@ func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens
 	err := save(ctx, t.store, tokensKey(known.Issuer, known.Resource), tokens)
 	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
 	if before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
-		t.log.Warn("oauth: the server has another authorization server, or another identifier, than before",
-			"server", oauthfetch.ShownURL(t.endpoint), "before", before.Issuer, "now", known.Issuer)
+		t.log.Warn("oauth: the authorization server or the identifier of the server has changed",
+			"before", before.Issuer, "now", known.Issuer)
 		err = errors.Join(err, save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil))
 	}
 	if err != nil {
-		t.log.Error("oauth: tokens are not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Error("oauth: tokens were not stored", "error", err)
 	}
 }
 
-// setTokens keeps tokens that are in the store already, unless there was a Logout meanwhile. nil forgets those in memory.
+// setTokens keeps tokens that are already in the store, unless Logout was called since. nil removes
+// those in memory.
 func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,15 +223,15 @@ func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	}
 }
 
-// loggedOut counts the calls of Logout.
+// loggedOut returns how often Logout was called.
 func (t *Transport) loggedOut() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.logouts
 }
 
-// currentTokens returns the tokens to try, nil if there are none. It renews those that end, if that takes no person. revision is
-// that of MCP, empty if it is not known.
+// currentTokens returns the tokens to use, nil if there are none. It renews expiring ones if that
+// does not involve the user. revision is that of MCP, empty if it is not known.
 func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenSet, error) {
 	t.mu.Lock()
 	tokens, isLoaded := t.tokens, t.loaded
@@ -240,7 +243,8 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 		}
 	}
 	now := time.Now()
-	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() || !tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
+	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() ||
+		!tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
 		return tokens, nil
 	}
 	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens, revision: revision})
@@ -248,13 +252,14 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 	case err == nil:
 		return got.tokens, nil
 	case ctx.Err() == nil && !tokens.expiresBefore(now):
-		t.log.Warn("oauth: a token that ends soon is not renewed", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		t.log.Warn("oauth: an expiring token was not renewed", "error", err)
 		return tokens, nil
 	}
 	return nil, err
 }
 
-// expiresBefore reports whether the access token has ended at a time. One whose end is not known has not.
+// expiresBefore reports whether the access token has expired at a time. One without an expiry has
+// not.
 func (s *TokenSet) expiresBefore(at time.Time) bool {
 	return !s.Expires.IsZero() && !s.Expires.After(at)
 }
@@ -264,7 +269,7 @@ func (s *TokenSet) renewalMargin() time.Duration {
 	return min(renewBefore, s.Expires.Sub(s.Issued)/fraction)
 }
 
-// boundedScopes returns the scopes of a list that a peer has written, without those that could not be asked for.
+// boundedScopes returns the valid scopes of a list that a peer sent, at most maxScopes.
 //
 // Spec: RFC 6749, section 3.3.
 func boundedScopes(text string) []string {
@@ -280,13 +285,14 @@ func boundedScopes(text string) []string {
 func validateScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if !oauthwire.IsScope(scope) {
-			return fmt.Errorf("oauth: TransportOptions.Scopes: %q is no scope", scope)
+			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must be printable ASCII without spaces, "+
+				"quotes and backslashes", scope)
 		}
 	}
 	return nil
 }
 
-// union returns what is in any of some lists, once, in the order of the lists.
+// union returns the elements of all lists without duplicates, in their order, at most maxScopes.
 func union(lists ...[]string) []string {
 	var all []string
 	for _, scope := range slices.Concat(lists...) {
@@ -297,25 +303,25 @@ func union(lists ...[]string) []string {
 	return all
 }
 
-// includes reports whether all that is wanted is there.
+// includes reports whether have contains all of want.
 func includes(have, want []string) bool {
 	return !slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
 }
 
-// A LoginStatus is what is known of the login at one server. It holds no secrets.
+// A LoginStatus describes the login at one server. It contains no secrets.
 type LoginStatus struct {
 	Endpoint  string    // the MCP server, without a query
 	Issuer    string    // the authorization server
-	ClientID  string    // under which it knows this program
+	ClientID  string    // of this program at the issuer
 	Resource  string    // the identifier of the MCP server; empty if it has none
 	Scopes    []string  // that were granted, as far as is known
 	TokenType string    // Bearer or DPoP
-	Expires   time.Time // when the access token ends; zero if that is not known
-	Renewable bool      // the tokens can be renewed without a person
+	Expires   time.Time // of the access token; zero if it is not known
+	Renewable bool      // the tokens can be renewed without the user
 }
 
-// Status says whether there are tokens for the server, nil if there are none. It looks at the store alone: tokens that
-// are there may have been revoked.
+// Status returns the state of the login, nil if there are no tokens. It only reads the store: the
+// tokens may have been revoked.
 func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 	if t.invalid != nil {
 		return nil, t.invalid
@@ -331,8 +337,9 @@ func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 	}, nil
 }
 
-// Token returns tokens for use outside of the Transport, renewed if they end. It never asks a person: if there are no tokens
-// that are good, the error is an [*AuthorizeError] with [ErrLoginRequired] in it. A grant that needs no person is asked.
+// Token returns tokens for use outside of the Transport, and renews them if they expire. It never
+// involves the user: without valid tokens the error is an [*AuthorizeError] that wraps
+// [ErrLoginRequired]. A grant that needs no user is used.
 func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 	if t.invalid != nil {
 		return nil, t.failed(http.StatusUnauthorized, t.invalid)
@@ -349,6 +356,6 @@ func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 		return nil, t.failed(http.StatusUnauthorized, err)
 	}
 	given := *tokens
-	given.Client = nil // whoever uses the tokens does not renew them
+	given.Client = nil // callers do not renew the tokens
 	return &given, nil
 }

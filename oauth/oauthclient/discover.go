@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxServers bounds the authorization servers of one resource that are tried. Real ones have one or two.
+	// maxServers bounds the authorization servers of one resource that are tried. Real ones have
+	// one or two.
 	maxServers = 4
 	// headerRevision names the revision of MCP that metadata is fetched for.
 	//
@@ -26,14 +27,16 @@ const (
 
 // A discovery is what was found out about the authorization of one MCP server.
 type discovery struct {
-	// Resource is the server's own identifier, byte for byte. It is empty only in revision 2025-03-26, which has none.
+	// Resource is the server's own identifier, byte for byte. It is empty only in revision
+	// 2025-03-26, which has none.
 	Resource string
 	// ResourceScopes are the scopes_supported of the resource.
 	ResourceScopes []string
 	// Issuer is the authorization server, as the metadata of the resource names it.
 	Issuer string
 	Server *oauth.ServerMetadata
-	// Conventional is set if there is no metadata at all: Server has the default endpoints of revision 2025-03-26.
+	// Conventional is set if there is no metadata at all: Server has the default endpoints of
+	// revision 2025-03-26.
 	Conventional bool
 	Metadata     *oauth.ResourceMetadata // nil in revision 2025-03-26
 	// scope is the network scope of the MCP server. What it names may be no nearer from now on.
@@ -44,16 +47,17 @@ type discovery struct {
 type discoveryQuery struct {
 	Endpoint  string           // of the MCP server
 	Challenge *oauth.Challenge // of its response, nil if there was none
-	// Revision is the revision of MCP that the client speaks, if it is known. It is sent when metadata is fetched.
+	// Revision is the revision of MCP that the client speaks, if it is known. It is sent when
+	// metadata is fetched.
 	Revision string
-	// Prefer are issuers to choose if the resource names them, the preferred one first. Otherwise the resource's order
-	// decides.
+	// Prefer are issuers to choose if the resource names them, the preferred one first. Otherwise
+	// the resource's order decides.
 	Prefer []string
 }
 
-// discover finds the authorization server of the MCP server at an endpoint. The error is a *DiscoveryError if there is
-// metadata that cannot be used, wraps ErrNoMetadata if there is none and should be, and is a *FetchError if something could
-// not be fetched.
+// discover finds the authorization server of the MCP server at an endpoint. The error is a
+// *DiscoveryError if there is metadata that cannot be used, wraps ErrNoMetadata if there is none
+// and should be, and is a *FetchError if something could not be fetched.
 func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*discovery, error) {
 	endpoint, err := url.Parse(q.Endpoint)
 	if err != nil || endpoint.Host == "" {
@@ -77,7 +81,8 @@ func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*d
 type search struct {
 	fetcher  *oauthfetch.Fetcher
 	endpoint *url.URL
-	// withheld is set if a document could not be read for another reason than 404. Then no default endpoints are assumed.
+	// withheld is set if a document could not be read for another reason than 404. Then no default
+	// endpoints are assumed.
 	withheld bool
 	missing  *oauth.FetchError // of the first document that is missing
 }
@@ -91,13 +96,15 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	case m != nil:
 		return s.fromResource(ctx, m, at, q.Prefer)
 	case isNamed:
-		return nil, fmt.Errorf("oauth: the challenge of the MCP server has a resource_metadata, and there is: %w at %s (HTTP %d)",
+		return nil, fmt.Errorf("oauth: the challenge of the MCP server names resource_metadata that does not exist: "+
+			"%w at %s (HTTP %d)",
 			oauth.ErrNoMetadata, s.missing.URL, s.missing.Status)
 	}
 	return s.fromOrigin(ctx)
 }
 
-// metadataAddress returns the resource_metadata of a challenge, "" if it cannot be used, and whether there is one.
+// metadataAddress returns the resource_metadata of a challenge, "" if it cannot be used, and
+// whether there is one.
 func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
 		return "", false
@@ -119,7 +126,8 @@ func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed b
 
 // resource returns the metadata of the resource and its address, or nil if there is none.
 //
-// Spec: basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC 9728, section 3.1.
+// Spec: basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC
+// 9728, section 3.1.
 func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMetadata, string, error) {
 	var addresses []string
 	if named != "" {
@@ -145,7 +153,8 @@ func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMet
 	return nil, "", nil
 }
 
-// fetch fetches a document and reports whether there is one. Any error but a missing document ends the search.
+// fetch fetches a document and reports whether there is one. Any error but a missing document ends
+// the search.
 func (s *search) fetch(ctx context.Context, address string, into any) (found bool, err error) {
 	_, err = s.fetcher.GetJSON(ctx, address, into)
 	failed, ok := errors.AsType[*oauth.FetchError](err)
@@ -167,7 +176,8 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 }
 
 // fromResource finds the authorization server that the metadata of the resource names.
-func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at string, prefer []string) (*discovery, error) {
+func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at string,
+	prefer []string) (*discovery, error) {
 	invalid := func(err error) (*discovery, error) {
 		u, _ := oauthfetch.ParseURL(at)
 		return nil, &oauth.DiscoveryError{URL: oauthfetch.ShownURL(u), Err: err}
@@ -195,12 +205,12 @@ func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at
 			Issuer: issuer, Server: server, Metadata: m,
 		}, nil
 	}
-	return nil, fmt.Errorf("oauth: the authorization servers of the MCP server publish none: %w", oauth.ErrNoMetadata)
+	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names: %w", oauth.ErrNoMetadata)
 }
 
-// checkResource returns an error if an identifier is not that of the MCP server, or of something that contains it: scheme,
-// host and port must be those of the endpoint, and the path must be that of the endpoint or a parent, up to a slash at the
-// end.
+// checkResource returns an error if an identifier is not that of the MCP server, or of something
+// that contains it: scheme, host and port must be those of the endpoint, and the path must be that
+// of the endpoint or a parent, up to a slash at the end.
 //
 // Spec: RFC 9728, section 3.3; RFC 8707, section 2.
 func (s *search) checkResource(resource string) error {
@@ -213,14 +223,17 @@ func (s *search) checkResource(resource string) error {
 	case u.ForceQuery || u.RawQuery != "" && u.RawQuery != s.endpoint.RawQuery:
 		return errors.New("invalid resource: must have the query of the MCP server, or none")
 	case !netx.PathContains(u.EscapedPath(), s.endpoint.EscapedPath()):
-		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent", oauthfetch.ShownURL(u))
+		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent",
+			oauthfetch.ShownURL(u))
 	}
 	return nil
 }
 
-// fromOrigin looks for the authorization server at the origin of the MCP server, and falls back to the default endpoints.
+// fromOrigin looks for the authorization server at the origin of the MCP server, and falls back to
+// the default endpoints.
 //
-// Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks for Servers without Metadata Discovery.
+// Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks for Servers without
+// Metadata Discovery.
 func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 	origin := netx.Origin(s.endpoint)
 	if err := s.fetcher.Check(&url.URL{Scheme: s.endpoint.Scheme, Host: s.endpoint.Host}); err != nil {
@@ -241,7 +254,7 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 		}
 		return &discovery{Issuer: issuer, Server: &m}, nil
 	case s.withheld:
-		return nil, fmt.Errorf("oauth: the MCP server does not let clients read any: %w", oauth.ErrNoMetadata)
+		return nil, fmt.Errorf("oauth: the MCP server refuses requests for its metadata: %w", oauth.ErrNoMetadata)
 	}
 	return &discovery{
 		Issuer: origin, Conventional: true,
@@ -255,9 +268,9 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 	}, nil
 }
 
-// checkCodeFlow returns an error if the authorization code flow is not possible. A server whose metadata does not name S256
-// may not support PKCE, so that a stolen code could be redeemed. Without metadata nothing is known, and revision 2025-03-26
-// requires PKCE.
+// checkCodeFlow returns an error if the authorization code flow is not possible. A server whose
+// metadata does not name S256 may not support PKCE, so that a stolen code could be redeemed.
+// Without metadata nothing is known, and revision 2025-03-26 requires PKCE.
 //
 // Spec: basic/authorization (2025-11-25), Authorization Code Protection.
 func (d *discovery) checkCodeFlow() error {
@@ -268,10 +281,12 @@ func (d *discovery) checkCodeFlow() error {
 	case d.Conventional:
 		return nil
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
-		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login requires " +
+		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login " +
+			"requires " +
 			"(code_challenge_methods_supported)")
 	case len(m.ResponseTypesSupported) > 0 && !slices.Contains(m.ResponseTypesSupported, "code"):
-		return errors.New("oauth: the authorization server does not support the authorization code flow (response_types_supported)")
+		return errors.New("oauth: the authorization server does not support the authorization code flow " +
+			"(response_types_supported)")
 	}
 	return nil
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// FuzzDiscovery has somebody else write every document of a discovery, and the challenge. Whatever is in them, no URL is
-// used that the policy did not return: requests go to sound URLs at public addresses, the first of them to the MCP
-// server's own origin, and what is found is what the documents say of the right resource and the right issuer. Run it with
-// -fuzzminimizetime 1x: TLS never takes the same way twice, so that minimizing would go on for ever.
+// FuzzDiscovery has somebody else write every document of a discovery, and the challenge. Whatever
+// is in them, no URL is used that the policy did not return: requests go to sound URLs at public
+// addresses, the first of them to the MCP server's own origin, and what is found is what the
+// documents say of the right resource and the right issuer. Run it with -fuzzminimizetime 1x: TLS
+// never takes the same way twice, so that minimizing would go on for ever.
 func FuzzDiscovery(f *testing.F) {
 	good := resourceDoc(mcpServer, issuer)
 	f.Add("", good, serverDoc(issuer))

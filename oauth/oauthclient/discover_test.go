@@ -41,8 +41,8 @@ const (
 	mcpServer = "https://mcp.example/mcp"
 )
 
-// What is asked for, and in which order, in every way that the revisions give. Each document that is not needed is not
-// asked for.
+// What is asked for, and in which order, in every way that the revisions give. Each document that
+// is not needed is not asked for.
 func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 	tenant := issuer + "/tenant1"
 	for _, tt := range []struct {
@@ -191,7 +191,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 }
 
 // Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
-func TestAUTHB05_EndpointsByConvention(t *testing.T) {
+func TestAUTHB05_DefaultEndpoints(t *testing.T) {
 	w := newNetwork(t)
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
 	if err != nil {
@@ -207,8 +207,9 @@ func TestAUTHB05_EndpointsByConvention(t *testing.T) {
 	}
 }
 
-// What the caller knows of its authorization servers decides between those that the resource has, and brings none in.
-func TestAUTHR06_CallersChoice(t *testing.T) {
+// What the caller knows of its authorization servers decides between those that the resource has,
+// and brings none in.
+func TestAUTHR06_PreferredIssuer(t *testing.T) {
 	const other = "https://b.example"
 	for _, tt := range []struct {
 		prefer []string
@@ -233,8 +234,9 @@ func TestAUTHR06_CallersChoice(t *testing.T) {
 	}
 }
 
-// Metadata that is found and cannot be used ends the search: nothing further is asked for, and nothing is guessed.
-func TestBadMetadataEndsTheSearch(t *testing.T) {
+// Metadata that is found and cannot be used ends the search: nothing further is asked for, and
+// nothing is guessed.
+func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		docs map[string]string
@@ -316,7 +318,8 @@ func TestStatusesOfMetadata(t *testing.T) {
 		if _, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
 			t.Errorf("%d in front of a document: %v", status, err)
 		}
-		// In place of all metadata: only what is certainly missing leads to what is given by convention.
+		// In place of all metadata: only what is certainly missing leads to what is given by
+		// convention.
 		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
 			w := newNetwork(t)
 			w.Page(at, oauthtest.StatusPage(status))
@@ -329,7 +332,7 @@ func TestStatusesOfMetadata(t *testing.T) {
 }
 
 // A server that says it has metadata is no server of 2025-03-26, whatever it has then.
-func TestConventionIsNotForServersWithAChallenge(t *testing.T) {
+func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc("https://mcp.example"))
@@ -363,7 +366,7 @@ func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
 }
 
 // One discovery, however many documents it is of, takes 10 seconds at most.
-func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
+func TestDiscoveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newNetwork(t)
 		slow := func(text string) http.HandlerFunc {
@@ -386,7 +389,7 @@ func TestDiscoveryTakesTenSecondsAtMost(t *testing.T) {
 	})
 }
 
-func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
+func TestAUTHR07_ResourceContainsEndpoint(t *testing.T) {
 	f := newNetwork(t).fetcher(nil)
 	for _, tt := range []struct {
 		endpoint, resource string
@@ -441,8 +444,9 @@ func TestAUTHR07_ResourceOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect alike.
-func TestAUTHR20_NoLoginWithoutPKCE(t *testing.T) {
+// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect
+// alike.
+func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 	for methods, ok := range map[string]bool{
 		`"code_challenge_methods_supported":["S256"]`:         true,
 		`"code_challenge_methods_supported":["plain","S256"]`: true,
@@ -558,7 +562,7 @@ func TestSSRFByNameInEachMetadataField(t *testing.T) {
 }
 
 // A server on this machine uses documents that are there too, by plain http.
-func TestDiscoveryOnThisMachine(t *testing.T) {
+func TestDiscoveryAtLoopback(t *testing.T) {
 	const here = "http://localhost:8000"
 	w := newNetwork(t)
 	w.Doc(here+"/.well-known/oauth-protected-resource/mcp", resourceDoc(here, "http://127.0.0.1:8001/tenant1"))

@@ -135,8 +135,8 @@ func TestDPoPThroughTransport(t *testing.T) {
 	}
 }
 
-// TestDPoPNonceIsObeyedOnce meets servers that are never content.
-func TestDPoPNonceIsObeyedOnce(t *testing.T) {
+// TestDPoPNonceIsRetriedOnce meets servers that are never content.
+func TestDPoPNonceIsRetriedOnce(t *testing.T) {
 	t.Run("authorization server", func(t *testing.T) {
 		w := newBoundWorld(t, false)
 		w.token = func(rw http.ResponseWriter, _ *http.Request) {
@@ -225,8 +225,8 @@ func TestDPoPDemandsBoundTokens(t *testing.T) {
 	})
 }
 
-// TestBoundTokensNeedTheirKey starts the program again, with the same store: with the same key the token is used, with
-// another one a new token is asked for.
+// TestBoundTokensNeedTheirKey starts the program again, with the same store: with the same key the
+// token is used, with another one a new token is asked for.
 func TestBoundTokensNeedTheirKey(t *testing.T) {
 	w := newBoundWorld(t, false)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

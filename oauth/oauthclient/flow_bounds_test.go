@@ -16,7 +16,7 @@ import (
 )
 
 // A login that comes to nothing does not open a page for each of a program's requests.
-func TestAUTHR37_FailedLoginsAreNotRepeatedAtOnce(t *testing.T) {
+func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
 	for name, prepare := range map[string]func(w *clientWorld){
 		"the server refuses the new token": func(w *clientWorld) { w.rs.refuse = true },
 		"the token endpoint refuses": func(w *clientWorld) {
@@ -52,7 +52,7 @@ func TestAUTHR37_FailedLoginsAreNotRepeatedAtOnce(t *testing.T) {
 }
 
 // A server that thinks of a new scope for each request does not open a page with each.
-func TestAUTHR37_DeclinedStepUpsAreNotRepeatedForOtherScopes(t *testing.T) {
+func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -78,7 +78,7 @@ func TestAUTHR37_DeclinedStepUpsAreNotRepeatedForOtherScopes(t *testing.T) {
 }
 
 // A server may leave the error out of its 403.
-func TestAUTHR33_ScopesWithoutErrorAreAskedFor(t *testing.T) {
+func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -102,7 +102,7 @@ func TestAUTHR33_ScopesWithoutErrorAreAskedFor(t *testing.T) {
 }
 
 // Whoever leaves the error out is given no more logins than others.
-func TestAUTHR37_ScopesWithoutErrorThatAreWantedInVain(t *testing.T) {
+func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 	withoutError := func(w *clientWorld, scope func(lacking string) string) {
 		w.rs.set(func(r *fakeResource) {
 			r.wants = []string{"never"}
@@ -145,7 +145,8 @@ func TestAUTHR37_ScopesWithoutErrorThatAreWantedInVain(t *testing.T) {
 	})
 }
 
-// A gatedStore lets a test look in when a change of tokens has been written, and before Update returns.
+// A gatedStore lets a test look in when a change of tokens has been written, and before Update
+// returns.
 type gatedStore struct {
 	oauthclient.Store
 	written atomic.Pointer[func()]
@@ -159,7 +160,7 @@ func (s *gatedStore) Update(ctx context.Context, key string, change func([]byte)
 	return err
 }
 
-func TestLogoutIsNotUndoneByWhatIsInProgress(t *testing.T) {
+func TestLogoutDuringFlow(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		s := &gatedStore{Store: oauthclient.NewMemoryStore()}
 		tr := w.transport(&oauthclient.TransportOptions{Store: s})
@@ -180,7 +181,7 @@ func TestLogoutIsNotUndoneByWhatIsInProgress(t *testing.T) {
 	})
 }
 
-func TestRenewalsDoNotWaitForPersons(t *testing.T) {
+func TestRenewalDoesNotWaitForLogin(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -203,7 +204,7 @@ func TestRenewalsDoNotWaitForPersons(t *testing.T) {
 	})
 }
 
-func TestLogoutWhereATypeOfTokensIsNotRevoked(t *testing.T) {
+func TestLogoutWithUnsupportedTokenType(t *testing.T) {
 	for _, c := range []struct {
 		hint, code string
 		succeeds   bool
@@ -229,7 +230,7 @@ func TestLogoutWhereATypeOfTokensIsNotRevoked(t *testing.T) {
 	}
 }
 
-func TestAUTHB06_RevisionIsToldToWhoHasMetadata(t *testing.T) {
+func TestAUTHB06_RevisionHeaderOfMetadataRequests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		var told string
 		document := `{"resource":"` + clientMCP + `","authorization_servers":["` + clientIssuer + `"]}`

@@ -9,18 +9,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// NewClientCredentialsGrant returns the grant of programs that act for themselves and not for a person: the client shows its
-// secret or signs with its key, and gets tokens. Its id, secret and issuer stand in [TransportOptions].Client:
+// NewClientCredentialsGrant returns the client credentials grant, for programs that act for
+// themselves and not for a user: the client authenticates with its secret or key and gets tokens.
+// Its id, secret and issuer are in [TransportOptions].Client:
 //
-//	t := oauth.NewTransport(endpoint, &oauth.TransportOptions{
-//		Grant: oauth.NewClientCredentialsGrant(),
-//		Client: oauth.Identity{
+//	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
+//		Grant: oauthclient.NewClientCredentialsGrant(),
+//		Client: oauthclient.Identity{
 //			ID: "nightly", Secret: os.Getenv("CLIENT_SECRET"), Issuer: "https://auth.example.com",
 //		},
 //	})
 //
-// It is never registered, and no browser is opened; tokens that have ended are asked for again. The Grant is safe for
-// concurrent use.
+// The client is never registered, and no browser is opened. Expired tokens are requested again. The
+// Grant is safe for concurrent use.
 //
 // Spec: extension io.modelcontextprotocol/oauth-client-credentials; RFC 6749, section 4.4.
 func NewClientCredentialsGrant() Grant { return clientCredentials{} }
@@ -38,13 +39,13 @@ func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet
 		return nil, err
 	}
 	if method == oauthwire.AuthNone {
-		return nil, errors.New("oauth: client credentials need a secret or a key of the client")
+		return nil, errors.New("oauth: the client credentials grant needs TransportOptions.Client.Secret or Key")
 	}
 	return endpoint.grant(ctx, scopedForm("client_credentials", r.scopes))
 }
 
-// grant asks for tokens by a grant that can be asked for again at any time. A refresh token, which nobody should give
-// for one, is dropped: each renewal is to be decided anew by whoever vouches for the client.
+// grant requests tokens by a grant that can be repeated at any time. It drops a refresh token,
+// which servers should not issue here: each renewal has to be authorized again.
 //
 // Spec: RFC 6749, section 4.4.3; RFC 7521, section 4.1.
 func (e *tokenEndpoint) grant(ctx context.Context, form url.Values) (*TokenSet, error) {
@@ -59,7 +60,7 @@ func (e *tokenEndpoint) grant(ctx context.Context, form url.Values) (*TokenSet, 
 	return set, nil
 }
 
-// scopedForm begins the form of a token request.
+// scopedForm returns the form of a token request.
 func scopedForm(grant string, scopes []string) url.Values {
 	form := url.Values{"grant_type": {grant}}
 	if len(scopes) > 0 {

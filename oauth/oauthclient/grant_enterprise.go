@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// Types of tokens that say who a person is.
+// Types of tokens that identify a user.
 //
 // Spec: RFC 8693, section 3.
 const (
@@ -22,35 +22,39 @@ const (
 const (
 	grantTokenExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 	tokenTypeIDJAG     = "urn:ietf:params:oauth:token-type:id-jag"
-	// tokenTypeNone is the token_type of what is no access token.
+	// tokenTypeNone is the token_type of tokens that are not access tokens.
 	tokenTypeNone = "N_A"
 )
 
 // EnterpriseOptions configures [NewEnterpriseGrant].
 type EnterpriseOptions struct {
-	// Issuer is the identity provider, whose metadata says where its token endpoint is. It or TokenEndpoint is needed.
+	// Issuer is the identity provider, whose metadata names its token endpoint. It or TokenEndpoint
+	// is required.
 	Issuer string
 	// TokenEndpoint is the identity provider's token endpoint. Default: that of Issuer's metadata.
 	TokenEndpoint string
-	// ClientID is the client as the identity provider knows it, for which Subject's tokens are made. It has to be set.
+	// ClientID is the client at the identity provider, to which Subject's tokens were issued. It is
+	// required.
 	ClientID string
-	// ClientSecret and ClientKey are what the client authenticates with at the identity provider. Default: nothing, for a
-	// client that the identity provider lets in without. ClientKey needs Issuer, for which it signs.
+	// ClientSecret or ClientKey authenticate the client at the identity provider. Default: it is a
+	// public client. ClientKey needs Issuer, which is the audience of the assertion.
 	ClientSecret string
 	ClientKey    *AssertionKey
-	// Subject returns the token that says who the person is, and its type, such as [TokenTypeID]. It is called whenever
-	// tokens are needed, and must be safe for concurrent use. It has to be set.
+	// Subject returns the token that identifies the user, and its type, such as [TokenTypeID]. It
+	// is called whenever tokens are needed and must be safe for concurrent use. It is required.
 	Subject func(ctx context.Context) (token, tokenType string, err error)
 }
 
-// NewEnterpriseGrant returns the grant of enterprise-managed authorization: the person has logged in at the identity provider of
-// the company, which says for each MCP server whether the person may use it; no browser is opened for it. At the
-// authorization server of the MCP server the client is the one that TransportOptions.Client names.
+// NewEnterpriseGrant returns the grant of enterprise-managed authorization: the user has logged in
+// at the identity provider of the company, which decides for each MCP server whether the user may
+// use it. No browser is opened. At the authorization server of the MCP server the client is that of
+// TransportOptions.Client.
 //
-// The tokens are those of one person, so a Transport with this grant needs a Store, or a part of one, of that person's
-// own. An option that cannot be used is the error of every request. The Grant is safe for concurrent use.
+// The tokens belong to one user, so a Transport with this grant needs a Store for each user. An
+// invalid option is the error of every request. The Grant is safe for concurrent use.
 //
-// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization; RFC 8693, section 2; RFC 7523, section 2.1.
+// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization; RFC 8693, section 2;
+// RFC 7523, section 2.1.
 func NewEnterpriseGrant(opts *EnterpriseOptions) Grant {
 	var g enterprise
 	if opts != nil {
@@ -65,7 +69,7 @@ func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, er
 	if err := g.validate(r.discovery); err != nil {
 		return nil, err
 	}
-	// Whether the client may come at all is known before the person's token leaves the machine.
+	// Check the client first, before the user's token leaves the machine.
 	client, err := r.configured(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, er
 	}
 	jag, scopes, err := g.exchange(ctx, r)
 	if err != nil {
-		return nil, fmt.Errorf("oauth: ask the identity provider for access to the server: %w", err)
+		return nil, fmt.Errorf("oauth: token exchange at the identity provider: %w", err)
 	}
 	form := scopedForm(grantJWTBearer, scopes)
 	form.Set("assertion", jag)
@@ -87,19 +91,20 @@ func (g *enterprise) validate(d *discovery) error {
 	case g.Issuer == "" && g.TokenEndpoint == "":
 		return errors.New("oauth: EnterpriseOptions needs Issuer or TokenEndpoint")
 	case g.Issuer == "" && g.ClientKey != nil:
-		return errors.New("oauth: EnterpriseOptions.ClientKey needs Issuer, for which it signs")
+		return errors.New("oauth: EnterpriseOptions.ClientKey needs Issuer, the audience of its assertions")
 	case g.ClientID == "":
 		return errors.New("oauth: EnterpriseOptions.ClientID is empty")
 	case g.Subject == nil:
 		return errors.New("oauth: EnterpriseOptions.Subject is nil")
 	case d.Conventional || d.Resource == "":
-		return errors.New("oauth: the server has no metadata that says for what access is to be asked")
+		return errors.New("oauth: the server publishes no Protected Resource Metadata, which enterprise-managed " +
+			"authorization needs")
 	}
 	return nil
 }
 
-// exchange gets an identity assertion authorization grant for the server from the identity provider, and the scopes that
-// it is for.
+// exchange obtains an identity assertion authorization grant (ID-JAG) for the server from the
+// identity provider, and its scopes.
 //
 // Spec: extension io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
 func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string, scopes []string, err error) {
@@ -109,10 +114,11 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	}
 	token, tokenType, err := g.Subject(ctx)
 	if err != nil {
-		return "", nil, fmt.Errorf("get the token of the person: %w", err)
+		return "", nil, fmt.Errorf("EnterpriseOptions.Subject: %w", err)
 	}
 	if !isSendable(token) || tokenType == "" {
-		return "", nil, errors.New("the token of the person, or its type, is none that can be sent")
+		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must not be empty and must be " +
+			"printable ASCII")
 	}
 	form := scopedForm(grantTokenExchange, r.scopes)
 	form.Set("requested_token_type", tokenTypeIDJAG)
@@ -125,9 +131,11 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	case err != nil:
 		return "", nil, err
 	case answer.IssuedTokenType != tokenTypeIDJAG:
-		return "", nil, fmt.Errorf("it gave a token of type %q, not an ID-JAG", oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
+		return "", nil, fmt.Errorf("invalid issued_token_type %q: must be "+tokenTypeIDJAG,
+			oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
 	case !strings.EqualFold(answer.TokenType, tokenTypeNone):
-		return "", nil, fmt.Errorf("it gave a token to be used as %q, not an ID-JAG", oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
+		return "", nil, fmt.Errorf("invalid token_type %q: must be "+tokenTypeNone,
+			oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
 	}
 	scopes = r.scopes
 	if answer.Scope != nil {
@@ -136,8 +144,8 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	return answer.AccessToken, scopes, nil
 }
 
-// identityProvider returns the identity provider's token endpoint. The program has named it, not a server that it calls, so
-// it may be as near as it is.
+// identityProvider returns the identity provider's token endpoint. The program names it, not a
+// server, so its address may be private.
 func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*tokenEndpoint, error) {
 	address := g.TokenEndpoint
 	if address == "" {
@@ -145,7 +153,7 @@ func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*to
 	}
 	at, err := url.Parse(address)
 	if err != nil || at.Host == "" {
-		return nil, errors.New("its address is no URL")
+		return nil, errors.New("invalid Issuer or TokenEndpoint: must be a URL with a host")
 	}
 	fetcher := r.transport.fetcher.For(at)
 	server := &oauth.ServerMetadata{Issuer: g.Issuer, TokenEndpoint: g.TokenEndpoint}

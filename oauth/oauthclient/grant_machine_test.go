@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// machine returns a Transport of a program that acts for itself, at a server that wants the scope read.
+// machine returns a Transport of a program that acts for itself, at a server that wants the scope
+// read.
 func (w *clientWorld) machine(store oauthclient.Store) *oauthclient.Transport {
 	w.as.set(func(s *fakeServer) {
 		s.clients["machine"], s.method = "geheim", "client_secret_basic"
@@ -31,7 +32,7 @@ func (w *clientWorld) counts() (tokens, requests int) {
 	return w.as.count("client_credentials"), requests
 }
 
-func TestMachinesRenewFirst(t *testing.T) {
+func TestGrantRenewsBeforeExpiry(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.machine(store))
@@ -58,7 +59,7 @@ func TestMachinesRenewFirst(t *testing.T) {
 	})
 }
 
-func TestMachinesShareOneRenewal(t *testing.T) {
+func TestGrantRenewalIsShared(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.machine(nil)
 		w.mustPost(tr)
@@ -79,8 +80,9 @@ func TestMachinesShareOneRenewal(t *testing.T) {
 	})
 }
 
-// A token endpoint that has said no is not asked again with each request; one that was not able to answer is.
-func TestMachinesRemember(t *testing.T) {
+// A token endpoint that has said no is not asked again with each request; one that was not able to
+// answer is.
+func TestGrantFailureIsRemembered(t *testing.T) {
 	answer := func(status int, body string) func(url.Values) (int, string) {
 		return func(url.Values) (int, string) { return status, body }
 	}

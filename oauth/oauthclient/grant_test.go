@@ -24,8 +24,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// A grantWorld is an MCP server, its authorization server and an identity provider, which know machines alone: whoever
-// registers or opens a login page fails the test.
+// A grantWorld is an MCP server, its authorization server and an identity provider, which know
+// machines alone: whoever registers or opens a login page fails the test.
 type grantWorld struct {
 	t        *testing.T
 	as       *httptest.Server
@@ -271,8 +271,9 @@ func checkAudience(t *testing.T, assertion string, key *ecdsa.PrivateKey, issuer
 	}
 }
 
-// TestMachinesAskAgain refuses a token: the next one is asked for in the same way, even if there is a refresh token.
-func TestMachinesAskAgain(t *testing.T) {
+// TestGrantIsRepeated refuses a token: the next one is asked for in the same way, even if there is
+// a refresh token.
+func TestGrantIsRepeated(t *testing.T) {
 	w := newGrantWorld(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {
 		w.issue(rw, "Bearer", map[string]any{"refresh_token": "r"})
@@ -333,8 +334,9 @@ func refuseGrant(code string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// TestRefusalIsTheEnd refuses every kind of grant: the error is the server's, and it is asked once, in one way.
-func TestRefusalIsTheEnd(t *testing.T) {
+// TestGrantRefusalIsFinal refuses every kind of grant: the error is the server's, and it is asked once,
+// in one way.
+func TestGrantRefusalIsFinal(t *testing.T) {
 	for name, grant := range map[string]func(w *grantWorld) Grant{
 		"client credentials": func(*grantWorld) Grant { return NewClientCredentialsGrant() },
 		"workload":           func(*grantWorld) Grant { return NewWorkloadGrant(fixedAssertion("platform-jwt")) },
@@ -474,8 +476,8 @@ func (w *grantWorld) giveJAG(differently map[string]any) func(http.ResponseWrite
 	}
 }
 
-// TestEAUTH06_Enterprise plays both requests, with the identity provider named in every way and with every way for the
-// client to say who it is.
+// TestEAUTH06_Enterprise plays both requests, with the identity provider named in every way and
+// with every way for the client to say who it is.
 func TestEAUTH06_Enterprise(t *testing.T) {
 	for name, change := range map[string]func(w *grantWorld, o *EnterpriseOptions, exchange map[string]string){
 		"by issuer": func(_ *grantWorld, _ *EnterpriseOptions, want map[string]string) { want["client_id"] = "idp-client" },
@@ -517,7 +519,8 @@ func TestEAUTH06_Enterprise(t *testing.T) {
 	}
 }
 
-// TestEAUTH08_ExchangeIsChecked sends nothing to the authorization server unless the identity provider gave an ID-JAG.
+// TestEAUTH08_ExchangeIsChecked sends nothing to the authorization server unless the identity
+// provider gave an ID-JAG.
 func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 	boom := errors.New("not logged in")
 	for name, change := range map[string]func(w *grantWorld, o *TransportOptions, e *EnterpriseOptions){
@@ -584,7 +587,8 @@ func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 	}
 }
 
-// TestGrantedScopesAreKept takes what the server says it has granted, and asks for what the challenge names.
+// TestGrantedScopesAreKept takes what the server says it has granted, and asks for what the
+// challenge names.
 func TestGrantedScopesAreKept(t *testing.T) {
 	w := newGrantWorld(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {

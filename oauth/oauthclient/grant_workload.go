@@ -16,22 +16,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// grantJWTBearer is the grant of a JWT that somebody else has signed.
+// grantJWTBearer is the JWT bearer grant.
 const grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
-// An AssertionFunc gives a JWT that says who a workload is, signed by the platform that it runs on. issuer is the
-// authorization server that it is for, which the JWT has to name as its audience. It is called whenever tokens are
-// needed, so that it can give a JWT that is fresh. It must be safe for concurrent use.
+// An AssertionFunc returns a JWT that identifies a workload, signed by its platform. issuer is the
+// authorization server, which the JWT must name as its audience. It is called whenever tokens are
+// needed, so that it can return a fresh JWT, and must be safe for concurrent use.
 type AssertionFunc func(ctx context.Context, issuer string) (string, error)
 
-// NewWorkloadGrant returns the grant of workload identity federation: the platform that a program runs on, such as a cluster or
-// a cloud, vouches for it, and it holds no secret of its own. If TransportOptions.Client names a client, its id is sent,
-// and what it authenticates with if it has something. What the authorization server refuses is neither tried again nor
-// asked for in another way. A nil assertion panics. The Grant is safe for concurrent use.
+// NewWorkloadGrant returns the grant of workload identity federation: the platform of a program,
+// such as a cluster or a cloud, vouches for it, and the program has no secret of its own. If
+// TransportOptions.Client names a client, its id is sent, and it authenticates if it has a secret
+// or a key. A refusal is not retried. A nil assertion panics. The Grant is safe for concurrent use.
 //
-// The MCP server names the authorization server, which gets the JWT. Therefore the JWT has to name that one's issuer as
-// its audience, or else Client.Issuer does: a JWT with an audience that is no issuer goes to the one that is set there
-// alone.
+// The MCP server names the authorization server that gets the JWT. Therefore the JWT must have that
+// issuer as its audience. A JWT with another audience is only sent to
+// TransportOptions.Client.Issuer.
 //
 // Spec: extension io.modelcontextprotocol/auth/wif; RFC 7523, section 2.1.
 func NewWorkloadGrant(assertion AssertionFunc) Grant {
@@ -53,26 +53,27 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 	}
 	jwt, err := g.assertion(ctx, r.discovery.Server.Issuer)
 	if err != nil {
-		return nil, fmt.Errorf("oauth: get the assertion of the workload: %w", err)
+		return nil, fmt.Errorf("oauth: AssertionFunc: %w", err)
 	}
 	if !isSendable(jwt) {
-		return nil, errors.New("oauth: the assertion of the workload is no JWT")
+		return nil, errors.New("oauth: AssertionFunc: invalid assertion: must be a JWT")
 	}
 	if r.transport.client.Issuer == "" && !slices.Contains(audienceOf(jwt), r.discovery.Server.Issuer) {
-		return nil, fmt.Errorf("oauth: the assertion of the workload is not for the authorization server %s, which the MCP server "+
-			"names: set TransportOptions.Client.Issuer if it is to go there nevertheless", r.discovery.Server.Issuer)
+		return nil, fmt.Errorf("oauth: the audience of the workload's assertion is not the authorization server %s, "+
+			"which the MCP server "+
+			"names: set TransportOptions.Client.Issuer to send it there anyway", r.discovery.Server.Issuer)
 	}
 	form := scopedForm(grantJWTBearer, r.scopes)
 	form.Set("assertion", jwt)
 	return r.tokenEndpoint(client).grant(ctx, form)
 }
 
-// audienceOf returns the audience that a JWT names, which somebody else verifies. The token endpoint is no substitute for the
-// issuer in it: the metadata of any authorization server can name that of another one.
+// audienceOf returns the audience of a JWT without verifying it. The token endpoint does not count
+// as audience: the metadata of any authorization server can name that of another one.
 func audienceOf(jwt string) []string {
-	const three = 3 // header, claims, signature
-	parts := strings.SplitN(jwt, ".", three+1)
-	if len(parts) != three {
+	const segments = 3 // header, claims, signature
+	parts := strings.SplitN(jwt, ".", segments+1)
+	if len(parts) != segments {
 		return nil
 	}
 	text, err := base64.RawURLEncoding.DecodeString(parts[1])
@@ -80,7 +81,7 @@ func audienceOf(jwt string) []string {
 		return nil
 	}
 	var claims struct {
-		Audience jsontext.Value `json:"aud"` // a string or several
+		Audience jsontext.Value `json:"aud"` // a string or an array
 	}
 	if err := oauthfetch.Decode(text, &claims); err != nil {
 		return nil
@@ -88,8 +89,9 @@ func audienceOf(jwt string) []string {
 	return oauthwire.Strings(claims.Audience)
 }
 
-// AssertionFile returns an AssertionFunc that reads the JWT from a file, each time anew: platforms put a fresh one there
-// before the old one ends. It is one JWT for all authorization servers: [NewWorkloadGrant] says to which it goes.
+// AssertionFile returns an AssertionFunc that reads the JWT from a file each time: platforms
+// replace it before it expires. The same JWT is for all authorization servers; [NewWorkloadGrant]
+// decides which ones get it.
 func AssertionFile(path string) AssertionFunc {
 	return func(context.Context, string) (string, error) {
 		file, err := os.Open(path)
@@ -97,7 +99,7 @@ func AssertionFile(path string) AssertionFunc {
 			return "", err
 		}
 		defer file.Close()
-		// One more is enough to see that it is too long.
+		// One byte more shows that the file is too long.
 		text, err := io.ReadAll(io.LimitReader(file, maxTokenSize+1))
 		if err != nil {
 			return "", err

@@ -16,8 +16,9 @@ func workloadJWT(audience any) string {
 	return "eyJhbGciOiJFUzI1NiJ9." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln"
 }
 
-// TestWorkloadIsNotShownToStrangers has an MCP server that names an authorization server for which the JWT is, or is not.
-func TestWorkloadIsNotShownToStrangers(t *testing.T) {
+// TestWorkloadAssertionAudience has an MCP server that names an authorization server for which
+// the JWT is, or is not.
+func TestWorkloadAssertionAudience(t *testing.T) {
 	const honest = "https://honest.example"
 	for name, c := range map[string]struct {
 		jwt   func(issuer string) string

@@ -12,13 +12,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// documentLifetime is how long others may cache the document of a client: a change takes effect within the hour.
+// documentLifetime is how long others may cache the document of a client: a change takes effect
+// within the hour.
 const documentLifetime = time.Hour
 
-// NewMetadataHandler returns a handler that serves the metadata of a client as a Client ID Metadata Document. It has to be
-// mounted at the URL that is meta.ClientID. The error is that of [oauth.ClientMetadata.Validate]. meta is not retained.
+// NewMetadataHandler returns a handler that serves the metadata of a client as a Client ID Metadata
+// Document. It has to be mounted at the URL that is meta.ClientID. The error is that of
+// [oauth.ClientMetadata.Validate]. meta is not retained.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
 func NewMetadataHandler(meta *oauth.ClientMetadata) (http.Handler, error) {
 	if err := meta.Validate(meta.ClientID); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// rebind has the name of the MCP server lead to a public address for the two questions of a discovery, and from then on to
-// a private one.
+// rebind has the name of the MCP server lead to a public address for the two questions of a
+// discovery, and from then on to a private one.
 func rebind(w *clientWorld) {
 	outside, inside := netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")
 	w.Network.Mu.Lock()
@@ -25,7 +25,8 @@ func rebind(w *clientWorld) {
 	w.Answers["mcp.example"] = [][]netip.Addr{{outside}, {outside}}
 }
 
-// inside puts one endpoint of the authorization server into a private network, and notes what comes there.
+// inside puts one endpoint of the authorization server into a private network, and notes what comes
+// there.
 func inside(w *clientWorld, member, path string) *[]string {
 	var came []string
 	w.At("intranet.corp", "10.0.0.9")
@@ -42,9 +43,9 @@ func (w *clientWorld) asPage(path string) http.HandlerFunc {
 	return w.Handler(clientIssuer + path)
 }
 
-// A server is as near as it was at the discovery: who is public there calls nothing private later, whatever its name leads
-// to by then.
-func TestSEC08_ServerThatComesNearerBetweenTheSteps(t *testing.T) {
+// A server is as near as it was at the discovery: who is public there calls nothing private later,
+// whatever its name leads to by then.
+func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 	for member, path := range map[string]string{"registration_endpoint": "/register", "token_endpoint": "/token"} {
 		t.Run(member, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *clientWorld) {
@@ -67,7 +68,7 @@ func TestSEC08_ServerThatComesNearerBetweenTheSteps(t *testing.T) {
 }
 
 // What was found lasts in the store, for renewals by others.
-func TestSEC08_ServerThatComesNearerBeforeARenewal(t *testing.T) {
+func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 	for name, record := range map[string]func(text string) string{
 		"as it is stored": func(text string) string { return text },
 		"with no reach":   func(text string) string { return strings.Replace(text, `"reach":"public",`, ``, 1) },
@@ -102,9 +103,9 @@ func TestSEC08_ServerThatComesNearerBeforeARenewal(t *testing.T) {
 	}
 }
 
-// A company's server is public from without, and private from within; so is its authorization server. Tokens that were
-// got without are renewed within, after a discovery that sees both there.
-func TestServerThatIsNearerFromWithin(t *testing.T) {
+// A company's server is public from without, and private from within; so is its authorization
+// server. Tokens that were got without are renewed within, after a discovery that sees both there.
+func TestServerNearerAfterNetworkChange(t *testing.T) {
 	for name, end := range map[string]func(w *clientWorld){
 		"tokens that have ended":       func(*clientWorld) { time.Sleep(time.Hour) },
 		"tokens that are not accepted": func(w *clientWorld) { w.as.revokeAccess() },
@@ -134,7 +135,7 @@ func TestServerThatIsNearerFromWithin(t *testing.T) {
 }
 
 // However long a discovery takes, it is of one server.
-func TestSEC08_ServerThatComesNearerDuringADiscovery(t *testing.T) {
+func TestSEC08_RebindingDuringDiscovery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.At("mcp.example", "8.8.8.8")
 		w.At("intranet.corp", "10.0.0.9")
@@ -153,7 +154,7 @@ func TestSEC08_ServerThatComesNearerDuringADiscovery(t *testing.T) {
 	})
 }
 
-func TestReachOfWhatWasSeenBefore(t *testing.T) {
+func TestWithinLimitsScope(t *testing.T) {
 	for _, tt := range []struct {
 		endpoint, seen string
 		names          map[string]string

@@ -6,17 +6,17 @@ import (
 	"encoding/base64"
 )
 
-// secretSize is the length of what nobody may guess, in bytes: 256 bits.
+// secretSize is the length of a random secret, in bytes: 256 bits.
 const secretSize = 32
 
-// newSecret returns a random text of the characters that stand in URLs as they are.
+// newSecret returns a random secret in base64url.
 func newSecret() string {
 	secret := make([]byte, secretSize)
-	_, _ = rand.Read(secret) // it never fails
+	_, _ = rand.Read(secret) // never fails
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// challengeOf returns the code challenge of a verifier by the method S256.
+// challengeOf returns the S256 code challenge of a verifier.
 //
 // Spec: RFC 7636, section 4.2.
 func challengeOf(verifier string) string {

@@ -10,19 +10,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 var (
-	// temporaryCodes are errors of a token endpoint which say nothing of the refresh token: the next attempt may succeed.
+	// temporaryCodes are errors of a token endpoint that do not concern the refresh token: the next
+	// attempt may succeed.
 	temporaryCodes = []string{"", "server_error", "temporarily_unavailable", "slow_down"}
-	// permanentCodes are errors that leave no doubt, with whatever status they come: some servers say them with 200 or 403.
-	permanentCodes = []string{oauthwire.InvalidGrant, oauthwire.InvalidClient, "unauthorized_client", "bad_refresh_token"}
+	// permanentCodes are final whatever their status is: some servers send them with 200 or 403.
+	permanentCodes = []string{oauthwire.InvalidGrant, oauthwire.InvalidClient, "unauthorized_client",
+		"bad_refresh_token"}
 )
 
-// isPermanent reports whether a token endpoint has said that a refresh token, or the client, is of no use to it. What comes
-// with another status than RFC 6749 has for failures may be the word of something in between, such as a proxy.
+// isPermanent reports whether a token endpoint has refused a refresh token or the client for good.
+// A refusal with a status that RFC 6749 does not use may come from a proxy.
 //
 // Spec: RFC 6749, section 5.2.
 func isPermanent(err error) bool {
@@ -36,18 +37,19 @@ func isPermanent(err error) bool {
 	return slices.Contains(permanentCodes, refused.Code)
 }
 
-// renew renews tokens with their refresh token, once for all goroutines and processes that find them ended: the first
-// one updates the store, and the others find what it got. If the authorization server no longer takes the refresh token,
-// the tokens are dropped and the outcome holds none. Other failures are errors, and leave the tokens as they are.
+// renew renews tokens with their refresh token, once for all goroutines and processes that find
+// them expired: the first one updates the store, and the others find its result. If the
+// authorization server no longer accepts the refresh token, the tokens are removed and the outcome
+// has none. Other failures are errors and leave the tokens as they are.
 //
-// A renewal that was begun is not abandoned: the authorization server may have replaced the refresh token by one that only
-// its answer holds.
+// A renewal is not cancelled once it has begun: the authorization server may have replaced the
+// refresh token, and only its response has the new one.
 func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error) {
 	t.mu.Lock()
 	known, logouts := t.known, t.logouts
 	t.mu.Unlock()
 	if known == nil || known.Server == nil || held.Issuer != known.Issuer {
-		return &outcome{}, nil // nobody knows where
+		return &outcome{}, nil // no known token endpoint
 	}
 	client, err := t.clientOf(ctx, held)
 	if err != nil {
@@ -70,7 +72,8 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 			return old, nil
 		}
 		asked = true
-		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource, known.Scope).refresh(context.WithoutCancel(ctx), stored)
+		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource,
+			known.Scope).refresh(context.WithoutCancel(ctx), stored)
 		if isPermanent(err) {
 			refused = err
 			return nil, nil
@@ -82,14 +85,14 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 		return json.Marshal(fresh)
 	})
 	if refused != nil {
-		t.log.Info("oauth: the authorization server no longer renews the tokens", "server", oauthfetch.ShownURL(t.endpoint), "error", refused)
+		t.log.Info("oauth: the authorization server no longer renews the tokens", "error", refused)
 		if isTokenError(refused, oauthwire.InvalidClient) {
 			err = errors.Join(err, t.forgetClient(context.WithoutCancel(ctx), client))
 		}
 	}
 	if err != nil && (refused != nil || result.source == fromRefresh) {
-		// Here it is known nevertheless.
-		t.log.Error("oauth: what came of renewing tokens is not stored", "server", oauthfetch.ShownURL(t.endpoint), "error", err)
+		// The result is kept in memory.
+		t.log.Error("oauth: the renewed tokens were not stored", "error", err)
 		err = nil
 	}
 	if err != nil {
@@ -102,7 +105,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 	return result, nil
 }
 
-// refresh gets new tokens for a refresh token. What the answer leaves out is as before.
+// refresh requests new tokens with a refresh token. Values that the response omits stay the same.
 //
 // Spec: RFC 6749, section 6; basic/authorization#resource-parameter-implementation.
 func (e *tokenEndpoint) refresh(ctx context.Context, old *TokenSet) (*TokenSet, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-func TestEndedTokensAreRenewedFirst(t *testing.T) {
+func TestExpiredTokensAreRenewedFirst(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -32,7 +32,7 @@ func TestEndedTokensAreRenewedFirst(t *testing.T) {
 	})
 }
 
-func TestShortTokensAreNotRenewedAllTheTime(t *testing.T) {
+func TestShortLivedTokensAreNotRenewedEarly(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.lifetime = 20
 		tr := w.transport(nil)
@@ -44,7 +44,7 @@ func TestShortTokensAreNotRenewedAllTheTime(t *testing.T) {
 	})
 }
 
-func TestOneRenewalForAllGoroutines(t *testing.T) {
+func TestRenewalIsSharedByGoroutines(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -64,8 +64,8 @@ func TestOneRenewalForAllGoroutines(t *testing.T) {
 	})
 }
 
-// TestOneRenewalForAllProcesses has Transports that know nothing of one another but the store.
-func TestOneRenewalForAllProcesses(t *testing.T) {
+// TestRenewalIsSharedByProcesses has Transports that know nothing of one another but the store.
+func TestRenewalIsSharedByProcesses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := oauthclient.NewMemoryStore()
 		var all []*oauthclient.Transport
@@ -104,7 +104,7 @@ func TestRenewedByAnotherProcess(t *testing.T) {
 	})
 }
 
-func TestRefusedRenewalLeadsToALogin(t *testing.T) {
+func TestLoginAfterRefusedRefresh(t *testing.T) {
 	for _, code := range []string{"invalid_grant", "bad_refresh_token", "unauthorized_client"} {
 		t.Run(code, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *clientWorld) {
@@ -165,8 +165,9 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 	}
 }
 
-// TestRefusalsThatSayNothingOfTheTokens has somebody else than the token endpoint speak, or say what it does not explain.
-func TestRefusalsThatSayNothingOfTheTokens(t *testing.T) {
+// TestTemporaryRefreshErrors has somebody else than the token endpoint speak, or say
+// what it does not explain.
+func TestTemporaryRefreshErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		code   string
@@ -203,8 +204,9 @@ func TestRefusalsThatSayNothingOfTheTokens(t *testing.T) {
 	}
 }
 
-// TestRenewalIsNotAbandoned has a caller that gives up while its token is renewed: the answer holds the only refresh token.
-func TestRenewalIsNotAbandoned(t *testing.T) {
+// TestRenewalIsNotCancelled has a caller that gives up while its token is renewed: the answer holds
+// the only refresh token.
+func TestRenewalIsNotCancelled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -222,7 +224,7 @@ func TestRenewalIsNotAbandoned(t *testing.T) {
 	})
 }
 
-func TestAnswerWithoutRefreshTokenKeepsTheOldOne(t *testing.T) {
+func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -250,8 +252,8 @@ func TestAUTHR39_NoRefreshToken(t *testing.T) {
 	})
 }
 
-// TestREG15_AnotherAuthorizationServer moves the server to another one.
-func TestREG15_AnotherAuthorizationServer(t *testing.T) {
+// TestREG15_AuthorizationServerChanges moves the server to another one.
+func TestREG15_AuthorizationServerChanges(t *testing.T) {
 	for name, isDown := range map[string]bool{"the first goes on": false, "the first is gone": true} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *clientWorld) {
@@ -281,7 +283,7 @@ func TestREG15_AnotherAuthorizationServer(t *testing.T) {
 	}
 }
 
-func TestMovedWhileTokensEnded(t *testing.T) {
+func TestAuthorizationServerMovedWhileTokensExpired(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)

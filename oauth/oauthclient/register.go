@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// maxEpoch is the last second of the year 9999, beyond which a time has no text.
+	// maxEpoch is the last second of the year 9999, the greatest time that can be encoded as text.
 	maxEpoch = 253402300799
 )
 
-// A Registration is how an authorization server knows a client. It belongs to that server and is shown to no other. Its
-// secret is in its JSON, which is for a [Store], and neither in its String nor in logs of package slog.
+// A Registration is a client as one authorization server knows it. It is sent to no other server.
+// Its JSON, which is for a [Store], contains the secret; its String and its slog value do not.
 //
 // Spec: RFC 7591, section 3.2.1.
 type Registration struct {
 	Issuer       string `json:"issuer"` // the authorization server
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret,omitempty"`
-	// AuthMethod is how the client authenticates at the token endpoint, such as client_secret_basic. If it is empty, as
-	// the server's metadata says.
+	// AuthMethod is the client's authentication method at the token endpoint, such as
+	// client_secret_basic. If it is empty, the server's metadata decides.
 	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
-	// SecretExpires is when the secret ends; zero for never.
+	// SecretExpires is when the secret expires; zero for never.
 	SecretExpires time.Time `json:"secret_expires,omitzero"`
-	// RedirectURIs are those that were registered.
+	// RedirectURIs are the registered ones.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 }
 
-// String says who is registered where, without the secret.
+// String names the client and the issuer, without the secret.
 func (r Registration) String() string {
 	return fmt.Sprintf("client %q of %s", oauthfetch.CleanText(r.ClientID, oauthfetch.MaxErrorText), r.Issuer)
 }
@@ -50,26 +50,26 @@ func (r Registration) GoString() string { return r.String() }
 // LogValue is [Registration.String], for package slog.
 func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
-// A RegistrationError is the failedAttempt of an authorization server to register a client. Code and Description are that
-// server's words, cut and without control characters; they are for people, apart from the codes of RFC 7591 such as
-// invalid_redirect_uri.
+// A RegistrationError is a client that an authorization server refused to register. Code and
+// Description are its text, cut and without control characters. Only the codes of RFC 7591, such as
+// invalid_redirect_uri, are for programs.
 //
 // Spec: RFC 7591, section 3.2.2.
 type RegistrationError struct {
-	Code        string // empty if the response holds none
+	Code        string // empty if the response has none
 	Description string // may be empty
 	Status      int    // of the HTTP response
 }
 
-// Error says what the authorization server said.
+// Error returns the text of the authorization server.
 func (e *RegistrationError) Error() string {
 	if e.Code == "" {
-		return "oauth: the authorization server does not register the client: HTTP " + strconv.Itoa(e.Status)
+		return "oauth: the authorization server refused to register the client: HTTP " + strconv.Itoa(e.Status)
 	}
-	return "oauth: the authorization server does not register the client: " + describe(e.Code, e.Description)
+	return "oauth: the authorization server refused to register the client: " + describe(e.Code, e.Description)
 }
 
-// A registrationResponse is what an endpoint that registers clients says.
+// A registrationResponse is the response of a registration endpoint.
 type registrationResponse struct {
 	ClientID      string   `json:"client_id"`
 	ClientSecret  string   `json:"client_secret"`
@@ -78,17 +78,18 @@ type registrationResponse struct {
 	RedirectURIs  []string `json:"redirect_uris"`
 }
 
-// register makes a client known to an authorization server. What meta leaves out is chosen: grants and response types are
-// those of a login that can be renewed, the application's type is as the redirect URIs say, and the authentication is the
-// least that the server offers, since what runs at its user's keeps no secret from them. The server may leave out redirect
-// URIs, but for the one that the next login needs. A failedAttempt is a *RegistrationError.
+// register registers a client by Dynamic Client Registration. It chooses what meta omits: the grant
+// and response types of a login with refresh tokens, the application type by the redirect URIs, and
+// an authentication method without secret if the server supports it, since a program on the user's
+// machine cannot keep one. The server may omit redirect URIs, except that of the login. A refusal
+// is a *RegistrationError.
 //
 // Spec: RFC 7591, section 3; basic/authorization/client-registration (2026-07-28).
 func register(
 	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata, redirectURI string,
 ) (*Registration, error) {
 	if server.RegistrationEndpoint == "" {
-		return nil, errors.New("oauth: the authorization server does not register clients by itself")
+		return nil, errors.New("oauth: the authorization server does not support Dynamic Client Registration")
 	}
 	asked := *meta
 	asked.ClientID = ""
@@ -121,34 +122,35 @@ func register(
 		err = r.check(&asked, redirectURI)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("oauth: the answer to the registration of a client cannot be used: %w", err)
+		return nil, fmt.Errorf("oauth: invalid registration response: %w", err)
 	}
 	return r.registration(server.Issuer, &asked), nil
 }
 
-// check refuses answers that a login could not be made with.
+// check refuses responses that a login is not possible with.
 func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI string) error {
 	switch {
 	case !oauthwire.IsCredential(r.ClientID):
-		return errors.New("its client_id is none")
+		return errors.New("client_id must be 1 to 4096 printable ASCII characters")
 	case r.ClientSecret != "" && !oauthwire.IsCredential(r.ClientSecret):
-		return errors.New("its client_secret is none")
+		return errors.New("client_secret must be at most 4096 printable ASCII characters")
 	case r.SecretExpires < 0:
-		return errors.New("its client_secret_expires_at is before all time")
+		return errors.New("client_secret_expires_at must not be negative")
 	case r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= float64(time.Now().Unix()):
-		return errors.New("its client_secret has expired already")
+		return errors.New("client_secret has already expired")
 	}
 	switch r.AuthMethod {
 	case "", oauthwire.AuthNone, asked.TokenEndpointAuthMethod:
 	case oauthwire.AuthBasic, oauthwire.AuthPost:
 	default:
-		return fmt.Errorf("its token_endpoint_auth_method is %q, which the client is not able to", oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("unsupported token_endpoint_auth_method %q",
+			oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
 	}
 	if (r.AuthMethod == oauthwire.AuthBasic || r.AuthMethod == oauthwire.AuthPost) && r.ClientSecret == "" {
-		return errors.New("it has no client_secret, which its token_endpoint_auth_method needs")
+		return errors.New("client_secret is missing, which token_endpoint_auth_method requires")
 	}
 	if redirectURI != "" && len(r.RedirectURIs) > 0 && !slices.Contains(r.RedirectURIs, redirectURI) {
-		return errors.New("it leaves out the redirect URI of the login")
+		return errors.New("redirect_uris lacks the redirect URI of the login")
 	}
 	return nil
 }
@@ -159,15 +161,17 @@ func (r *registrationResponse) registration(issuer string, asked *oauth.ClientMe
 		RedirectURIs: slices.Clone(asked.RedirectURIs),
 	}
 	if len(r.RedirectURIs) > 0 {
-		reg.RedirectURIs = slices.DeleteFunc(reg.RedirectURIs, func(uri string) bool { return !slices.Contains(r.RedirectURIs, uri) })
+		reg.RedirectURIs = slices.DeleteFunc(reg.RedirectURIs,
+			func(uri string) bool { return !slices.Contains(r.RedirectURIs, uri) })
 	}
 	if r.ClientSecret != "" && r.SecretExpires > 0 && r.SecretExpires <= maxEpoch {
 		reg.SecretExpires = time.Unix(int64(r.SecretExpires), 0).UTC()
 	}
-	needsSecret := asked.TokenEndpointAuthMethod == oauthwire.AuthBasic || asked.TokenEndpointAuthMethod == oauthwire.AuthPost
+	needsSecret := asked.TokenEndpointAuthMethod == oauthwire.AuthBasic ||
+		asked.TokenEndpointAuthMethod == oauthwire.AuthPost
 	switch {
 	case reg.AuthMethod == oauthwire.AuthNone:
-		reg.ClientSecret, reg.SecretExpires = "", time.Time{} // nobody wants it
+		reg.ClientSecret, reg.SecretExpires = "", time.Time{} // not needed
 	case reg.AuthMethod != "":
 	case needsSecret == (reg.ClientSecret != ""):
 		reg.AuthMethod = asked.TokenEndpointAuthMethod
@@ -192,20 +196,22 @@ func registrationRefusal(status int, body []byte) error {
 	}
 }
 
-// chooseAuthMethod returns what needs the least secrets of what a token endpoint takes.
+// chooseAuthMethod returns the supported authentication method that needs the least secrets.
 func chooseAuthMethod(offered []string) (string, error) {
 	if len(offered) == 0 {
-		return oauthwire.AuthBasic, nil // what silence means by RFC 8414
+		return oauthwire.AuthBasic, nil // the default of RFC 8414
 	}
 	for _, method := range []string{oauthwire.AuthNone, oauthwire.AuthBasic, oauthwire.AuthPost} {
 		if slices.Contains(offered, method) {
 			return method, nil
 		}
 	}
-	return "", errors.New("oauth: the authorization server takes no authentication that a client which it registers is able to")
+	return "", errors.New("oauth: the authorization server supports no client authentication method that a " +
+		"registered client can use")
 }
 
-// applicationType tells from its redirect URIs whether a client runs on its user's machine.
+// applicationType returns whether a client runs on the user's machine ("native") or not ("web"), by
+// its redirect URIs.
 //
 // Spec: OpenID Connect Dynamic Client Registration 1.0, section 2.
 func applicationType(redirectURIs []string) string {

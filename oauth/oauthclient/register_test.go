@@ -37,7 +37,7 @@ func registering(w *network, methods []string, status int, answer string) (*oaut
 
 const redirectURI = "http://127.0.0.1:4321/callback"
 
-func TestREG12_WhatAClientRegisters(t *testing.T) {
+func TestREG12_RegistrationRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		methods []string
@@ -87,7 +87,7 @@ func TestREG12_WhatAClientRegisters(t *testing.T) {
 	}
 }
 
-func TestAnswersToARegistration(t *testing.T) {
+func TestRegistrationResponses(t *testing.T) {
 	const now = 946684800 // when a synctest bubble begins
 	for _, tt := range []struct {
 		name, answer string
@@ -154,8 +154,8 @@ func TestAnswersToARegistration(t *testing.T) {
 	}
 }
 
-// A server may take fewer redirect URIs than it is told of, if the one that the next login needs is among them. The others
-// are not counted on later.
+// A server may take fewer redirect URIs than it is told of, if the one that the next login needs is
+// among them. The others are not counted on later.
 func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 	const other = "http://localhost:7777/callback"
 	for answer, want := range map[string][]string{
@@ -175,7 +175,7 @@ func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 }
 
 // The redirect URI with the name of this machine is told in addition, and nothing depends on it.
-func TestLoginWithTheRedirectURIThatIsTaken(t *testing.T) {
+func TestLoginWithRemainingRedirectURI(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.Page(clientIssuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
 			var m oauth.ClientMetadata

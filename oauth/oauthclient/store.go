@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// A Store keeps what a client must not lose: tokens, and the ids that it was registered under. Values are secrets. All
-// methods are safe for concurrent use, and a key is any string of printable characters up to 4 KiB.
+// A Store keeps the tokens and the registrations of a client. Values are secrets. All methods are
+// safe for concurrent use. A key is a string of printable characters of at most 4 KiB.
 type Store interface {
-	// Load returns the value under a key, nil if there is none.
+	// Load returns the value of a key, nil if there is none.
 	Load(ctx context.Context, key string) ([]byte, error)
-	// Update calls change with the value under a key, nil if there is none, and puts what it gives in its place; nil
-	// removes the key. An error of change is the error of Update, and leaves the value as it is. Between the call of
-	// change and the end of Update no other Update of the key begins, in this process or in another one that uses the
-	// same store, so that of many who find a token expired only one renews it. change may take as long as a request to
-	// a server takes, and uses no method of the Store: one that has a single writer would wait for itself.
+	// Update calls change with the value of a key, nil if there is none, and replaces it by the
+	// result; nil removes it. If change returns an error, Update returns it and leaves the value as
+	// it is. Until Update returns, no other Update of the key begins, neither in this process nor
+	// in another one with the same store, so that only one of many clients renews an expired token.
+	// change may take as long as a request to a server, and must not call the Store, which could
+	// deadlock.
 	Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error
 }
 
-// NewMemoryStore returns a Store that lasts as long as the process.
+// NewMemoryStore returns a Store in memory.
 func NewMemoryStore() Store {
 	return &memoryStore{values: map[string]*memoryValue{}}
 }
@@ -29,7 +30,7 @@ type memoryStore struct {
 }
 
 type memoryValue struct {
-	lock chan struct{} // holds a token while the value is updated
+	lock chan struct{} // semaphore, held during an update
 
 	mu    sync.Mutex // guards the field below
 	value []byte

@@ -21,43 +21,45 @@ import (
 )
 
 const (
-	// maxTokenSize bounds a token, in bytes: it goes into a header, and servers take no header block beyond 64 KiB.
+	// maxTokenSize bounds a token, in bytes: it goes into a header, and servers limit header blocks
+	// to 64 KiB.
 	maxTokenSize = 32 << 10
-	// maxTokenLifetime is the longest lifetime of a token that is believed. Nothing depends on more, and a time.Duration that
-	// overflows would end it at once.
+	// maxTokenLifetime bounds the lifetime of a token, so that a time.Duration cannot overflow.
 	maxTokenLifetime = 365 * 24 * time.Hour
 )
 
 const grantRefresh = "refresh_token"
 
-// A TokenSet is what an authorization server has given to a client for one server. Its tokens are secrets: they are in
-// its JSON, which is for a [Store], and neither in its String nor in logs of package slog.
+// A TokenSet has the tokens that an authorization server issued to a client for one server. Its
+// JSON, which is for a [Store], contains the tokens; its String and its slog value do not.
 type TokenSet struct {
-	// Issuer is the authorization server that gave the tokens, ClientID whom it gave them to.
+	// Issuer is the authorization server that issued the tokens, ClientID the client they were
+	// issued to.
 	Issuer   string `json:"issuer"`
 	ClientID string `json:"client_id,omitempty"`
-	// Resource is what the access token is for. It is empty if the server has no identifier, in revision 2025-03-26.
+	// Resource is the server that the access token is for. It is empty if the server has no
+	// identifier, in revision 2025-03-26.
 	Resource     string `json:"resource,omitempty"`
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"` // Bearer or DPoP
 	RefreshToken string `json:"refresh_token,omitempty"`
-	// Scopes are those that were granted, as far as the authorization server says. Requested are those that were asked
-	// for, and Challenged those of them that the server itself has asked for.
+	// Scopes are the granted scopes, as far as the authorization server names them. Requested are
+	// the requested ones, and Challenged those of them that the server itself has asked for.
 	Scopes     []string `json:"scopes,omitempty"`
 	Requested  []string `json:"requested,omitempty"`
 	Challenged []string `json:"challenged,omitempty"`
-	// Client is how the authorization server knows the client, if that has registered itself: the tokens are renewed
-	// with its secret, when another registration has taken its place for new logins. [Transport.Token] leaves it out.
+	// Client is the dynamically registered client, if there is one: the tokens are renewed with its
+	// secret, even when new logins use another registration. [Transport.Token] omits it.
 	Client *Registration `json:"client,omitempty"`
-	// Issued is when the tokens came, and Expires when the access token ends, by the clock of this machine; zero if the
-	// authorization server does not say.
+	// Issued is when the tokens were received, and Expires when the access token expires, by the
+	// clock of this machine; zero if the authorization server does not say.
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires,omitzero"`
-	// KeyThumbprint is the key that tokens of type DPoP are bound to.
+	// KeyThumbprint is the JWK thumbprint of the key that tokens of type DPoP are bound to.
 	KeyThumbprint string `json:"key_thumbprint,omitempty"`
 }
 
-// String says whose tokens they are and until when, and nothing of them.
+// String names the issuer and the expiry, and no secrets.
 func (s TokenSet) String() string {
 	text := "tokens of " + s.Issuer
 	if !s.Expires.IsZero() {
@@ -72,25 +74,26 @@ func (s TokenSet) GoString() string { return s.String() }
 // LogValue is [TokenSet.String], for package slog.
 func (s TokenSet) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// A TokenError is the failedAttempt of a token endpoint. Code and Description are the authorization server's words, cut and
-// without control characters; they are for people, apart from the codes of RFC 6749 such as invalid_grant.
+// A TokenError is a token request that was refused. Code and Description are the authorization
+// server's text, cut and without control characters. Only the codes of RFC 6749, such as
+// invalid_grant, are for programs.
 //
 // Spec: RFC 6749, section 5.2.
 type TokenError struct {
-	Code        string // empty if the response holds none
+	Code        string // empty if the response has none
 	Description string // may be empty
 	Status      int    // of the HTTP response
 }
 
-// Error says what the token endpoint said.
+// Error returns the text of the authorization server.
 func (e *TokenError) Error() string {
 	if e.Code == "" {
-		return "oauth: the token endpoint answered with HTTP " + strconv.Itoa(e.Status)
+		return "oauth: the token endpoint responded with HTTP " + strconv.Itoa(e.Status)
 	}
-	return "oauth: the token endpoint refused: " + describe(e.Code, e.Description)
+	return "oauth: the token endpoint refused the request: " + describe(e.Code, e.Description)
 }
 
-// describe is an error code with what the server says of it.
+// describe returns an error code and the server's description.
 func describe(code, description string) string {
 	if description == "" {
 		return code
@@ -98,24 +101,24 @@ func describe(code, description string) string {
 	return code + " (" + description + ")"
 }
 
-// isTokenError reports whether a token endpoint refused with a code. Servers that are invalid say anything.
+// isTokenError reports whether a token endpoint refused with a code. A 5xx status does not count.
 func isTokenError(err error, code string) bool {
 	var refused *TokenError
 	return errors.As(err, &refused) && refused.Code == code && refused.Status/100 != 5
 }
 
-// A tokenEndpoint is where a client gets tokens. Every request to one goes this way, so that the authentication of the
-// client, the resource and the proofs have one home.
+// A tokenEndpoint requests tokens. It adds the client's authentication, the resource and the DPoP
+// proof to each request.
 type tokenEndpoint struct {
 	fetcher      *oauthfetch.Fetcher
 	server       *oauth.ServerMetadata
 	registration *Registration
-	key          *AssertionKey // of the client, for private_key_jwt; nil without one
-	resource     string        // sent with every request that has none of its own; empty for none
-	prover       *dpop.Prover  // nil for tokens that are bound to no key
+	key          *AssertionKey // of the client, for private_key_jwt; nil for none
+	resource     string        // default of the resource parameter; empty for none
+	prover       *dpop.Prover  // nil for bearer tokens
 }
 
-// A tokenResponse is what a token endpoint says.
+// A tokenResponse is the response of a token endpoint.
 //
 // Spec: RFC 6749, sections 5.1 and 5.2; RFC 8693, section 2.2.1.
 type tokenResponse struct {
@@ -130,7 +133,8 @@ type tokenResponse struct {
 	ErrorDescription string `json:"error_description"`
 }
 
-// request asks for tokens and checks what comes. form is left as it is. A failedAttempt is a *TokenError.
+// request requests tokens and validates the response. It does not modify form. A refusal is a
+// *TokenError.
 func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet, error) {
 	r, err := e.send(ctx, form)
 	if err != nil {
@@ -149,20 +153,20 @@ func (e *tokenEndpoint) request(ctx context.Context, form url.Values) (*TokenSet
 	if lifetime := r.lifetime(); lifetime > 0 {
 		set.Expires = set.Issued.Add(lifetime)
 	}
-	set.Scopes = strings.Fields(form.Get("scope")) // what a response leaves out is as it was asked for
+	set.Scopes = strings.Fields(form.Get("scope")) // an omitted scope means as requested
 	if r.Scope != nil {
 		set.Scopes = boundedScopes(*r.Scope)
 	}
 	return set, nil
 }
 
-// ask asks for tokens. It checks that what comes can be sent on, not of what type it is.
+// send requests tokens. It checks that they can be sent in a header, and not their type.
 func (e *tokenEndpoint) send(ctx context.Context, form url.Values) (*tokenResponse, error) {
 	target, err := url.Parse(e.server.TokenEndpoint)
 	if err != nil || e.server.TokenEndpoint == "" {
-		return nil, errors.New("oauth: the authorization server has no token endpoint")
+		return nil, errors.New("oauth: invalid token_endpoint: must be a URL")
 	}
-	const attempts = 2 // a nonce for proofs may be wanted, once
+	const attempts = 2 // the server may ask for a DPoP nonce, once
 	for attempt := 1; ; attempt++ {
 		r, header, err := e.sendOnce(ctx, target, form)
 		if err == nil {
@@ -179,7 +183,8 @@ func (e *tokenEndpoint) send(ctx context.Context, form url.Values) (*tokenRespon
 	}
 }
 
-func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse, http.Header, error) {
+func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse,
+	http.Header, error) {
 	form, header, err := e.authenticated(form)
 	if err != nil {
 		return nil, nil, err
@@ -199,7 +204,8 @@ func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.
 	return r, answer.Header, err
 }
 
-// authenticated returns a copy of a form with the resource, and says in it or in the header who the client is.
+// authenticated returns a copy of a form with the resource and the client's authentication, and the
+// header for it.
 func (e *tokenEndpoint) authenticated(plain url.Values) (form url.Values, header http.Header, err error) {
 	form, header = url.Values{}, http.Header{}
 	for name, values := range plain {
@@ -211,7 +217,7 @@ func (e *tokenEndpoint) authenticated(plain url.Values) (form url.Values, header
 	return form, header, e.authenticate(form, header)
 }
 
-// authenticate shows who the client is, at the token endpoint or another one that wants it in the same way.
+// authenticate adds the client's authentication to a form and a header.
 //
 // Spec: RFC 6749, section 2.3.1; RFC 7523, section 2.2.
 func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error {
@@ -229,16 +235,18 @@ func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error 
 	case oauthwire.AuthPrivateKey:
 		return e.key.authenticate(form, c.ClientID, e.server, time.Now())
 	case oauthwire.AuthNone:
-		if c.ClientID != "" { // a workload needs none
+		if c.ClientID != "" { // a workload may have none
 			form.Set("client_id", c.ClientID)
 		}
 	default:
-		return fmt.Errorf("oauth: the client is to authenticate with %q, which is not known", oauthfetch.CleanText(method, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("oauth: unsupported client authentication method %q",
+			oauthfetch.CleanText(method, oauthfetch.MaxErrorCode))
 	}
 	return nil
 }
 
-// authMethod chooses how the client shows who it is: as it was registered, else as the server's metadata says.
+// authMethod returns the client's authentication method: the registered one, else one that the
+// server's metadata names.
 func (e *tokenEndpoint) authMethod() (string, error) {
 	c, offered := e.registration, e.server.TokenEndpointAuthMethods
 	takes := func(method string) bool { return slices.Contains(offered, method) }
@@ -256,13 +264,15 @@ func (e *tokenEndpoint) authMethod() (string, error) {
 	case takes(oauthwire.AuthNone):
 		return oauthwire.AuthNone, nil
 	}
-	return "", errors.New("oauth: the token endpoint takes no authentication that the client is able to")
+	return "", errors.New("oauth: the token endpoint supports no authentication method that the client has " +
+		"credentials for")
 }
 
-// secrets returns what an error must not repeat, whoever put it into its text.
+// secrets returns the values that an error must not repeat.
 func (e *tokenEndpoint) secrets(form url.Values) []string {
 	all := []string{e.registration.ClientSecret}
-	for _, name := range []string{"code", "code_verifier", "refresh_token", "assertion", "client_assertion", "subject_token", "token"} {
+	for _, name := range []string{"code", "code_verifier", "refresh_token", "assertion", "client_assertion",
+		"subject_token", "token"} {
 		all = append(all, form[name]...)
 	}
 	return all
@@ -281,10 +291,11 @@ func (e *tokenEndpoint) tokenType(said string) (string, error) {
 	case strings.EqualFold(said, oauthwire.Bearer):
 		return oauthwire.Bearer, nil
 	}
-	return "", fmt.Errorf("oauth: the token endpoint gave a token of type %q, which cannot be used", oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
+	return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q",
+		oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
 }
 
-// readTokenResponse reads what a token endpoint answered. An error repeats nothing that holds one of the secrets.
+// readTokenResponse reads the response of a token endpoint. Its errors do not repeat the secrets.
 func readTokenResponse(status int, body []byte, secrets []string) (*tokenResponse, error) {
 	var r tokenResponse
 	err := oauthfetch.Decode(body, &r)
@@ -292,7 +303,7 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 	case status != http.StatusOK && (err != nil || r.Error == ""):
 		return nil, &TokenError{Status: status}
 	case err != nil:
-		return nil, errors.New("oauth: the token endpoint did not answer with the JSON of a token response")
+		return nil, errors.New("oauth: invalid token response: malformed JSON")
 	case status != http.StatusOK || r.Error != "":
 		return nil, &TokenError{
 			Code:        oauthfetch.CleanTextWithout(r.Error, oauthfetch.MaxErrorCode, secrets),
@@ -300,14 +311,14 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 			Status:      status,
 		}
 	case !isSendable(r.AccessToken):
-		return nil, errors.New("oauth: the token endpoint gave no access token that can be sent")
+		return nil, errors.New("oauth: invalid token response: access_token must be printable ASCII of at most 32 KiB")
 	case r.RefreshToken != "" && !isSendable(r.RefreshToken):
-		return nil, errors.New("oauth: the token endpoint gave a refresh token that cannot be sent")
+		return nil, errors.New("oauth: invalid token response: refresh_token must be printable ASCII of at most 32 KiB")
 	}
 	return &r, nil
 }
 
-// isSendable reports whether a token can stand in a header, and is no longer than a header should be.
+// isSendable reports whether a token can be sent in a header.
 func isSendable(token string) bool {
 	if token == "" || len(token) > maxTokenSize {
 		return false
@@ -320,7 +331,8 @@ func isSendable(token string) bool {
 	return true
 }
 
-// lifetime returns how long the access token lasts, zero if that is not said. Some servers write the number as a string.
+// lifetime returns the lifetime of the access token, zero if it is not known. Some servers send the
+// number as a string.
 func (r *tokenResponse) lifetime() time.Duration {
 	text := strings.Trim(string(r.ExpiresIn), `"`)
 	seconds, err := strconv.ParseFloat(text, 64)

@@ -144,8 +144,8 @@ func TestTokenResponses(t *testing.T) {
 	}
 }
 
-// TestErrorsHoldNoSecrets has a token endpoint that repeats what it was sent.
-func TestErrorsHoldNoSecrets(t *testing.T) {
+// TestErrorsContainNoSecrets has a token endpoint that repeats what it was sent.
+func TestErrorsContainNoSecrets(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.method, w.as.clients["mine"] = "client_secret_post", "geheim-geheim"
 		w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
@@ -172,7 +172,7 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 	})
 }
 
-func TestWordsOfATokenEndpointAreCut(t *testing.T) {
+func TestTokenErrorTextIsCut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.as.respond = func(url.Values) (int, string) {
 			return 400, `{"error":"invalid\u001b[31m_thing\u202e` + strings.Repeat("y", 1000) +
@@ -187,7 +187,7 @@ func TestWordsOfATokenEndpointAreCut(t *testing.T) {
 	})
 }
 
-func TestTokensAreNotPrinted(t *testing.T) {
+func TestTokensAreRedacted(t *testing.T) {
 	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "geheim1", RefreshToken: "geheim2", Expires: time.Unix(0, 0)}
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "set", set, "pointer", &set)
@@ -243,7 +243,7 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 	})
 }
 
-func TestLogoutDropsWhatCannotBeRevoked(t *testing.T) {
+func TestLogoutWithoutRevocation(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
@@ -273,8 +273,9 @@ func (s *watchedStore) Update(ctx context.Context, key string, change func(old [
 	return s.Store.Update(ctx, key, change)
 }
 
-// TestTokensOfAnotherAreNotUsed has tokens in the store that the Transport cannot, or is not to, use.
-func TestTokensOfAnotherAreNotUsed(t *testing.T) {
+// TestTokensOfOtherClientsAreNotUsed has tokens in the store that the Transport cannot, or is not to,
+// use.
+func TestTokensOfOtherClientsAreNotUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(set *oauthclient.TokenSet)
 		opts   oauthclient.TransportOptions
@@ -324,8 +325,8 @@ func changeStored(t *testing.T, store oauthclient.Store, key string, change func
 	}
 }
 
-// TestStoreThatFails has a store that cannot be read, and one that cannot be written.
-func TestStoreThatFails(t *testing.T) {
+// TestFailingStore has a store that cannot be read, and one that cannot be written.
+func TestFailingStore(t *testing.T) {
 	invalid := errors.New("the disk is full")
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), invalid, nil}})
@@ -366,7 +367,7 @@ func (s *failingStore) Update(ctx context.Context, key string, change func(old [
 	return s.update
 }
 
-func TestLoginAtAServerThatWantsNone(t *testing.T) {
+func TestLoginAtServerWithoutAuthorization(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.Page(w.rs.path, http.NotFound)
 		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{

@@ -21,64 +21,68 @@ import (
 )
 
 const (
-	// maxAttempts is how often one request may lead to authorization, failures of the token (401) and of its scopes (403)
-	// together: once because a token has ended, and once because the operation needs more than the first one did.
+	// maxAttempts bounds the authorizations for one request, after 401 and 403 together: one
+	// because a token has expired, and one because the operation needs more scopes.
 	maxAttempts = 2
-	// maxDrained is how much of a failedAttempt's body is read, in bytes, so that its connection can be used again.
+	// maxDrained bounds how much of a refusal's body is read, in bytes, so that its connection can
+	// be reused.
 	maxDrained = 16 << 10
-	// drainTimeout is for how long: what has not come by then costs more than another connection.
+	// drainTimeout bounds that reading: a new connection is cheaper than a longer wait.
 	drainTimeout = 250 * time.Millisecond
-	// idleConnections and idleTimeout are how many connections to a server wait for the next request, and for how long: as
-	// many as a busy host has calls in parallel, and less long than servers keep them.
+	// idleConnections and idleTimeout bound the idle connections to a server: as many as a busy
+	// host has parallel calls, and for less time than servers keep them.
 	idleConnections, idleTimeout = 64, 90 * time.Second
-	// pingAfter and pingTimeout find out that the other end of an HTTP/2 connection is gone.
+	// pingAfter and pingTimeout detect dead HTTP/2 connections.
 	pingAfter, pingTimeout = 30 * time.Second, 15 * time.Second
 )
 
-// TransportOptions configures a [Transport]. The zero value is right for programs that run without a person and have
-// tokens in no store: each login is then an error that says what to do.
+// TransportOptions configures a [Transport]. The zero value is right for programs without a user
+// that have no stored tokens: each login is then an error that says what to do.
 type TransportOptions struct {
-	// Base sends the requests, the ones to other addresses too. Default: an http.Transport of its own, which takes
-	// proxies from the environment and speaks HTTP/2 where the server does.
+	// Base sends the requests. Default: an http.Transport of its own, which uses proxies from the
+	// environment and HTTP/2 where the server supports it.
 	Base http.RoundTripper
-	// Store keeps tokens and the ids under which authorization servers know the client. Default: [NewMemoryStore].
+	// Store keeps tokens and client registrations. Default: [NewMemoryStore].
 	Store Store
-	// Authorizer asks a person to log in. Default: none, so that a server which wants a login is an error that
-	// errors.Is finds [ErrLoginRequired] in. [NewBrowser] gives one for programs on a person's machine.
+	// Authorizer lets the user log in, such as [NewBrowser]. Default: none, so that a request that
+	// needs a login fails with [ErrLoginRequired].
 	Authorizer Authorizer
-	// Grant is how tokens are come by. Default: the authorization code grant, with Authorizer.
+	// Grant is how tokens are obtained. Default: the authorization code grant, with Authorizer.
 	Grant Grant
-	// Client is what authorization servers know of the program. Default: it registers itself.
+	// Client identifies the program to authorization servers. Default: it registers itself.
 	Client Identity
-	// Scopes are asked for in addition to those that the server wants, and in place of those that it merely says it
-	// has. Default: none.
+	// Scopes are requested in addition to those that the server asks for, and instead of its
+	// scopes_supported. Default: none.
 	Scopes []string
-	// DPoP binds the tokens to a key. Default: they are bearer tokens.
+	// DPoP binds tokens to a key. Default: bearer tokens.
 	DPoP *DPoPOptions
 	// Fetcher fetches metadata and calls the authorization server. Default: oauth.NewFetcher(nil).
 	Fetcher *oauth.Fetcher
-	// WholeOrigin sends the token to every path of the server's origin. Default: to the path of the endpoint and to
-	// those that the server says its identifier covers. Servers of HTTP+SSE take messages at another path.
+	// WholeOrigin sends the token to every path of the server's origin. Default: to the path of the
+	// endpoint and those that the server's identifier covers. HTTP+SSE servers receive messages at
+	// another path.
 	WholeOrigin bool
-	// InsecureHTTP sends tokens by plain http to other machines too. Default: to this machine alone.
+	// InsecureHTTP allows http to other machines, so that tokens can be read on the network.
+	// Default: only to this machine.
 	InsecureHTTP bool
-	// Logger takes what goes wrong without being an error of a request. Default: slog.Default().
+	// Logger receives what fails without being the error of a request. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Transport authorizes the requests to one MCP server. It is an [http.RoundTripper] for the client of
-// mcphttp.TransportOptions:
+// A Transport authorizes the requests to one MCP server. It is an [http.RoundTripper] for the
+// client of mcphttp.TransportOptions:
 //
-//	t := oauth.NewTransport(endpoint, &oauth.TransportOptions{Authorizer: oauth.NewBrowser(nil)})
+//	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: oauthclient.NewBrowser(nil)})
 //	transport := mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: &http.Client{Transport: t}})
 //
-// A request gets the token that is held, renewed if it has ended. If the server refuses it, or asks for more scopes,
-// tokens are got and the request is sent again. Requests that need a login at the same time share one, and so do the
-// processes that share a Store share a renewal; while a person is waited for, the time limits of the [mcp.Client] stand
-// still. Requests to other addresses, and such as have an Authorization header, are left as they are.
+// A request is sent with the current token, renewed if it has expired. If the server refuses it or
+// asks for more scopes, the Transport obtains other tokens and sends the request again. Requests
+// that need a login at the same time share it, and processes that share a Store share renewals.
+// While the user logs in, the time limits of the [mcp.Client] are suspended. Requests to other
+// addresses, and those with an Authorization header, are sent unchanged.
 //
-// A request that cannot be authorized ends with an [*AuthorizeError], and has certainly not been carried out. All methods
-// are safe for concurrent use.
+// A request that cannot be authorized fails with an [*AuthorizeError] and has not been carried out.
+// All methods are safe for concurrent use.
 //
 // Spec: basic/authorization, in all revisions that have it.
 type Transport struct {
@@ -93,21 +97,24 @@ type Transport struct {
 	prover      *dpop.Prover
 	wholeOrigin bool
 	log         *slog.Logger
-	invalid     error // why nothing can be authorized
+	invalid     error // the error of every request; nil if endpoint and options are valid
 
-	mu       sync.Mutex    // guards the fields below
-	loaded   bool          // from the store
-	tokens   *TokenSet     // nil if there are none; never changed
-	known    *serverRecord // nil if nothing is known of the server; never changed
+	mu     sync.Mutex    // guards the fields below
+	loaded bool          // the store has been read
+	tokens *TokenSet     // nil if there are none; never modified
+	known  *serverRecord // nil before a discovery; never modified
+	// recent failed logins, by failureKey
 	failures map[string]*failedAttempt
-	pointer  *oauth.Challenge // the last that said where the metadata is
-	flow     *flow
-	renewal  *flow // beside the other one
-	logouts  int   // what was begun before the last of them is no longer kept
+	pointer  *oauth.Challenge // the last one with resource_metadata
+	// in progress, nil for none
+	flow    *flow
+	renewal *flow // in progress beside flow
+	logouts int   // number of calls of Logout; results of older flows are not stored
 }
 
-// NewTransport returns a Transport for the MCP server at an endpoint such as https://example.com/mcp. Nothing is sent or
-// read yet; an endpoint or an option that cannot be used is the error of every request. opts may be nil.
+// NewTransport returns a Transport for the MCP server at an endpoint such as
+// https://example.com/mcp. It sends and reads nothing yet; an invalid endpoint or option is the
+// error of every request. opts may be nil.
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	var o TransportOptions
 	if opts != nil {
@@ -135,6 +142,7 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	}
 	var noEndpoint, noProver error
 	t.endpoint, noEndpoint = parseEndpoint(endpoint, o.InsecureHTTP)
+	t.log = t.log.With("server", oauthfetch.ShownURL(t.endpoint))
 	if o.DPoP != nil {
 		t.prover, noProver = dpop.NewProver((*dpop.ProverOptions)(o.DPoP))
 	}
@@ -150,27 +158,29 @@ func newBase() *http.Transport {
 	return base
 }
 
-// parseEndpoint reads the address of the server. Its errors do not repeat the address, which may hold secrets.
+// parseEndpoint parses the address of the server. Its errors do not repeat the address, which may
+// be secret.
 func parseEndpoint(text string, insecure bool) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return &url.URL{}, errors.New("oauth: the address of the server is no http or https URL with a host")
+		return &url.URL{}, errors.New("oauth: invalid address of the server: must be an http or https URL with a host")
 	case u.Scheme == "http" && !insecure && !netx.IsLoopback(strings.ToLower(u.Hostname())):
-		return u, errors.New("oauth: tokens are sent by https alone, but to this machine; the address of the server is http")
+		return u, errors.New("oauth: invalid address of the server: must be https, since tokens are sent there " +
+			"(http is only for this machine)")
 	}
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	return u, nil
 }
 
-// CloseIdleConnections closes connections that wait for the next request, as http.Client.CloseIdleConnections expects it.
+// CloseIdleConnections closes idle connections, for [http.Client.CloseIdleConnections].
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// covers reports whether a request to u is one to the server.
+// covers reports whether a URL belongs to the server.
 func (t *Transport) covers(u *url.URL) bool {
 	if !netx.SameOrigin(u, t.endpoint) {
 		return false
@@ -184,7 +194,7 @@ func (t *Transport) covers(u *url.URL) bool {
 	return known != nil && known.covers(u)
 }
 
-// RoundTrip sends a request with a token, as the type says.
+// RoundTrip sends a request with a token.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Authorization") != "" || !t.covers(req.URL) {
 		return t.base.RoundTrip(req)
@@ -196,7 +206,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// An exchange is one request to the server, sent as often as authorization needs it.
+// An exchange is one request to the server, which may be sent several times.
 type exchange struct {
 	*Transport
 	req  *http.Request
@@ -233,7 +243,7 @@ func (x *exchange) run() (*http.Response, error) {
 		case n.kind == needToken && source == fromGrant:
 			err = errStillRefused
 			x.mu.Lock()
-			x.rememberFailure(n, err) // another login would give another such token
+			x.rememberFailure(n, err) // another login would not help
 			x.mu.Unlock()
 		default:
 			var got *outcome
@@ -251,11 +261,11 @@ func (x *exchange) run() (*http.Response, error) {
 }
 
 var (
-	errTooMany      = errors.New("the server still refuses, after as many authorizations as one request may cost")
-	errStillRefused = errors.New("the server refuses the token that it has just been given by its authorization server")
+	errTooMany      = errors.New("the server still refuses the request after two authorizations")
+	errStillRefused = errors.New("the server refuses a token that its authorization server has just issued for it")
 )
 
-// sendProved sends the request, a second time if proofs of possession want a nonce.
+// sendProved sends the request, a second time if the server asks for a DPoP nonce.
 func (x *exchange) sendProved(tokens *TokenSet) (*http.Response, error) {
 	res, err := x.send(tokens)
 	if err != nil || x.prover == nil || tokens == nil {
@@ -268,8 +278,8 @@ func (x *exchange) sendProved(tokens *TokenSet) (*http.Response, error) {
 	return res, nil
 }
 
-// wantsNonce keeps the DPoP nonce of a resource's response. It reports whether the request was refused only for want of it:
-// then it is sent again, once.
+// wantsNonce keeps the DPoP nonce of a resource's response. It reports whether the request was
+// refused only for want of it: then it is sent again, once.
 func wantsNonce(p *dpop.Prover, target *url.URL, res *http.Response) bool {
 	if !p.LearnFromResource(target, res.Header) || res.StatusCode != http.StatusUnauthorized {
 		return false
@@ -289,7 +299,7 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 	if x.sent > 0 && req.Body != nil && req.Body != http.NoBody {
 		if req.GetBody == nil {
 			return nil, x.failed(http.StatusUnauthorized,
-				errors.New("the request has to be sent again, and its body cannot be: it has no GetBody"))
+				errors.New("the request cannot be sent again with a token: it has a body and no GetBody"))
 		}
 		body, err := req.GetBody()
 		if err != nil {
@@ -303,12 +313,12 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 	}
 	res, err := x.base.RoundTrip(req)
 	if err == nil {
-		res.Request = x.req // whoever looks at the response sees no token
+		res.Request = x.req // without the token
 	}
 	return res, err
 }
 
-// put puts a token on a request.
+// setToken sets the token on a request.
 func (t *Transport) setToken(tokens *TokenSet, req *http.Request) error {
 	switch {
 	case tokens == nil:
@@ -320,10 +330,10 @@ func (t *Transport) setToken(tokens *TokenSet, req *http.Request) error {
 	return nil
 }
 
-// drain ends the reading of a response so that its connection is of use.
+// drain reads the rest of a small response, so that its connection can be reused.
 func drain(res *http.Response) {
 	if res.ContentLength <= maxDrained {
-		timer := time.AfterFunc(drainTimeout, func() { _ = res.Body.Close() }) // which ends the reading
+		timer := time.AfterFunc(drainTimeout, func() { _ = res.Body.Close() }) // ends the read
 		_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
 		timer.Stop()
 	}
@@ -340,11 +350,11 @@ func (t *Transport) failed(status int, err error) error {
 // An AuthorizeError is a request that was not carried out because it could not be authorized.
 type AuthorizeError struct {
 	Endpoint string // the MCP server, without a query
-	Status   int    // of HTTP, with which the server refused: 401 or 403; 401 if it was not asked
-	Err      error  // why
+	Status   int    // HTTP status of the refusal: 401 or 403; 401 if the server was not asked
+	Err      error  // the reason
 }
 
-// Error says which server refuses, and why it was not possible to change that.
+// Error names the server and the reason.
 func (e *AuthorizeError) Error() string {
 	return fmt.Sprintf("oauth: authorize a request to %s: %v", e.Endpoint, withoutPrefix(e.Err))
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// overHTTP returns the way of an MCP client to the world's server, which takes tokens before it answers.
+// overHTTP returns the way of an MCP client to the world's server, which takes tokens before it
+// answers.
 func (w *clientWorld) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthclient.Transport) *mcphttp.Transport {
 	t.Helper()
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})
@@ -42,8 +43,9 @@ func bearerOf(req *http.Request) string {
 	return ""
 }
 
-// TestTimeLimitsWaitForAPerson has people who need longer than the client's patience with the server.
-func TestTimeLimitsWaitForAPerson(t *testing.T) {
+// TestTimeoutsAreSuspendedDuringLogin has people who need longer than the client's patience with the
+// server.
+func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		slow := oauthclient.NewAuthorizer(clientRedirect, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 			select {
@@ -85,7 +87,7 @@ func TestTimeLimitsWaitForAPerson(t *testing.T) {
 	})
 }
 
-func TestRequestsThatAreNotAuthorizedHaveNotRun(t *testing.T) {
+func TestUnauthorizedRequestsAreNotCarriedOut(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
 			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})

@@ -13,7 +13,7 @@ import (
 )
 
 // A refusal is told by its header. Its body may be a long time in coming.
-func TestRefusalWhoseBodyDoesNotCome(t *testing.T) {
+func TestRefusalWithStalledBody(t *testing.T) {
 	for name, length := range map[string]string{"unknown": "", "short": "20", "long": "1000000"} {
 		t.Run(name, func(t *testing.T) {
 			stop := make(chan struct{})
@@ -44,7 +44,7 @@ func TestRefusalWhoseBodyDoesNotCome(t *testing.T) {
 }
 
 // A refusal that is there serves the connection that it came on.
-func TestRefusalKeepsItsConnection(t *testing.T) {
+func TestConnectionIsReusedAfterRefusal(t *testing.T) {
 	connections := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		connections[r.RemoteAddr] = true

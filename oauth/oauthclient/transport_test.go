@@ -28,7 +28,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *clientWorld)) {
 	})
 }
 
-func TestLoginIsMadeWhenTheServerWantsIt(t *testing.T) {
+func TestLoginOnUnauthorized(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -56,7 +56,7 @@ func TestTokensAreStoredByServer(t *testing.T) {
 	})
 }
 
-func TestParallelRefusalsShareOneLogin(t *testing.T) {
+func TestConcurrentRequestsShareLogin(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
@@ -78,7 +78,7 @@ func TestParallelRefusalsShareOneLogin(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpEndsNoLoginOfOthers(t *testing.T) {
+func TestCancelledWaiterDoesNotEndLogin(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
@@ -108,7 +108,7 @@ func TestWhoGivesUpEndsNoLoginOfOthers(t *testing.T) {
 	})
 }
 
-func TestLoginEndsWhenNobodyWaits(t *testing.T) {
+func TestLoginIsCancelledWithoutWaiters(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		var ended atomic.Bool
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
@@ -129,7 +129,7 @@ func TestLoginEndsWhenNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestStillRefusedAfterALogin(t *testing.T) {
+func TestRefusedAfterLogin(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.rs.refuse = true
 		_, _, err := post(w.transport(nil), t.Context())
@@ -140,8 +140,9 @@ func TestStillRefusedAfterALogin(t *testing.T) {
 	})
 }
 
-// TestStillRefusedAfterARenewal asks for a login when a token that was just renewed is refused, too.
-func TestStillRefusedAfterARenewal(t *testing.T) {
+// TestRefusedAfterRenewal asks for a login when a token that was just renewed is refused,
+// too.
+func TestRefusedAfterRenewal(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -153,8 +154,8 @@ func TestStillRefusedAfterARenewal(t *testing.T) {
 	})
 }
 
-// TestTokensStayAtTheServer sends requests to other places by a Transport that has a token.
-func TestTokensStayAtTheServer(t *testing.T) {
+// TestTokensAreNotSentElsewhere sends requests to other places by a Transport that has a token.
+func TestTokensAreNotSentElsewhere(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -185,7 +186,7 @@ func TestTokensStayAtTheServer(t *testing.T) {
 	})
 }
 
-func TestTokenForAllThatTheResourceCovers(t *testing.T) {
+func TestTokenForPathsOfResource(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -217,7 +218,7 @@ func TestNoTokenOverPlainHTTP(t *testing.T) {
 	}
 }
 
-func TestLoginIsRequiredWhereNobodyCanBeAsked(t *testing.T) {
+func TestLoginRequiredWithoutAuthorizer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		w.rs.wants = []string{"read"}
 		_, _, err := post(w.unattended(nil), t.Context())
@@ -231,7 +232,7 @@ func TestLoginIsRequiredWhereNobodyCanBeAsked(t *testing.T) {
 	})
 }
 
-func TestRefusalsThatAreNotOurs(t *testing.T) {
+func TestRefusalsOfOtherSchemes(t *testing.T) {
 	for name, c := range map[string]struct {
 		status    int
 		challenge []string
@@ -258,7 +259,7 @@ func TestRefusalsThatAreNotOurs(t *testing.T) {
 	}
 }
 
-func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
+func TestRequestWithAuthorizationIsUnchanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("Authorization", "Bearer mine")
@@ -269,8 +270,8 @@ func TestOwnAuthorizationIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestBodiesAreSentAgain has bodies of which some can be read once only.
-func TestBodiesAreSentAgain(t *testing.T) {
+// TestRequestBodyIsSentAgain has bodies of which some can be read once only.
+func TestRequestBodyIsSentAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		body := &onceBody{Reader: strings.NewReader("hello")}
@@ -298,7 +299,7 @@ func (b *onceBody) Close() error {
 	return nil
 }
 
-func TestRequestIsNotChanged(t *testing.T) {
+func TestRequestIsNotModified(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("X-Mine", "1")
@@ -309,7 +310,7 @@ func TestRequestIsNotChanged(t *testing.T) {
 	})
 }
 
-func TestDeclinedLoginIsNotAskedForAgainAtOnce(t *testing.T) {
+func TestDeclinedLoginIsNotRepeatedImmediately(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		tr := w.transport(nil)
 		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {

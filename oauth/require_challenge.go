@@ -10,19 +10,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// insufficientScope is said to clients that lack scopes.
+// insufficientScope is the description for clients that lack scopes.
 const insufficientScope = "the token lacks a scope that the operation needs"
 
-// retryAfterSeconds is when, in seconds, a client may come again whose token could not be verified.
+// retryAfterSeconds is when a client may retry whose token could not be verified.
 const retryAfterSeconds = "5"
 
-// A denial is why a request is not let through.
+// A denial is the reason to refuse a request.
 type denial struct {
 	status      int
-	code        string // of the error, empty for a request that has no token
+	code        string // of the error, empty for a request without a token
 	description string // for the client
 	scopes      []string
-	cause       error // for the log, nil if there is no more to say
+	cause       error // for the log, nil if there is nothing to add
 }
 
 var errNoToken = &denial{status: http.StatusUnauthorized}
@@ -35,25 +35,25 @@ func badRequest(description string) *denial {
 	return &denial{status: http.StatusBadRequest, code: oauthwire.InvalidRequest, description: description}
 }
 
-// refuse answers a request that is not let through.
+// refuse responds to a request that is not authorized.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
 	head.Set("Content-Type", "application/json")
-	// A page that may not use the server learns nothing from this that the metadata does not tell everyone.
+	// The response says nothing that the public metadata does not say, so every page may read it.
 	head.Set("Access-Control-Allow-Origin", "*")
 	head.Set("Access-Control-Expose-Headers", "WWW-Authenticate, DPoP-Nonce, Retry-After")
 	body := map[string]string{}
 	if no.status == http.StatusServiceUnavailable {
-		if r.Context().Err() == nil { // else it is the client that did not wait
+		if r.Context().Err() == nil { // otherwise the client has disconnected
 			g.opts.Logger.ErrorContext(r.Context(), "oauth: access token not verified", "error", no.cause)
 		}
 		head.Set("Retry-After", retryAfterSeconds)
-		body["error"], body["error_description"] = "temporarily_unavailable", "the access token cannot be verified now"
+		body["error"], body["error_description"] = "temporarily_unavailable", "the access token cannot be verified at the moment"
 	} else {
 		level := slog.LevelInfo
 		if no.code == "" {
-			level = slog.LevelDebug // it is how every client begins
+			level = slog.LevelDebug // every client begins like this
 		}
 		g.opts.Logger.Log(r.Context(), level, "oauth: request refused",
 			"status", no.status, "error", no.code, "reason", no.description, "cause", no.cause, "remote", r.RemoteAddr)
@@ -63,12 +63,13 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 			body["error"], body["error_description"] = no.code, no.description
 		}
 	}
-	text, _ := json.Marshal(body) // it holds strings alone
+	text, _ := json.Marshal(body) // a map of strings
 	w.WriteHeader(no.status)
 	_, _ = w.Write(text)
 }
 
-// challenges returns a challenge for every scheme that is taken, the error in that of the scheme that was used.
+// challenges returns a challenge for every supported scheme. That of the scheme in the request has
+// the error.
 func (g *guard) challenges(scheme string, no *denial) []string {
 	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
@@ -98,7 +99,7 @@ func (g *guard) challenges(scheme string, no *denial) []string {
 	return all
 }
 
-// challenge returns what is the same in every challenge of a scheme.
+// challenge returns the part of a challenge that does not depend on the request.
 func (g *guard) challenge(scheme string) Challenge {
 	c := Challenge{Scheme: scheme, Params: map[string]string{}}
 	if g.resource.document != nil {

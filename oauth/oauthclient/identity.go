@@ -16,49 +16,53 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// Identity says how authorization servers know the program. The zero value is right for one that is known nowhere:
-// it registers itself where that is possible.
+// Identity is how authorization servers know the program. The zero value is right for a program
+// that is registered nowhere: it uses Dynamic Client Registration where that is possible.
 //
 // Spec: basic/authorization/client-registration (2026-07-28).
 type Identity struct {
-	// ID is the client's id at the one authorization server that knows it beforehand, Issuer. Default: none.
+	// ID is the client_id of a client that is registered in advance at the authorization server
+	// Issuer. Default: none.
 	ID string
-	// Secret or Key authenticate that client. Default: it is a public one.
+	// Secret or Key authenticate that client. Default: it is a public client.
 	Secret string
-	// Key is for authorization servers that take signed assertions (private_key_jwt).
+	// Key is for authorization servers that accept signed assertions (private_key_jwt).
 	Key *AssertionKey
-	// Issuer is the one authorization server to log in at, as its metadata spells it. ID and Secret are its, and are shown
-	// to no other; without ID it is the one to register at, and that to which a workload shows its assertion. If the MCP
-	// server names others only, a login is a [*IssuerError]. Default: whichever the MCP server names, without ID.
+	// Issuer is the only authorization server to use, as its metadata spells it. ID and Secret are
+	// sent to no other one; without ID it is where the client registers, and where a workload sends
+	// its assertion. If the MCP server names only others, a login fails with an [*IssuerError].
+	// Default: the one that the MCP server names, if ID is empty.
 	Issuer string
-	// InsecureAnyIssuer lets ID and Secret be used with no Issuer set, at whichever authorization server the MCP server
-	// names first: who takes over the MCP server gets them. Default: a login with ID and without Issuer is an error.
+	// InsecureAnyIssuer allows ID and Secret without Issuer, at the authorization server that the
+	// MCP server names first: whoever takes over the MCP server can then obtain them. Default: a
+	// login with ID and without Issuer is an error.
 	InsecureAnyIssuer bool
-	// AuthMethod is how ID authenticates, such as client_secret_basic. Default: as the metadata of the authorization
-	// server says.
+	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: one that
+	// the metadata of the authorization server names.
 	AuthMethod string
-	// MetadataURL is where the program's Client ID Metadata Document is. It is the client's id at authorization servers
-	// that take such. It is https and has a path. Default: none.
+	// MetadataURL is the URL of the program's Client ID Metadata Document, which is the client_id
+	// at authorization servers that support it. It must be https and have a path. Default: none.
 	MetadataURL string
-	// Metadata describes the program to authorization servers that register clients. RedirectURIs are those that the
-	// Authorizer may choose from, also with ID and MetadataURL; one on this machine without a port means any port.
-	// Default: the name of the program, and a redirect URI of the Authorizer's choice.
+	// Metadata describes the program for Dynamic Client Registration. RedirectURIs are those that
+	// the Authorizer may use, also with ID and MetadataURL; one with a loopback host and no port
+	// allows any port. Default: the name of the program, and a redirect URI that the Authorizer
+	// chooses.
 	Metadata oauth.ClientMetadata
 }
 
 func (c *Identity) validate() error {
 	var all []error
 	fail := func(format string, args ...any) {
-		all = append(all, fmt.Errorf("oauth: TransportOptions.Client."+format, args...))
+		all = append(all, fmt.Errorf("oauth: invalid TransportOptions.Client."+format, args...))
 	}
 	if c.ID != "" && !oauthwire.IsCredential(c.ID) {
-		fail("ID: it is none")
+		fail("ID %.200q: must be at most 4 KiB of printable ASCII", c.ID)
 	}
 	if c.Secret != "" && !oauthwire.IsCredential(c.Secret) {
-		fail("Secret: it is none")
+		fail("Secret: must be at most 4 KiB of printable ASCII")
 	}
 	if c.ID == "" && (c.Secret != "" || c.AuthMethod != "") {
-		fail("ID is empty, and Secret or AuthMethod is not")
+		fail("ID: must be set if Secret or AuthMethod is")
 	}
 	if c.MetadataURL != "" {
 		if err := oauth.CheckClientIDURL(c.MetadataURL); err != nil {
@@ -73,29 +77,31 @@ func (c *Identity) validate() error {
 	return errors.Join(all...)
 }
 
-// A IssuerError is a login that belongs to one authorization server while the MCP server names another. Nothing was
-// sent there but the request for its metadata.
+// An IssuerError is a login that is bound to one authorization server while the MCP server names
+// another. Nothing was sent to that one but the request for its metadata.
 type IssuerError struct {
-	Want string // that of Identity; empty if they have an id and do not say whose
-	Got  string // the one that the MCP server names
+	Want string // of the options; empty if they have an ID without Issuer
+	Got  string // that the MCP server names
 }
 
 // Error names both.
 func (e *IssuerError) Error() string {
 	if e.Want == "" {
-		return fmt.Sprintf("oauth: the client has an id, and TransportOptions.Client.Issuer does not say for which authorization server; "+
-			"the MCP server names %s", e.Got)
+		return fmt.Sprintf("oauth: TransportOptions.Client.ID is set without Issuer, so it is sent to no "+
+			"authorization server: "+
+			"set Issuer; the MCP server names %s", e.Got)
 	}
-	return fmt.Sprintf("oauth: the login belongs to the authorization server %s, and the MCP server names %s", e.Want, e.Got)
+	return fmt.Sprintf("oauth: the login is for the authorization server %s and the MCP server names %s: if it has "+
+		"moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
 }
 
-// configured returns the client that the options name.
+// configured returns the client of the options.
 //
 // Spec: basic/authorization/client-registration#pre-registration (2026-07-28).
 func (t *Transport) configured(d *discovery) (*Registration, error) {
 	c := &t.client
 	if c.ID == "" {
-		return nil, errors.New("oauth: TransportOptions.Client.ID is not set, and the grant needs a client that the authorization server knows")
+		return nil, errors.New("oauth: the grant needs a registered client: set TransportOptions.Client.ID")
 	}
 	want := c.Issuer
 	if want == "" && c.InsecureAnyIssuer {
@@ -112,7 +118,7 @@ func (t *Transport) configured(d *discovery) (*Registration, error) {
 	return &Registration{Issuer: d.Issuer, ClientID: c.ID, ClientSecret: c.Secret, AuthMethod: c.AuthMethod}, nil
 }
 
-// A clientKind is how an authorization server comes to know the client.
+// A clientKind is how the authorization server knows the client.
 type clientKind uint8
 
 const (
@@ -121,7 +127,7 @@ const (
 	clientRegistered            // dynamically
 )
 
-// clientKind chooses how the authorization server is to know the client.
+// clientKind chooses how the authorization server knows the client.
 //
 // Spec: basic/authorization/client-registration (2026-07-28): the order.
 func (t *Transport) clientKind(d *discovery) (clientKind, error) {
@@ -133,12 +139,14 @@ func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	case d.Server.RegistrationEndpoint != "":
 		return clientRegistered, nil
 	case d.Server.TakesClientMetadata:
-		return 0, fmt.Errorf("oauth: the authorization server %s knows clients by a metadata document alone: set TransportOptions.Client.MetadataURL", d.Issuer)
+		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: set "+
+			"TransportOptions.Client.MetadataURL", d.Issuer)
 	}
-	return 0, fmt.Errorf("oauth: the authorization server %s does not register clients: have one made there, and set TransportOptions.Client.ID and Issuer", d.Issuer)
+	return 0, fmt.Errorf("oauth: the authorization server %s does not support Dynamic Client Registration: register "+
+		"a client there and set TransportOptions.Client.ID and Issuer", d.Issuer)
 }
 
-// redirectURIs returns those that the client is bound to, nil if it is to none.
+// redirectURIs returns the registered redirect URIs, nil if any is possible.
 func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientKind) []string {
 	if len(t.client.Metadata.RedirectURIs) > 0 || kind != clientRegistered {
 		return t.client.Metadata.RedirectURIs
@@ -150,8 +158,9 @@ func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientK
 	return stored.RedirectURIs
 }
 
-// clientFor returns the client for a login whose answer comes to a redirect URI.
-func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind, redirectURI string) (*Registration, error) {
+// clientFor returns the client for a login with a redirect URI, and registers it if necessary.
+func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind,
+	redirectURI string) (*Registration, error) {
 	switch kind {
 	case clientConfigured:
 		return t.configured(d)
@@ -166,7 +175,8 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 			got = stored
 			return old, nil
 		}
-		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI), redirectURI)
+		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI),
+			redirectURI)
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +184,7 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 		return json.Marshal(fresh)
 	})
 	if err != nil && got != nil {
-		t.log.Error("oauth: the registration of the client is not stored", "issuer", d.Issuer, "error", err)
+		t.log.Error("oauth: the registration of the client was not stored", "issuer", d.Issuer, "error", err)
 		err = nil
 	}
 	return got, err
@@ -184,8 +194,8 @@ func isUsable(c *Registration, issuer string) bool {
 	return c != nil && c.Issuer == issuer && (c.SecretExpires.IsZero() || time.Now().Before(c.SecretExpires))
 }
 
-// documentClient returns the client that a Client ID Metadata Document describes, which is the same at every authorization
-// server.
+// documentClient returns the client that the Client ID Metadata Document describes. It is the same
+// at every authorization server.
 func (t *Transport) documentClient(issuer string) *Registration {
 	c := &Registration{Issuer: issuer, ClientID: t.client.MetadataURL, AuthMethod: oauthwire.AuthNone}
 	if t.client.Key != nil {
@@ -194,7 +204,7 @@ func (t *Transport) documentClient(issuer string) *Registration {
 	return c
 }
 
-// describe returns what the client says of itself when it is registered.
+// describe returns the metadata for Dynamic Client Registration.
 func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
 	m := t.client.Metadata
 	m.Name = t.programName()
@@ -207,7 +217,7 @@ func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
 	return &m
 }
 
-// programName returns what the program calls itself.
+// programName returns the name of the program, for users.
 func (t *Transport) programName() string {
 	if t.client.Metadata.Name != "" {
 		return t.client.Metadata.Name
@@ -215,8 +225,8 @@ func (t *Transport) programName() string {
 	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
 }
 
-// bothLoopbacks returns a redirect URI on this machine in the two ways in which it is written; servers differ in which
-// they take, and compare what they have as it is written.
+// bothLoopbacks returns a loopback redirect URI with 127.0.0.1 and with localhost: servers differ
+// in which they accept, and compare them as text.
 func bothLoopbacks(redirectURI string) []string {
 	u, err := url.Parse(redirectURI)
 	if err != nil || u.Hostname() != "127.0.0.1" {
@@ -226,7 +236,7 @@ func bothLoopbacks(redirectURI string) []string {
 	return []string{redirectURI, u.String()}
 }
 
-// clientOf returns the client that tokens belong to.
+// clientOf returns the client that tokens were issued to.
 func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registration, error) {
 	c := &t.client
 	switch {
@@ -250,12 +260,12 @@ func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registrati
 	return &Registration{Issuer: tokens.Issuer, ClientID: tokens.ClientID, AuthMethod: oauthwire.AuthNone}, nil
 }
 
-// forgetClient drops the registration of a client that its authorization server no longer knows.
+// forgetClient removes a registration that the authorization server no longer knows.
 func (t *Transport) forgetClient(ctx context.Context, c *Registration) error {
 	err := t.store.Update(ctx, clientKey(c.Issuer), func(old []byte) ([]byte, error) {
 		stored, err := decodeStored[Registration](old)
 		if err == nil && stored != nil && stored.ClientID != c.ClientID {
-			return old, nil // there is another one meanwhile
+			return old, nil // replaced meanwhile
 		}
 		return nil, nil
 	})

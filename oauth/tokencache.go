@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A tokenCache remembers tokens that were found good, by their digests. It keeps two generations: when the current one
-// is full it becomes the old one, and the old one is forgotten.
+// A tokenCache remembers verified tokens by their digests. It has two generations: when the current
+// one is full it becomes the previous one, and the previous one is dropped.
 type tokenCache struct {
 	max int // in one generation
 
@@ -15,14 +15,14 @@ type tokenCache struct {
 	current, previous map[[sha256.Size]byte]verified
 }
 
-// verified is a token that was found good, until when that is believed, and on what it rests.
+// A verified is a verified token, how long it is cached, and the keys that verified it.
 type verified struct {
 	token *Token
 	until time.Time
-	by    *keySet // nil if it rests on nothing that can change
+	by    *keySet // nil if no keys were used
 }
 
-// get returns a token that was found good by the same keys; nil if there is none.
+// get returns a cached token that the same keys verified; nil if there is none.
 func (c *tokenCache) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,14 +38,14 @@ func (c *tokenCache) get(digest [sha256.Size]byte, by *keySet, now time.Time) *T
 	return v.token
 }
 
-// add remembers a token.
+// add caches a token.
 func (c *tokenCache) add(digest [sha256.Size]byte, v verified) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(digest, v)
 }
 
-// put puts into the current generation. The caller holds c.mu.
+// put stores into the current generation. The caller holds c.mu.
 func (c *tokenCache) put(digest [sha256.Size]byte, v verified) {
 	if len(c.current) >= c.max {
 		c.current, c.previous = nil, c.current

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// maxUnsaved bounds how many values are kept for a store that does not take them. A Transport has three keys at each
-// authorization server, and seldom more than one of those.
+// maxUnsaved bounds the values that are kept for a store that fails. A Transport has three keys at
+// each authorization server.
 const maxUnsaved = 24
 
-// reloadTimeout bounds a look into a store that has just failed.
+// reloadTimeout bounds reading from a store whose Update has failed.
 const reloadTimeout = 2 * time.Second
 
-// A writeBackStore is a [Store] over another one which may fail to write. What that one did not take is kept, and is the
-// value under its key for as long as the store holds what it should have replaced: a refresh token that was used already
-// must not come back. The next use of the key writes it.
-//
-// An error of Update is returned all the same.
+// A writeBackStore is a [Store] over one that may fail to write. It keeps a value that could not be
+// written, and returns it as long as the store has the value that it should replace: a refresh
+// token that was used must not come back. The next use of the key writes it again. Update returns
+// the error nevertheless.
 type writeBackStore struct {
 	Store
 
@@ -27,7 +26,7 @@ type writeBackStore struct {
 }
 
 type unsavedValue struct {
-	replaces []byte // of what the store holds
+	replaces []byte // what the store has
 	value    []byte // nil if it is removed
 }
 
@@ -35,13 +34,13 @@ func newWriteBackStore(s Store) *writeBackStore {
 	return &writeBackStore{Store: s, unsaved: map[string]*unsavedValue{}}
 }
 
-// Load returns the value under a key, whether it is saved or not.
+// Load returns the value of a key, whether it has been written or not.
 func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	tryAgain := s.unsaved[key] != nil
 	s.mu.Unlock()
 	if tryAgain {
-		// Who wrote first was told of the failure.
+		// The first writer has returned the error.
 		_ = s.Update(ctx, key, func(old []byte) ([]byte, error) { return old, nil })
 	}
 	stored, err := s.Store.Load(ctx, key)
@@ -51,7 +50,7 @@ func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.newest(key, stored), nil
 }
 
-// Update is [Store.Update], where the value under the key is the newest one, whether it is saved or not.
+// Update is [Store.Update] with the latest value of the key, whether it has been written or not.
 func (s *writeBackStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	var mine *unsavedValue
 	err := s.Store.Update(ctx, key, func(stored []byte) ([]byte, error) {
@@ -59,7 +58,7 @@ func (s *writeBackStore) Update(ctx context.Context, key string, change func(old
 		if err != nil {
 			return nil, err
 		}
-		// Before anybody else can look at the key.
+		// While no other Update can see the key.
 		mine = s.setUnsaved(key, &unsavedValue{replaces: stored, value: value})
 		return value, nil
 	})
@@ -69,8 +68,8 @@ func (s *writeBackStore) Update(ctx context.Context, key string, change func(old
 	return err
 }
 
-// replace is an Update to a value that does not depend on the one before, which it gives. The value is kept even if the
-// store fails before it says what it holds.
+// replace sets a value that does not depend on the previous one, and returns that. It keeps the
+// value even if the store fails before it calls change.
 func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) (before []byte, err error) {
 	isKept := false
 	err = s.Update(ctx, key, func(old []byte) ([]byte, error) {
@@ -88,8 +87,8 @@ func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) 
 	return before, err
 }
 
-// newest returns the value under a key where the store holds another one. What is kept is forgotten if somebody else has
-// written since.
+// newest returns the latest value of a key that the store has a value of. It forgets the unsaved
+// value if another process has written since.
 func (s *writeBackStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +117,7 @@ func (s *writeBackStore) setUnsaved(key string, v *unsavedValue) *unsavedValue {
 	return v
 }
 
-// drop forgets what is kept under a key, unless there is something newer.
+// clearUnsaved forgets the unsaved value of a key, unless there is a newer one.
 func (s *writeBackStore) clearUnsaved(key string, v *unsavedValue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

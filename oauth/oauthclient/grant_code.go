@@ -16,51 +16,57 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// maxCode bounds an authorization code, in bytes. It stands in a URL.
+// maxCode bounds an authorization code, in bytes. It travels in a URL.
 const maxCode = 8 << 10
 
-// An Authorizer asks a person to log in, in a browser. [NewBrowser] and [NewAuthorizer] give some. It is safe for
-// concurrent use.
+// An Authorizer lets the user log in, in a browser. [NewBrowser] and [NewAuthorizer] return
+// implementations. It is safe for concurrent use.
 type Authorizer interface {
-	// Listen makes ready for the answer to one login. redirectURIs are those that it may come to, the preferred one
-	// first: http on this machine without a port means any port. If there are none, the Authorizer chooses. The caller
-	// closes the Callback.
+	// Listen prepares for the authorization response of one login. redirectURIs are the allowed
+	// redirect URIs, the preferred one first; one with http, a loopback host and no port allows any
+	// port. If there are none, the Authorizer chooses. The caller closes the Callback.
 	Listen(ctx context.Context, redirectURIs []string) (Callback, error)
 }
 
-// A Callback takes the answer to one login.
+// A Callback receives the authorization response of one login.
 type Callback interface {
-	// RedirectURI is where the answer comes to.
+	// RedirectURI returns the redirect URI of the login.
 	RedirectURI() string
-	// Authorize shows the page of a login to the person, waits for the answer and gives the parameters that it has in
-	// its query. It is called at most once, and returns when ctx ends. What comes with another state than that of the
-	// login is no answer to it.
+	// Authorize shows the login page to the user, waits for the response and returns its query
+	// parameters. It is called at most once and returns when ctx ends. It ignores responses with
+	// another state than that of the login.
 	Authorize(ctx context.Context, login *LoginRequest) (url.Values, error)
-	// Close ends it, and tells the person how the login went: nil that it succeeded.
+	// Close releases the callback and shows the user the outcome of the login: nil for success.
 	Close(outcome error)
 }
 
-// A LoginRequest is a login that a person is asked for.
+// A LoginRequest is one login of the user.
 type LoginRequest struct {
-	// URL is the page to open. It is https, or http on this machine, and written anew from its parts.
+	// URL is the page to open. It is https, or http on this machine, and re-encoded from its parts.
 	URL string
-	// State is what the answer has to have in its state.
+	// State is the state parameter that the response must have.
 	State string
-	// Issuer is the authorization server that asks, and Server the MCP server, without a query, that the login is for.
+	// Issuer is the authorization server, and Server the MCP server that the login is for, without
+	// its query.
 	Issuer, Server string
-	// Program is what the program that logs in calls itself: TransportOptions.Client.Metadata.Name, or the name of its file.
+	// Program is the name of the program that logs in: Identity.Metadata.Name, or the name of its
+	// file.
 	Program string
 }
 
-// An AuthorizerFunc shows the page of a login to a person, waits until the browser comes back to the redirect URI, and gives the
-// parameters that it brings in the query, all of them as they are. The [Transport] checks state and iss, and makes a
-// [*LoginError] of a failedAttempt, such as error=access_denied: that is an answer like any other, and no error of the function.
-// Its error is for what has no answer, such as a person who does not come back, and ends the login. One whose redirect
-// URI takes the answers to several logins finds the right one by [LoginRequest].State; what has another state is to be
-// waited past, since anybody can send it. It returns when ctx ends, and may be called by many goroutines at once.
+// An AuthorizerFunc shows a login page to the user, waits until the browser returns to the redirect
+// URI, and returns all query parameters of that request. The [Transport] checks state and iss, and
+// turns a refusal, such as error=access_denied, into a [*LoginError]: a refusal is a response and
+// not an error of the function. An error is for a login without a response, such as a user who does
+// not return, and ends the login.
+//
+// If several logins share a redirect URI, the function finds its response by [LoginRequest].State.
+// It must ignore responses with another state, since anyone can send them. It returns when ctx ends
+// and may be called concurrently.
 type AuthorizerFunc func(ctx context.Context, login *LoginRequest) (url.Values, error)
 
-// NewAuthorizer returns an Authorizer for programs that take the answer themselves, at a redirect URI that does not change.
+// NewAuthorizer returns an Authorizer for programs that receive the response themselves, at a fixed
+// redirect URI.
 func NewAuthorizer(redirectURI string, ask AuthorizerFunc) Authorizer {
 	return &fixedAuthorizer{redirectURI, ask}
 }
@@ -72,7 +78,7 @@ type fixedAuthorizer struct {
 
 func (a *fixedAuthorizer) Listen(_ context.Context, redirectURIs []string) (Callback, error) {
 	if len(redirectURIs) > 0 && !slices.Contains(redirectURIs, a.redirectURI) {
-		return nil, errors.New("oauth: the client is not registered with the redirect URI of its Authorizer")
+		return nil, errors.New("oauth: the redirect URI of the Authorizer must be one of the registered ones")
 	}
 	return fixedCallback{a}, nil
 }
@@ -87,9 +93,9 @@ func (c fixedCallback) Authorize(ctx context.Context, login *LoginRequest) (url.
 
 func (c fixedCallback) Close(error) {}
 
-// A LoginError is the answer of an authorization server that refuses a login: the person has declined, say
-// (access_denied). Code and Description are its words, cut and without control characters; they are for people, apart from
-// the codes of RFC 6749.
+// A LoginError is a login that the authorization server refused, for example because the user
+// declined (access_denied). Code and Description are its text, cut and without control characters.
+// Only the codes of RFC 6749 are for programs.
 //
 // Spec: RFC 6749, section 4.1.2.1.
 type LoginError struct {
@@ -97,19 +103,19 @@ type LoginError struct {
 	Description string // may be empty
 }
 
-// Error says what the authorization server said.
+// Error returns the text of the authorization server.
 func (e *LoginError) Error() string {
 	return "oauth: the login was refused: " + describe(e.Code, e.Description)
 }
 
-// ErrBadAnswer is within the error of a login whose answer is not that of the authorization server which was asked, or
-// which cannot be told. Nothing of the answer was used.
-var ErrBadAnswer = errors.New("the answer to the login is not acceptable")
+// ErrBadAnswer is wrapped by the error of a login whose response is not from the authorization
+// server that was asked, or cannot be attributed to it. Nothing of the response was used.
+var ErrBadAnswer = errors.New("invalid authorization response")
 
-// ErrLoginTimeout is the error of a login that nobody answered in time.
-var ErrLoginTimeout = errors.New("oauth: nobody answered the login in time")
+// ErrLoginTimeout is the error of a login that the user did not complete in time.
+var ErrLoginTimeout = errors.New("oauth: the login was not completed in time")
 
-// A codeGrant asks a person: the authorization code grant with PKCE.
+// A codeGrant asks the user: the authorization code grant with PKCE.
 //
 // Spec: basic/authorization#authorization-flow-steps; OAuth 2.1, section 4.1.
 type codeGrant struct{}
@@ -130,7 +136,7 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	}
 	if kind == clientConfigured {
 		if _, err := r.transport.configured(d); err != nil {
-			return nil, err // before anything is listened to, or anybody asked
+			return nil, err // before listening and involving the user
 		}
 	}
 	for again := false; ; again = true {
@@ -141,8 +147,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 		}
 		unknown := isTokenError(err, oauthwire.InvalidClient)
 		if unknown || errors.Is(err, ErrLoginTimeout) {
-			// Who is not known is shown an error in the browser, of which no answer comes. Tokens that the client has
-			// been given hold what they are renewed with.
+			// An authorization server shows an error page for an unknown client and sends no
+			// response. Tokens that were issued to the client contain its registration.
 			if failed := r.transport.forgetClient(context.WithoutCancel(ctx), l.client); failed != nil {
 				return nil, errors.Join(err, failed)
 			}
@@ -153,7 +159,7 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	}
 }
 
-// A login is one authorization request, with all that its answer is held against.
+// A login is one authorization request, with the values that its response is checked against.
 //
 // Spec: basic/authorization#authorization-response-validation (2026-07-28).
 type login struct {
@@ -166,7 +172,7 @@ type login struct {
 	scopes      []string
 
 	mu       sync.Mutex // guards the field below
-	answered bool       // an answer has come
+	answered bool       // set when a response has been accepted
 }
 
 func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
@@ -210,7 +216,7 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	if len(set.Scopes) == 0 {
-		set.Scopes = l.scopes // what a response leaves out is as it was asked for
+		set.Scopes = l.scopes // an omitted scope means as requested
 	}
 	if l.kind == clientRegistered {
 		set.Client = l.client
@@ -218,7 +224,7 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 	return set, nil
 }
 
-// listen makes ready for the answer, where the client is registered if that is possible.
+// listen prepares for the response, at a registered redirect URI if possible.
 func (l *login) listen(ctx context.Context) (Callback, error) {
 	t := l.transport
 	bound := t.redirectURIs(ctx, l.discovery, l.kind)
@@ -226,28 +232,30 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 	if err == nil || len(bound) == 0 || len(t.client.Metadata.RedirectURIs) > 0 || ctx.Err() != nil {
 		return callback, err
 	}
-	return t.authorizer.Listen(ctx, nil) // the client is registered anew
+	return t.authorizer.Listen(ctx, nil) // the client registers again
 }
 
-// withOffline returns the scopes to ask for, with the one for refresh tokens where that is wanted and known.
+// withOffline returns the scopes to ask for, with offline_access if refresh tokens are wanted and
+// the server supports it.
 //
 // Spec: basic/authorization#refresh-tokens (2026-07-28).
 func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
 	isWanted := len(grants) == 0 || slices.Contains(grants, grantRefresh)
-	if len(l.grantRequest.scopes) == 0 || !isWanted || !slices.Contains(l.discovery.Server.ScopesSupported, oauthwire.ScopeOffline) {
-		return l.grantRequest.scopes // without any scope the server chooses, which one alone would prevent
+	if len(l.grantRequest.scopes) == 0 || !isWanted ||
+		!slices.Contains(l.discovery.Server.ScopesSupported, oauthwire.ScopeOffline) {
+		return l.grantRequest.scopes // without scopes the server chooses defaults
 	}
 	return union(l.grantRequest.scopes, []string{oauthwire.ScopeOffline})
 }
 
-// page returns the URL to open.
+// page returns the URL of the login page.
 //
 // Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (l *login) page() (string, error) {
 	u, err := browser.Check(l.discovery.Server.AuthorizationEndpoint)
 	if err != nil {
-		return "", fmt.Errorf("oauth: the authorization endpoint cannot be opened: %w", err)
+		return "", fmt.Errorf("oauth: invalid authorization_endpoint: %w", err)
 	}
 	q := u.Query()
 	q.Set("response_type", "code")
@@ -260,7 +268,7 @@ func (l *login) page() (string, error) {
 		q.Set("scope", strings.Join(l.scopes, " "))
 	}
 	if slices.Contains(l.scopes, oauthwire.ScopeOffline) {
-		q.Set("prompt", "consent") // without it OpenID Connect gives no refresh token
+		q.Set("prompt", "consent") // OpenID Connect requires it for a refresh token
 	}
 	if l.discovery.Resource != "" {
 		q.Set("resource", l.discovery.Resource)
@@ -272,18 +280,18 @@ func (l *login) page() (string, error) {
 	return u.String(), nil
 }
 
-// take takes the one answer, and gives its code.
+// authorizationCode validates the response and returns its code. It accepts one response.
 //
 // Spec: basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
 func (l *login) authorizationCode(answer url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrBadAnswer, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
 		if len(answer[name]) > 1 {
-			return bad("a parameter stands in it twice")
+			return bad(name + " appears twice")
 		}
 	}
 	if subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) != 1 {
-		return bad("it is for another login")
+		return bad("state must be that of the login")
 	}
 	l.mu.Lock()
 	taken := l.answered
@@ -291,18 +299,20 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 	l.mu.Unlock()
 	switch {
 	case taken:
-		return bad("there was one before")
+		return bad("the login has had a response before")
 	case answer.Has("iss") && answer.Get("iss") != l.discovery.Issuer:
-		return bad("it is another authorization server's")
+		return bad("iss must be the authorization server that was asked")
 	case !answer.Has("iss") && l.discovery.Server.SendsIssuer:
-		return bad("it does not say which authorization server's it is, and this one says")
+		return bad("iss is missing, which the authorization server always sends")
 	case answer.Get("error") != "":
 		return "", &LoginError{
-			Code:        oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode, []string{l.state, l.verifier}),
-			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText, []string{l.state, l.verifier}),
+			Code: oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode,
+				[]string{l.state, l.verifier}),
+			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText,
+				[]string{l.state, l.verifier}),
 		}
 	case answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
-		return bad("it has no code")
+		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
 	}
 	return answer.Get("code"), nil
 }

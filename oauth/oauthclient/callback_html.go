@@ -12,14 +12,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// A page is what a person sees in the browser when a login has come back.
+// A page is shown in the browser after the login.
 type page struct {
-	title, text     string // plain text, as all of them are
+	title, text     string // title and text are plain text, as all fields are
 	detail          string // of the authorization server; may be empty
-	server, program string // that the login is for; empty on pages for those who do not bring its state
+	server, program string // of the login; empty for requests that do not have its state
 }
 
-// of returns the page with what a login is for.
+// of returns the page with the names of a login.
 func (p page) of(login *LoginRequest) page {
 	if u, err := url.Parse(login.Server); err == nil {
 		p.server = oauthfetch.CleanText(u.Host, maxShown)
@@ -28,18 +28,20 @@ func (p page) of(login *LoginRequest) page {
 	return p
 }
 
-// maxShown is how much of a name a page shows, in bytes: no host is longer.
+// maxShown bounds a name on a page, in bytes: no host is longer.
 const maxShown = 255
 
 var (
-	pageUnexpected = page{title: "Nothing to see here",
-		text: "This is not the answer to a login that is under way. You can close this page."}
-	pageRepeated = page{title: "This login is over", text: "Its answer has come before. You can close this page."}
-	pagePending  = page{title: "Almost there", text: "The answer has come. The program says how the login goes on; you can close this page."}
-	pageDone     = page{title: "You are logged in", text: "You can close this page and go back to the program."}
+	pageUnexpected = page{title: "Unexpected request",
+		text: "This request does not belong to a login in progress. You can close this page."}
+	pageRepeated = page{title: "Login already completed", text: "The response to this login was received before. " +
+		"You can close this page."}
+	pagePending = page{title: "Almost done", text: "The response was received. The program shows how the login " +
+		"ends; you can close this page."}
+	pageDone = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
-// outcomePage tells a person what has come of a login.
+// outcomePage returns the page for the outcome of a login.
 func outcomePage(outcome error) page {
 	if outcome == nil {
 		return pageDone
@@ -47,16 +49,16 @@ func outcomePage(outcome error) page {
 	refused, ok := errors.AsType[*LoginError](outcome)
 	switch {
 	case ok && refused.Code == "access_denied":
-		return page{title: "You are not logged in", text: "The access was declined, and nothing was granted. You can close this page."}
+		return page{title: "You are not logged in", text: "Access was declined. You can close this page."}
 	case ok:
 		detail := refused.Code
 		if refused.Description != "" {
 			detail += ": " + refused.Description
 		}
-		return page{title: "The login has failed",
-			text: "The authorization server refused it. The program says more; you can close this page.", detail: detail}
+		return page{title: "Login failed",
+			text: "The authorization server refused the login. The program shows details; you can close this page.", detail: detail}
 	}
-	return page{title: "The login has failed", text: "The program says why. You can close this page."}
+	return page{title: "Login failed", text: "The program shows the reason. You can close this page."}
 }
 
 const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
@@ -70,7 +72,7 @@ const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
 	`@media(prefers-color-scheme:dark){body{background:#121519;color:#e9ecf0}main{background:#1c2026}` +
 	`main,dl{border-color:#39414c}p.detail,dt{color:#a4aeba}}`
 
-// writePage sends a page, which loads nothing and runs nothing.
+// writePage sends a page without external resources and scripts.
 func writePage(w http.ResponseWriter, status int, p page) {
 	body := `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
 		`<title>` + html.EscapeString(p.title) + `</title><style>` + pageStyle + `</style></head><body><main><h1>` +
@@ -99,5 +101,5 @@ func writePage(w http.ResponseWriter, status int, p page) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(body))
-	_ = http.NewResponseController(w).Flush() // the server is closed when the page is written
+	_ = http.NewResponseController(w).Flush() // Close stops the server once the page is written
 }

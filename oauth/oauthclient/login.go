@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// Login gets new tokens for the server, whether there are some or not: with an [Authorizer] it asks a person. It first
-// asks the server which login it wants. The error is an [*AuthorizeError].
+// Login obtains new tokens for the server, even if there are some; with an [Authorizer] the user
+// logs in. It first asks the server which login it requires. The error is an [*AuthorizeError].
 func (t *Transport) Login(ctx context.Context) error {
 	if t.invalid != nil {
 		return t.failed(http.StatusUnauthorized, t.invalid)
@@ -35,13 +35,14 @@ func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
 	return got.tokens, nil
 }
 
-// probe asks the server, without a token, which login it wants. One that does not say may still have metadata.
+// probe sends a request without a token to learn which login the server requires. A server that
+// does not refuse it may still have metadata.
 func (t *Transport) probe(ctx context.Context) (*need, error) {
 	asking, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(asking, http.MethodGet, t.endpoint.String(), nil)
 	if err != nil {
-		return nil, errors.New("oauth: the server cannot be asked at its address")
+		return nil, errors.New("oauth: invalid address of the server")
 	}
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	res, err := t.base.RoundTrip(req)
@@ -49,9 +50,9 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("oauth: ask the server: %w", err)
+		return nil, fmt.Errorf("oauth: request without a token: %w", err)
 	}
-	_ = res.Body.Close() // it may be a stream that does not end
+	_ = res.Body.Close() // may be an endless stream
 	n := &need{kind: needLogin}
 	if wants := newNeed(res, nil); wants != nil && wants.kind == needToken {
 		n.challenge, n.scopes, n.refused = wants.challenge, wants.scopes, true
@@ -59,12 +60,13 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 	return n, nil
 }
 
-// Logout drops the tokens for the server, and has its authorization server revoke them if that is able to. This Transport
-// drops them whatever the error; those that share a store which fails may still find them there. What the authorization
-// server knows of the client is kept.
+// Logout removes the tokens for the server, and asks its authorization server to revoke them if it
+// supports that. The Transport removes them whatever the error is; other Transports with a store
+// that fails may still find them there. Client registrations are kept.
 //
-// Some authorization servers revoke refresh tokens alone, and say so: their access tokens, such as JWTs that servers check
-// by themselves, are good until they end. That is no error; a refresh token that is not revoked is one.
+// Some authorization servers only revoke refresh tokens, and say so: their access tokens, such as
+// JWTs, stay valid until they expire. That is not an error; a refresh token that is not revoked is
+// one.
 //
 // Spec: RFC 7009, sections 2 and 2.2.1.
 func (t *Transport) Logout(ctx context.Context) error {
@@ -72,7 +74,7 @@ func (t *Transport) Logout(ctx context.Context) error {
 		return t.invalid
 	}
 	t.mu.Lock()
-	t.logouts++ // so that what is in progress does not undo this
+	t.logouts++ // so that flows in progress do not store tokens
 	t.mu.Unlock()
 	known, stored, failed := t.unstore(ctx)
 	t.mu.Lock()
@@ -89,13 +91,13 @@ func (t *Transport) Logout(ctx context.Context) error {
 	return errors.Join(failed, t.revoke(ctx, known, dropped))
 }
 
-// unstore removes what the store holds for the server, and gives it. What cannot be read is removed all the same. A store
-// that fails at one thing is asked for the next one nevertheless.
+// unstore removes the tokens of the server from the store and returns them. Unreadable values are
+// removed, too. It goes on after a failure of the store.
 func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *TokenSet, err error) {
 	known, err = load[serverRecord](ctx, t.store, t.serverKey())
 	isThere := known != nil || err != nil
 	if errors.Is(err, errUnreadable) {
-		t.log.Warn("oauth: what the store holds is removed unread", "server", oauthfetch.ShownURL(t.endpoint))
+		t.log.Warn("oauth: removing an unreadable value from the store")
 		err = nil
 	}
 	if known == nil {
@@ -109,7 +111,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 			err = errors.Join(err, fmt.Errorf("oauth: write to the store: %w", failed))
 		}
 		if tokens, failed = decodeStored[TokenSet](old); failed != nil {
-			t.log.Warn("oauth: tokens in the store are removed unread", "server", oauthfetch.ShownURL(t.endpoint))
+			t.log.Warn("oauth: removing unreadable tokens from the store")
 		}
 	}
 	if isThere {
@@ -118,7 +120,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 	return known, tokens, err
 }
 
-// revoke revokes the refresh token first: with it authorization servers revoke the rest.
+// revoke revokes the refresh token first: authorization servers revoke the access token with it.
 func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *TokenSet) error {
 	if known.Server == nil || known.Server.RevocationEndpoint == "" || known.Issuer != tokens.Issuer {
 		return nil
@@ -133,7 +135,8 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	}
 	endpoint := t.tokenEndpoint(&server, client, "", known.Scope)
 	var all []error
-	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess}} {
+	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"},
+		{tokens.AccessToken, hintAccess}} {
 		if one.token == "" {
 			continue
 		}
@@ -147,13 +150,13 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 			all = append(all, err)
 		case one.hint == hintAccess && answer.Status == http.StatusBadRequest && isUnsupportedType(answer.Body):
 		case answer.Status != http.StatusOK && answer.Status != http.StatusNoContent:
-			all = append(all, fmt.Errorf("oauth: the authorization server does not revoke: HTTP %d", answer.Status))
+			all = append(all, fmt.Errorf("oauth: revoke the tokens: HTTP %d", answer.Status))
 		}
 	}
 	return errors.Join(all...)
 }
 
-// hintAccess says to a revocation endpoint that a token is an access token.
+// hintAccess is the token_type_hint of an access token.
 //
 // Spec: RFC 7009, section 2.1.
 const hintAccess = "access_token"
@@ -168,5 +171,5 @@ func isUnsupportedType(body []byte) bool {
 	return oauthfetch.Decode(body, &response) == nil && response.Code == "unsupported_token_type"
 }
 
-// probeTimeout bounds the wait for the response to a request that asks which login the server wants.
+// probeTimeout bounds the request of probe.
 const probeTimeout = 10 * time.Second

@@ -56,8 +56,9 @@ func (s *fakeServer) watchReuse() (reuses func() int) {
 	}
 }
 
-// TestLoginIsNotLostWithTheStore has a store that takes nothing, so that there is only what the Transport remembers.
-func TestLoginIsNotLostWithTheStore(t *testing.T) {
+// TestLoginSurvivesStoreFailure has a store that takes nothing, so that there is only what the
+// Transport remembers.
+func TestLoginSurvivesStoreFailure(t *testing.T) {
 	for name, fall := range map[string]func(s *sickStore){
 		"after change":  func(s *sickStore) { s.sick.Store(true) },
 		"before change": func(s *sickStore) { s.before.Store(true) },
@@ -89,8 +90,8 @@ func TestLoginIsNotLostWithTheStore(t *testing.T) {
 	}
 }
 
-// TestRotatedTokenDoesNotComeBack fails to write what a renewal has come to, once.
-func TestRotatedTokenDoesNotComeBack(t *testing.T) {
+// TestUsedRefreshTokenIsNotReused fails to write what a renewal has come to, once.
+func TestUsedRefreshTokenIsNotReused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := newSickStore()
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
@@ -111,8 +112,9 @@ func TestRotatedTokenDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// TestAnotherProcessWritesOverWhatIsUnsaved prefers what somebody else has put into the store meanwhile.
-func TestAnotherProcessWritesOverWhatIsUnsaved(t *testing.T) {
+// TestUnsavedValueIsReplacedByAnotherProcess prefers what somebody else has put into the store
+// meanwhile.
+func TestUnsavedValueIsReplacedByAnotherProcess(t *testing.T) {
 	for name, act := range map[string]func(tr *oauthclient.Transport, ctx context.Context) error{
 		"a login": (*oauthclient.Transport).Login, "a logout": (*oauthclient.Transport).Logout,
 	} {
@@ -143,8 +145,8 @@ func TestAnotherProcessWritesOverWhatIsUnsaved(t *testing.T) {
 	}
 }
 
-// TestLogoutWithAStoreThatFails drops and revokes the tokens nevertheless.
-func TestLogoutWithAStoreThatFails(t *testing.T) {
+// TestLogoutWithFailingStore drops and revokes the tokens nevertheless.
+func TestLogoutWithFailingStore(t *testing.T) {
 	for name, fall := range map[string]func(s *sickStore){
 		"after change":  func(s *sickStore) { s.sick.Store(true) },
 		"before change": func(s *sickStore) { s.before.Store(true) },
@@ -175,7 +177,7 @@ func TestLogoutWithAStoreThatFails(t *testing.T) {
 	}
 }
 
-func TestLogoutWithAStoreThatCannotBeRead(t *testing.T) {
+func TestLogoutWithUnreadableStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := &failingStore{oauthclient.NewMemoryStore(), nil, nil}
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
@@ -239,7 +241,8 @@ func (s *plainStore) rewrite(kind string, change func(old []byte) []byte) {
 	}
 }
 
-// TestUpdatesAreNotNested has the authorization server forget the client, so that tokens and client are dropped.
+// TestUpdatesAreNotNested has the authorization server forget the client, so that tokens and client
+// are dropped.
 func TestUpdatesAreNotNested(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := newPlainStore()
@@ -257,8 +260,8 @@ func TestUpdatesAreNotNested(t *testing.T) {
 	})
 }
 
-// TestUnreadableStoreIsWrittenAnew has values of somebody else in the store.
-func TestUnreadableStoreIsWrittenAnew(t *testing.T) {
+// TestUnreadableStoreIsReplaced has values of somebody else in the store.
+func TestUnreadableStoreIsReplaced(t *testing.T) {
 	for _, kind := range []string{"server", "tokens", "client"} {
 		t.Run(kind, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *clientWorld) {
@@ -287,8 +290,8 @@ func TestUnreadableStoreIsWrittenAnew(t *testing.T) {
 	}
 }
 
-// TestStoredServerWithoutMetadata has a record that does not say where tokens are renewed.
-func TestStoredServerWithoutMetadata(t *testing.T) {
+// TestStoredServerRecordWithoutMetadata has a record that does not say where tokens are renewed.
+func TestStoredServerRecordWithoutMetadata(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *clientWorld) {
 		store := newPlainStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))

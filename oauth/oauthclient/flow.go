@@ -15,35 +15,35 @@ import (
 )
 
 const (
-	// failureLifetime is how long a login that has come to nothing is the answer to further requests for the same. A program
-	// has many requests, and each would open a browser, or ask an authorization server that has said no. Login does not
-	// ask this memory.
+	// failureLifetime is how long a failed login is the result of further requests. A program has
+	// many requests, and each would open a browser or ask an authorization server that has refused.
+	// Login ignores failures.
 	failureLifetime = 30 * time.Second
 )
 
-// A needKind is why tokens are wanted.
+// A needKind is why tokens are needed.
 type needKind uint8
 
 const (
 	needToken   needKind = iota // the server wants one, or another one
 	needScope                   // the server wants one with more scopes
-	needRenewal                 // the one that is held ends
-	needLogin                   // somebody said so
+	needRenewal                 // the current one expires
+	needLogin                   // the program called Login
 )
 
 // A need is what has to be authorized, and why.
 type need struct {
 	kind      needKind
-	used      *TokenSet        // which is not good enough; nil if there was none
-	challenge *oauth.Challenge // of the server; nil if it had none of ours
+	used      *TokenSet        // the token that was refused; nil if there was none
+	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can answer
 	scopes    []string         // of the challenge
-	persists  bool             // used comes of a renewal that the need has lasted through
-	revision  string           // of MCP, which the client speaks; empty if it did not say
-	refused   bool             // the server has refused a request without a token, for needLogin
+	persists  bool             // used was renewed for this request and refused again
+	revision  string           // of MCP, which the client speaks; empty if it is not known
+	refused   bool             // the server refuses requests without a token, for needLogin
 }
 
-// newNeed returns what a response wants. It gives nil if that is nothing that OAuth is the answer to. A 403 that names scopes
-// and no error is taken for one that lacks them: some servers leave the error out.
+// newNeed returns what a response asks for, nil if authorization cannot help. A 403 that names
+// scopes without an error counts as insufficient_scope: some servers omit the error.
 //
 // Spec: RFC 6750, section 3; basic/authorization#error-handling.
 func newNeed(res *http.Response, used *TokenSet) *need {
@@ -61,7 +61,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 	}
 	if res.StatusCode == http.StatusUnauthorized {
 		if n.challenge == nil && len(all) > 0 {
-			return nil // it wants something else, such as a password
+			return nil // another scheme, such as Basic
 		}
 		return n // revision 2025-03-26 has no challenge
 	}
@@ -80,7 +80,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 	return nil // more scopes would not help
 }
 
-// chooseChallenge returns the challenge that says most of those that OAuth can answer.
+// chooseChallenge returns the most specific challenge that OAuth can answer.
 func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	var best *oauth.Challenge
 	for i := range all {
@@ -95,8 +95,8 @@ func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	return best
 }
 
-// memory names the kind of need: what has come to nothing for some scopes is not asked for others right away, since a
-// server could think of ever new ones.
+// failureKey returns the key under which a failure is remembered. All needs for scopes share one,
+// since a server could ask for ever other scopes.
 func (n *need) failureKey() string {
 	if n.kind == needScope {
 		return "scope"
@@ -104,7 +104,7 @@ func (n *need) failureKey() string {
 	return n.key()
 }
 
-// key is the same for needs that one authorization serves.
+// key is equal for needs that one authorization meets.
 func (n *need) key() string {
 	switch n.kind {
 	case needScope:
@@ -118,7 +118,7 @@ func (n *need) key() string {
 	return "token"
 }
 
-// isMet reports whether tokens that somebody else has got meanwhile are what is needed.
+// isMet reports whether tokens that were obtained meanwhile meet the need.
 func (n *need) isMet(tokens *TokenSet, now time.Time) bool {
 	switch {
 	case tokens == nil || tokens.expiresBefore(now) || n.kind == needLogin:
@@ -131,51 +131,51 @@ func (n *need) isMet(tokens *TokenSet, now time.Time) bool {
 	return true
 }
 
-// How tokens were come by.
+// A tokenSource is how tokens were obtained.
 type tokenSource uint8
 
 const (
-	fromStore   tokenSource = iota // somebody else got them
+	fromStore   tokenSource = iota // by another request or process
 	fromRefresh                    // with a refresh token
-	fromGrant                      // by a login, or what stands for one
+	fromGrant                      // by a login or another grant
 )
 
-// An outcome is what an authorization has come to.
+// An outcome is the result of an authorization.
 type outcome struct {
 	tokens *TokenSet
 	source tokenSource
 }
 
-// A failedAttempt is a login that has come to nothing.
+// A failedAttempt is a login that has failed recently.
 type failedAttempt struct {
 	err   error
 	until time.Time
 }
 
-// A flow is an authorization in progress. All requests that need it wait for it, each for as long as its own context
-// lasts. When nobody waits any more it ends.
+// A flow is an authorization in progress. All requests that need it wait for it, each as long as
+// its own context lasts. It is cancelled when no request waits any more.
 type flow struct {
 	key    string
 	cancel context.CancelCauseFunc
-	done   chan struct{} // when it has ended
-	got    *outcome      // then
-	err    error         // then
+	done   chan struct{} // closed when it has ended
+	got    *outcome      // set when done is closed
+	err    error         // set when done is closed
 
 	mu      sync.Mutex // guards the fields below
 	waiters map[*waiter]struct{}
-	asking  bool // a person is waited for
-	asked   bool // one was
+	asking  bool // the user is logging in
+	asked   bool // the user was asked
 }
 
 // A waiter is a request that waits for a flow.
 type waiter struct {
 	ctx  context.Context
-	done func() // ends AwaitUser; nil if that is not in effect
+	done func() // resumes the timeouts of the client; nil if they are not suspended
 }
 
-var errAbandoned = errors.New("oauth: nobody waits for the authorization any more")
+var errAbandoned = errors.New("oauth: authorization cancelled: no request waits for it")
 
-// acquire gets what is needed, together with all who need the same.
+// acquire obtains what a need asks for, together with all requests that have the same need.
 func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 	for {
 		f, mine, err := t.join(ctx, n)
@@ -185,18 +185,19 @@ func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 		err = f.wait(ctx, mine)
 		switch {
 		case mine == nil && ctx.Err() == nil:
-			continue // it has ended for want of waiters
+			continue // the flow was cancelled
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case f.key == n.key():
 			return f.got, err
 		}
-		// Another need was served, perhaps this one with it: the next flow looks.
+		// The flow served another need, and may have met this one: the next flow checks.
 	}
 }
 
-// join returns the flow in progress, which may be for something else, or begins one. The waiter is nil if the flow is about
-// to end because all have left it: its end, when it has given up port and store, is the time for another.
+// join returns the flow in progress, which may serve another need, or begins one. The waiter is nil
+// if the flow is being cancelled: the caller waits for its end, when it has released its port and
+// the store, and tries again.
 func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,12 +216,12 @@ func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	*flowField = f
-	go t.serve(own, f, n) // ends when it has what is needed, when it cannot get it, and when all waiters have left
+	go t.serve(own, f, n) // ends with the authorization, or when all waiters have left
 	return f, mine, nil
 }
 
-// flowField returns the place of the flow in progress: renewals have one of their own, so that they do not wait for a person. The
-// caller holds the lock.
+// flowField returns the field of the flow in progress. Renewals have their own, so that they do not
+// wait for the user. The caller holds the lock.
 func (t *Transport) flowField(n *need) **flow {
 	if n.kind == needRenewal {
 		return &t.renewal
@@ -243,8 +244,8 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 	f.cancel(nil)
 }
 
-// remember keeps that a login has come to nothing, or forgets it when there was one. Renewals are no logins, but where no
-// person is asked they are as good as one. The caller holds the lock.
+// remember records a failed login, or clears the failures after a successful one. A renewal counts
+// only if it does not involve the user. The caller holds the lock.
 func (t *Transport) remember(n *need, f *flow, err error) {
 	f.mu.Lock()
 	asked := f.asked
@@ -258,12 +259,12 @@ func (t *Transport) remember(n *need, f *flow, err error) {
 	}
 }
 
-// rememberFailure has an error be the answer to a need for a while. The caller holds the lock.
+// rememberFailure makes an error the result of a need for a while. The caller holds the lock.
 func (t *Transport) rememberFailure(n *need, err error) {
 	t.failures[n.failureKey()] = &failedAttempt{err: err, until: time.Now().Add(failureLifetime)}
 }
 
-// enter adds a waiter, unless all have left and the flow is about to end.
+// enter adds a waiter, unless the flow is being cancelled.
 func (f *flow) enter(w *waiter) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,7 +278,7 @@ func (f *flow) enter(w *waiter) bool {
 	return true
 }
 
-// wait waits for the end of the flow, or of the waiter's patience.
+// wait waits for the end of the flow or of ctx.
 func (f *flow) wait(ctx context.Context, w *waiter) error {
 	if w != nil {
 		defer f.leave(w)
@@ -303,7 +304,8 @@ func (f *flow) leave(w *waiter) {
 	}
 }
 
-// awaitUser stops the time limits of all who wait, and of those who will, until done is called.
+// awaitUser suspends the timeouts of all requests that wait, or begin to wait, until done is
+// called.
 func (f *flow) awaitUser() (done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
