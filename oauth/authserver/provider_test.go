@@ -637,8 +637,8 @@ func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 	odd := one.provider("one")
 	odd.Name = "A & B"
 	for want, change := range map[string]func(*authserver.Options){
-		"Next you log in. You can":                             withPasswords(t),
-		"Next you log in with <bdi>A &amp; B</bdi>. You can":   withProviders(t, odd),
+		"Next you log in. You can":                               withPasswords(t),
+		"Next you log in with <bdi>A &amp; B</bdi>. You can":     withProviders(t, odd),
 		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"), two.provider("two")),
 	} {
 		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
@@ -666,14 +666,14 @@ func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
 func TestMistakesInUpstreams(t *testing.T) {
 	good := authserver.Provider{ID: "idp", Issuer: "https://idp.example", ClientID: "us"}
 	for wanted, change := range map[string]func(*authserver.Provider){
-		"ID has to have":    func(u *authserver.Provider) { u.ID = "Id/p" },
-		"no ClientID":       func(u *authserver.Provider) { u.ClientID = "" },
-		"either an Issuer":  func(u *authserver.Provider) { u.Issuer = "" },
-		"needs a Subject":   func(u *authserver.Provider) { u.Issuer, u.Endpoints = "", endpoints },
-		"lack openid":       func(u *authserver.Provider) { u.Scopes = []string{"email"} },
-		"hold state":        func(u *authserver.Provider) { u.Parameters = map[string]string{"state": "x"} },
-		"time is negative":  func(u *authserver.Provider) { u.CheckEvery = -1 },
-		"neither https nor": func(u *authserver.Provider) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
+		"invalid ID":             func(u *authserver.Provider) { u.ID = "Id/p" },
+		"ClientID is required":   func(u *authserver.Provider) { u.ClientID = "" },
+		"either Issuer":          func(u *authserver.Provider) { u.Issuer = "" },
+		"Subject is required":    func(u *authserver.Provider) { u.Issuer, u.Endpoints = "", endpoints },
+		"must contain openid":    func(u *authserver.Provider) { u.Scopes = []string{"email"} },
+		"must not contain state": func(u *authserver.Provider) { u.Parameters = map[string]string{"state": "x"} },
+		"must not be negative":   func(u *authserver.Provider) { u.CheckEvery = -1 },
+		"must be https":          func(u *authserver.Provider) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
 	} {
 		u := good
 		change(&u)
