@@ -1,10 +1,10 @@
-// Command authserver is an MCP server that is its own authorization server, for a single user. The password comes from
-// the environment:
+// Command authserver is an MCP server that is its own authorization server, for a single user. The
+// password comes from the environment:
 //
 //	MCP_PASSWORD='correct horse battery staple' authserver DIR
 //
-// DIR keeps what must survive a restart. Any client can then log in at http://127.0.0.1:8080/mcp, such as
-// examples/login.
+// DIR keeps what must survive a restart. Any client can then log in at http://127.0.0.1:8080/mcp,
+// such as examples/login.
 package main
 
 import (
@@ -94,7 +94,8 @@ type note struct {
 	Text string `json:"text" jsonschema:"what to write down"`
 }
 
-// newNotes returns the MCP server, whose tools need scopes. A client is told which one it lacks, and asks the user.
+// newNotes returns the MCP server, whose tools need scopes. A client is told which one it lacks,
+// and asks the user.
 func newNotes() *mcp.Server {
 	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 		oauth.RequireScopes(&oauth.ScopeRules{
@@ -111,7 +112,8 @@ func newNotes() *mcp.Server {
 	return s
 }
 
-// serve serves until ctx ends, then shuts down in good order: first the calls, which answer; then the connections.
+// serve serves until ctx ends, then shuts down in good order: first the calls, which answer; then
+// the connections.
 func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
 	server := &http.Server{Addr: address, Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
@@ -124,5 +126,6 @@ func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) err
 	}
 	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return errors.Join(handler.Shutdown(ending), server.Shutdown(ending), server.Close()) // at last whoever does not listen
+	// at last whoever does not listen
+	return errors.Join(handler.Shutdown(ending), server.Shutdown(ending), server.Close())
 }

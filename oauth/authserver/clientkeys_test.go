@@ -61,8 +61,10 @@ func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
 		})
 		code := w.code("client_id", id, "redirect_uri", documentURI)
 		part := base64.RawURLEncoding.EncodeToString
-		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`, id))) + "." + part(make([]byte, 64))
-		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer}, "client_assertion": {forged}}
+		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`,
+			id))) + "." + part(make([]byte, 64))
+		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer},
+			"client_assertion": {forged}}
 		ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
 		defer hangUp()
 		var all sync.WaitGroup
@@ -130,5 +132,6 @@ func TestKeysHaveTheRatesOfDocuments(t *testing.T) {
 	inside.body = strings.Replace(inside.body, inside.URL+"/jwks", "https://10.1.2.3/jwks", 1)
 	w := inside.world(t, nil)
 	id := inside.URL + "/client.json"
-	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized,
+		"invalid_client")
 }

@@ -24,7 +24,8 @@ func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, er
 	return openSealed(s, sealed, kind, key)
 }
 
-// LimitedKeys returns how many addresses, clients and users are remembered at most by any of the limits.
+// LimitedKeys returns how many addresses, clients and users are remembered at most by any of the
+// limits.
 func LimitedKeys(s *Server) int {
 	n := 0
 	for i := range s.limits.limiters {
@@ -36,7 +37,8 @@ func LimitedKeys(s *Server) int {
 	return n
 }
 
-// MayGuess takes a guess at the password of a user from an address, without the time that checking it takes.
+// MayGuess takes a guess at the password of a user from an address, without the time that checking
+// it takes.
 func MayGuess(s *Server, address, name string) bool {
 	r := httptest.NewRequest(http.MethodPost, "/login", nil)
 	r.RemoteAddr = address

@@ -66,7 +66,8 @@ func (s *faultyStore) Take(ctx context.Context, kind, key string) ([]byte, error
 	return s.Store.Take(ctx, kind, key)
 }
 
-func (s *faultyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+func (s *faultyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time,
+	error)) error {
 	if err := s.check(ctx, "update", kind); err != nil {
 		return err
 	}

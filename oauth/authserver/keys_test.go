@@ -94,7 +94,8 @@ func TestKeysOfTheOperator(t *testing.T) {
 		token := w.login().Access
 		w.wantAlive(token, alg)
 		set := w.keySet()
-		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg || got[0].Use != "sig" {
+		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg ||
+			got[0].Use != "sig" {
 			t.Errorf("%s: %+v", alg, set)
 		}
 	}
@@ -123,7 +124,8 @@ func TestSealKeysThatAreGone(t *testing.T) {
 	for _, step := range []struct {
 		keys []authserver.SealKey
 		good bool
-	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true}, {[]authserver.SealKey{old}, false}} {
+	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true},
+		{[]authserver.SealKey{old}, false}} {
 		o.SealKeys = step.keys
 		if _, err := authserver.New(&o); (err == nil) != step.good {
 			t.Errorf("%d keys: %v", len(step.keys), err)
@@ -131,7 +133,8 @@ func TestSealKeysThatAreGone(t *testing.T) {
 	}
 }
 
-// With none of its keys a server does not start, and says what can be done; with some of them it goes on.
+// With none of its keys a server does not start, and says what can be done; with some of them it
+// goes on.
 func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
@@ -142,7 +145,8 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 		newServer(t, o)
 		o.SealKeys = []authserver.SealKey{fresh}
 		_, err := authserver.New(&o)
-		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) || !strings.Contains(err.Error(), old.ID) {
+		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) ||
+			!strings.Contains(err.Error(), old.ID) {
 			t.Errorf("the error is %v", err)
 		}
 		lost, err := store.Take(t.Context(), "signing-keys", "1")

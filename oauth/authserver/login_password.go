@@ -24,10 +24,12 @@ const (
 	maxPasswordRounds = 10_000_000
 	passwordSaltLen   = 16
 	passwordKeyLen    = 32
-	// maxPassword and maxUserName are the maximum lengths in bytes. The login page has the same limits.
+	// maxPassword and maxUserName are the maximum lengths in bytes. The login page has the same
+	// limits.
 	maxPassword = 1 << 10
 	maxUserName = 256
-	// maxPasswordChecks is the maximum number of concurrent password checks, so that guessing does not use all processors.
+	// maxPasswordChecks is the maximum number of concurrent password checks, so that guessing does
+	// not use all processors.
 	maxPasswordChecks = 2
 )
 
@@ -37,10 +39,11 @@ type PasswordUser struct {
 	Name string
 	// Hash is the hash of the password, from [HashPassword].
 	Hash string
-	// Scopes are the scopes that the user may grant. They set Subject.Scopes, which must then be nil. Default: all scopes.
+	// Scopes are the scopes that the user may grant. They set Subject.Scopes, which must then be
+	// nil. Default: all scopes.
 	Scopes []string
-	// Subject is the subject of the user. The default of its ID and its Name is Name. A name that is used as an ID must never
-	// be reassigned to another user.
+	// Subject is the subject of the user. The default of its ID and its Name is Name. A name that
+	// is used as an ID must never be reassigned to another user.
 	Subject Subject
 }
 
@@ -48,12 +51,13 @@ type PasswordUser struct {
 type PasswordOptions struct {
 	// Users are the users.
 	Users []PasswordUser
-	// Find returns a user that is not in Users, nil if there is none. It must be safe for concurrent use. It may be nil.
+	// Find returns a user that is not in Users, nil if there is none. It must be safe for
+	// concurrent use. It may be nil.
 	Find func(ctx context.Context, name string) (*PasswordUser, error)
 }
 
-// NewPasswordLogin returns a [Login] with user name and password. Failed attempts are limited, see [LimitOptions]. The check of an
-// unknown user takes as long as that of a wrong password.
+// NewPasswordLogin returns a [Login] with user name and password. Failed attempts are limited, see
+// [LimitOptions]. The check of an unknown user takes as long as that of a wrong password.
 func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
 	if opts == nil {
 		opts = &PasswordOptions{}
@@ -75,7 +79,8 @@ func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
 	return l, nil
 }
 
-// HashPassword returns the salted hash of a password for [PasswordUser], with PBKDF2. A password has at most 1024 bytes.
+// HashPassword returns the salted hash of a password for [PasswordUser], with PBKDF2. A password
+// has at most 1024 bytes.
 func HashPassword(password string) (string, error) {
 	if password == "" || len(password) > maxPassword {
 		return "", fmt.Errorf("authserver: invalid password of %d bytes: must have 1 to %d", len(password), maxPassword)
@@ -108,7 +113,8 @@ func parsePasswordHash(text string) (*passwordHash, error) {
 		return nil, errors.New("invalid hash: must come from HashPassword")
 	}
 	if rounds < minPasswordRounds || rounds > maxPasswordRounds {
-		return nil, fmt.Errorf("invalid hash with %d rounds: must have %d to %d", rounds, minPasswordRounds, maxPasswordRounds)
+		return nil, fmt.Errorf("invalid hash with %d rounds: must have %d to %d", rounds, minPasswordRounds,
+			maxPasswordRounds)
 	}
 	return &passwordHash{rounds, salt, key}, nil
 }
@@ -172,7 +178,8 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 	}
 	giveBack, ok := l.s.limits.takePassword(w, r, name)
 	if !ok {
-		p.show(w, l, http.StatusTooManyRequests, shownName(name), "There were too many attempts. Wait a few minutes, then try again.")
+		p.show(w, l, http.StatusTooManyRequests, shownName(name),
+			"There were too many attempts. Wait a few minutes, then try again.")
 		return
 	}
 	subject, err := p.check(r.Context(), name, password)
@@ -180,9 +187,11 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 	case err != nil:
 		giveBack()
 		l.s.log.ErrorContext(r.Context(), "authorization server: password check failed", "error", err)
-		p.show(w, l, http.StatusServiceUnavailable, shownName(name), "Logging in is not possible at the moment. Try again later.")
+		p.show(w, l, http.StatusServiceUnavailable, shownName(name),
+			"Logging in is not possible at the moment. Try again later.")
 	case subject == nil:
-		l.s.log.InfoContext(r.Context(), "authorization server: wrong user name or password", "address", l.s.limits.address(r))
+		l.s.log.InfoContext(r.Context(), "authorization server: wrong user name or password", "address",
+			l.s.limits.address(r))
 		p.show(w, l, http.StatusUnauthorized, shownName(name), "User name or password is wrong.")
 	default:
 		giveBack()
@@ -244,11 +253,12 @@ func (p *passwordLogin) decoy() *passwordHash {
 	return h
 }
 
-// takePassword counts a password attempt against the address, against the user and address together, and against the user
-// from all addresses, so that many addresses help an attacker little. Someone who shares the user's address can lock the user
-// out there. Someone with many addresses can lock the user out too, except at the addresses of earlier logins, whose attempts
-// are counted apart. If the attempt was not a wrong guess, giveBack reverts the count. If there are no attempts left,
-// takePassword sets Retry-After and returns false.
+// takePassword counts a password attempt against the address, against the user and address
+// together, and against the user from all addresses, so that many addresses help an attacker
+// little. Someone who shares the user's address can lock the user out there. Someone with many
+// addresses can lock the user out too, except at the addresses of earlier logins, whose attempts
+// are counted apart. If the attempt was not a wrong guess, giveBack reverts the count. If there are
+// no attempts left, takePassword sets Retry-After and returns false.
 func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name string) (giveBack func(), ok bool) {
 	user := hashKey(name)
 	byUser := l.cost(limitUser, user)

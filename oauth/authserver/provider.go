@@ -20,7 +20,8 @@ const (
 	maxProviders = 20
 	// maxProviderID is the maximum length of Provider.ID.
 	maxProviderID = 32
-	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in bytes.
+	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in
+	// bytes.
 	maxUserClaim = 1 << 10
 	// defaultCheckEvery is the default of Provider.CheckEvery.
 	defaultCheckEvery = time.Minute
@@ -28,40 +29,50 @@ const (
 	defaultOutage = 5 * time.Minute
 )
 
-// ErrUserRefused is an error of [Provider.Subject] for a user who may not log in. The client gets access_denied.
+// ErrUserRefused is an error of [Provider.Subject] for a user who may not log in. The client gets
+// access_denied.
 var ErrUserRefused = errors.New("authserver: the user may not log in")
 
-// A Provider is an identity provider: an OpenID provider, or an OAuth server with an API that identifies the user. The server has
-// to be registered there as a client with the redirect URI <issuer>/login/callback/<ID>.
+// A Provider is an identity provider: an OpenID provider, or an OAuth server with an API that
+// identifies the user. The server has to be registered there as a client with the redirect URI
+// <issuer>/login/callback/<ID>.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
 type Provider struct {
-	// ID identifies the provider. It is part of the subjects, so it must never change. It has 1 to 32 of a-z, 0-9 and hyphens.
+	// ID identifies the provider. It is part of the subjects, so it must never change. It has 1 to
+	// 32 of a-z, 0-9 and hyphens.
 	ID string
 	// Name is the name on the login page. Default: ID.
 	Name string
-	// Issuer is the issuer of an OpenID provider, exactly as in its metadata. Either Issuer or Endpoints is required.
+	// Issuer is the issuer of an OpenID provider, exactly as in its metadata. Either Issuer or
+	// Endpoints is required.
 	Issuer string
 	// Endpoints are the endpoints of an OAuth server that is not an OpenID provider.
 	Endpoints ProviderEndpoints
-	// ClientID and ClientSecret identify this server at the provider. Without a secret it is a public client.
+	// ClientID and ClientSecret identify this server at the provider. Without a secret it is a
+	// public client.
 	ClientID     string
 	ClientSecret string
-	// Scopes are the scopes to request. Default: openid, profile and email for an OpenID provider, none otherwise. Without a
-	// refresh token the grant ends when its access token expires; many providers issue one only for offline_access.
+	// Scopes are the scopes to request. Default: openid, profile and email for an OpenID provider,
+	// none otherwise. Without a refresh token the grant ends when its access token expires; many
+	// providers issue one only for offline_access.
 	Scopes []string
 	// Parameters are added to authorization requests, such as access_type or prompt.
 	Parameters map[string]string
-	// Subject returns the subject of a user, or [ErrUserRefused]. It is called for each login. For an OAuth server that is not
-	// an OpenID provider it is also called to check that an access token is valid, and returns [ErrProviderGrantEnded] if it
-	// is not. It must be safe for concurrent use. Default for OpenID providers: the subject "<ID>|<sub>" with the claims
-	// name, preferred_username, email and email_verified, each of at most 1 KiB. Otherwise it is required.
+	// Subject returns the subject of a user, or [ErrUserRefused]. It is called for each login. For
+	// an OAuth server that is not an OpenID provider it is also called to check that an access
+	// token is valid, and returns [ErrProviderGrantEnded] if it is not. It must be safe for
+	// concurrent use. Default for OpenID providers: the subject "<ID>|<sub>" with the claims name,
+	// preferred_username, email and email_verified, each of at most 1 KiB. Otherwise it is
+	// required.
 	Subject func(ctx context.Context, user *ProviderUser) (Subject, error)
-	// CheckEvery is the interval at which a grant is checked at the provider, by introspection, at the userinfo endpoint, or
-	// with Subject. A revocation at the provider takes effect within it. Default: 1 minute.
+	// CheckEvery is the interval at which a grant is checked at the provider, by introspection, at
+	// the userinfo endpoint, or with Subject. A revocation at the provider takes effect within it.
+	// Default: 1 minute.
 	CheckEvery time.Duration
-	// Outage is the time for which the last confirmation of a grant is accepted while the provider does not answer. After a
-	// restart the last confirmation is the issue of the current token. Default: 5 minutes.
+	// Outage is the time for which the last confirmation of a grant is accepted while the provider
+	// does not answer. After a restart the last confirmation is the issue of the current token.
+	// Default: 5 minutes.
 	Outage time.Duration
 }
 
@@ -77,8 +88,9 @@ type ProviderEndpoints struct {
 type ProviderUser struct {
 	// ID is the sub claim of the ID token, empty if there is none.
 	ID string
-	// Claims are the claims of the verified ID token, nil if there is none. If Scopes has profile or email and the ID token has
-	// no name or no email, the claims of that scope are added from the userinfo endpoint.
+	// Claims are the claims of the verified ID token, nil if there is none. If Scopes has profile
+	// or email and the ID token has no name or no email, the claims of that scope are added from
+	// the userinfo endpoint.
 	Claims map[string]any
 	// AccessToken is the access token for the provider's API. It must not be sent to anything else.
 	AccessToken string
@@ -90,21 +102,24 @@ type ProviderUser struct {
 type ProviderOptions struct {
 	// Providers are the identity providers, at least one. If there are several, the user chooses.
 	Providers []Provider
-	// Fetcher sends all requests to them. Default: [oauth.NewFetcher] without options. A provider whose issuer or token
-	// endpoint has a private address may have other endpoints at such addresses too: see [oauth.Fetcher.For].
+	// Fetcher sends all requests to them. Default: [oauth.NewFetcher] without options. A provider
+	// whose issuer or token endpoint has a private address may have other endpoints at such
+	// addresses too: see [oauth.Fetcher.For].
 	Fetcher *oauth.Fetcher
 }
 
-// NewProviderLogin returns a [ProviderLogin] at identity providers. Their tokens are sealed in the Store and never sent to a
-// client. When a grant of the server is revoked, the provider's grant is revoked, and the other way round. When a grant of the
-// server expires, because a code or refresh token was not used, the provider's grant is not revoked. A handler that calls the
-// provider's API for the user gets a token from [Server.ProviderToken]. The login can be used for one Server.
+// NewProviderLogin returns a [ProviderLogin] at identity providers. Their tokens are sealed in the
+// Store and never sent to a client. When a grant of the server is revoked, the provider's grant is
+// revoked, and the other way round. When a grant of the server expires, because a code or refresh
+// token was not used, the provider's grant is not revoked. A handler that calls the provider's API
+// for the user gets a token from [Server.ProviderToken]. The login can be used for one Server.
 func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 	if opts == nil {
 		opts = &ProviderOptions{}
 	}
 	if len(opts.Providers) == 0 || len(opts.Providers) > maxProviders {
-		return nil, fmt.Errorf("authserver: ProviderOptions has %d Providers, want 1 to %d", len(opts.Providers), maxProviders)
+		return nil, fmt.Errorf("authserver: ProviderOptions has %d Providers, want 1 to %d", len(opts.Providers),
+			maxProviders)
 	}
 	fetcher := opts.Fetcher
 	if fetcher == nil {
@@ -169,7 +184,8 @@ func (o *Provider) check() error {
 	return nil
 }
 
-// defaultSubject returns a subject with the sub claim, which is unique only at its provider, after the provider's ID.
+// defaultSubject returns a subject with the sub claim, which is unique only at its provider, after
+// the provider's ID.
 func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subject, error) {
 	id := o.ID + "|" + user.ID
 	if len(id) > maxSubject {

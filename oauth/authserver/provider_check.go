@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// outageRetry is the time until the next check of a grant whose identity provider did not answer.
+	// outageRetry is the time until the next check of a grant whose identity provider did not
+	// answer.
 	outageRetry = 5 * time.Second
 	// maxChecks is the maximum number of grants whose last check is cached.
 	maxChecks = 10_000
@@ -28,7 +29,8 @@ type providerCheck struct {
 	until time.Time  // when the next check is due
 }
 
-// get returns the check of a grant. A check that the cache drops is completed by the request that does it.
+// get returns the check of a grant. A check that the cache drops is completed by the request that
+// does it.
 func (c *providerChecks) get(handle string) *providerCheck {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,14 +80,16 @@ func (c *providerCheck) isFresh(now time.Time) bool {
 	return now.Before(c.until)
 }
 
-// confirm records that the identity provider has confirmed the grant now, and when the next check is due.
+// confirm records that the identity provider has confirmed the grant now, and when the next check
+// is due.
 func (c *providerCheck) confirm(now, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last, c.until = now, until
 }
 
-// confirmAt records that the identity provider issued a token of the grant, to this process or to another one.
+// confirmAt records that the identity provider issued a token of the grant, to this process or to
+// another one.
 func (c *providerCheck) confirmAt(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +98,8 @@ func (c *providerCheck) confirmAt(at time.Time) {
 	}
 }
 
-// toleratesOutage reports whether the last confirmation is recent enough to accept the grant while the identity provider does
-// not answer. If so, the next check is due after outageRetry.
+// toleratesOutage reports whether the last confirmation is recent enough to accept the grant while
+// the identity provider does not answer. If so, the next check is due after outageRetry.
 func (c *providerCheck) toleratesOutage(now time.Time, outage time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// The first user after a start closes the browser while the metadata of the third party is on its way.
+// The first user after a start closes the browser while the metadata of the third party is on its
+// way.
 func TestAbortedLoginLeavesTheDiscoveryToOthers(t *testing.T) {
 	p := newIDP(t)
 	asked, answer := make(chan struct{}, 2), make(chan struct{})

@@ -27,7 +27,8 @@ const (
 	metadataTime = 12 * time.Hour
 	// metadataRetry is the time for which a failed fetch is cached.
 	metadataRetry = 5 * time.Second
-	// discoveryTime is the time limit of a fetch. It continues if the request is canceled, because other requests wait for it.
+	// discoveryTime is the time limit of a fetch. It continues if the request is canceled, because
+	// other requests wait for it.
 	discoveryTime = 10 * time.Second
 )
 
@@ -130,7 +131,8 @@ var errNoMetadata = errors.New("fetching the metadata of the identity provider f
 // maxErrorText is the maximum length of the text of a library error, which may quote a response.
 const maxErrorText = 300
 
-// bounded returns an error of a library with a limited text, so that isTemporary still recognizes it.
+// bounded returns an error of a library with a limited text, so that isTemporary still recognizes
+// it.
 func bounded(err error) error {
 	var fetchErr *oauth.FetchError
 	var failed *oauth2.RetrieveError
@@ -168,7 +170,8 @@ func isTemporary(err error) bool {
 	switch {
 	case errors.As(err, &statusErr):
 		return statusErr.status >= http.StatusInternalServerError || statusErr.status == http.StatusTooManyRequests ||
-			statusErr.status == http.StatusRequestTimeout || statusErr.code == codeUnavailable || statusErr.code == codeServerError
+			statusErr.status == http.StatusRequestTimeout || statusErr.code == codeUnavailable ||
+			statusErr.code == codeServerError
 	case errors.As(err, &fetchErr):
 		return true
 	}
@@ -193,7 +196,8 @@ func (p *provider) authorizationURL(ends *endpoints, callback string, kept *pend
 	return p.config(ends, callback).AuthCodeURL(kept.State, opts...)
 }
 
-// checkIssuer refuses an authorization response of another identity provider. It is called before any other use of the response.
+// checkIssuer refuses an authorization response of another identity provider. It is called before
+// any other use of the response.
 //
 // Spec: RFC 9207, section 2.4.
 func (p *provider) checkIssuer(ends *endpoints, iss []string) error {
@@ -208,7 +212,8 @@ func (p *provider) checkIssuer(ends *endpoints, iss []string) error {
 	return nil
 }
 
-func (p *provider) exchange(ctx context.Context, ends *endpoints, callback, code, verifier string) (*oauth2.Token, error) {
+func (p *provider) exchange(ctx context.Context, ends *endpoints, callback, code, verifier string) (*oauth2.Token,
+	error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, callback).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
@@ -220,7 +225,8 @@ func (p *provider) exchange(ctx context.Context, ends *endpoints, callback, code
 // verifyIDToken verifies the ID token of a login, or of a renewal, which has no nonce.
 //
 // Spec: OpenID Connect Core 1.0, section 3.1.3.7.
-func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oauth2.Token, nonce string) (*oidc.IDToken, error) {
+func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oauth2.Token,
+	nonce string) (*oidc.IDToken, error) {
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" {
 		return nil, errors.New("the token response has no ID token")
@@ -254,7 +260,8 @@ func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oa
 // errTokenInvalid reports that the identity provider no longer accepts a token.
 var errTokenInvalid = errors.New("the identity provider no longer accepts its token")
 
-// check checks an access token with the first method that the identity provider supports: introspection, userinfo, Subject.
+// check checks an access token with the first method that the identity provider supports:
+// introspection, userinfo, Subject.
 func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	if ends.introspection != "" {
 		switch active, err := p.introspect(ctx, ends, rec.Access); {

@@ -13,23 +13,26 @@ import (
 const (
 	kindProviderGrant = "provider-grant"
 
-	// renewBefore is the time before its expiry at which an access token of an identity provider is renewed, so that a caller
-	// of ProviderToken has that long to use it.
+	// renewBefore is the time before its expiry at which an access token of an identity provider is
+	// renewed, so that a caller of ProviderToken has that long to use it.
 	renewBefore = time.Minute
-	// renewTime is the time for which a renewal locks a grant, across processes: some identity providers revoke a grant when a
-	// refresh token is used twice. A renewal takes less time.
+	// renewTime is the time for which a renewal locks a grant, across processes: some identity
+	// providers revoke a grant when a refresh token is used twice. A renewal takes less time.
 	renewTime = 2 * providerTimeout
-	// saveTime is the time limit for storing a renewed grant, saveTries the number of attempts and savePause the initial pause
-	// between them, which doubles. The identity provider issues the tokens only once.
+	// saveTime is the time limit for storing a renewed grant, saveTries the number of attempts and
+	// savePause the initial pause between them, which doubles. The identity provider issues the
+	// tokens only once.
 	saveTime  = 10 * time.Second
 	saveTries = 5
 	savePause = 100 * time.Millisecond
-	// providerGrantExtra is how much longer than a grant the grant of its identity provider is stored.
+	// providerGrantExtra is how much longer than a grant the grant of its identity provider is
+	// stored.
 	providerGrantExtra = 24 * time.Hour
 )
 
-// A providerGrant has the tokens of an identity provider for a subject, a client and a resource. It is stored sealed, with a
-// random handle as key, so that two devices with the same client have separate grants.
+// A providerGrant has the tokens of an identity provider for a subject, a client and a resource. It
+// is stored sealed, with a random handle as key, so that two devices with the same client have
+// separate grants.
 type providerGrant struct {
 	Provider string    `json:"provider"`
 	Sub      string    `json:"sub,omitempty"` // the user at the identity provider
@@ -53,8 +56,9 @@ func (g *providerGrant) set(token *oauth2.Token) {
 	}
 }
 
-// dueAt returns when the access token has to be renewed, or its expiry if there is no refresh token; zero if the expiry is
-// unknown. A token with a lifetime of at most two minutes is renewed after half of it.
+// dueAt returns when the access token has to be renewed, or its expiry if there is no refresh
+// token; zero if the expiry is unknown. A token with a lifetime of at most two minutes is renewed
+// after half of it.
 func (g *providerGrant) dueAt() time.Time {
 	if g.Expires.IsZero() || g.Refresh == "" {
 		return g.Expires
@@ -100,7 +104,8 @@ func (u *providerLogin) sealGrant(handle string, g *providerGrant) ([]byte, erro
 	return u.server().seals.Seal(value, kindProviderGrant, handle), nil
 }
 
-// openGrant opens a stored grant, nil if there is none. isOld reports whether it should be sealed again.
+// openGrant opens a stored grant, nil if there is none. isOld reports whether it should be sealed
+// again.
 func (u *providerLogin) openGrant(handle string, sealed []byte) (g *providerGrant, isOld bool, err error) {
 	if sealed == nil {
 		return nil, false, nil
@@ -124,8 +129,10 @@ func (u *providerLogin) load(ctx context.Context, handle string) (g *providerGra
 	return u.openGrant(handle, sealed)
 }
 
-// change changes a stored grant and seals it with the first key. It returns the changed grant, nil if there is none.
-func (u *providerLogin) change(ctx context.Context, handle string, change func(*providerGrant) error) (*providerGrant, error) {
+// change changes a stored grant and seals it with the first key. It returns the changed grant, nil
+// if there is none.
+func (u *providerLogin) change(ctx context.Context, handle string,
+	change func(*providerGrant) error) (*providerGrant, error) {
 	var g *providerGrant
 	err := u.server().store.Update(ctx, kindProviderGrant, handle, func(sealed []byte) ([]byte, time.Time, error) {
 		var err error
@@ -159,7 +166,8 @@ func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 	if check.isFresh(time.Now()) {
 		return nil
 	}
-	// Cancellation of the request must not interrupt the use of a refresh token that can be used only once.
+	// Cancellation of the request must not interrupt the use of a refresh token that can be used
+	// only once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	g, err := u.loadForCheck(ctx, handle)
@@ -179,14 +187,16 @@ func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 	case errors.Is(err, ErrProviderGrantEnded):
 		return errors.Join(err, u.forget(ctx, handle))
 	case check.toleratesOutage(now, p.o.Outage):
-		u.server().log.WarnContext(ctx, "authorization server: identity provider not available, accepting its last confirmation",
+		u.server().log.WarnContext(ctx,
+			"authorization server: identity provider not available, accepting its last confirmation",
 			"provider", p.o.ID, "error", err)
 		return nil
 	}
 	return err
 }
 
-// loadForCheck returns a grant after its last renewal, nil if there is none. It seals the grant with the first key.
+// loadForCheck returns a grant after its last renewal, nil if there is none. It seals the grant
+// with the first key.
 func (u *providerLogin) loadForCheck(ctx context.Context, handle string) (*providerGrant, error) {
 	if g := u.checks.unsavedGrant(handle); g != nil {
 		return u.save(ctx, handle, g)
@@ -204,9 +214,10 @@ func (u *providerLogin) forget(ctx context.Context, handle string) error {
 	return err
 }
 
-// checkGrant checks a grant at the identity provider and returns it, possibly renewed. The error is ErrProviderGrantEnded if the
-// grant has ended. Any other error means that this is not known.
-func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string, g *providerGrant) (*providerGrant, error) {
+// checkGrant checks a grant at the identity provider and returns it, possibly renewed. The error is
+// ErrProviderGrantEnded if the grant has ended. Any other error means that this is not known.
+func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string,
+	g *providerGrant) (*providerGrant, error) {
 	ends, err := p.endpoints(ctx)
 	if err != nil {
 		return nil, err
@@ -225,8 +236,10 @@ func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle stri
 
 var errRenewing = errors.New("another process is renewing the grant of the identity provider")
 
-// renewGrant renews a grant that has the given access token. Only one of the processes that share the store does it.
-func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle, access string) (*providerGrant, error) {
+// renewGrant renews a grant that has the given access token. Only one of the processes that share
+// the store does it.
+func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle,
+	access string) (*providerGrant, error) {
 	renewed := errors.New("already renewed")
 	var current *providerGrant
 	g, err := u.change(ctx, handle, func(g *providerGrant) error {
@@ -265,8 +278,9 @@ func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 	return u.save(ctx, handle, g)
 }
 
-// save stores a renewed grant. Until that succeeds the grant is kept in memory, because the old refresh token must not be used
-// again. If the grant has been revoked at this server, save revokes the renewed tokens too.
+// save stores a renewed grant. Until that succeeds the grant is kept in memory, because the old
+// refresh token must not be used again. If the grant has been revoked at this server, save revokes
+// the renewed tokens too.
 func (u *providerLogin) save(ctx context.Context, handle string, g *providerGrant) (kept *providerGrant, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
@@ -306,7 +320,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if the revocation fails.
+// RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if
+// the revocation fails.
 func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
 	sealed, err := u.server().store.Take(ctx, kindProviderGrant, handle)
 	if err != nil {

@@ -27,7 +27,8 @@ func (w *world) principalOf(token string) *mcp.Principal {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &mcp.Principal{Issuer: got.Issuer, Subject: got.Subject, ClientID: got.ClientID, Scopes: got.Scopes, Claims: got.Claims}
+	return &mcp.Principal{Issuer: got.Issuer, Subject: got.Subject, ClientID: got.ClientID, Scopes: got.Scopes,
+		Claims: got.Claims}
 }
 
 // A server with the wrong seal keys knows nothing, and destroys nothing.

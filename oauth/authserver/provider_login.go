@@ -49,8 +49,8 @@ type pendingLogin struct {
 	Verifier string `json:"verifier"`
 }
 
-// Login redirects the browser to an identity provider and serves the callback. The server calls it only for the browser in which
-// the user has consented, so a captured callback is refused before.
+// Login redirects the browser to an identity provider and serves the callback. The server calls it
+// only for the browser in which the user has consented, so a captured callback is refused before.
 //
 // Spec: security best practices, Confused Deputy Problem.
 func (u *providerLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) {
@@ -93,7 +93,8 @@ func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 		u.failProvider(w, r, l, p, err)
 		return
 	}
-	kept := pendingLogin{Provider: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(), Verifier: oauth2.GenerateVerifier()}
+	kept := pendingLogin{Provider: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(),
+		Verifier: oauth2.GenerateVerifier()}
 	data, err := json.Marshal(kept)
 	if err == nil {
 		err = l.Keep(ctx, data)
@@ -115,7 +116,8 @@ func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	if err == nil {
 		err = json.Unmarshal(data, &kept)
 	}
-	if err == nil && (kept.Provider != p.o.ID || subtle.ConstantTimeCompare([]byte(formValue(r, "state")), []byte(kept.State)) != 1) {
+	if err == nil && (kept.Provider != p.o.ID || subtle.ConstantTimeCompare([]byte(formValue(r, "state")),
+		[]byte(kept.State)) != 1) {
 		err = errNoInteraction
 	}
 	if err != nil {
@@ -168,7 +170,8 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	}
 	if err != nil {
 		if revokeErr := p.revoke(ctx, ends, rec); revokeErr != nil {
-			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed", "provider", p.o.ID, "error", revokeErr)
+			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed", "provider",
+				p.o.ID, "error", revokeErr)
 		}
 		return nil, err
 	}
@@ -176,7 +179,8 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 }
 
 // identify returns the subject of the user.
-func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant, token *oauth2.Token, nonce string) (*Subject, error) {
+func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant,
+	token *oauth2.Token, nonce string) (*Subject, error) {
 	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.http}
 	if ends.verifier != nil {
 		id, err := p.verifyIDToken(ctx, ends, token, nonce)
@@ -198,8 +202,9 @@ func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoin
 	return &subject, u.server().checkSubject(&subject)
 }
 
-// addClaims adds claims from the userinfo endpoint. If the provider refuses to return them, the login continues without them. If
-// the provider does not answer, the login fails, because Subject may decide by the claims.
+// addClaims adds claims from the userinfo endpoint. If the provider refuses to return them, the
+// login continues without them. If the provider does not answer, the login fails, because Subject
+// may decide by the claims.
 func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *endpoints, user *ProviderUser) error {
 	err := p.addUserinfo(ctx, ends, user)
 	if err == nil || errors.Is(err, errOtherUserinfo) || isTemporary(err) {
@@ -211,7 +216,8 @@ func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *endpoi
 
 // failProvider logs why a login failed and redirects the browser to the client with an error.
 func (u *providerLogin) failProvider(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider, err error) {
-	l.s.log.WarnContext(r.Context(), "authorization server: login at an identity provider failed", "provider", p.o.ID, "error", err)
+	l.s.log.WarnContext(r.Context(), "authorization server: login at an identity provider failed", "provider", p.o.ID,
+		"error", err)
 	var response *providerError
 	switch {
 	case errors.Is(err, ErrUserRefused):

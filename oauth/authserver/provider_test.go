@@ -95,7 +95,8 @@ func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token.Subject != "idp|user-1" || token.Claims["email"] != "one@example.com" || token.Claims["email_verified"] != true ||
+	if token.Subject != "idp|user-1" || token.Claims["email"] != "one@example.com" ||
+		token.Claims["email_verified"] != true ||
 		token.Claims["name"] != "User One" || token.Claims["groups"] != nil {
 		t.Errorf("token is %+v", token)
 	}
@@ -212,11 +213,13 @@ func TestMixUpOfTwoUpstreams(t *testing.T) {
 	}
 	b := w.browser()
 	callback := honest.visit(b, pick(b, "honest"))
-	if res := b.get(strings.Replace(callback, "/callback/honest", "/callback/evil", 1)); res.StatusCode != http.StatusBadRequest {
+	if res := b.get(strings.Replace(callback, "/callback/honest", "/callback/evil",
+		1)); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("the honest provider's answer at the other one's address: %s", res.Status)
 	}
 	for name, iss := range map[string]url.Values{
-		"another issuer": {"iss": {evil.URL}}, "no issuer": {}, "two issuers": {"iss": {honest.URL, evil.URL}}, "nearly": {"iss": {honest.URL + "/"}},
+		"another issuer": {"iss": {evil.URL}}, "no issuer": {}, "two issuers": {"iss": {honest.URL, evil.URL}},
+		"nearly": {"iss": {honest.URL + "/"}},
 	} {
 		b := w.browser()
 		address := pick(b, "honest")
@@ -263,7 +266,8 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 		"made for another token":      claim("at_hash", base64.RawURLEncoding.EncodeToString(make([]byte, 16))),
 		"a key that it does not have": func() { p.sign = p.signer(other, jose.ES256) },
 		"HMAC with the public key": func() {
-			p.sign = p.signer(elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y), jose.HS256) //nolint:staticcheck // as an attacker would
+			p.sign = p.signer(elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y),
+				jose.HS256) //nolint:staticcheck // as an attacker would
 		},
 		"HMAC with the secret": func() { p.sign = p.signer([]byte(strings.Repeat(idpSecret, 3)), jose.HS256) },
 		"no signature": func() {
@@ -306,8 +310,9 @@ func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
 		t.Error("what the third party gave a user that we refuse was left there")
 	}
 	for said, wanted := range map[string]string{
-		"access_denied": "access_denied", "login_required": "access_denied", "temporarily_unavailable": "temporarily_unavailable",
-		"server_error": "temporarily_unavailable", "\"><script>": "access_denied",
+		"access_denied": "access_denied", "login_required": "access_denied",
+		"temporarily_unavailable": "temporarily_unavailable",
+		"server_error":            "temporarily_unavailable", "\"><script>": "access_denied",
 	} {
 		p.set(func() { p.answer = url.Values{"error": {said}, "error_description": {"their words"}, "iss": {p.URL}} })
 		answer := w.browser().viaUpstream(p)
@@ -421,7 +426,8 @@ func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
 	})
 }
 
-// An outage is no revocation: it ends nothing, and after some minutes nothing works until it is over.
+// An outage is no revocation: it ends nothing, and after some minutes nothing works until it is
+// over.
 func TestOutageOfTheThirdParty(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -455,7 +461,8 @@ func TestRevokingOursRevokesTheirs(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	one, two := w.loginVia(p), w.loginVia(p)
-	if res := w.post("/revoke", url.Values{"token": {one.Refresh}, "client_id": {publicID}}); res.StatusCode != http.StatusOK {
+	if res := w.post("/revoke", url.Values{"token": {one.Refresh},
+		"client_id": {publicID}}); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
 	w.wantDead(one.Access, "after its revocation")
@@ -483,7 +490,8 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 			t.Fatal(err)
 		}
 		principal := func(change func(*mcp.Principal)) *mcp.Principal {
-			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID, Scopes: token.Scopes, Claims: token.Claims}
+			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID, Scopes: token.Scopes,
+				Claims: token.Claims}
 			if change != nil {
 				change(pr)
 			}
@@ -508,7 +516,8 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 			"another issuer":   {resource, principal(func(p *mcp.Principal) { p.Issuer = "https://evil.example" })},
 			"no grant":         {resource, principal(func(p *mcp.Principal) { p.Claims = nil })},
 		} {
-			if ut, err := w.server.ProviderToken(t.Context(), bad.resource, bad.p); !errors.Is(err, authserver.ErrNoProviderToken) || ut != nil {
+			if ut, err := w.server.ProviderToken(t.Context(), bad.resource, bad.p); !errors.Is(err,
+				authserver.ErrNoProviderToken) || ut != nil {
 				t.Errorf("%s: %v, %v", name, ut, err)
 			}
 		}
@@ -519,7 +528,8 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 		}
 		p.set(func() { clear(p.access); clear(p.refresh) })
 		time.Sleep(time.Minute)
-		if ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil)); !errors.Is(err, authserver.ErrProviderGrantEnded) {
+		if ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil)); !errors.Is(err,
+			authserver.ErrProviderGrantEnded) {
 			t.Errorf("revoked there: %v, %v", ut, err)
 		}
 	})
@@ -598,7 +608,8 @@ func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 	p := newIDP(t)
 	up := authserver.Provider{
 		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},
-		Endpoints: authserver.ProviderEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token", Revocation: p.URL + "/revoke"},
+		Endpoints: authserver.ProviderEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token",
+			Revocation: p.URL + "/revoke"},
 		Subject: func(ctx context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/userinfo", nil)
 			if err != nil {
@@ -673,7 +684,10 @@ func TestMistakesInUpstreams(t *testing.T) {
 		"must contain openid":    func(u *authserver.Provider) { u.Scopes = []string{"email"} },
 		"must not contain state": func(u *authserver.Provider) { u.Parameters = map[string]string{"state": "x"} },
 		"must not be negative":   func(u *authserver.Provider) { u.CheckEvery = -1 },
-		"must be https":          func(u *authserver.Provider) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
+		"must be https": func(u *authserver.Provider) {
+			u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints,
+				nobody
+		},
 	} {
 		u := good
 		change(&u)
@@ -682,7 +696,8 @@ func TestMistakesInUpstreams(t *testing.T) {
 			t.Errorf("error is %v, want one with %q", err, wanted)
 		}
 	}
-	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{good, good}}); err == nil {
+	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{good,
+		good}}); err == nil {
 		t.Error("two of one ID are taken")
 	}
 	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{}); err == nil {
@@ -706,14 +721,17 @@ func nobody(context.Context, *authserver.ProviderUser) (authserver.Subject, erro
 	return authserver.Subject{}, authserver.ErrUserRefused
 }
 
-// The issuer of the third party is the operator's word; its endpoints are its own, and reach no further than it does.
+// The issuer of the third party is the operator's word; its endpoints are its own, and reach no
+// further than it does.
 func TestUpstreamEndpointsAreGuarded(t *testing.T) {
 	p := newIDP(t)
-	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd", "https://[fe80::1]/token"} {
+	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd",
+		"https://[fe80::1]/token"} {
 		p.set(func() { p.metadata = map[string]any{"token_endpoint": bad} })
 		w := newWorld(t, func(o *authserver.Options) {
 			login, err := authserver.NewProviderLogin(&authserver.ProviderOptions{
-				Providers: []authserver.Provider{p.provider("idp")}, Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
+				Providers: []authserver.Provider{p.provider("idp")},
+				Fetcher:   oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
 			})
 			if err != nil {
 				t.Fatal(err)

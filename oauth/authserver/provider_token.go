@@ -30,13 +30,15 @@ func (t ProviderToken) LogValue() slog.Value { return slog.StringValue(t.String(
 // ErrNoProviderToken reports that there is no grant of a provider for a principal and a resource.
 var ErrNoProviderToken = errors.New("authserver: no provider token for this principal and resource")
 
-// ProviderToken returns an access token for the API of the identity provider that a principal logged in with. The principal must
-// come from a token of this server for that resource. The token has not expired. It is valid for at least another minute, or
-// half its lifetime if that is less, unless the provider is unavailable for a renewal. It must not be passed to the client.
+// ProviderToken returns an access token for the API of the identity provider that a principal
+// logged in with. The principal must come from a token of this server for that resource. The token
+// has not expired. It is valid for at least another minute, or half its lifetime if that is less,
+// unless the provider is unavailable for a renewal. It must not be passed to the client.
 //
 // The error is [ErrNoProviderToken], [ErrProviderGrantEnded], or that of a failed request.
 //
-// Spec: basic/authorization (2025-03-26), Session Binding Requirements; security best practices, Token Passthrough.
+// Spec: basic/authorization (2025-03-26), Session Binding Requirements; security best practices,
+// Token Passthrough.
 func (s *Server) ProviderToken(ctx context.Context, resource string, p *mcp.Principal) (*ProviderToken, error) {
 	u, ok := s.providerLogin.(*providerLogin)
 	if !ok || p == nil || p.Issuer != s.o.Issuer {
@@ -49,7 +51,8 @@ func (s *Server) ProviderToken(ctx context.Context, resource string, p *mcp.Prin
 		return nil, ErrNoProviderToken
 	case err != nil:
 		return nil, fmt.Errorf("authserver: provider token: %w", err)
-	case g.Subject != p.Subject || g.Client != p.ClientID || resourceKey(g.Resource) != resourceKey(resource) || g.ProviderGrant == "":
+	case g.Subject != p.Subject || g.Client != p.ClientID || resourceKey(g.Resource) != resourceKey(resource) ||
+		g.ProviderGrant == "":
 		return nil, ErrNoProviderToken
 	}
 	err = s.checkProviderGrant(ctx, g)

@@ -35,9 +35,9 @@ func (p *provider) userinfo(ctx context.Context, ends *endpoints, access string)
 	return p.do(req)
 }
 
-// addUserinfo adds the claims of the scopes profile and email that the ID token does not have: with an access token, providers
-// may return them only from userinfo. No other claims are added, so that those about the login itself come only from the ID
-// token.
+// addUserinfo adds the claims of the scopes profile and email that the ID token does not have: with
+// an access token, providers may return them only from userinfo. No other claims are added, so that
+// those about the login itself come only from the ID token.
 //
 // Spec: OpenID Connect Core 1.0, sections 5.3.2 and 5.4.
 func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *ProviderUser) error {
@@ -75,13 +75,16 @@ func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *Provi
 	return nil
 }
 
-// checkUserinfo checks an access token at the userinfo endpoint, which must return the user of the login.
+// checkUserinfo checks an access token at the userinfo endpoint, which must return the user of the
+// login.
 func (p *provider) checkUserinfo(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	body, err := p.userinfo(ctx, ends, rec.Access)
 	var statusErr *statusError
 	switch {
-	case errors.As(err, &statusErr) && (statusErr.status == http.StatusUnauthorized || statusErr.status == http.StatusForbidden):
-		// Some providers return 403 for a disabled user. If there is a refresh token, a renewal decides.
+	case errors.As(err, &statusErr) && (statusErr.status == http.StatusUnauthorized ||
+		statusErr.status == http.StatusForbidden):
+		// Some providers return 403 for a disabled user. If there is a refresh token, a renewal
+		// decides.
 		return errTokenInvalid
 	case err != nil:
 		return err

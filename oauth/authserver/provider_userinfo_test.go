@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// lean makes the provider do as OpenID Connect Core has it: the claims about the user come from userinfo.
+// lean makes the provider do as OpenID Connect Core has it: the claims about the user come from
+// userinfo.
 func (p *idp) lean(userinfo map[string]any) {
 	p.set(func() {
 		p.claims = func(c map[string]any) {
@@ -22,8 +23,9 @@ func (p *idp) lean(userinfo map[string]any) {
 
 func grace(change ...any) map[string]any {
 	m := map[string]any{
-		"sub": "user-1", "name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false,
-		"acr": "high", "aud": "somebody", "groups": []string{"admin"},
+		"sub": "user-1", "name": "Grace", "preferred_username": "grace", "email": "grace@example.com",
+		"email_verified": false,
+		"acr":            "high", "aud": "somebody", "groups": []string{"admin"},
 	}
 	for i := 0; i < len(change); i += 2 {
 		m[change[i].(string)] = change[i+1]
@@ -42,7 +44,8 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 		asked    int
 	}{
 		"all of it": {nil, grace(), map[string]any{
-			"name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false, // of this address
+			// of this address
+			"name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false,
 		}, 1},
 		"profile alone": {[]string{"openid", "profile"}, grace(), map[string]any{
 			"name": "Grace", "preferred_username": "grace", "email_verified": true, // from the ID token

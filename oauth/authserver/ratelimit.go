@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxLimited is the maximum number of keys of a limiter. The least recently used one is dropped, and then has its full rate
-// again. 10,000 keys take about 3 MiB.
+// maxLimited is the maximum number of keys of a limiter. The least recently used one is dropped,
+// and then has its full rate again. 10,000 keys take about 3 MiB.
 const maxLimited = 10_000
 
 // A rateLimiter has a token bucket for each key. It is safe for concurrent use.
@@ -25,14 +25,16 @@ type bucket struct {
 	taken   []time.Time // the times of the last requests, the oldest first, if the limiter is strict
 }
 
-// A cost is one request that counts against a key of a limiter, whose rate is a multiple of the limiter's rate.
+// A cost is one request that counts against a key of a limiter, whose rate is a multiple of the
+// limiter's rate.
 type cost struct {
 	limiter *rateLimiter
 	key     string
 	times   int
 }
 
-// takeAll takes all costs, or none. If one of them is not available, it returns the time until it will be.
+// takeAll takes all costs, or none. If one of them is not available, it returns the time until it
+// will be.
 func takeAll(costs []cost) (wait time.Duration, ok bool) {
 	for i, c := range costs {
 		if wait, ok := c.take(); !ok {

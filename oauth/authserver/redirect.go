@@ -11,8 +11,8 @@ import (
 // maxRedirectURI is the maximum length of a redirect URI in bytes.
 const maxRedirectURI = 2 << 10
 
-// checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback address, or a private-use
-// scheme that is a reversed domain name.
+// checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback
+// address, or a private-use scheme that is a reversed domain name.
 //
 // Spec: RFC 8252, section 7; basic/authorization, Communication Security.
 func checkRedirectURI(uri string) error {

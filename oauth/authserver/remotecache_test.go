@@ -79,7 +79,8 @@ func TestUnknownDocumentsHaveARateByAddress(t *testing.T) {
 		w := h.world(t, behindProxy)
 		ask := func(address string, n int) (busy int) {
 			for i := range n {
-				if w.from(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address, i))).StatusCode == http.StatusServiceUnavailable {
+				if w.from(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address,
+					i))).StatusCode == http.StatusServiceUnavailable {
 					busy++
 				}
 			}
@@ -133,14 +134,16 @@ func TestDocumentsOfClientsWithTokensSurviveARestart(t *testing.T) {
 		w = open()
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(24 * time.Hour)
-		open().post("/token", refreshForm(got.Refresh, "client_id", id)).want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		open().post("/token", refreshForm(got.Refresh, "client_id", id)).want(t, http.StatusServiceUnavailable,
+			"temporarily_unavailable")
 
 		h.set(func() { h.status, h.body = http.StatusOK, strings.Replace(h.body, "app.example", "new.example", 1) })
 		if _, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil {
 			t.Errorf("when the outage is over: %v", err)
 		}
 		h.set(func() { h.status = http.StatusBadGateway })
-		if uris, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil || uris[1] != "https://new.example/cb" {
+		if uris, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil ||
+			uris[1] != "https://new.example/cb" {
 			t.Errorf("after a restart the document is that of before: %v, %v", uris, err)
 		}
 		h.set(func() { h.status = http.StatusGone })
@@ -187,7 +190,8 @@ func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
 		if took, err := get(attacker, "/old.json"); err != nil || took > 0 {
 			t.Errorf("a document that stands in: %v after %v", err, took)
 		}
-		if took, err := get(attacker, "/more.json"); err == nil || !strings.Contains(err.Error(), "temporarily_unavailable") || took != time.Second {
+		if took, err := get(attacker, "/more.json"); err == nil || !strings.Contains(err.Error(),
+			"temporarily_unavailable") || took != time.Second {
 			t.Errorf("the one who has no room left: %v after %v", err, took)
 		}
 	})

@@ -26,17 +26,18 @@ const (
 	sealPurpose = "patchbay authserver" // see seal.NewKeyRing
 )
 
-// errUnsealed reports that a sealed value cannot be opened with the present keys. It does not mean that the value has ended:
-// other keys may open it.
+// errUnsealed reports that a sealed value cannot be opened with the present keys. It does not mean
+// that the value has ended: other keys may open it.
 var errUnsealed = errors.New("authserver: a sealed value cannot be opened")
 
 // errChanged is an errUnsealed for a value that was modified or that belongs to another record.
 var errChanged = fmt.Errorf("%w: it was modified, or belongs to another record", errUnsealed)
 
-// A SealKey encrypts the secrets that an authorization server has to read again, such as the tokens of identity providers, before
-// they are written to a [Store].
+// A SealKey encrypts the secrets that an authorization server has to read again, such as the tokens
+// of identity providers, before they are written to a [Store].
 type SealKey struct {
-	// ID identifies the key in what it sealed, unencrypted. It has 1 to 64 printable ASCII characters without spaces.
+	// ID identifies the key in what it sealed, unencrypted. It has 1 to 64 printable ASCII
+	// characters without spaces.
 	ID string
 	// Key has 32 random bytes.
 	Key []byte
@@ -49,13 +50,15 @@ func NewSealKey() SealKey {
 	return SealKey{ID: time.Now().UTC().Format("20060102T150405") + "-" + strings.ToLower(rand.Text()[:6]), Key: key}
 }
 
-// LoadSealKeys reads keys for Options.SealKeys from a file. If the file does not exist, LoadSealKeys creates it with a new key and
-// mode 0600. It refuses a file that other users can read.
+// LoadSealKeys reads keys for Options.SealKeys from a file. If the file does not exist,
+// LoadSealKeys creates it with a new key and mode 0600. It refuses a file that other users can
+// read.
 //
-// Each line of the file has the ID of a key, a space, and its 32 bytes in base64. Lines that begin with # are comments. The
-// first key seals, all of them open.
+// Each line of the file has the ID of a key, a space, and its 32 bytes in base64. Lines that begin
+// with # are comments. The first key seals, all of them open.
 //
-// Keep the file and its backups apart from the store and its backups: with both, anyone has the secrets.
+// Keep the file and its backups apart from the store and its backups: with both, anyone has the
+// secrets.
 func LoadSealKeys(path string) ([]SealKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,16 +83,19 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 	return keys, nil
 }
 
-// RotateSealKeys inserts a new key as the first one in a file of [LoadSealKeys], and keeps at most keep of the old ones. Load the
-// file again for [Server.ReplaceSealKeys], or restart the server. The server seals everything that it changes with the new
-// key, and the signing keys when it starts.
+// RotateSealKeys inserts a new key as the first one in a file of [LoadSealKeys], and keeps at most
+// keep of the old ones. Load the file again for [Server.ReplaceSealKeys], or restart the server.
+// The server seals everything that it changes with the new key, and the signing keys when it
+// starts.
 //
-// If several servers share a store, none may seal with a key that another one does not have: insert the new key after the
-// first one in all files, load them in all servers, and then move it to the front.
+// If several servers share a store, none may seal with a key that another one does not have: insert
+// the new key after the first one in all files, load them in all servers, and then move it to the
+// front.
 //
-// A secret whose key was removed cannot be opened until the key is added again. [New] returns an error if it cannot open any
-// signing key. Requests that need the tokens of an identity provider get 503 until the user logs in again. Keep old keys for
-// as long as Lifetimes.Refresh, unless they have leaked.
+// A secret whose key was removed cannot be opened until the key is added again. [New] returns an
+// error if it cannot open any signing key. Requests that need the tokens of an identity provider
+// get 503 until the user logs in again. Keep old keys for as long as Lifetimes.Refresh, unless they
+// have leaked.
 func RotateSealKeys(path string, keep int) error {
 	keys, err := LoadSealKeys(path)
 	if err != nil {
@@ -102,7 +108,8 @@ func RotateSealKeys(path string, keep int) error {
 	return nil
 }
 
-// writeSealKeys writes the file atomically. The function place moves the temporary file to its path.
+// writeSealKeys writes the file atomically. The function place moves the temporary file to its
+// path.
 func writeSealKeys(path string, keys []SealKey, place func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*") // 0600
 	if err != nil {
@@ -154,7 +161,10 @@ func checkSealKeys(keys []SealKey) error {
 	seen := map[string]bool{}
 	for i, k := range keys {
 		switch {
-		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool { return r <= ' ' || r > '~' }):
+		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool {
+			return r <= ' ' ||
+				r > '~'
+		}):
 			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces", i+1, maxSealID)
 		case len(k.Key) != sealKeyLen:
 			return fmt.Errorf("key %d: %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
@@ -186,8 +196,8 @@ func newKeyRing(keys []SealKey) (*seal.KeyRing, error) {
 	return seal.NewKeyRing(sealPurpose, ring...)
 }
 
-// ReplaceSealKeys replaces Options.SealKeys while the server runs, such as after [RotateSealKeys]. On an error the keys
-// stay as they were. It is safe for concurrent use.
+// ReplaceSealKeys replaces Options.SealKeys while the server runs, such as after [RotateSealKeys].
+// On an error the keys stay as they were. It is safe for concurrent use.
 func (s *Server) ReplaceSealKeys(keys []SealKey) error {
 	ring, err := keyRing(keys)
 	if err == nil {
@@ -199,8 +209,8 @@ func (s *Server) ReplaceSealKeys(keys []SealKey) error {
 	return nil
 }
 
-// openSealed opens what was sealed for the record of this kind and key. It reports whether the value should be sealed
-// again because its key is not the first one.
+// openSealed opens what was sealed for the record of this kind and key. It reports whether the
+// value should be sealed again because its key is not the first one.
 func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []byte, isOld bool, err error) {
 	secret, isFirst, err := ring.Open(sealed, kind, key)
 	var unknown *seal.UnknownKeyError
@@ -213,8 +223,8 @@ func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []b
 	return secret, !isFirst, nil
 }
 
-// checkPrivateFile refuses a file that other users can access. Windows has no permission bits; there the folder's access rules
-// apply.
+// checkPrivateFile refuses a file that other users can access. Windows has no permission bits;
+// there the folder's access rules apply.
 func checkPrivateFile(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -12,18 +12,19 @@ import (
 const (
 	// maxKind is the maximum length of a kind in bytes.
 	maxKind = 64
-	// maxKey is the maximum length of a key in bytes. The longest are client IDs, which may be URLs.
+	// maxKey is the maximum length of a key in bytes. The longest are client IDs, which may be
+	// URLs.
 	maxKey = 4 << 10
-	// sweepEvery is the time between sweeps, which remove expired records. Such records are invisible in any case, except to
-	// Count.
+	// sweepEvery is the time between sweeps, which remove expired records. Such records are
+	// invisible in any case, except to Count.
 	sweepEvery = time.Minute
 )
 
 // ErrStoreClosed reports that a store was closed.
 var ErrStoreClosed = errors.New("authserver: store closed")
 
-// NewMemoryStore returns a Store in memory. After a restart all users have to log in again, and all clients have to register again.
-// For a store that survives a restart see package stores/bolt.
+// NewMemoryStore returns a Store in memory. After a restart all users have to log in again, and all
+// clients have to register again. For a store that survives a restart see package stores/bolt.
 func NewMemoryStore() Store {
 	return &memoryStore{kinds: map[string]map[string]memoryRecord{}}
 }
@@ -77,7 +78,8 @@ func (s *memoryStore) Take(ctx context.Context, kind, key string) ([]byte, error
 }
 
 // Update changes a record.
-func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time, error)) error {
+func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time,
+	error)) error {
 	if err := checkRecordName(kind, key); err != nil {
 		return err
 	}

@@ -191,7 +191,8 @@ type browser struct {
 
 func (w *world) browser() *browser {
 	jar, _ := cookiejar.New(nil)
-	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
 		return http.ErrUseLastResponse
 	}}}
 }

@@ -66,7 +66,8 @@ func (j journal) ask(ctx context.Context, w work) (string, error) {
 	return "result of " + w.Name + ": " + word, j.part(ctx, "second", w)
 }
 
-// serveUntilKilled serves tasks from a folder over HTTP and says where. It ends with whoever started it at the latest.
+// serveUntilKilled serves tasks from a folder over HTTP and says where. It ends with whoever
+// started it at the latest.
 func serveUntilKilled(dir string) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// roundsVariable says how often the server is killed, in place of the default, which is for every day.
+	// roundsVariable says how often the server is killed, in place of the default, which is for
+	// every day.
 	roundsVariable = "PATCHBAY_CHAOS_ROUNDS"
 	defaultRounds  = 6
 	shortRounds    = 3
@@ -148,7 +149,8 @@ func (c *chaos) connect(t *testing.T, revision string) *mcp.Client {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"yes"}`)}, nil
 		},
 	}
-	client, err := mcp.Connect(t.Context(), mcphttp.NewTransport(c.url, &mcphttp.TransportOptions{Logger: log}), tasks.WithTasks(opts, nil))
+	client, err := mcp.Connect(t.Context(), mcphttp.NewTransport(c.url, &mcphttp.TransportOptions{Logger: log}),
+		tasks.WithTasks(opts, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,8 @@ func each[T any](all []T, f func(v T)) {
 // toolOf returns the tool that the task of a round with that number calls.
 func toolOf(i int) string { return []string{"plain", "again", "ask"}[i%3] }
 
-// startTasks starts tasks, waits for some of them, and kills the server meanwhile, at a moment that nobody has chosen.
+// startTasks starts tasks, waits for some of them, and kills the server meanwhile, at a moment that
+// nobody has chosen.
 func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 	t.Helper()
 	client := c.connect(t, revision)
@@ -279,7 +282,8 @@ func (k *known) check(t *testing.T) {
 	}
 }
 
-// checkJournal compares what was run with what may have been. It gives how often each part was begun.
+// checkJournal compares what was run with what may have been. It gives how often each part was
+// begun.
 func (c *chaos) checkJournal(t *testing.T) map[string]int {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(c.dir, "journal"))
@@ -323,7 +327,8 @@ func (c *chaos) readAll(t *testing.T) {
 	}
 }
 
-// checkStore looks into the file: all tasks are there, and of those that the client knows none is unfinished.
+// checkStore looks into the file: all tasks are there, and of those that the client knows none is
+// unfinished.
 func (c *chaos) checkStore(t *testing.T) {
 	t.Helper()
 	c.kill()

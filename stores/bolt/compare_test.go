@@ -38,14 +38,20 @@ func randomStep(random *rand.Rand) (name string, call step) {
 	case 6:
 		return "get " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.Get(ctx, owner, id)) }
 	case 7:
-		return "list after " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.List(ctx, owner, after, limit)) }
+		return "list after " + id, func(ctx context.Context, s tasks.Store) []any {
+			return results(s.List(ctx, owner,
+				after, limit))
+		}
 	case 8:
 		return "count", func(ctx context.Context, s tasks.Store) []any {
 			n, size, err := s.Count(ctx, owner, limit%2 == 0)
 			return []any{n, size, err}
 		}
 	}
-	return fmt.Sprint("expire ", limit), func(ctx context.Context, s tasks.Store) []any { return results(s.DeleteExpired(ctx, now, limit)) }
+	return fmt.Sprint("expire ", limit), func(ctx context.Context,
+		s tasks.Store) []any {
+		return results(s.DeleteExpired(ctx, now, limit))
+	}
 }
 
 func results[T any](v T, err error) []any { return []any{v, err} }

@@ -43,7 +43,8 @@ func wholeFile(t testing.TB) []byte {
 	for i, size := range sizes {
 		r := task(fmt.Sprint("task", i), size)
 		r.Done = i%3 == 0
-		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), task(fmt.Sprint("gone", i), size))); err != nil {
+		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), task(fmt.Sprint("gone", i),
+			size))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +63,8 @@ func wholeFile(t testing.TB) []byte {
 	return file
 }
 
-// useDamaged opens a file and uses all of it. Whatever that gives, it ends, and what is read is what was written.
+// useDamaged opens a file and uses all of it. Whatever that gives, it ends, and what is read is
+// what was written.
 func useDamaged(t *testing.T, file []byte) (damaged bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")
@@ -80,7 +82,8 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 		id := fmt.Sprint("task", i)
 		r, err := s.Get(ctx, "alice", id)
 		see(err)
-		if want := task(id, size); err == nil && (!bytes.Equal(r.Data, want.Data) || !r.Created.Equal(noon) || r.Version != 1) {
+		if want := task(id, size); err == nil && (!bytes.Equal(r.Data, want.Data) || !r.Created.Equal(noon) ||
+			r.Version != 1) {
 			t.Errorf("%s has other data than was written, and no error", id)
 		}
 	}
@@ -125,8 +128,9 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 	}
 }
 
-// TestDamagedPages damages them in a process of its own: bbolt takes some pages at their word, and what it makes of them can
-// end the process where nothing catches it (see docs/rough-edges.md). Only that end is let pass.
+// TestDamagedPages damages them in a process of its own: bbolt takes some pages at their word, and
+// what it makes of them can end the process where nothing catches it (see docs/rough-edges.md).
+// Only that end is let pass.
 func TestDamagedPages(t *testing.T) {
 	if os.Getenv("PATCHBAY_DAMAGE") != "" {
 		damagePages(t)
@@ -145,9 +149,10 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// endedByMemory is how the runtime was seen to end a process in which bbolt has made pointers of what damaged pages say. The
-// last two are said by builds with the race detector: of package unsafe, which this project does not use, and when the detector
-// itself looks at such a pointer, on a stack that no panic finds its way out of.
+// endedByMemory is how the runtime was seen to end a process in which bbolt has made pointers of
+// what damaged pages say. The last two are said by builds with the race detector: of package
+// unsafe, which this project does not use, and when the detector itself looks at such a pointer, on
+// a stack that no panic finds its way out of.
 var endedByMemory = regexp.MustCompile(`(?m)^fatal error: (found bad pointer in Go heap|found pointer to free object|checkptr: |` +
 	`traceback did not unwind completely)|zombie`)
 
@@ -285,7 +290,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzFile damages a file at one place: all there is to do with it ends, with errors or with what was written.
+// FuzzFile damages a file at one place: all there is to do with it ends, with errors or with what
+// was written.
 func FuzzFile(f *testing.F) {
 	file := wholeFile(f)
 	f.Add(uint32(0), []byte{1}, false)

@@ -167,7 +167,8 @@ func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
 	}
 	all.Wait()
 	together := bolt.Commits(s) - before
-	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone, time.Since(begun), together)
+	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone,
+		time.Since(begun), together)
 	if together > n/4 {
 		t.Errorf("%d creations at once made %d transactions", n, together)
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// writeUntilKilled says of each task how many versions of it the store has, after the store said so.
+// writeUntilKilled says of each task how many versions of it the store has, after the store said
+// so.
 func writeUntilKilled(path string) {
 	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {

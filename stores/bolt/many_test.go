@@ -21,10 +21,11 @@ import (
 const (
 	// manyTasks wait at once; first come a tenth of them, to see what grows.
 	manyTasks = 10_000
-	// fewerTasks is how many there are in a file, where each takes its way to the disk several times, unless roundsVariable is
-	// set: that is for those who have the time.
+	// fewerTasks is how many there are in a file, where each takes its way to the disk several
+	// times, unless roundsVariable is set: that is for those who have the time.
 	fewerTasks = 2_000
-	// maxHeapPerTask is what a waiting task may take of the heap, in bytes: about ten times its record.
+	// maxHeapPerTask is what a waiting task may take of the heap, in bytes: about ten times its
+	// record.
 	maxHeapPerTask = 8 << 10
 )
 
@@ -57,7 +58,8 @@ func TestTenThousandTasksWait(t *testing.T) {
 func testManyTasks(t *testing.T, n int, store tasks.Store) {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	s := mcp.NewServer("many", "1", &mcp.ServerOptions{Logger: log})
-	m := tasks.New(s, &tasks.Options{Store: store, MaxPerPrincipal: 2 * n, PollInterval: 50 * time.Millisecond, Logger: log})
+	m := tasks.New(s, &tasks.Options{Store: store, MaxPerPrincipal: 2 * n, PollInterval: 50 * time.Millisecond,
+		Logger: log})
 	var entered atomic.Int64
 	tasks.AddTool(m, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in question) (string, error) {
 		entered.Add(1)
@@ -97,7 +99,8 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 	waiting := measure()
 	perTask := (waiting.heap - before.heap) / (n - few)
 	t.Logf("%d waiting tasks: %d goroutines, heap in use %d KB; %d tasks: %d goroutines, %d KB; %d bytes for each task, %v to start one",
-		few, before.goroutines, before.heap>>10, n, waiting.goroutines, waiting.heap>>10, perTask, (took / time.Duration(n-few)).Round(time.Microsecond))
+		few, before.goroutines, before.heap>>10, n, waiting.goroutines, waiting.heap>>10, perTask,
+		(took / time.Duration(n-few)).Round(time.Microsecond))
 	if grown := waiting.goroutines - before.goroutines; grown > 10 {
 		t.Errorf("there are %d goroutines more for %d tasks more", grown, n-few)
 	}

@@ -15,9 +15,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// An Open gives a store whose records lie in the folder dir, which is there, or wherever dir can stand for: two calls
-// with the same dir, the second after the first one's store was closed, are about the same records, and two with
-// different ones are not. A store that does not last may ignore it.
+// An Open gives a store whose records lie in the folder dir, which is there, or wherever dir can
+// stand for: two calls with the same dir, the second after the first one's store was closed, are
+// about the same records, and two with different ones are not. A store that does not last may
+// ignore it.
 type Open func(dir string) (authserver.Store, error)
 
 // Run tests that a store keeps the contract of [authserver.Store].
@@ -90,7 +91,8 @@ func testPut(t *testing.T, s authserver.Store) {
 
 func testNames(t *testing.T, s authserver.Store) {
 	// Pairs whose parts, written one after the other, are the same.
-	names := [][2]string{{"a", "b/c"}, {"a/b", "c"}, {"a", "bc"}, {"ab", "c"}, {"a", "B/c"}, {"a", "\x00"}, {"a", "\x00\x00"}, {"a", "ä"}, {"a", strings.Repeat("k", 2048)}}
+	names := [][2]string{{"a", "b/c"}, {"a/b", "c"}, {"a", "bc"}, {"ab", "c"}, {"a", "B/c"}, {"a", "\x00"}, {"a",
+		"\x00\x00"}, {"a", "ä"}, {"a", strings.Repeat("k", 2048)}}
 	for i, n := range names {
 		must(t, s.Put(t.Context(), n[0], n[1], []byte{byte(i)}, time.Now().Add(time.Hour)))
 	}
