@@ -55,7 +55,7 @@ func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
 }
 
 // REG-20, R-7.5-4: iss and state in errors as well.
-func TestREG20_ErrorsThatTheClientIsTold(t *testing.T) {
+func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
 	w := newWorld(t, nil)
 	for name, c := range map[string]struct {
 		change []string
@@ -274,7 +274,7 @@ func (j keepJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
 func mustURL(s string) *url.URL                       { u, _ := url.Parse(s); return u }
 
 // R-7.5-1: checked again at the end.
-func TestClientThatChangesMeanwhileGetsNothing(t *testing.T) {
+func TestClientChangedDuringInteraction(t *testing.T) {
 	store := authserver.NewMemoryStore()
 	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
 	id := w.register(`{"redirect_uris":["https://app.example/a"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
@@ -295,7 +295,7 @@ func TestClientThatChangesMeanwhileGetsNothing(t *testing.T) {
 	}
 }
 
-func TestSubjectsThatCannotBe(t *testing.T) {
+func TestInvalidSubjects(t *testing.T) {
 	for _, id := range []string{"", "a\nb", strings.Repeat("x", 256), machineID, "\xff"} {
 		w := newWorld(t, func(o *authserver.Options) {
 			o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
@@ -308,7 +308,7 @@ func TestSubjectsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestLoginsKeepWhatTheyNeedOnce(t *testing.T) {
+func TestLoginDataIsTakenOnce(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			if l.Path == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestLimitsByAddressAtEveryEndpoint(t *testing.T) {
+func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := authserver.Rate{Count: 2, Per: time.Minute}
 		w := newQuietWorld(t, func(o *authserver.Options) {
@@ -42,7 +42,7 @@ func TestLimitsByAddressAtEveryEndpoint(t *testing.T) {
 
 // One that proves who it is has a rate of its own; the id of a public client is everybody's, and
 // nobody's to use up.
-func TestProvenClientsHaveARate(t *testing.T) {
+func TestAuthenticatedClientsAreLimited(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
 	for range 5 {
@@ -78,7 +78,7 @@ func TestInteractionsAreBounded(t *testing.T) {
 }
 
 // Whoever begins a login chooses most of what is kept of it.
-func TestInteractionTakesLittleRoom(t *testing.T) {
+func TestInteractionSizeIsBounded(t *testing.T) {
 	store := &weighing{Store: authserver.NewMemoryStore()}
 	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
 	for name, c := range map[string]struct {
@@ -116,7 +116,7 @@ func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expi
 
 // A login takes four pages. Who begins them and goes no further gets no more of them than who logs
 // in.
-func TestLoginsThatBeginHaveARate(t *testing.T) {
+func TestNewLoginsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
 		begun := 0
@@ -137,7 +137,7 @@ func TestLoginsThatBeginHaveARate(t *testing.T) {
 }
 
 // A server for machines alone has nothing for browsers, and says so.
-func TestServerOfMachines(t *testing.T) {
+func TestServerWithoutLogin(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) { o.Login = nil })
 	for _, path := range []string{"/authorize", "/consent", "/login", "/register"} {
 		if res := w.browser().get(path); res.StatusCode != http.StatusNotFound {

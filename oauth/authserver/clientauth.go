@@ -65,7 +65,7 @@ func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
 	}
 	// Anyone can use the ID of a public client, and could exhaust its rate.
 	if !c.isPublic() {
-		if wait, ok := s.limits.cost(limitClients, c.ID).take(); !ok {
+		if wait, ok := s.limits.cost(limitClients, c.ID).reserve(); !ok {
 			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown,
 				text: "too many requests from this client", wait: wait}
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // There is no telling from the answer whether a client exists.
-func TestUnknownAndWrongClientsLookAlike(t *testing.T) {
+func TestUnknownClientLooksLikeFailedAuthentication(t *testing.T) {
 	w := newWorld(t, nil)
 	form := func(id, secret string) url.Values {
 		return url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
@@ -31,7 +31,7 @@ func TestUnknownAndWrongClientsLookAlike(t *testing.T) {
 	}
 }
 
-func TestWaysOfAuthentication(t *testing.T) {
+func TestClientAuthenticationMethods(t *testing.T) {
 	w := newWorld(t, nil)
 	basic := func(id, secret string) string {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil)
@@ -167,7 +167,7 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 	})
 }
 
-func TestMistakesOfTheOperator(t *testing.T) {
+func TestInvalidClientOptions(t *testing.T) {
 	for name, change := range map[string]func(*authserver.Options){
 		"no issuer":           func(o *authserver.Options) { o.Issuer = "" },
 		"issuer over http":    func(o *authserver.Options) { o.Issuer = "http://as.example" },

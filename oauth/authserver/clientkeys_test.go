@@ -42,7 +42,7 @@ func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Val
 }
 
 // A stranger names a client, and hangs up while its keys are on their way.
-func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
+func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 	key := newKey(t)
 	h := newKeyedHost(t, key)
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
 	})
 }
 
-func TestKeysOfAClientStandInForAnHour(t *testing.T) {
+func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 	key := newKey(t)
 	h := newKeyedHost(t, key)
 	h.header.Set("Cache-Control", "max-age=86400") // for the document
@@ -117,7 +117,7 @@ func TestKeysOfAClientStandInForAnHour(t *testing.T) {
 }
 
 // What a client names as the place of its keys is fetched by the rules and rates of its document.
-func TestKeysHaveTheRatesOfDocuments(t *testing.T) {
+func TestClientKeyFetchesAreLimited(t *testing.T) {
 	h := newKeyedHost(t, newKey(t))
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })

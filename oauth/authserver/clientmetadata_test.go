@@ -161,7 +161,7 @@ func TestREG08_BadDocuments(t *testing.T) {
 }
 
 // REG-09, SEC-22: what a stranger names is not fetched wherever it is.
-func TestREG09_DocumentsAreFetchedFromPublicAddressesAlone(t *testing.T) {
+func TestREG09_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	h := newDocumentHost(t)
 	w := newQuietWorld(t, nil) // with the default Fetcher
 	for _, id := range []string{
@@ -184,7 +184,7 @@ func TestREG09_DocumentsAreFetchedFromPublicAddressesAlone(t *testing.T) {
 	}
 }
 
-func TestPolicyOfDocumentHosts(t *testing.T) {
+func TestDocumentHostPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed, denied []string
 		host            string
@@ -218,7 +218,7 @@ func TestPolicyOfDocumentHosts(t *testing.T) {
 	}
 }
 
-func TestDocumentsAreKeptAsTheirHostSays(t *testing.T) {
+func TestDocumentCacheControl(t *testing.T) {
 	for cache, keeps := range map[string]time.Duration{
 		"max-age=3600": time.Hour, "no-store": time.Minute, "max-age=0": time.Minute, "": 5 * time.Minute,
 		"max-age=31536000": 24 * time.Hour,
@@ -248,7 +248,7 @@ func TestDocumentsAreKeptAsTheirHostSays(t *testing.T) {
 	}
 }
 
-func TestDocumentsStandInForADayAndThenNot(t *testing.T) {
+func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, nil)

@@ -47,7 +47,7 @@ func newFetchLimiter(l *limits) *fetchLimiter {
 // allow takes a fetch from the rates of the client and the host. It is not used to refresh a value:
 // otherwise an attacker could exhaust the rate that keeps the values of others fresh.
 func (f *fetchLimiter) allow(ctx context.Context, address string) bool {
-	_, ok := takeAll([]cost{f.limits.cost(limitFetchClient, clientKey(ctx)), f.limits.cost(limitFetchHost,
+	_, ok := reserveAll([]cost{f.limits.cost(limitFetchClient, clientKey(ctx)), f.limits.cost(limitFetchHost,
 		hostKey(address))})
 	return ok
 }

@@ -53,7 +53,7 @@ func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
 }
 
 // The form of the token is what other resource servers go by.
-func TestAccessTokensAreThoseOfRFC9068(t *testing.T) {
+func TestAccessTokensConformToRFC9068(t *testing.T) {
 	w := newWorld(t, nil)
 	access := w.login().Access
 	jws, err := jose.ParseSignedCompact(access, []jose.SignatureAlgorithm{jose.ES256})
@@ -124,7 +124,7 @@ func TestMetadata(t *testing.T) {
 }
 
 // AUTHB-04, AUTHB-05: no metadata, no resource, the default endpoints.
-func TestAUTHB05_ClientsThatKnowNoResource(t *testing.T) {
+func TestAUTHB05_ClientsWithoutResourceParameter(t *testing.T) {
 	w := newWorld(t, nil)
 	code := w.code("resource", "", "scope", "")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
@@ -162,7 +162,7 @@ func TestTokensAreForOneResource(t *testing.T) {
 	w.code("resource", "HTTPS://MCP.example:443/mcp") // AUTHR-16
 }
 
-func TestDenialGoesBackToTheClient(t *testing.T) {
+func TestDenialIsReportedToTheClient(t *testing.T) {
 	w := newWorld(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
@@ -176,7 +176,7 @@ func TestDenialGoesBackToTheClient(t *testing.T) {
 	}
 }
 
-func TestConfidentialClientAndMachine(t *testing.T) {
+func TestConfidentialClientAndClientCredentials(t *testing.T) {
 	w := newWorld(t, nil)
 	q := authorizeQuery("client_id", secretID, "redirect_uri", "")
 	code := w.browser().authorize(q).Get("code")

@@ -16,7 +16,7 @@ import (
 
 // A page of the web whose name was pointed at a loopback address must not share an origin with a
 // server there.
-func TestServerAtLoopbackAnswersToItsNameAlone(t *testing.T) {
+func TestLoopbackServerRefusesOtherHostNames(t *testing.T) {
 	for issuer, hosts := range map[string]map[string]bool{
 		"http://127.0.0.1:8080": {
 			"127.0.0.1:8080": true, "evil.example:8080": false, "evil.example": false, "127.0.0.1": false, "127.0.0.1:80": false,
@@ -52,7 +52,7 @@ func TestServerAtLoopbackAnswersToItsNameAlone(t *testing.T) {
 	}
 }
 
-func TestSlowBodyEnds(t *testing.T) {
+func TestSlowBodyTimesOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		request     string
 		readTimeout time.Duration // of the operator's server
@@ -91,7 +91,7 @@ func TestSlowBodyEnds(t *testing.T) {
 }
 
 // The end of the wait for a body is not that of later requests of the connection.
-func TestConnectionOutlivesTheWaitForABody(t *testing.T) {
+func TestConnectionIsUsableAfterTheBodyDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		listener := &pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}

@@ -83,7 +83,7 @@ func TestKeysRotateWithAnOverlap(t *testing.T) {
 	})
 }
 
-func TestKeysOfTheOperator(t *testing.T) {
+func TestSigningKeysOption(t *testing.T) {
 	_, edward, _ := ed25519.GenerateKey(rand.Reader)
 	big, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -116,7 +116,7 @@ func (opaque) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func TestSealKeysThatAreGone(t *testing.T) {
+func TestRemovedSealKeys(t *testing.T) {
 	store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 	fresh.ID += "-2"
 	o := options("https://as.example")
@@ -135,7 +135,7 @@ func TestSealKeysThatAreGone(t *testing.T) {
 
 // With none of its keys a server does not start, and says what can be done; with some of them it
 // goes on.
-func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
+func TestLostSigningKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 		var log bytes.Buffer
@@ -174,7 +174,7 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 	})
 }
 
-func TestVerifierRefusesWhatIsNotItsOwn(t *testing.T) {
+func TestVerifierRefusesForeignTokens(t *testing.T) {
 	w := newWorld(t, nil)
 	access := w.login().Access
 	parts := strings.Split(access, ".")
@@ -238,7 +238,7 @@ func (d *delegate) RevokeGrant(_ context.Context, handle string) error {
 	return nil
 }
 
-func TestAUTHB13_GrantsRestOnTheThirdParty(t *testing.T) {
+func TestAUTHB13_GrantsDependOnTheProviderGrant(t *testing.T) {
 	d := new(delegate)
 	w := newWorld(t, func(o *authserver.Options) { o.Login = d })
 	got := w.login()

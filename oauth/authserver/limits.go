@@ -146,7 +146,7 @@ func (l *limits) costsByAddress(r *http.Request, kind limitKind, suffix string) 
 // allowRequest takes one request by address. If there is none left, it sets Retry-After and returns
 // false.
 func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limitKind) bool {
-	wait, ok := takeAll(l.costsByAddress(r, kind, ""))
+	wait, ok := reserveAll(l.costsByAddress(r, kind, ""))
 	if !ok {
 		setRetryAfter(w, wait)
 	}

@@ -74,7 +74,7 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 }
 
 // 20 an hour, whichever hour is looked at.
-func TestNoHourHasMoreRegistrationsThanItMay(t *testing.T) {
+func TestRegistrationLimitIsStrict(t *testing.T) {
 	for name, pause := range map[string]time.Duration{
 		"at once": 0, "evenly": 3 * time.Minute, "a bit too often": 170 * time.Second, "often": 7 * time.Second,
 	} {
@@ -108,7 +108,7 @@ func TestNoHourHasMoreRegistrationsThanItMay(t *testing.T) {
 	}
 }
 
-func TestWhoCountsAsOneAddress(t *testing.T) {
+func TestClientAddress(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	type from struct {
 		peer      string
@@ -151,7 +151,7 @@ func TestWhoCountsAsOneAddress(t *testing.T) {
 
 // Who has a /64 often has the /56 or the /48 around it, and with it hundreds of addresses that
 // count by themselves.
-func TestNetworksHaveARateTogether(t *testing.T) {
+func TestIPv6NetworksShareARate(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string // of the nth asker
 		want    int
@@ -178,7 +178,7 @@ func TestNetworksHaveARateTogether(t *testing.T) {
 }
 
 // One who is refused uses up nothing of what the neighbours have, nor of what counts besides.
-func TestWhoIsRefusedTakesNothing(t *testing.T) {
+func TestRefusedRequestCostsNothing(t *testing.T) {
 	o := options("https://as.example")
 	o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
 	s := newServer(t, o)

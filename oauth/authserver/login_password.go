@@ -267,7 +267,7 @@ func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name strin
 	}
 	costs := append(l.costsByAddress(r, limitPasswords, ""), l.costsByAddress(r, limitUserAddress, " "+user)...)
 	costs = append(costs, byUser)
-	if wait, ok := takeAll(costs); !ok {
+	if wait, ok := reserveAll(costs); !ok {
 		setRetryAfter(w, wait)
 		return nil, false
 	}

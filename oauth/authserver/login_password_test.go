@@ -144,7 +144,7 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 }
 
 // Wrong passwords from many addresses lock a user out, but not from where she has logged in before.
-func TestNobodyLocksOutAUserAtHome(t *testing.T) {
+func TestKnownAddressIsNotLockedOut(t *testing.T) {
 	change := withPasswords(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, change)
@@ -210,7 +210,7 @@ func (a at) RoundTrip(req *http.Request) (*http.Response, error) {
 	})}.RoundTrip(req)
 }
 
-func TestUsersThatAreLookedUp(t *testing.T) {
+func TestUsersFromFind(t *testing.T) {
 	hash, err := hashed()
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestUsersThatAreLookedUp(t *testing.T) {
 	}
 }
 
-func TestMistakesInPasswordUsers(t *testing.T) {
+func TestInvalidPasswordUsers(t *testing.T) {
 	hash, err := hashed()
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 )
 
 // The mount lines of the package comment are all that a client needs to log in.
-func TestAUTHR03_TwoLinesOfAMuxServeAClient(t *testing.T) {
+func TestAUTHR03_ServerOnAMux(t *testing.T) {
 	for _, withRoot := range []bool{false, true} {
 		mux := http.NewServeMux()
 		front := httptest.NewServer(mux)
@@ -69,7 +69,7 @@ func (w *world) consent(_ context.Context, login *oauth.LoginRequest) (url.Value
 
 // The document is the one that Require serves, byte for byte, at both addresses, for a resource at
 // this host.
-func TestAUTHR03_MetadataOfTheResources(t *testing.T) {
+func TestAUTHR03_ResourceMetadata(t *testing.T) {
 	at := func(host, path string) func(handler http.Handler) *httptest.ResponseRecorder {
 		return func(handler http.Handler) *httptest.ResponseRecorder {
 			r, rec := httptest.NewRequest(http.MethodGet, "https://"+host+path, nil), httptest.NewRecorder()

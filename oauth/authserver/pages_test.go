@@ -15,7 +15,7 @@ import (
 )
 
 // SEC-02, REG-10.
-func TestSEC02_ConsentPageSaysWhoWantsWhat(t *testing.T) {
+func TestSEC02_ConsentPageContent(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Name = "Example Inc."
 		o.Clients[0].URI = "https://client.example/about"
@@ -82,7 +82,7 @@ func TestPagesCannotBeFramedCachedOrScripted(t *testing.T) {
 }
 
 // The form leads to the client in the end, and browsers hold that against form-action.
-func TestFormsMayLeadToTheClient(t *testing.T) {
+func TestFormActionAllowsTheRedirect(t *testing.T) {
 	for redirect, want := range map[string]string{
 		"https://app.example/callback":  "form-action 'self' https:;",
 		"http://127.0.0.1:4711/cb":      "form-action 'self' https: http://127.0.0.1:4711;",
@@ -102,7 +102,7 @@ func TestFormsMayLeadToTheClient(t *testing.T) {
 	}
 }
 
-func TestNamesOfStrangersAreEscapedAndTold(t *testing.T) {
+func TestUnverifiedNamesAreEscapedAndMarked(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.register(`{"client_name":"</title><script>alert(1)</script>\" onload=x","redirect_uris":["https://app.example/cb","http://localhost/cb"],
 		"client_uri":"https://famous.example/","token_endpoint_auth_method":"none"}`)
@@ -121,7 +121,7 @@ func TestNamesOfStrangersAreEscapedAndTold(t *testing.T) {
 	}
 }
 
-func TestErrorPagesLinkNothingThatRuns(t *testing.T) {
+func TestErrorPagesLinkNoScripts(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, redirect := range []string{"javascript:alert(1)", "data:text/html,x", "https://evil.example/cb",
 		"//evil.example"} {
@@ -161,7 +161,7 @@ func TestShownName(t *testing.T) {
 }
 
 // The end of a host says whose it is.
-func TestHostsOfStrangersAreShownToTheirEnd(t *testing.T) {
+func TestShownHostKeepsItsEnd(t *testing.T) {
 	long := "accounts.google.com." + strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".evil.example"
 	for host, want := range map[string]string{
 		"app.example":       "app.example",

@@ -12,7 +12,7 @@ import (
 
 // The first user after a start closes the browser while the metadata of the third party is on its
 // way.
-func TestAbortedLoginLeavesTheDiscoveryToOthers(t *testing.T) {
+func TestCanceledLoginKeepsDiscovery(t *testing.T) {
 	p := newIDP(t)
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

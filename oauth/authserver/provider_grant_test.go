@@ -59,7 +59,7 @@ func TestMissingSealKeyEndsNoGrant(t *testing.T) {
 }
 
 // While one of two servers seals with a key that the other one lacks, that one is only blind.
-func TestSealKeysThatTwoServersDoNotShare(t *testing.T) {
+func TestServersWithDifferentSealKeys(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
@@ -81,7 +81,7 @@ func TestSealKeysThatTwoServersDoNotShare(t *testing.T) {
 }
 
 // No token is given that has expired, however short its life is and whatever was checked when.
-func TestUpstreamTokenHasNotExpired(t *testing.T) {
+func TestProviderTokenHasNotExpired(t *testing.T) {
 	for _, life := range []int{2, 30, 90, 150} { // seconds
 		p := newIDP(t)
 		p.expires = life
@@ -111,7 +111,7 @@ func TestUpstreamTokenHasNotExpired(t *testing.T) {
 }
 
 // What the third party has given is given back though nobody waits for it any more.
-func TestBrowserThatIsGoneLeavesNothingAtTheThirdParty(t *testing.T) {
+func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 	p, store := newIDP(t), authserver.NewMemoryStore()
 	ctx, cancel := context.WithCancel(t.Context())
 	up := p.provider("idp")
@@ -135,7 +135,7 @@ func TestBrowserThatIsGoneLeavesNothingAtTheThirdParty(t *testing.T) {
 }
 
 // A refresh token that can be used once is not lost with a write.
-func TestRenewedUpstreamTokenOutlivesAFault(t *testing.T) {
+func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 	for name, outage := range map[string]time.Duration{"of a moment": 0, "of minutes": 3 * time.Minute} {
 		p := newIDP(t)
 		synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestRenewedUpstreamTokenOutlivesAFault(t *testing.T) {
 }
 
 // What was renewed and not written yet is given back with the rest.
-func TestRevocationFindsTheRenewedToken(t *testing.T) {
+func TestRevocationUsesTheRenewedToken(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()

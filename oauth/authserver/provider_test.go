@@ -64,7 +64,7 @@ func (w *world) loginVia(p *idp) tokens {
 	return w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 }
 
-func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
+func TestAUTHB11_ProviderLogin(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -107,7 +107,7 @@ func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
 }
 
 // R-7.5-6: what an attacker has consented to in his own browser is of no use in another one.
-func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
+func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	attacker, victim := w.browser(), w.browser()
@@ -172,7 +172,7 @@ func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 	}
 }
 
-func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
+func TestCallbackCanBeUsedOnce(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -199,7 +199,7 @@ func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
 	}
 }
 
-func TestMixUpOfTwoUpstreams(t *testing.T) {
+func TestMixUpOfTwoProviders(t *testing.T) {
 	honest, evil := newIDP(t), newIDP(t)
 	w := newWorld(t, withProviders(t, honest.provider("honest"), evil.provider("evil")))
 	pick := func(b *browser, id string) string {
@@ -293,7 +293,7 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 	w.loginVia(p)
 }
 
-func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
+func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 	p := newIDP(t)
 	up := p.provider("idp")
 	up.Subject = func(_ context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
@@ -334,7 +334,7 @@ func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
 }
 
 // AUTHB-13: in the ways that third parties have to say so.
-func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
+func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 	for name, way := range map[string]func(p *idp){
 		"userinfo":      func(*idp) {},
 		"introspection": func(p *idp) { p.metadata = map[string]any{"introspection_endpoint": p.URL + "/introspect"} },
@@ -372,7 +372,7 @@ func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
 }
 
 // AUTHB-14: renewed by one of many, and kept.
-func TestAUTHB14_OldTokensAreRenewedOnce(t *testing.T) {
+func TestAUTHB14_DueTokensAreRenewedOnce(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
@@ -396,7 +396,7 @@ func TestAUTHB14_OldTokensAreRenewedOnce(t *testing.T) {
 	})
 }
 
-func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
+func TestFailedProviderRefreshEndsTheGrant(t *testing.T) {
 	for name, end := range map[string]func(p *idp){
 		"invalid_grant": func(p *idp) { clear(p.refresh) },
 		"another user":  func(p *idp) { p.user = "user-2" },
@@ -428,7 +428,7 @@ func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
 
 // An outage is no revocation: it ends nothing, and after some minutes nothing works until it is
 // over.
-func TestOutageOfTheThirdParty(t *testing.T) {
+func TestProviderOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
@@ -457,7 +457,7 @@ func TestOutageOfTheThirdParty(t *testing.T) {
 }
 
 // R-7.5-7: together, in both directions.
-func TestRevokingOursRevokesTheirs(t *testing.T) {
+func TestRevocationRevokesTheProviderGrant(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	one, two := w.loginVia(p), w.loginVia(p)
@@ -476,7 +476,7 @@ func TestRevokingOursRevokesTheirs(t *testing.T) {
 	w.wantDead(two.Access, "after its revocation during an outage")
 }
 
-func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
+func TestProviderTokenIsForItsPrincipalAndResource(t *testing.T) {
 	p := newIDP(t)
 	const other = "https://other.example/mcp"
 	synctest.Test(t, func(t *testing.T) {
@@ -561,7 +561,7 @@ func (s *spyStore) Update(ctx context.Context, kind, key string, change func([]b
 	})
 }
 
-func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
+func TestProviderTokensAreSealed(t *testing.T) {
 	p := newIDP(t)
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -604,7 +604,7 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 	})
 }
 
-func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
+func TestProviderWithoutOpenIDConnect(t *testing.T) {
 	p := newIDP(t)
 	up := authserver.Provider{
 		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},
@@ -643,7 +643,7 @@ func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 	})
 }
 
-func TestConsentPageSaysWhoLogsIn(t *testing.T) {
+func TestConsentPageNamesTheProvider(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
 	odd := one.provider("one")
 	odd.Name = "A & B"
@@ -658,7 +658,7 @@ func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 	}
 }
 
-func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
+func TestProviderChoiceCanBeCanceled(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
 	w := newWorld(t, withProviders(t, one.provider("one"), two.provider("two")))
 	b := w.browser()
@@ -674,7 +674,7 @@ func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
 	}
 }
 
-func TestMistakesInUpstreams(t *testing.T) {
+func TestInvalidProviders(t *testing.T) {
 	good := authserver.Provider{ID: "idp", Issuer: "https://idp.example", ClientID: "us"}
 	for wanted, change := range map[string]func(*authserver.Provider){
 		"invalid ID":             func(u *authserver.Provider) { u.ID = "Id/p" },
@@ -723,7 +723,7 @@ func nobody(context.Context, *authserver.ProviderUser) (authserver.Subject, erro
 
 // The issuer of the third party is the operator's word; its endpoints are its own, and reach no
 // further than it does.
-func TestUpstreamEndpointsAreGuarded(t *testing.T) {
+func TestProviderEndpointsUseTheFetcher(t *testing.T) {
 	p := newIDP(t)
 	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd",
 		"https://[fe80::1]/token"} {

@@ -91,7 +91,7 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 }
 
 // OpenID Connect Core 1.0, section 5.3.2: claims of another sub must not be used.
-func TestUserinfoThatCannotBeUsed(t *testing.T) {
+func TestUnusableUserinfo(t *testing.T) {
 	p := newIDP(t)
 	deep := any("x")
 	for range 20 {
@@ -133,7 +133,7 @@ func TestUserinfoThatCannotBeUsed(t *testing.T) {
 }
 
 // AUTHB-13: whom the third party has locked out it may answer with 403.
-func TestAUTHB13_ForbiddenIsNotValid(t *testing.T) {
+func TestAUTHB13_ForbiddenUserinfoIsInvalid(t *testing.T) {
 	for name, single := range map[string]bool{"with a refresh token": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)

@@ -33,11 +33,11 @@ type cost struct {
 	times   int
 }
 
-// takeAll takes all costs, or none. If one of them is not available, it returns the time until it
+// reserveAll takes all costs, or none. If one of them is not available, it returns the time until it
 // will be.
-func takeAll(costs []cost) (wait time.Duration, ok bool) {
+func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 	for i, c := range costs {
-		if wait, ok := c.take(); !ok {
+		if wait, ok := c.reserve(); !ok {
 			refund(costs[:i])
 			return wait, false
 		}
@@ -45,20 +45,20 @@ func takeAll(costs []cost) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// refund reverts takeAll.
+// refund reverts reserveAll.
 func refund(costs []cost) {
 	for _, c := range costs {
 		c.refund()
 	}
 }
 
-func (c cost) take() (wait time.Duration, ok bool) {
+func (c cost) reserve() (wait time.Duration, ok bool) {
 	l := c.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.bucket(c)
 	if c.isStrict() {
-		return l.takeStrict(b)
+		return l.reserveStrict(b)
 	}
 	if b.tokens >= 1 {
 		b.tokens--
@@ -67,7 +67,7 @@ func (c cost) take() (wait time.Duration, ok bool) {
 	return time.Duration((1 - b.tokens) * float64(l.rate.Per) / c.capacity()), false
 }
 
-func (l *rateLimiter) takeStrict(b *bucket) (wait time.Duration, ok bool) {
+func (l *rateLimiter) reserveStrict(b *bucket) (wait time.Duration, ok bool) {
 	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return b.updated.Sub(at) >= l.rate.Per })
 	if len(b.taken) < l.rate.Count {
 		b.taken = append(b.taken, b.updated)

@@ -65,7 +65,7 @@ func TestRegistration(t *testing.T) {
 	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestRegistrationsThatAreRefused(t *testing.T) {
+func TestRefusedRegistrations(t *testing.T) {
 	w := newWorld(t, nil)
 	const redirect, metadata = "invalid_redirect_uri", "invalid_client_metadata"
 	with := func(member string) string { return `{"redirect_uris":["http://localhost/cb"],` + member + `}` }
@@ -135,7 +135,7 @@ func TestRegistrationPolicy(t *testing.T) {
 	}
 }
 
-func TestRegistrationFlood(t *testing.T) {
+func TestUnusedRegistrationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Registrations = authserver.Rate{} })
@@ -172,7 +172,7 @@ func TestRegistrationFlood(t *testing.T) {
 }
 
 // REG-10: users see who vouches for what.
-func TestConsentPageSaysWhereTheClientComesFrom(t *testing.T) {
+func TestConsentPageShowsTheClientOrigin(t *testing.T) {
 	w := newWorld(t, nil)
 	known, _ := w.browser().consentPage(authorizeQuery())
 	id := w.register(`{"client_name":"<b>Bank</b>","redirect_uris":["https://app.example/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)

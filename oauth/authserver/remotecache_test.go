@@ -41,7 +41,7 @@ func (w *world) loginOf(id string) tokens {
 }
 
 // One address makes up ids as fast as it is let: the clients of others do not notice.
-func TestNoStrangerTakesTheDocumentsOfOthers(t *testing.T) {
+func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, behindProxy)
@@ -73,7 +73,7 @@ func TestNoStrangerTakesTheDocumentsOfOthers(t *testing.T) {
 	})
 }
 
-func TestUnknownDocumentsHaveARateByAddress(t *testing.T) {
+func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, behindProxy)
@@ -99,7 +99,7 @@ func TestUnknownDocumentsHaveARateByAddress(t *testing.T) {
 }
 
 // Nobody can use up what keeps a document alive that was good before.
-func TestKnownDocumentsHaveNoRate(t *testing.T) {
+func TestKnownDocumentsAreNotLimited(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: 1000 * time.Hour} })
@@ -165,7 +165,7 @@ func slowPaths(r *http.Request) error {
 	return r.Context().Err()
 }
 
-func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
+func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
@@ -198,7 +198,7 @@ func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
 }
 
 // Whoever asks for the same client, and goes away, leaves the fetch to those who wait for it.
-func TestAbortedRequestLeavesTheFetchToOthers(t *testing.T) {
+func TestCanceledRequestKeepsTheFetch(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) {

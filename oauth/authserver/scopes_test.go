@@ -20,7 +20,7 @@ func withScopes(scopes []string) func(*authserver.Options) {
 
 // Everybody can register a client that asks for everything: what a user may not do is in no token
 // for all that.
-func TestUsersAllowNoMoreThanTheirScopes(t *testing.T) {
+func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scopes      []string
 		asked, want string
@@ -55,7 +55,7 @@ func TestUsersAllowNoMoreThanTheirScopes(t *testing.T) {
 	}
 }
 
-func TestScopesThatTheUserMayNotAllowAreRefusedToTheClient(t *testing.T) {
+func TestScopesThatTheUserMayNotGrant(t *testing.T) {
 	for _, scopes := range [][]string{{}, {"read"}, {"elsewhere"}} {
 		w := newWorld(t, withScopes(scopes))
 		answer := w.browser().authorize(authorizeQuery("scope", "write admin"))
@@ -99,7 +99,7 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 
 // No user is asked when a client acts for itself: what is kept for those who ask is the operator's
 // to allow.
-func TestMachinesGetOnRequestScopesByNameAlone(t *testing.T) {
+func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Clients = append(o.Clients, authserver.Client{ID: "plain", SecretHash: secretHash},
 			authserver.Client{ID: "trusted", SecretHash: secretHash, Scopes: []string{"admin", "read"}})

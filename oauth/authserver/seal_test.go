@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestSealsOpenInTheirPlaceAlone(t *testing.T) {
+func TestSealedValuesOpenOnlyInTheirRecord(t *testing.T) {
 	keys := []authserver.SealKey{authserver.NewSealKey()}
 	sealed, err := authserver.Sealed(keys, []byte("the secret"), "upstream", "handle")
 	if err != nil {
@@ -109,7 +109,7 @@ func TestSealKeysRotate(t *testing.T) {
 	}
 }
 
-func TestBadSealKeyFiles(t *testing.T) {
+func TestInvalidSealKeyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	for name, text := range map[string]string{

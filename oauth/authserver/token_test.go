@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestCodesAreForOneUse(t *testing.T) {
+func TestCodesCanBeUsedOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	code := w.code()
 	got := w.tokensOf(w.post("/token", exchangeForm(code)))
@@ -89,7 +89,7 @@ func TestReplayAfterTheCodeHasExpired(t *testing.T) {
 	})
 }
 
-func TestManyUsesOfOneCodeAtOnce(t *testing.T) {
+func TestConcurrentUsesOfACode(t *testing.T) {
 	w := newWorld(t, nil)
 	code := w.code()
 	var good atomic.Int32
@@ -155,7 +155,7 @@ func TestRefreshTokenOfAnotherClient(t *testing.T) {
 	w.wantDead(got.Access, "the refresh token was in other hands")
 }
 
-func TestRefreshTokensThatNeverWere(t *testing.T) {
+func TestUnknownRefreshTokens(t *testing.T) {
 	w := newWorld(t, nil)
 	got := w.login()
 	id, secret, _ := strings.Cut(got.Refresh, ".")
@@ -225,7 +225,7 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 	}
 }
 
-func TestGraceIsNoLongerWhenTheClockIsSetBack(t *testing.T) {
+func TestGraceAfterTheClockWasSetBack(t *testing.T) {
 	for ahead, good := range map[time.Duration]bool{0: true, 5 * time.Second: true, 10 * time.Second: false,
 		time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestLifetimes(t *testing.T) {
 	})
 }
 
-func TestManyRefreshesAtOnceGiveOneSuccessor(t *testing.T) {
+func TestConcurrentRefreshesReturnOneSuccessor(t *testing.T) {
 	w := newWorld(t, nil)
 	got := w.login()
 	var successors sync.Map
@@ -332,7 +332,7 @@ func TestGrantTypes(t *testing.T) {
 		"invalid_request")
 }
 
-func TestRevokedIsRevoked(t *testing.T) {
+func TestRevocation(t *testing.T) {
 	for _, what := range []string{"access", "refresh"} {
 		w := newWorld(t, nil)
 		got, bystander := w.login(), w.login()

@@ -64,7 +64,7 @@ type outcome struct {
 	fault string // why it failed
 }
 
-func TestNoTaskIsLostNorRunTwiceWhenTheServerIsKilled(t *testing.T) {
+func TestTasksSurviveKillsOfTheServer(t *testing.T) {
 	rounds := defaultRounds
 	if testing.Short() {
 		rounds = shortRounds

@@ -186,7 +186,7 @@ func damagePages(t *testing.T) {
 	}
 }
 
-func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
+func TestDamagedRecordDoesNotAffectOthers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	ctx := t.Context()
 	for i, done := range []bool{false, true, false} {

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-func TestFileIsItsOwnersAlone(t *testing.T) {
+func TestFilePermissions(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such bits")
 	}
@@ -45,7 +45,7 @@ func TestFileIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-func TestOtherFilesAreLeftAlone(t *testing.T) {
+func TestOtherFilesAreNotModified(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, fill func(tx *bbolt.Tx) error) string {
 		path := filepath.Join(dir, name)
@@ -98,7 +98,7 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestFileBelongsToOneProcess(t *testing.T) {
+func TestFileIsOpenOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	open(t, path)
 	for wait, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute, -1: 0} {
@@ -115,7 +115,7 @@ func TestFileBelongsToOneProcess(t *testing.T) {
 	}
 }
 
-func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
+func TestClosedTaskStore(t *testing.T) {
 	s, err := bolt.OpenTasks(filepath.Join(t.TempDir(), "tasks.db"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
 	}
 }
 
-func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
+func TestTaskChangesShareCommits(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	const n = 100
 	before, begun := bolt.Commits(s), time.Now()
@@ -186,7 +186,7 @@ func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
 }
 
 // One change that cannot be made must not take others with it that happen to go along.
-func TestRefusedChangeDoesNotHurtOthers(t *testing.T) {
+func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	if err := s.Create(t.Context(), task("there", 1)); err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestRefusedChangeDoesNotHurtOthers(t *testing.T) {
 	}
 }
 
-func TestRoomIsUsedAgain(t *testing.T) {
+func TestSpaceIsReused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s := open(t, path)
 	var sizes []int64

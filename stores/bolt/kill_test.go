@@ -58,7 +58,7 @@ func killed(id string, version uint64) tasks.Record {
 	return r
 }
 
-func TestWhatWasWrittenSurvivesKill(t *testing.T) {
+func TestConfirmedTasksSurviveKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	for round := range 5 {
 		child := exec.Command(os.Args[0])

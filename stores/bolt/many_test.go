@@ -34,7 +34,7 @@ type question struct {
 	Number int `json:"number"`
 }
 
-func TestTenThousandTasksWait(t *testing.T) {
+func TestManyWaitingTasks(t *testing.T) {
 	n := manyTasks
 	if testing.Short() || raceDetector { // which takes ten times as long, and memory of its own
 		n /= 10
