@@ -131,8 +131,7 @@ func TestDuplicateParameters(t *testing.T) {
 	w.tokensOf(w.post("/token", exchangeForm(code))) // none of them used the code up
 }
 
-// A client that nobody knows must not make a link of ours lead where it likes before anybody has
-// looked at it.
+// The server must not be an open redirector for clients that the user has not seen yet.
 //
 // Spec: RFC 9700, section 4.11.2.
 func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {

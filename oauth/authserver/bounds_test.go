@@ -40,8 +40,8 @@ func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
 	})
 }
 
-// One that proves who it is has a rate of its own; the id of a public client is everybody's, and
-// nobody's to use up.
+// Authenticated clients are limited by client. Public clients are not, because anyone can use their
+// ID.
 func TestAuthenticatedClientsAreLimited(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
@@ -77,7 +77,7 @@ func TestInteractionsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever begins a login chooses most of what is kept of it.
+// The client chooses most of the stored interaction.
 func TestInteractionSizeIsBounded(t *testing.T) {
 	store := &weighing{Store: authserver.NewMemoryStore()}
 	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
@@ -114,8 +114,7 @@ func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expi
 	return s.Store.Put(ctx, kind, key, value, expires)
 }
 
-// A login takes four pages. Who begins them and goes no further gets no more of them than who logs
-// in.
+// A login takes four pages, so new logins are limited to a quarter of the pages.
 func TestNewLoginsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })

@@ -41,7 +41,7 @@ func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Val
 	return form
 }
 
-// A stranger names a client, and hangs up while its keys are on their way.
+// An attacker names a client and cancels its request while the keys are fetched.
 func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 	key := newKey(t)
 	h := newKeyedHost(t, key)

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// REG-06: a client with a document proves who it is by the keys that the document points to.
+// REG-06: a client with a document authenticates with the keys that the document refers to.
 func TestREG06_KeysOfADocument(t *testing.T) {
 	key := newKey(t)
 	var fetched atomic.Int32

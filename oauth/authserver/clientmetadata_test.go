@@ -160,7 +160,7 @@ func TestREG08_BadDocuments(t *testing.T) {
 	}
 }
 
-// REG-09, SEC-22: what a stranger names is not fetched wherever it is.
+// REG-09, SEC-22: documents are not fetched from private addresses.
 func TestREG09_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	h := newDocumentHost(t)
 	w := newQuietWorld(t, nil) // with the default Fetcher

@@ -49,7 +49,7 @@ func MayGuess(s *Server, address, name string) bool {
 // MaxLimited is how many may be.
 const MaxLimited = maxLimited
 
-// ShownName is how names of strangers are shown.
+// ShownName returns a name as pages show it.
 func ShownName(name string) string { return shownName(name) }
 
 // DocumentClient resolves the id of a client that has a document, and gives its redirect URIs.
@@ -66,7 +66,7 @@ func FromAddress(ctx context.Context, address string) context.Context {
 	return withClientKey(ctx, address)
 }
 
-// ShownHost is how hosts of strangers are shown.
+// ShownHost returns a host as pages show it.
 func ShownHost(host string) string { return shownHost(host) }
 
 // KeptDocuments returns how many documents are in memory, and how many failures.

@@ -126,7 +126,7 @@ func TestFailuresDoNotUseUpTheRefreshToken(t *testing.T) {
 	}
 }
 
-// The keys in memory are good while the store does not answer, and it is not asked by everybody.
+// The cached keys are used while the store does not answer, and only one request reads it.
 func TestSigningKeysWithAHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()

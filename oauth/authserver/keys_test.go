@@ -216,7 +216,7 @@ func TestVerifierRefusesForeignTokens(t *testing.T) {
 	}
 }
 
-// A delegate is a third party of which the test says what it does.
+// A delegate is a ProviderLogin whose results the test sets.
 type delegate struct {
 	check   error
 	revoked []string

@@ -149,8 +149,8 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// Who has a /64 often has the /56 or the /48 around it, and with it hundreds of addresses that
-// count by themselves.
+// A customer with a /64 network often has the /56 or /48 network around it, with hundreds of
+// separately limited networks.
 func TestIPv6NetworksShareARate(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string // of the nth asker
@@ -177,7 +177,7 @@ func TestIPv6NetworksShareARate(t *testing.T) {
 	}
 }
 
-// One who is refused uses up nothing of what the neighbours have, nor of what counts besides.
+// A refused request is not counted against the networks of its address, nor against other limits.
 func TestRefusedRequestCostsNothing(t *testing.T) {
 	o := options("https://as.example")
 	o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
@@ -219,7 +219,7 @@ func TestLimitsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// Whatever the header says, who is not behind a trusted proxy counts by the peer's address.
+// The header is ignored unless the peer is a trusted proxy.
 func FuzzForwardedFor(f *testing.F) {
 	f.Add("1.1.1.1, 2.2.2.2")
 	f.Add("[::1]:80,,unknown")

@@ -133,7 +133,7 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 		if answer := b.answer(b.try(form, "alice", "correct horse")); answer.Get("code") == "" {
 			t.Errorf("the right one two minutes later: %v", answer)
 		}
-		// Who knows the password is not counted.
+		// Successful logins are not counted.
 		for range 6 {
 			b := w.browser()
 			if answer := b.answer(b.try(b.passwordForm(), "alice", "correct horse")); answer.Get("code") == "" {
@@ -186,7 +186,7 @@ func TestKnownAddressIsNotLockedOut(t *testing.T) {
 				t.Errorf("then from %s: %d", address, got)
 			}
 		}
-		// Who sits next to her has no more guesses for that.
+		// Another address gets no additional guesses.
 		wrong := 0
 		for authserver.MayGuess(w.server, home, "alice") {
 			wrong++

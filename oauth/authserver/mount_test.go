@@ -58,7 +58,7 @@ func TestAUTHR03_ServerOnAMux(t *testing.T) {
 	}
 }
 
-// consent is a person who says yes to everything.
+// consent is a user who allows everything.
 func (w *world) consent(_ context.Context, login *oauth.LoginRequest) (url.Values, error) {
 	u, err := url.Parse(login.URL)
 	if err != nil {

@@ -110,7 +110,7 @@ func TestProviderTokenHasNotExpired(t *testing.T) {
 	}
 }
 
-// What the third party has given is given back though nobody waits for it any more.
+// The provider grant is revoked although the request was canceled.
 func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 	p, store := newIDP(t), authserver.NewMemoryStore()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 		withProviders(t, up)(o)
 	})
 	b := w.browser()
-	back := p.visit(b, b.toUpstream())
+	back := p.visit(b, b.toProvider())
 	w.send(b.client, w.request(http.MethodGet, back, "").WithContext(ctx))
 	if n, _ := store.Count(t.Context(), "provider-grant"); n != 0 {
 		t.Errorf("%d grants of the third party are kept", n)
@@ -199,7 +199,7 @@ func TestRevocationUsesTheRenewedToken(t *testing.T) {
 	})
 }
 
-// The token itself is a word of the third party, which a restart does not forget.
+// The issue of a token is a confirmation that survives a restart.
 func TestRestartDuringAnOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {

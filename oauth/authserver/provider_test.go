@@ -37,8 +37,8 @@ func withProviders(t *testing.T, providers ...authserver.Provider) func(*authser
 	return func(o *authserver.Options) { o.Login = providerLogin(t, providers...) }
 }
 
-// toUpstream goes as far as the redirect to the third party.
-func (b *browser) toUpstream() (address string) {
+// toProvider continues up to the redirect to the provider.
+func (b *browser) toProvider() (address string) {
 	b.w.t.Helper()
 	_, form := b.consentPage(authorizeQuery())
 	res := b.decide(form, "allow")
@@ -49,15 +49,15 @@ func (b *browser) toUpstream() (address string) {
 	return res.Header.Get("Location")
 }
 
-// viaUpstream goes all the way by a third party, and gives what the client gets.
-func (b *browser) viaUpstream(p *idp) url.Values {
+// viaProvider logs in at a provider and returns the authorization response.
+func (b *browser) viaProvider(p *idp) url.Values {
 	b.w.t.Helper()
-	return b.answer(b.get(p.visit(b, b.toUpstream())))
+	return b.answer(b.get(p.visit(b, b.toProvider())))
 }
 
 func (w *world) loginVia(p *idp) tokens {
 	w.t.Helper()
-	answer := w.browser().viaUpstream(p)
+	answer := w.browser().viaProvider(p)
 	if answer.Get("code") == "" {
 		w.t.Fatalf("no code: %v", answer)
 	}
@@ -68,7 +68,7 @@ func TestAUTHB11_ProviderLogin(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
-	address := b.toUpstream()
+	address := b.toProvider()
 	u, _ := url.Parse(address)
 	q := u.Query()
 	for name, wanted := range map[string]string{
@@ -111,7 +111,7 @@ func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	attacker, victim := w.browser(), w.browser()
-	address := attacker.toUpstream()
+	address := attacker.toProvider()
 	callback := p.visit(victim, address) // the victim is logged in there
 	res := victim.get(callback)
 	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
@@ -128,7 +128,7 @@ func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 	if res := victim.get(callback); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("another browser's callback, with a planted cookie: %s", res.Status)
 	}
-	victim.toUpstream()
+	victim.toProvider()
 	if res := victim.get(callback); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("another browser's callback, with an interaction of its own: %s", res.Status)
 	}
@@ -137,7 +137,7 @@ func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 	}
 }
 
-// SEC-05, R-7.5-5: nothing goes to the third party before consent, and no state is good before it.
+// SEC-05, R-7.5-5: before consent there is no redirect to the provider, and no state is accepted.
 func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
@@ -176,7 +176,7 @@ func TestCallbackCanBeUsedOnce(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
-	callback := p.visit(b, b.toUpstream())
+	callback := p.visit(b, b.toProvider())
 	if got := b.answer(b.get(callback)); got.Get("code") == "" {
 		t.Fatalf("no code: %v", got)
 	}
@@ -185,7 +185,7 @@ func TestCallbackCanBeUsedOnce(t *testing.T) {
 	}
 	// A wrong state uses up the right one.
 	b = w.browser()
-	callback = p.visit(b, b.toUpstream())
+	callback = p.visit(b, b.toProvider())
 	u, _ := url.Parse(callback)
 	q := u.Query()
 	q.Set("state", q.Get("state")+"x")
@@ -279,7 +279,7 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 	} {
 		p.set(func() { p.claims, p.sign = nil, nil; lie() })
 		revoked := p.count("/revoke")
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("error") != "server_error" || answer.Get("code") != "" || answer.Get("iss") != w.issuer {
 			t.Errorf("%s: %v", name, answer)
 		}
@@ -303,7 +303,7 @@ func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 		return authserver.Subject{}, fmt.Errorf("not on the list: %w", authserver.ErrUserRefused)
 	}
 	w := newWorld(t, withProviders(t, up))
-	if answer := w.browser().viaUpstream(p); answer.Get("error") != "access_denied" {
+	if answer := w.browser().viaProvider(p); answer.Get("error") != "access_denied" {
 		t.Errorf("a user that we refuse: %v", answer)
 	}
 	if p.count("/revoke") != 1 {
@@ -315,7 +315,7 @@ func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 		"server_error":            "temporarily_unavailable", "\"><script>": "access_denied",
 	} {
 		p.set(func() { p.answer = url.Values{"error": {said}, "error_description": {"their words"}, "iss": {p.URL}} })
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("error") != wanted || answer.Get("iss") != w.issuer || answer.Get("state") != "the state" {
 			t.Errorf("%s: %v", said, answer)
 		}
@@ -333,7 +333,7 @@ func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 	}
 }
 
-// AUTHB-13: in the ways that third parties have to say so.
+// AUTHB-13: with each method that providers have to report it.
 func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 	for name, way := range map[string]func(p *idp){
 		"userinfo":      func(*idp) {},
@@ -389,7 +389,7 @@ func TestAUTHB14_DueTokensAreRenewedOnce(t *testing.T) {
 				t.Errorf("after %d hours the token endpoint was called %d times, want %d", round+1, n, round+2)
 			}
 		}
-		// Ended early by a third party that gives another one.
+		// Revoked early by a provider that issues another one.
 		p.set(func() { clear(p.access) })
 		time.Sleep(time.Minute)
 		w.wantAlive(got.Access, "an access token that ended early")
@@ -499,7 +499,7 @@ func TestProviderTokenIsForItsPrincipalAndResource(t *testing.T) {
 		}
 		ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil))
 		if err != nil || !p.access[ut.Token] || ut.Provider != "idp" || ut.Type != "Bearer" {
-			t.Fatalf("ProviderToken gave %v, %v", ut, err)
+			t.Fatalf("ProviderToken returned %v, %v", ut, err)
 		}
 		if text := fmt.Sprintf("%v %+v %#v", ut, *ut, *ut); strings.Contains(text, ut.Token) {
 			t.Errorf("printing it shows it: %s", text)
@@ -580,7 +580,7 @@ func TestProviderTokensAreSealed(t *testing.T) {
 		}
 		w := start(first)
 		b := w.browser()
-		address := b.toUpstream()
+		address := b.toProvider()
 		nonce := func() string { u, _ := url.Parse(address); return u.Query().Get("nonce") }()
 		answer := b.answer(b.get(p.visit(b, address)))
 		got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
@@ -594,7 +594,7 @@ func TestProviderTokensAreSealed(t *testing.T) {
 		if !slices.ContainsFunc(spy.seen, func(v string) bool { return strings.Contains(v, first.ID) }) {
 			t.Error("the spy saw nothing that the first key sealed")
 		}
-		// The old key still opens, and what is used is sealed anew.
+		// The old key still opens, and used grants are sealed with the new key.
 		w = start(second, first)
 		w.wantAlive(got.Access, "with a new key in front")
 		w = start(second)
@@ -721,8 +721,8 @@ func nobody(context.Context, *authserver.ProviderUser) (authserver.Subject, erro
 	return authserver.Subject{}, authserver.ErrUserRefused
 }
 
-// The issuer of the third party is the operator's word; its endpoints are its own, and reach no
-// further than it does.
+// The operator chooses the issuer, and the provider its endpoints, which may not be less public
+// than the issuer.
 func TestProviderEndpointsUseTheFetcher(t *testing.T) {
 	p := newIDP(t)
 	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd",
@@ -739,7 +739,7 @@ func TestProviderEndpointsUseTheFetcher(t *testing.T) {
 			o.Login = login
 		})
 		begun := time.Now()
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("code") != "" || answer.Get("error") == "" || time.Since(begun) > 4*time.Second {
 			t.Errorf("%s: %v after %v", bad, answer, time.Since(begun))
 		}

@@ -115,7 +115,7 @@ func TestUnusableUserinfo(t *testing.T) {
 		p.lean(nil)
 		p.set(func() { p.userinfo = func() (int, any) { return c.status, c.answer } })
 		revoked := p.count("/revoke")
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("error") != c.want || (answer.Get("code") == "") != (c.want != "") {
 			t.Errorf("%s: %v, want error %q", name, answer, c.want)
 		}
@@ -132,7 +132,7 @@ func TestUnusableUserinfo(t *testing.T) {
 	}
 }
 
-// AUTHB-13: whom the third party has locked out it may answer with 403.
+// AUTHB-13: providers may return 403 for a disabled user.
 func TestAUTHB13_ForbiddenUserinfoIsInvalid(t *testing.T) {
 	for name, single := range map[string]bool{"with a refresh token": false, "without": true} {
 		t.Run(name, func(t *testing.T) {

@@ -171,7 +171,7 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 	})
 }
 
-// REG-10: users see who vouches for what.
+// REG-10: users see what is verified.
 func TestConsentPageShowsTheClientOrigin(t *testing.T) {
 	w := newWorld(t, nil)
 	known, _ := w.browser().consentPage(authorizeQuery())

@@ -98,7 +98,7 @@ func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 	})
 }
 
-// Nobody can use up what keeps a document alive that was good before.
+// Refreshing a valid document is not limited.
 func TestKnownDocumentsAreNotLimited(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 	})
 }
 
-// Whoever asks for the same client, and goes away, leaves the fetch to those who wait for it.
+// A canceled request does not cancel the fetch that others wait for.
 func TestCanceledRequestKeepsTheFetch(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// withScopes has alice log in, who may allow these scopes at most.
+// withScopes lets alice log in, who may grant only these scopes.
 func withScopes(scopes []string) func(*authserver.Options) {
 	return func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
@@ -18,8 +18,8 @@ func withScopes(scopes []string) func(*authserver.Options) {
 	}
 }
 
-// Everybody can register a client that asks for everything: what a user may not do is in no token
-// for all that.
+// Anyone can register a client that requests all scopes. Tokens still have only the scopes of the
+// user.
 func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scopes      []string
@@ -97,8 +97,8 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 	}
 }
 
-// No user is asked when a client acts for itself: what is kept for those who ask is the operator's
-// to allow.
+// No user is asked when a client acts for itself, so the operator has to allow scopes with
+// OnRequest.
 func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Clients = append(o.Clients, authserver.Client{ID: "plain", SecretHash: secretHash},

@@ -14,10 +14,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// A step is a call of a store with its arguments, and gives all that comes back.
+// A step calls a store and returns all results.
 type step func(ctx context.Context, s tasks.Store) []any
 
-// randomStep makes a call about few owners and tasks, so that most calls meet something.
+// randomStep returns a call with one of few owners and tasks, so that most calls find a record.
 func randomStep(random *rand.Rand) (name string, call step) {
 	owner := []string{"", "a", "a\x00b"}[random.IntN(3)]
 	id := fmt.Sprint("task", random.IntN(40))
@@ -75,7 +75,7 @@ func brief(v []any) string {
 	return text[:min(len(text), 1000)]
 }
 
-// The two stores have nothing in common but what they have to do.
+// The two stores are independent implementations.
 func TestStoresAgree(t *testing.T) {
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 0))

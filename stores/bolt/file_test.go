@@ -133,12 +133,12 @@ func TestClosedTaskStore(t *testing.T) {
 		"Delete": s.Delete(t.Context(), "alice", "task"),
 	} {
 		if !errors.Is(err, bolt.ErrClosed) {
-			t.Errorf("%s gave %v, want ErrClosed", what, err)
+			t.Errorf("%s returned %v, want ErrClosed", what, err)
 		}
 	}
 	for _, err := range s.Unfinished(t.Context()) {
 		if !errors.Is(err, bolt.ErrClosed) {
-			t.Errorf("Unfinished gave %v, want ErrClosed", err)
+			t.Errorf("Unfinished returned %v, want ErrClosed", err)
 		}
 	}
 }
@@ -172,10 +172,10 @@ func TestTaskChangesShareCommits(t *testing.T) {
 	if together > n/4 {
 		t.Errorf("%d creations at once made %d transactions", n, together)
 	}
-	// What changes nothing does not go to the disk.
+	// A change without effect makes no commit.
 	before = bolt.Commits(s)
 	if err := s.Create(t.Context(), task("one0", 1)); !errors.Is(err, tasks.ErrConflict) {
-		t.Errorf("a second task of one id gave %v", err)
+		t.Errorf("a second task of one id returned %v", err)
 	}
 	if _, err := s.DeleteExpired(t.Context(), noon, 100); err != nil {
 		t.Error(err)
@@ -185,7 +185,7 @@ func TestTaskChangesShareCommits(t *testing.T) {
 	}
 }
 
-// One change that cannot be made must not take others with it that happen to go along.
+// A refused change must not affect others in the same commit.
 func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	if err := s.Create(t.Context(), task("there", 1)); err != nil {
@@ -204,7 +204,7 @@ func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 				err, want = s.Update(t.Context(), task("nowhere", 10)), tasks.ErrUnknown
 			}
 			if !errors.Is(err, want) {
-				t.Errorf("change %d gave %v, want %v", i, err, want)
+				t.Errorf("change %d returned %v, want %v", i, err, want)
 			}
 		})
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// writeUntilKilled says of each task how many versions of it the store has, after the store said
-// so.
+// writeUntilKilled prints the version of each task after the store has confirmed it.
 func writeUntilKilled(path string) {
 	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
@@ -88,7 +87,7 @@ func TestConfirmedTasksSurviveKill(t *testing.T) {
 		}
 		for id, version := range said {
 			r, err := s.Get(t.Context(), "alice", id)
-			// The version that was under way may be there or not.
+			// The version that was being written may be there or not.
 			if err != nil || r.Version != version && r.Version != version+1 {
 				t.Errorf("%s has version %d, %v; it was said to have %d", id, r.Version, err, version)
 				continue
@@ -100,7 +99,7 @@ func TestConfirmedTasksSurviveKill(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// What the writer had no time to speak of: no more than one task of each worker.
+		// At most one task of each worker was written and not printed.
 		left, _, err := s.Count(t.Context(), "alice", true)
 		if err != nil || left > 4 {
 			t.Errorf("%d tasks, %v beside those that were spoken of, want 4 at most", left, err)
