@@ -94,8 +94,8 @@ type note struct {
 	Text string `json:"text" jsonschema:"what to write down"`
 }
 
-// newNotes returns the MCP server, whose tools need scopes. A client is told which one it lacks,
-// and asks the user.
+// newNotes returns the MCP server. Its tools require scopes. A client that lacks a scope gets its
+// name in the error and requests it.
 func newNotes() *mcp.Server {
 	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 		oauth.RequireScopes(&oauth.ScopeRules{
@@ -112,7 +112,7 @@ func newNotes() *mcp.Server {
 	return s
 }
 
-// serve serves until ctx ends, then shuts down in good order: first the calls, which answer; then
+// serve serves until ctx ends. Then it shuts down: first the calls, which get their responses, then
 // the connections.
 func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
 	server := &http.Server{Addr: address, Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}

@@ -21,7 +21,7 @@
 //
 // # What outlives a restart
 //
-// A [Store] keeps the tasks. With [NewMemory] they are gone with the process; package boltstore has one that keeps them in
+// A [Store] keeps the tasks. With [NewMemory] they are gone with the process; package stores/bolt has one that keeps them in
 // a file. A server with such a store calls [Manager.Recover] after its tools are registered: finished tasks can be read,
 // waiting ones answered, and what was cut off fails with a clear error, or runs again where [ToolOptions.Again] says that
 // it may. No run is begun twice without that.
