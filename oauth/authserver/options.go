@@ -230,7 +230,8 @@ func (o *Options) check() error {
 		errs = append(errs, fmt.Errorf("invalid Lifetimes.Access %v: must be 1s to %v", l.Access, maxAccess))
 	}
 	if l.RefreshIdle < 0 || l.Refresh < 0 || l.Key < 2*keyOverlap {
-		errs = append(errs, fmt.Errorf("invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
+		errs = append(errs, fmt.Errorf(
+			"invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
 	}
 	if o.Registration.MaxUnused < 0 {
 		errs = append(errs, fmt.Errorf("invalid Registration.MaxUnused %d: must not be negative", o.Registration.MaxUnused))
