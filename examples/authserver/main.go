@@ -1,10 +1,10 @@
-// Command authserver is an MCP server that is its own authorization server, for a single user. The password comes from
-// the environment:
+// Command authserver is an MCP server with its own authorization server, for a single user. The
+// password comes from the environment:
 //
 //	MCP_PASSWORD='correct horse battery staple' authserver DIR
 //
-// DIR keeps what must survive a restart. Any client can then log in at http://127.0.0.1:8080/mcp, such as
-// examples/login.
+// DIR has the files that must survive a restart. Any client can log in at
+// http://127.0.0.1:8080/mcp, such as examples/login.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 const (
 	address = "127.0.0.1:8080"
 	issuer  = "http://" + address
-	// The resource is the MCP server as its clients know it: behind a proxy, the https URL of that.
+	// The URL of the MCP server for its clients. Behind a proxy it is the https URL of the proxy.
 	resource = issuer + "/mcp"
 )
 
@@ -49,7 +49,7 @@ func run(dir, password string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Last of all, when nobody asks for anything any more.
+	// After the server has shut down.
 	defer func() { err = errors.Join(err, store.Close()) }()
 	auth, err := newAuth(store, dir, password)
 	if err != nil {
@@ -59,7 +59,7 @@ func run(dir, password string) (err error) {
 	protect := oauth.Require(auth.Verifier(resource), auth.ResourceMetadata(resource), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", protect(handler))
-	mux.Handle("/", auth) // the whole rest: pages, endpoints, metadata
+	mux.Handle("/", auth) // pages, endpoints, metadata
 	return serve(ctx, mux, handler)
 }
 
@@ -70,13 +70,13 @@ func newAuth(store authserver.Store, dir, password string) (*authserver.Server, 
 		return nil, fmt.Errorf("MCP_PASSWORD: %w", err)
 	}
 	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{
-		// What ann may allow; others might have notes:read alone.
+		// The scopes that ann may grant. Another user could have only notes:read.
 		Users: []authserver.PasswordUser{{Name: "ann", Hash: hash, Scopes: []string{"notes:read", "notes:write"}}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	keys, err := authserver.LoadSealKeys(filepath.Join(dir, "seal.keys")) // in earnest, not beside the store
+	keys, err := authserver.LoadSealKeys(filepath.Join(dir, "seal.keys")) // in production, not next to the store
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,8 @@ type note struct {
 	Text string `json:"text" jsonschema:"what to write down"`
 }
 
-// newNotes returns the MCP server, whose tools need scopes. A client is told which one it lacks, and asks the user.
+// newNotes returns the MCP server. Its tools require scopes. A client that lacks a scope gets its
+// name in the error and requests it.
 func newNotes() *mcp.Server {
 	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 		oauth.RequireScopes(&oauth.ScopeRules{
@@ -111,7 +112,8 @@ func newNotes() *mcp.Server {
 	return s
 }
 
-// serve serves until ctx ends, then shuts down in good order: first the calls, which answer; then the connections.
+// serve serves until ctx ends. Then it shuts down: first the calls, which get their responses, then
+// the connections.
 func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
 	server := &http.Server{Addr: address, Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
@@ -124,5 +126,6 @@ func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) err
 	}
 	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return errors.Join(handler.Shutdown(ending), server.Shutdown(ending), server.Close()) // at last whoever does not listen
+	// Close ends what did not end in time
+	return errors.Join(handler.Shutdown(ending), server.Shutdown(ending), server.Close())
 }

@@ -1,5 +1,5 @@
-// Command press is a server whose only tool takes its time: it prints a book as a task, asks in between, and goes on after
-// a restart.
+// Command press is a server with a long-running tool: it prints a book as a task, asks the user a
+// question, and continues after a restart.
 package main
 
 import (

@@ -28,7 +28,7 @@
 //
 // # Restarts
 //
-// A [Store] keeps the tasks. Those of [NewMemory] end with the process. Package boltstore keeps
+// A [Store] keeps the tasks. Those of [NewMemory] end with the process. Package stores/bolt keeps
 // them in a file. A server with such a store calls [Server.Recover] after its tools are registered.
 // Then finished tasks can be read, and waiting tasks answered. A task whose handler was interrupted
 // fails, or runs again if its tool is [ToolOptions.Restartable]. No handler runs twice without that

@@ -1,10 +1,11 @@
-// Package seal encrypts and authenticates short values that leave the process and come back: request state and cursors
-// that a client carries, secrets in a store.
+// Package seal encrypts and authenticates short values that leave the process and come back:
+// request state and cursors that a client carries, secrets in a store.
 //
-// A [KeyRing] seals with AES-256-GCM. It never uses a configured key directly: each process derives a subkey of its own
-// with HKDF-SHA256 from the key and a random salt, which the sealed form carries. GCM with random 96-bit nonces is safe for
-// 2^32 messages per key, so the limit holds for one process and not for all processes that share a key. A process that
-// comes near the limit derives another subkey.
+// A [KeyRing] seals with AES-256-GCM. It never uses a configured key directly: each process derives
+// a subkey of its own with HKDF-SHA256 from the key and a random salt, which the sealed form
+// carries. GCM with random 96-bit nonces is safe for 2^32 messages per key, so the limit holds for
+// one process and not for all processes that share a key. A process that comes near the limit
+// derives another subkey.
 package seal
 
 import (
@@ -35,7 +36,8 @@ const (
 	maxSeals = 1 << 31
 )
 
-// ErrInvalid reports that a value is malformed, was modified, or was sealed for another use. It does not say which.
+// ErrInvalid reports that a value is malformed, was modified, or was sealed for another use. It
+// does not say which.
 var ErrInvalid = errors.New("seal: the value is malformed, was modified, or was sealed for another use")
 
 // An UnknownKeyError reports that a value was sealed with a key that is not in the key ring.
@@ -48,8 +50,8 @@ func (e *UnknownKeyError) Error() string { return fmt.Sprintf("seal: unknown key
 
 // A Key is a named secret.
 type Key struct {
-	// ID identifies the key in what it sealed, unencrypted. If it is empty, it is derived from Secret. Keys of a ring
-	// may share an ID: then Open tries each of them.
+	// ID identifies the key in what it sealed, unencrypted. If it is empty, it is derived from
+	// Secret. Keys of a ring may share an ID: then Open tries each of them.
 	ID string
 	// Secret has at least [MinSecret] random bytes. It may have other uses elsewhere.
 	Secret []byte
@@ -61,8 +63,9 @@ type KeyRing struct {
 	keys    atomic.Pointer[[]*key]
 }
 
-// NewKeyRing returns a key ring. The purpose separates its subkeys from those that other key rings derive from the same
-// secrets. Without keys, it uses a random one: then only this key ring opens what it seals.
+// NewKeyRing returns a key ring. The purpose separates its subkeys from those that other key rings
+// derive from the same secrets. Without keys, it uses a random one: then only this key ring opens
+// what it seals.
 func NewKeyRing(purpose string, keys ...Key) (*KeyRing, error) {
 	r := &KeyRing{purpose: purpose}
 	if len(keys) == 0 {
@@ -77,8 +80,9 @@ func randomKey() Key {
 	return Key{ID: string(random[:autoIDLen]), Secret: random[autoIDLen:]}
 }
 
-// Replace replaces the keys. Values sealed with a key that is no longer in the ring can no longer be opened. Calls of Seal
-// and Open that run at the same time use either the old keys or the new ones. On an error the keys stay as they were.
+// Replace replaces the keys. Values sealed with a key that is no longer in the ring can no longer
+// be opened. Calls of Seal and Open that run at the same time use either the old keys or the new
+// ones. On an error the keys stay as they were.
 func (r *KeyRing) Replace(keys ...Key) error {
 	if len(keys) == 0 {
 		return errors.New("seal: no keys")
@@ -109,8 +113,8 @@ func (r *KeyRing) keyID(k Key) (string, error) {
 
 // Seal returns the sealed form of plain. [KeyRing.Open] needs the same bound strings to open it.
 //
-// The form is: format (1 byte), length of the key ID (1 byte), key ID, salt (8 bytes), nonce, ciphertext, tag. What precedes
-// the nonce is authenticated.
+// The form is: format (1 byte), length of the key ID (1 byte), key ID, salt (8 bytes), nonce,
+// ciphertext, tag. What precedes the nonce is authenticated.
 func (r *KeyRing) Seal(plain []byte, bound ...string) []byte {
 	k := (*r.keys.Load())[0]
 	s := k.subkeyForSeal()
@@ -121,9 +125,9 @@ func (r *KeyRing) Seal(plain []byte, bound ...string) []byte {
 	return s.aead.Seal(header, nil, plain, associatedData(header, bound))
 }
 
-// Open returns what [KeyRing.Seal] was given with the same bound strings. It reports whether the key that sealed it is the
-// first of the ring; if not, the caller may want to seal the value again. The error is [ErrInvalid] or an
-// [*UnknownKeyError].
+// Open returns what [KeyRing.Seal] was given with the same bound strings. It reports whether the
+// key that sealed it is the first of the ring; if not, the caller may want to seal the value again.
+// The error is [ErrInvalid] or an [*UnknownKeyError].
 func (r *KeyRing) Open(sealed []byte, bound ...string) (plain []byte, isFirst bool, err error) {
 	if len(sealed) < 2 || sealed[0] != format {
 		return nil, false, ErrInvalid
@@ -147,12 +151,14 @@ func (r *KeyRing) Open(sealed []byte, bound ...string) (plain []byte, isFirst bo
 	return nil, false, err
 }
 
-// SealText is Seal for a value that travels as text: it returns the sealed form in base64url without padding.
+// SealText is Seal for a value that travels as text: it returns the sealed form in base64url
+// without padding.
 func (r *KeyRing) SealText(plain []byte, bound ...string) string {
 	return base64.RawURLEncoding.EncodeToString(r.Seal(plain, bound...))
 }
 
-// OpenText opens what [KeyRing.SealText] returned. Each sealed value has exactly one text that OpenText accepts.
+// OpenText opens what [KeyRing.SealText] returned. Each sealed value has exactly one text that
+// OpenText accepts.
 func (r *KeyRing) OpenText(text string, bound ...string) (plain []byte, isFirst bool, err error) {
 	// The decoder skips line breaks, so the length is compared as well.
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -162,7 +168,8 @@ func (r *KeyRing) OpenText(text string, bound ...string) (plain []byte, isFirst 
 	return r.Open(sealed, bound...)
 }
 
-// associatedData returns the header and the bound strings in a form that is different for different lists of strings.
+// associatedData returns the header and the bound strings in a form that is different for different
+// lists of strings.
 func associatedData(header []byte, bound []string) []byte {
 	data := header[:len(header):len(header)]
 	for _, s := range bound {
@@ -223,8 +230,8 @@ func (k *key) derive(salt [saltLen]byte) cipher.AEAD {
 	return aead
 }
 
-// NewAEAD returns AES-GCM with random nonces for a key of 32 bytes. It is for formats that have a key of their own;
-// anything else uses a [KeyRing].
+// NewAEAD returns AES-GCM with random nonces for a key of 32 bytes. It is for formats that have a
+// key of their own; anything else uses a [KeyRing].
 func NewAEAD(key []byte) (cipher.AEAD, error) {
 	if len(key) != MinSecret {
 		return nil, fmt.Errorf("seal: a key has %d bytes, want %d", len(key), MinSecret)

@@ -58,7 +58,8 @@ func TestOpenReturnsWhatWasSealed(t *testing.T) {
 func TestOpenNeedsTheSameBoundStrings(t *testing.T) {
 	r := newRing(t, testKey("one"))
 	sealed := r.Seal([]byte("secret"), "ab", "c")
-	for _, bound := range [][]string{nil, {"ab"}, {"abc"}, {"a", "bc"}, {"ab", "c", ""}, {"", "ab", "c"}, {"ab", "d"}, {"c", "ab"}} {
+	for _, bound := range [][]string{nil, {"ab"}, {"abc"}, {"a", "bc"}, {"ab", "c", ""}, {"", "ab", "c"}, {"ab", "d"},
+		{"c", "ab"}} {
 		if _, _, err := r.Open(sealed, bound...); !errors.Is(err, seal.ErrInvalid) {
 			t.Errorf("Open with %q: %v, want ErrInvalid", bound, err)
 		}
@@ -88,7 +89,8 @@ func TestOpenRefusesModifiedValues(t *testing.T) {
 func TestOpenTextAcceptsOneSpelling(t *testing.T) {
 	r := newRing(t, testKey("one"))
 	text := r.SealText([]byte("secrets"))
-	for _, other := range []string{"", "!", text + "=", text + "\n", text[:10] + "\n" + text[10:], text + "A", text[:len(text)-1]} {
+	for _, other := range []string{"", "!", text + "=", text + "\n", text[:10] + "\n" + text[10:], text + "A",
+		text[:len(text)-1]} {
 		if _, _, err := r.OpenText(other); !errors.Is(err, seal.ErrInvalid) {
 			t.Errorf("OpenText(%q): %v, want ErrInvalid", other, err)
 		}
@@ -202,7 +204,8 @@ func TestKeysMayShareAnID(t *testing.T) {
 	first, second := newRing(t, one), newRing(t, other)
 	both := newRing(t, one, other)
 	for i, r := range []*seal.KeyRing{first, second} {
-		if plain, isFirst, err := both.Open(r.Seal([]byte("secret"))); string(plain) != "secret" || isFirst != (i == 0) || err != nil {
+		if plain, isFirst, err := both.Open(r.Seal([]byte("secret"))); string(plain) != "secret" || isFirst != (i == 0) ||
+			err != nil {
 			t.Errorf("key %d: Open = %q, %t, %v", i, plain, isFirst, err)
 		}
 	}

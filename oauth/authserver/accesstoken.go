@@ -20,11 +20,13 @@ import (
 const (
 	// maxToken is the maximum length of a token or assertion in bytes.
 	maxToken = 16 << 10
-	// tokenDepth is the maximum nesting depth of JSON from tokens and clients. Real ones have less than 6.
+	// tokenDepth is the maximum nesting depth of JSON from tokens and clients. Real ones have less
+	// than 6.
 	tokenDepth = 16
 
 	typeAccess = "at+jwt"
-	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are revoked together.
+	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are
+	// revoked together.
 	ClaimGrant = "grant_id"
 	// ClaimName is the claim of verified tokens that has [Subject.Name]. See [Server.Verifier].
 	ClaimName = "name"
@@ -73,13 +75,15 @@ func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*t
 		return nil, err
 	}
 	return &tokenResponse{
-		AccessToken: token, TokenType: "Bearer", ExpiresIn: int64(expires.Sub(now) / time.Second), Scope: strings.Join(scopes, " "),
+		AccessToken: token, TokenType: "Bearer", ExpiresIn: int64(expires.Sub(now) / time.Second),
+		Scope: strings.Join(scopes, " "),
 	}, nil
 }
 
-// Verifier returns a verifier of this server's tokens for one of its resources, named as in [Options.Resources]. It refuses
-// a token immediately after it was revoked here; a revocation at the identity provider takes up to [Provider.CheckEvery].
-// Verifier panics if there is no such resource.
+// Verifier returns a verifier of this server's tokens for one of its resources, named as in
+// [Options.Resources]. It refuses a token immediately after it was revoked here; a revocation at
+// the identity provider takes up to [Provider.CheckEvery]. Verifier panics if there is no such
+// resource.
 func (s *Server) Verifier(resource string) oauth.Verifier {
 	return &verifier{s, s.mustResource(resource)}
 }
@@ -101,7 +105,8 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 		return nil, fmt.Errorf("%w: wrong audience", oauth.ErrInvalidToken)
 	}
 	t := &oauth.Token{
-		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience}, Scopes: strings.Fields(c.Scope),
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience},
+		Scopes:  strings.Fields(c.Scope),
 		Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
 	}
 	maps.Copy(t.Claims, g.Claims)
@@ -112,8 +117,8 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 	return t, nil
 }
 
-// live returns the claims and the grant of a valid access token. The error is oauth.ErrInvalidToken if the token is not
-// valid.
+// live returns the claims and the grant of a valid access token. The error is oauth.ErrInvalidToken
+// if the token is not valid.
 func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant, error) {
 	c, err := s.readAccess(ctx, token)
 	if err != nil {
@@ -159,9 +164,10 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 // errSignature reports that a JWT has no valid signature of one of the keys.
 var errSignature = errors.New("the signature is missing, malformed or wrong")
 
-// verifyCompact verifies a JWT with the key that its header names, or with all keys if it names none, and returns its type
-// and payload.
-func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAlgorithm) (typ string, payload []byte, err error) {
+// verifyCompact verifies a JWT with the key that its header names, or with all keys if it names
+// none, and returns its type and payload.
+func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAlgorithm) (typ string, payload []byte,
+	err error) {
 	if len(token) > maxToken {
 		return "", nil, errSignature
 	}
@@ -182,7 +188,8 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	return "", nil, errSignature
 }
 
-// decodeStrict decodes JSON from a peer: it refuses duplicate members, invalid UTF-8 and deep nesting.
+// decodeStrict decodes JSON from a peer: it refuses duplicate members, invalid UTF-8 and deep
+// nesting.
 func decodeStrict(text []byte, into any) error {
 	if err := jsonscan.Valid(text, jsonscan.Limits{Depth: tokenDepth}); err != nil {
 		return err
@@ -195,7 +202,8 @@ func decodeStrict(text []byte, into any) error {
 // Spec: RFC 8725, section 3.1.
 func assertionAlgorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
-		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
+		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384,
+		jose.RS512,
 	}
 }
 

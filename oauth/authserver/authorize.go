@@ -29,7 +29,8 @@ type authorizeError struct {
 
 func (e *authorizeError) Error() string { return e.err.Error() }
 
-// serveAuthorize serves the authorization endpoint: it starts an interaction and redirects to the consent page.
+// serveAuthorize serves the authorization endpoint: it starts an interaction and redirects to the
+// consent page.
 //
 // Spec: OAuth 2.1, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
@@ -61,24 +62,26 @@ func redirectTo(w http.ResponseWriter, address string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// refuseAuthorize reports an error of an authorization request: to the client if its redirect URI can be used, otherwise to
-// the user.
+// refuseAuthorize reports an error of an authorization request: to the client if its redirect URI
+// can be used, otherwise to the user.
 //
 // Spec: OAuth 2.1, section 4.1.2.1; RFC 9700, section 4.11.2.
 func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err error) {
-	var told *authorizeError
+	var redirected *authorizeError
 	var refused *oauthError
 	switch {
-	case errors.As(err, &told):
-		location := s.responseURL(told.redirect, told.state, told.hasState,
-			url.Values{"error": {told.err.code}, "error_description": {told.err.text}})
-		if told.client.Origin == originOperator || isLoopbackRedirect(told.redirect) {
+	case errors.As(err, &redirected):
+		location := s.responseURL(redirected.redirect, redirected.state, redirected.hasState,
+			url.Values{"error": {redirected.err.code}, "error_description": {redirected.err.text}})
+		if redirected.client.Origin == originOperator || isLoopbackRedirect(redirected.redirect) {
 			redirectTo(w, location)
 			return
 		}
-		// The user has not consented to this client yet: without that, the server would be an open redirector.
-		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app sent a request that this server cannot accept",
-			Detail: "The reason is: " + told.err.text + ".", Back: location})
+		// The user has not consented to this client yet: without that, the server would be an open
+		// redirector.
+		s.showError(w, r, pageError{Status: http.StatusBadRequest,
+			Title:  "The app sent a request that this server cannot accept",
+			Detail: "The reason is: " + redirected.err.text + ".", Back: location})
 	case errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable:
 		s.showError(w, r, pageError{Status: refused.status, Title: "Temporarily unavailable",
 			Detail: "The reason is: " + refused.text + ". Wait a moment, then go back to the app and try again."})
@@ -108,8 +111,8 @@ func (s *Server) responseURL(redirect, state string, hasState bool, response url
 	return withQuery(redirect, response)
 }
 
-// readAuthorize checks an authorization request. The error is an *oauthError as long as the redirect URI has not been checked,
-// and an *authorizeError afterwards.
+// readAuthorize checks an authorization request. The error is an *oauthError as long as the
+// redirect URI has not been checked, and an *authorizeError afterwards.
 func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 	values, err := authorizeValues(r)
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 )
 
 func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
-	registered := []string{"http://127.0.0.1/callback", "http://[::1]:5/callback?x=1", "https://app.example/cb", "https://app.example/cb?tenant=1", "com.example.app:/cb"}
+	registered := []string{"http://127.0.0.1/callback", "http://[::1]:5/callback?x=1", "https://app.example/cb",
+		"https://app.example/cb?tenant=1", "com.example.app:/cb"}
 	w := newWorld(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
-	for _, uri := range append(registered, "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback", "http://[::1]/callback?x=1") {
+	for _, uri := range append(registered, "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback",
+		"http://[::1]/callback?x=1") {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
 		if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), w.issuer) {
 			t.Errorf("%s is registered, and gets %s", uri, res.Status)
@@ -23,30 +25,37 @@ func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
 	for _, uri := range []string{
 		"https://app.example/cb/", "https://app.example/cb?", "https://app.example/CB", "https://APP.example/cb",
 		"HTTPS://app.example/cb", "https://app.example:443/cb", "https://app.example:8443/cb", "http://app.example/cb",
-		"https://app.example/cb#", "https://app.example/cb#x", "https://app.example/cb?tenant=2", "https://app.example/cb?tenant=1&x=1",
+		"https://app.example/cb#", "https://app.example/cb#x", "https://app.example/cb?tenant=2",
+		"https://app.example/cb?tenant=1&x=1",
 		"https://app.example/cb/../cb", "https://app.example/./cb", "https://app.example/%63b", "https://app.example//cb",
 		"https://app.example.evil.example/cb", "https://evil.example/cb", "https://app.example@evil.example/cb",
-		"https://user:pw@app.example/cb", "https://app.example\\@evil.example/cb", " https://app.example/cb", "https://app.example/cb ",
+		"https://user:pw@app.example/cb", "https://app.example\\@evil.example/cb", " https://app.example/cb",
+		"https://app.example/cb ",
 		"https://app.example/cb\n", "https://app.example/cb\x00", "//app.example/cb", "/cb", "https:/app.example/cb",
-		"https:app.example/cb", "javascript:alert(1)", "data:text/html,x", "http://localhost/callback", "http://127.0.0.2/callback",
+		"https:app.example/cb", "javascript:alert(1)", "data:text/html,x", "http://localhost/callback",
+		"http://127.0.0.2/callback",
 		"http://127.0.0.1/callback/", "http://127.0.0.1.evil.example/callback", "http://127.0.0.1:80@evil.example/callback",
-		"http://127.0.0.1:4711/callback?x=1", "https://127.0.0.1/callback", "http://127.0.0.1:/callback", "http://127.0.0.1:99999/callback",
-		"http://[::1]:5/callback", "http://[::2]/callback?x=1", "com.example.app:/cb2", "com.example.app2:/cb", "https://*.example/cb", "*",
+		"http://127.0.0.1:4711/callback?x=1", "https://127.0.0.1/callback", "http://127.0.0.1:/callback",
+		"http://127.0.0.1:99999/callback",
+		"http://[::1]:5/callback", "http://[::2]/callback?x=1", "com.example.app:/cb2", "com.example.app2:/cb",
+		"https://*.example/cb", "*",
 		"http://2130706433/callback", "http://0x7f.1/callback",
 	} {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
-		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body, "evil.example") {
+		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body,
+			"evil.example") {
 			t.Errorf("%q gets %s, Location %q", uri, res.Status, res.Header.Get("Location"))
 		}
 	}
 	// One that names no redirect URI is ambiguous with several.
-	if res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", "").Encode()); res.StatusCode != http.StatusBadRequest {
+	if res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri",
+		"").Encode()); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("no redirect URI gets %s", res.Status)
 	}
 }
 
 // REG-20, R-7.5-4: iss and state in errors as well.
-func TestREG20_ErrorsThatTheClientIsTold(t *testing.T) {
+func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
 	w := newWorld(t, nil)
 	for name, c := range map[string]struct {
 		change []string
@@ -122,17 +131,20 @@ func TestDuplicateParameters(t *testing.T) {
 	w.tokensOf(w.post("/token", exchangeForm(code))) // none of them used the code up
 }
 
-// A client that nobody knows must not make a link of ours lead where it likes before anybody has looked at it.
+// The server must not be an open redirector for clients that the user has not seen yet.
 //
 // Spec: RFC 9700, section 4.11.2.
 func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.register(`{"redirect_uris":["https://phish.example/cb","http://localhost/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
-	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "https://phish.example/cb", "scope", "root").Encode())
-	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || !strings.Contains(res.body, "phish.example") {
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "https://phish.example/cb",
+		"scope", "root").Encode())
+	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || !strings.Contains(res.body,
+		"phish.example") {
 		t.Errorf("got %s, Location %q, %s", res.Status, res.Header.Get("Location"), res.body)
 	}
-	res = w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://localhost:1/cb", "scope", "root").Encode())
+	res = w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://localhost:1/cb",
+		"scope", "root").Encode())
 	if got := w.browser().answer(res).Get("error"); got != "invalid_scope" {
 		t.Errorf("on the user's machine: %s", got)
 	}
@@ -141,7 +153,8 @@ func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
 func TestScopesAreNarrowedToThoseThatExist(t *testing.T) {
 	w := newWorld(t, nil)
 	for asked, want := range map[string]string{
-		"": "read write", "read": "read", "read root": "read", "write read": "read write", "admin": "admin", "offline_access": "",
+		"": "read write", "read": "read", "read root": "read", "write read": "read write", "admin": "admin",
+		"offline_access":      "",
 		"read offline_access": "read",
 	} {
 		if got := w.tokensOf(w.post("/token", exchangeForm(w.code("scope", asked)))).Scope; got != want {
@@ -196,7 +209,8 @@ func TestSEC05_FormsNeedTheirToken(t *testing.T) {
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	for _, csrf := range []string{"", "x", form.Get("csrf")[1:]} {
-		if res := b.submit("/consent", url.Values{"interaction": form["interaction"], "csrf": {csrf}, "decision": {"allow"}}); res.StatusCode != http.StatusForbidden {
+		if res := b.submit("/consent", url.Values{"interaction": form["interaction"], "csrf": {csrf},
+			"decision": {"allow"}}); res.StatusCode != http.StatusForbidden {
 			t.Errorf("token %q: %s", csrf, res.Status)
 		}
 	}
@@ -259,7 +273,7 @@ func (j keepJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
 func mustURL(s string) *url.URL                       { u, _ := url.Parse(s); return u }
 
 // R-7.5-1: checked again at the end.
-func TestClientThatChangesMeanwhileGetsNothing(t *testing.T) {
+func TestClientChangedDuringInteraction(t *testing.T) {
 	store := authserver.NewMemoryStore()
 	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
 	id := w.register(`{"redirect_uris":["https://app.example/a"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
@@ -274,12 +288,13 @@ func TestClientThatChangesMeanwhileGetsNothing(t *testing.T) {
 	if err := store.Put(t.Context(), "new-client", id, []byte(changed), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if res := b.get("/login?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
+	if res := b.get("/login?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusBadRequest ||
+		res.Header.Get("Location") != "" {
 		t.Errorf("got %s to %q", res.Status, res.Header.Get("Location"))
 	}
 }
 
-func TestSubjectsThatCannotBe(t *testing.T) {
+func TestInvalidSubjects(t *testing.T) {
 	for _, id := range []string{"", "a\nb", strings.Repeat("x", 256), machineID, "\xff"} {
 		w := newWorld(t, func(o *authserver.Options) {
 			o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
@@ -292,7 +307,7 @@ func TestSubjectsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestLoginsKeepWhatTheyNeedOnce(t *testing.T) {
+func TestLoginDataIsTakenOnce(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			if l.Path == "" {
@@ -315,7 +330,8 @@ func TestLoginsKeepWhatTheyNeedOnce(t *testing.T) {
 	b.decide(form, "allow")
 	res := b.get("/login?interaction=" + form.Get("interaction"))
 	answer := b.answer(b.get(res.Header.Get("Location")))
-	if answer.Get("error") != "access_denied" || answer.Get("error_description") != "no such user" || answer.Get("iss") != w.issuer {
+	if answer.Get("error") != "access_denied" || answer.Get("error_description") != "no such user" ||
+		answer.Get("iss") != w.issuer {
 		t.Errorf("answer is %v", answer)
 	}
 }
@@ -327,7 +343,8 @@ func TestCORS(t *testing.T) {
 		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true, "/revoke": true,
 		"/authorize": false, "/consent": false, "/login": false, "/introspect": false,
 	} {
-		res := w.send(http.DefaultClient, w.request(http.MethodOptions, path, "", "Origin", "https://page.example", "Access-Control-Request-Method", "POST"))
+		res := w.send(http.DefaultClient, w.request(http.MethodOptions, path, "", "Origin", "https://page.example",
+			"Access-Control-Request-Method", "POST"))
 		got := res.Header.Get("Access-Control-Allow-Origin")
 		if open && (got != "*" || res.Header.Get("Access-Control-Allow-Methods") == "") || !open && got != "" {
 			t.Errorf("%s: Access-Control-Allow-Origin is %q", path, got)
@@ -336,8 +353,10 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s takes credentials", path)
 		}
 	}
-	for path, method := range map[string]string{"/token": "GET", "/register": "GET", "/jwks": "POST", "/authorize": "DELETE", "/introspect": "PUT"} {
-		if res := w.send(http.DefaultClient, w.request(method, path, "")); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") == "" {
+	for path, method := range map[string]string{"/token": "GET", "/register": "GET", "/jwks": "POST",
+		"/authorize": "DELETE", "/introspect": "PUT"} {
+		if res := w.send(http.DefaultClient, w.request(method, path, "")); res.StatusCode != http.StatusMethodNotAllowed ||
+			res.Header.Get("Allow") == "" {
 			t.Errorf("%s %s: %s", method, path, res.Status)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestLimitsByAddressAtEveryEndpoint(t *testing.T) {
+func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := authserver.Rate{Count: 2, Per: time.Minute}
 		w := newQuietWorld(t, func(o *authserver.Options) {
@@ -21,13 +21,15 @@ func TestLimitsByAddressAtEveryEndpoint(t *testing.T) {
 		})
 		for _, paths := range [][2]string{
 			{"GET", "/jwks"}, {"GET", "/authorize"}, {"POST", "/token"}, {"POST", "/register"}, {"POST", "/introspect"},
-			{"GET", "/.well-known/oauth-authorization-server"}, {"GET", "/consent"}, {"GET", "/login/callback"}, {"POST", "/revoke"},
+			{"GET", "/.well-known/oauth-authorization-server"}, {"GET", "/consent"}, {"GET", "/login/callback"}, {"POST",
+				"/revoke"},
 		} {
 			last := 0
 			for range 3 {
 				res := w.send(&http.Client{Transport: w.base}, w.request(paths[0], paths[1], ""))
 				last = res.StatusCode
-				if last == http.StatusTooManyRequests && (res.Header.Get("Retry-After") == "" || res.Header.Get("Cache-Control") != "no-store") {
+				if last == http.StatusTooManyRequests && (res.Header.Get("Retry-After") == "" ||
+					res.Header.Get("Cache-Control") != "no-store") {
 					t.Errorf("%s: headers are %v", paths[1], res.Header)
 				}
 			}
@@ -38,18 +40,21 @@ func TestLimitsByAddressAtEveryEndpoint(t *testing.T) {
 	})
 }
 
-// One that proves who it is has a rate of its own; the id of a public client is everybody's, and nobody's to use up.
-func TestProvenClientsHaveARate(t *testing.T) {
+// Authenticated clients are limited by client. Public clients are not, because anyone can use their
+// ID.
+func TestAuthenticatedClientsAreLimited(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
 	for range 5 {
-		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {"wrong"}})
+		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID},
+			"client_secret": {"wrong"}})
 	}
 	w.tokensOf(w.post("/token", form))
 	w.tokensOf(w.post("/token", form))
 	refused := w.post("/token", form)
 	refused.want(t, http.StatusTooManyRequests, "slow_down")
-	if wait, _ := strconv.Atoi(refused.Header.Get("Retry-After")); wait < 1700 || wait > 1800 { // half an hour for one of two
+	// half an hour for one of two
+	if wait, _ := strconv.Atoi(refused.Header.Get("Retry-After")); wait < 1700 || wait > 1800 {
 		t.Errorf("Retry-After is %q", refused.Header.Get("Retry-After"))
 	}
 	for range 3 {
@@ -72,8 +77,8 @@ func TestInteractionsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever begins a login chooses most of what is kept of it.
-func TestInteractionTakesLittleRoom(t *testing.T) {
+// The client chooses most of the stored interaction.
+func TestInteractionSizeIsBounded(t *testing.T) {
 	store := &weighing{Store: authserver.NewMemoryStore()}
 	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
 	for name, c := range map[string]struct {
@@ -90,7 +95,8 @@ func TestInteractionTakesLittleRoom(t *testing.T) {
 			t.Errorf("%s: %s, %d bytes are kept", name, res.Status, store.heaviest)
 		}
 	}
-	if answer := w.browser().authorize(authorizeQuery("state", "<&>\u2028\"")); answer.Get("state") != "<&>\u2028\"" || answer.Get("code") == "" {
+	if answer := w.browser().authorize(authorizeQuery("state", "<&>\u2028\"")); answer.Get("state") != "<&>\u2028\"" ||
+		answer.Get("code") == "" {
 		t.Errorf("the answer is %v", answer)
 	}
 }
@@ -108,8 +114,8 @@ func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expi
 	return s.Store.Put(ctx, kind, key, value, expires)
 }
 
-// A login takes four pages. Who begins them and goes no further gets no more of them than who logs in.
-func TestLoginsThatBeginHaveARate(t *testing.T) {
+// A login takes four pages, so new logins are limited to a quarter of the pages.
+func TestNewLoginsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
 		begun := 0
@@ -130,7 +136,7 @@ func TestLoginsThatBeginHaveARate(t *testing.T) {
 }
 
 // A server for machines alone has nothing for browsers, and says so.
-func TestServerOfMachines(t *testing.T) {
+func TestServerWithoutLogin(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) { o.Login = nil })
 	for _, path := range []string{"/authorize", "/consent", "/login", "/register"} {
 		if res := w.browser().get(path); res.StatusCode != http.StatusNotFound {
@@ -138,7 +144,8 @@ func TestServerOfMachines(t *testing.T) {
 		}
 	}
 	m := w.browser().get("/.well-known/oauth-authorization-server").json(t)
-	if m["authorization_endpoint"] != nil || m["registration_endpoint"] != nil || m["client_id_metadata_document_supported"] != nil {
+	if m["authorization_endpoint"] != nil || m["registration_endpoint"] != nil ||
+		m["client_id_metadata_document_supported"] != nil {
 		t.Errorf("metadata %v", m)
 	}
 	if types, ok := m["response_types_supported"].([]any); !ok || len(types) != 0 {

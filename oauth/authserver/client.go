@@ -39,8 +39,8 @@ const (
 	maxClientID = 2 << 10
 	// unusedTime is the time after which a registered client expires if it has not been used.
 	unusedTime = 24 * time.Hour
-	// clientTime is the time after which a registered client expires since its last use. Uses are recorded at intervals of
-	// at least clientTouch.
+	// clientTime is the time after which a registered client expires since its last use. Uses are
+	// recorded at intervals of at least clientTouch.
 	clientTime  = 365 * 24 * time.Hour
 	clientTouch = 24 * time.Hour
 
@@ -59,7 +59,8 @@ type client struct {
 	Origin       clientOrigin `json:"origin"`
 	RedirectURIs []string     `json:"redirect_uris,omitempty"`
 	Grants       []string     `json:"grants,omitempty"`
-	// Auth is the authentication method. With client_secret_basic and client_secret_post, both are accepted.
+	// Auth is the authentication method. With client_secret_basic and client_secret_post, both are
+	// accepted.
 	Auth       string    `json:"auth"`
 	SecretHash string    `json:"secret,omitempty"`
 	JWKSURI    string    `json:"jwks_uri,omitempty"`
@@ -85,8 +86,8 @@ func (c *client) mayHave(scope string) bool {
 	return c.scopes == nil || slices.Contains(c.scopes, scope)
 }
 
-// actingForItself returns the client with the scopes that it can get by client_credentials. No user is asked there, so scopes
-// with OnRequest need the operator's permission in Client.Scopes.
+// actingForItself returns the client with the scopes that it can get by client_credentials. No user
+// is asked there, so scopes with OnRequest need the operator's permission in Client.Scopes.
 func (c *client) actingForItself(res *Resource) *client {
 	if c.scopes != nil {
 		return c
@@ -198,14 +199,17 @@ func knownResources(urls []string, all []Resource) ([]string, error) {
 }
 
 func isClientID(id string) bool {
-	return id != "" && len(id) <= maxClientID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
+	return id != "" && len(id) <= maxClientID && !strings.ContainsFunc(id, func(r rune) bool {
+		return r <= ' ' ||
+			r > '~'
+	})
 }
 
 // errNoClient reports that there is no client with an ID.
 var errNoClient = errors.New("unknown client")
 
-// client returns the client with an ID. The error is errNoClient if there is none, and an *oauthError if its metadata document
-// is not valid.
+// client returns the client with an ID. The error is errNoClient if there is none, and an
+// *oauthError if its metadata document is not valid.
 func (s *Server) client(ctx context.Context, id string) (*client, error) {
 	if !isClientID(id) {
 		return nil, errNoClient
@@ -219,7 +223,8 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		}
 		return s.documentClient(ctx, id)
 	}
-	for _, kind := range []string{kindClient, kindNewClient, kindClient} { // again, in case it was moved between the lookups
+	// again, in case it was moved between the lookups
+	for _, kind := range []string{kindClient, kindNewClient, kindClient} {
 		value, err := s.store.Get(ctx, kind, id)
 		if err != nil {
 			return nil, err
@@ -232,15 +237,15 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 	return nil, errNoClient
 }
 
-// isDocumentID reports whether an ID is meant as the URL of a Client ID Metadata Document, valid or not. The IDs that this
-// server issues contain no "://".
+// isDocumentID reports whether an ID is meant as the URL of a Client ID Metadata Document, valid or
+// not. The IDs that this server issues contain no "://".
 func isDocumentID(id string) bool {
 	u, err := url.Parse(id)
 	return err == nil && u.Scheme != "" && strings.Contains(id, "://")
 }
 
-// useClient records that a client gets a token. Until the first one, a registration expires soon and a document is cached in
-// memory only.
+// useClient records that a client gets a token. Until the first one, a registration expires soon
+// and a document is cached in memory only.
 func (s *Server) useClient(ctx context.Context, c *client) error {
 	if c.Origin == originDocument {
 		return s.documents.remember(ctx, c.ID)

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// maxForwarded is the maximum number of addresses of X-Forwarded-For that are read. No real chain of proxies is longer.
+	// maxForwarded is the maximum number of addresses of X-Forwarded-For that are read. No real
+	// chain of proxies is longer.
 	maxForwarded = 16
 	// siteBits is the length of the IPv6 prefix that a site has: all of its addresses count as one.
 	siteBits = 64
@@ -29,8 +30,9 @@ func addressKey(addr netip.Addr) string {
 	return addr.String()
 }
 
-// clientAddr returns the address that a request comes from: the peer of the connection, or the address that trusted proxies
-// forward. It is invalid if the peer has no address, such as that of a Unix socket.
+// clientAddr returns the address that a request comes from: the peer of the connection, or the
+// address that trusted proxies forward. It is invalid if the peer has no address, such as that of a
+// Unix socket.
 func (l *limits) clientAddr(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -43,8 +45,8 @@ func (l *limits) clientAddr(r *http.Request) netip.Addr {
 	return addr
 }
 
-// forwardedFor reads X-Forwarded-For from the nearest proxy outwards, as long as the proxies are trusted. Anything before
-// the first untrusted address may be forged.
+// forwardedFor reads X-Forwarded-For from the nearest proxy outwards, as long as the proxies are
+// trusted. Anything before the first untrusted address may be forged.
 func (l *limits) forwardedFor(h http.Header, nearest netip.Addr) netip.Addr {
 	hops := strings.Split(strings.Join(h.Values("X-Forwarded-For"), ","), ",")
 	addr := nearest

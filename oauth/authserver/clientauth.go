@@ -24,7 +24,8 @@ const (
 	kindAssertion = "assertion"
 )
 
-// errBadClient is the error of a failed client authentication. It does not reveal whether the client exists.
+// errBadClient is the error of a failed client authentication. It does not reveal whether the
+// client exists.
 //
 // Spec: RFC 6749, section 5.2.
 var errBadClient = &oauthError{
@@ -50,7 +51,8 @@ func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
 	}
 	c, err := s.client(r.Context(), creds.id)
 	if errors.Is(err, errNoClient) {
-		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil // so that the response takes as long as for a known client
+		// so that the response takes as long as for a known client
+		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil
 		if creds.method == authNone {
 			return nil, errBadClient
 		}
@@ -63,8 +65,9 @@ func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
 	}
 	// Anyone can use the ID of a public client, and could exhaust its rate.
 	if !c.isPublic() {
-		if wait, ok := s.limits.cost(limitClients, c.ID).take(); !ok {
-			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many requests from this client", wait: wait}
+		if wait, ok := s.limits.cost(limitClients, c.ID).reserve(); !ok {
+			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown,
+				text: "too many requests from this client", wait: wait}
 		}
 	}
 	return c, nil
@@ -93,7 +96,8 @@ func (s *Server) checkCredentials(ctx context.Context, c *client, creds credenti
 	return nil
 }
 
-// readCredentials returns the credentials of a request, which must use a single authentication method.
+// readCredentials returns the credentials of a request, which must use a single authentication
+// method.
 func readCredentials(r *http.Request, f form) (credentials, error) {
 	var found []credentials
 	switch headers := r.Header["Authorization"]; {
@@ -128,7 +132,8 @@ func readCredentials(r *http.Request, f form) (credentials, error) {
 	return found[0], nil
 }
 
-// basicCredentials returns the ID and the secret of a Basic authorization, each of which is form-encoded.
+// basicCredentials returns the ID and the secret of a Basic authorization, each of which is
+// form-encoded.
 //
 // Spec: RFC 6749, section 2.3.1.
 func basicCredentials(r *http.Request) (credentials, error) {
@@ -213,7 +218,8 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	now, expires := time.Now(), unixTime(claims.Expires)
 	switch {
 	case claims.Issuer != c.ID || claims.Subject != c.ID,
-		// Only the issuer: to accept the URLs of endpoints would allow assertions that were made for other servers.
+		// Only the issuer: to accept the URLs of endpoints would allow assertions that were made
+		// for other servers.
 		string(claims.Audience) != s.o.Issuer,
 		claims.ID == "" || len(claims.ID) > maxJTI,
 		!now.Before(expires) || expires.After(now.Add(maxAssertionTime)),
@@ -228,7 +234,8 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	})
 }
 
-// unixTime returns the time of a NumericDate. Values that a time.Time cannot hold are replaced by dates that no check accepts.
+// unixTime returns the time of a NumericDate. Values that a time.Time cannot hold are replaced by
+// dates that no check accepts.
 func unixTime(seconds float64) time.Time {
 	const most = 1 << 40 // about the year 36800
 	return time.Unix(int64(min(max(seconds, -most), most)), 0)

@@ -19,7 +19,7 @@ import (
 )
 
 // There is no telling from the answer whether a client exists.
-func TestUnknownAndWrongClientsLookAlike(t *testing.T) {
+func TestUnknownClientLooksLikeFailedAuthentication(t *testing.T) {
 	w := newWorld(t, nil)
 	form := func(id, secret string) url.Values {
 		return url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
@@ -31,7 +31,7 @@ func TestUnknownAndWrongClientsLookAlike(t *testing.T) {
 	}
 }
 
-func TestWaysOfAuthentication(t *testing.T) {
+func TestClientAuthenticationMethods(t *testing.T) {
 	w := newWorld(t, nil)
 	basic := func(id, secret string) string {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil)
@@ -55,9 +55,12 @@ func TestWaysOfAuthentication(t *testing.T) {
 		status int
 		code   string
 	}{
-		"two ways":               {with("client_secret", secret, "client_id", machineID), []string{"Authorization", basic(machineID, secret)}, 400, "invalid_request"},
-		"two headers":            {grant, []string{"Authorization", basic(machineID, secret), "Authorization", basic(machineID, secret)}, 400, "invalid_request"},
-		"two names":              {with("client_id", secretID), []string{"Authorization", basic(machineID, secret)}, 401, "invalid_client"},
+		"two ways": {with("client_secret", secret, "client_id", machineID), []string{"Authorization",
+			basic(machineID, secret)}, 400, "invalid_request"},
+		"two headers": {grant, []string{"Authorization", basic(machineID, secret), "Authorization",
+			basic(machineID, secret)}, 400, "invalid_request"},
+		"two names": {with("client_id", secretID), []string{"Authorization", basic(machineID, secret)}, 401,
+			"invalid_client"},
 		"another's secret":       {grant, []string{"Authorization", basic(machineID, "x"+secret)}, 401, "invalid_client"},
 		"the hash as the secret": {grant, []string{"Authorization", basic(machineID, secretHash)}, 401, "invalid_client"},
 		"no secret":              {with("client_id", machineID), nil, 401, "invalid_client"},
@@ -66,8 +69,10 @@ func TestWaysOfAuthentication(t *testing.T) {
 		"bearer":                 {grant, []string{"Authorization", "Bearer " + secret}, 401, "invalid_client"},
 		"nobody":                 {grant, nil, 401, "invalid_client"},
 		"unknown public":         {with("client_id", "nobody"), nil, 401, "invalid_client"},
-		"other assertion":        {with("client_assertion", "x", "client_assertion_type", "saml"), nil, 400, "invalid_request"},
-		"no assertion":           {with("client_assertion", "x", "client_assertion_type", jwtBearer), nil, 401, "invalid_client"},
+		"other assertion": {with("client_assertion", "x", "client_assertion_type", "saml"), nil, 400,
+			"invalid_request"},
+		"no assertion": {with("client_assertion", "x", "client_assertion_type", jwtBearer), nil, 401,
+			"invalid_client"},
 	} {
 		t.Run(name, func(t *testing.T) { w.post("/token", c.form, c.header...).want(t, c.status, c.code) })
 	}
@@ -115,7 +120,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 		n := 0
 		claims := func(change ...any) map[string]any {
 			n++
-			c := map[string]any{"iss": "signer", "sub": "signer", "aud": w.issuer, "jti": string(rune('a' + n)), "iat": now, "exp": now + 300}
+			c := map[string]any{"iss": "signer", "sub": "signer", "aud": w.issuer, "jti": string(rune('a' + n)), "iat": now,
+				"exp": now + 300}
 			for i := 0; i < len(change); i += 2 {
 				if c[change[i].(string)] = change[i+1]; change[i+1] == nil {
 					delete(c, change[i].(string))
@@ -124,7 +130,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 			return c
 		}
 		form := func(assertion string) url.Values {
-			return url.Values{"grant_type": {"client_credentials"}, "client_assertion_type": {jwtBearer}, "client_assertion": {assertion}}
+			return url.Values{"grant_type": {"client_credentials"}, "client_assertion_type": {jwtBearer},
+				"client_assertion": {assertion}}
 		}
 		good := sign(t, jose.ES256, key, claims())
 		got := w.tokensOf(w.post("/token", form(good)))
@@ -155,11 +162,12 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 		w.post("/token", form(sign(t, jose.HS256, public, claims()))).want(t, http.StatusUnauthorized, "invalid_client")
 		secret := url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}, "client_secret": {"x"}}
 		w.post("/token", secret).want(t, http.StatusUnauthorized, "invalid_client")
-		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).want(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).want(t,
+			http.StatusUnauthorized, "invalid_client")
 	})
 }
 
-func TestMistakesOfTheOperator(t *testing.T) {
+func TestInvalidClientOptions(t *testing.T) {
 	for name, change := range map[string]func(*authserver.Options){
 		"no issuer":           func(o *authserver.Options) { o.Issuer = "" },
 		"issuer over http":    func(o *authserver.Options) { o.Issuer = "http://as.example" },

@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// clientKeysTime is the time for which the keys of a client are cached. A client publishes a new key before it uses it.
+	// clientKeysTime is the time for which the keys of a client are cached. A client publishes a
+	// new key before it uses it.
 	clientKeysTime = 5 * time.Minute
-	// clientKeysStaleTime is the age up to which keys are used while their host does not answer. It is shorter than that of
-	// documents because a stolen key is replaced at once.
+	// clientKeysStaleTime is the age up to which keys are used while their host does not answer. It
+	// is shorter than that of documents because a stolen key is replaced at once.
 	clientKeysStaleTime = time.Hour
 	// clientKeysFailureTime is the time for which a failed fetch is cached.
 	clientKeysFailureTime = 30 * time.Second
-	// maxClientKeys is the maximum number of keys in a set, and maxKeySet the maximum size of the set in bytes.
+	// maxClientKeys is the maximum number of keys in a set, and maxKeySet the maximum size of the
+	// set in bytes.
 	maxClientKeys = 20
 	maxKeySet     = 256 << 10
 )
@@ -39,8 +41,8 @@ func newClientJWKS(fetcher *oauth.Fetcher, l *fetchLimiter) *clientJWKS {
 	return j
 }
 
-// clientKeys returns the public keys of a client. The error is an *oauthError: invalid_client if the keys are not valid, and
-// temporarily_unavailable if they cannot be fetched now.
+// clientKeys returns the public keys of a client. The error is an *oauthError: invalid_client if
+// the keys are not valid, and temporarily_unavailable if they cannot be fetched now.
 func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, error) {
 	if c.JWKSURI == "" {
 		return c.keys, nil
@@ -49,11 +51,14 @@ func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, 
 	if err == nil {
 		return keys, nil
 	}
-	s.log.InfoContext(ctx, "authorization server: fetching the keys of a client failed", "host", hostOf(c.JWKSURI), "error", err)
+	s.log.InfoContext(ctx, "authorization server: fetching the keys of a client failed", "host", hostOf(c.JWKSURI),
+		"error", err)
 	if isPermanent(err) || errors.Is(err, oauth.ErrURLRefused) {
-		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient, text: "the keys of the client cannot be used"}
+		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient,
+			text: "the keys of the client cannot be used"}
 	}
-	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the keys of the client cannot be fetched now"}
+	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
+		text: "the keys of the client cannot be fetched now"}
 }
 
 func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebKey, time.Duration, error) {

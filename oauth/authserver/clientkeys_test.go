@@ -41,8 +41,8 @@ func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Val
 	return form
 }
 
-// A stranger names a client, and hangs up while its keys are on their way.
-func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
+// An attacker names a client and cancels its request while the keys are fetched.
+func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 	key := newKey(t)
 	h := newKeyedHost(t, key)
 	synctest.Test(t, func(t *testing.T) {
@@ -61,8 +61,10 @@ func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
 		})
 		code := w.code("client_id", id, "redirect_uri", documentURI)
 		part := base64.RawURLEncoding.EncodeToString
-		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`, id))) + "." + part(make([]byte, 64))
-		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer}, "client_assertion": {forged}}
+		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`,
+			id))) + "." + part(make([]byte, 64))
+		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer},
+			"client_assertion": {forged}}
 		ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
 		defer hangUp()
 		var all sync.WaitGroup
@@ -77,7 +79,7 @@ func TestAbortedRequestDoesNotPoisonTheKeysOfAClient(t *testing.T) {
 	})
 }
 
-func TestKeysOfAClientStandInForAnHour(t *testing.T) {
+func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 	key := newKey(t)
 	h := newKeyedHost(t, key)
 	h.header.Set("Cache-Control", "max-age=86400") // for the document
@@ -115,7 +117,7 @@ func TestKeysOfAClientStandInForAnHour(t *testing.T) {
 }
 
 // What a client names as the place of its keys is fetched by the rules and rates of its document.
-func TestKeysHaveTheRatesOfDocuments(t *testing.T) {
+func TestClientKeyFetchesAreLimited(t *testing.T) {
 	h := newKeyedHost(t, newKey(t))
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })
@@ -130,5 +132,6 @@ func TestKeysHaveTheRatesOfDocuments(t *testing.T) {
 	inside.body = strings.Replace(inside.body, inside.URL+"/jwks", "https://10.1.2.3/jwks", 1)
 	w := inside.world(t, nil)
 	id := inside.URL + "/client.json"
-	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized,
+		"invalid_client")
 }

@@ -23,10 +23,11 @@ const (
 	kindDocument = "document"
 )
 
-// documents fetches and caches Client ID Metadata Documents. Those of clients that have a token are also in the Store, so that
-// neither a restart nor many other documents displace them.
+// documents fetches and caches Client ID Metadata Documents. Those of clients that have a token are
+// also in the Store, so that neither a restart nor many other documents displace them.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
 type documents struct {
 	policy  *ClientMetadataOptions
 	fetcher *oauth.Fetcher
@@ -54,8 +55,9 @@ func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
 	return d
 }
 
-// documentClient returns the client of a Client ID Metadata Document. The error is an *oauthError: invalid_client, or
-// temporarily_unavailable if the document cannot be fetched now. Any other error is an error of the store.
+// documentClient returns the client of a Client ID Metadata Document. The error is an *oauthError:
+// invalid_client, or temporarily_unavailable if the document cannot be fetched now. Any other error
+// is an error of the store.
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
 	if err != nil {
@@ -67,8 +69,8 @@ func (s *Server) documentClient(ctx context.Context, id string) (*client, error)
 
 var errDocumentHost = errors.New("the host is not allowed")
 
-// documentError returns the error for the client. It says enough to correct a document, but nothing about what else is at an
-// address.
+// documentError returns the error for the client. It says enough to correct a document, but nothing
+// about what else is at an address.
 func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError
@@ -78,7 +80,8 @@ func documentError(err error) error {
 	case errors.Is(err, errDocumentHost):
 		e.text = "this server does not accept client metadata documents from that host"
 	case isTemporary, errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
-		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the metadata document of the client cannot be fetched now"}
+		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
+			text: "the metadata document of the client cannot be fetched now"}
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
 	case errors.As(err, &fetchErr):

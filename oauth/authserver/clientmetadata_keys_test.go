@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// REG-06: a client with a document proves who it is by the keys that the document points to.
+// REG-06: a client with a document authenticates with the keys that the document refers to.
 func TestREG06_KeysOfADocument(t *testing.T) {
 	key := newKey(t)
 	var fetched atomic.Int32
@@ -50,7 +50,8 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 	form := func(key crypto.PrivateKey) url.Values {
 		n++
 		now := time.Now().Unix()
-		f := exchangeForm(w.code("client_id", id, "redirect_uri", "https://app.example/cb"), "client_id", id, "redirect_uri", "https://app.example/cb")
+		f := exchangeForm(w.code("client_id", id, "redirect_uri", "https://app.example/cb"), "client_id", id,
+			"redirect_uri", "https://app.example/cb")
 		f.Set("client_assertion_type", jwtBearer)
 		f.Set("client_assertion", sign(t, jose.ES256, key, map[string]any{
 			"iss": id, "sub": id, "aud": w.issuer, "jti": fmt.Sprint(n), "exp": now + 60,
@@ -76,7 +77,8 @@ func TestREG06_KeysAreFetchedByTheGuardedClient(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
 	defer inside.Close()
 	w := newWorld(t, nil)
-	if res := w.browser().get("/authorize?" + authorizeQuery("client_id", inside.URL+"/client.json").Encode()); res.StatusCode != http.StatusBadRequest {
+	if res := w.browser().get("/authorize?" + authorizeQuery("client_id",
+		inside.URL+"/client.json").Encode()); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("document inside: %s", res.Status)
 	}
 	if asked.Load() {

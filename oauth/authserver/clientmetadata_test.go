@@ -68,17 +68,19 @@ func (h *documentHost) count() int {
 	return h.calls
 }
 
-// fetcher trusts the host's certificate, at a time when it is valid, and may reach it on this machine.
+// fetcher trusts the host's certificate, at a time when it is valid, and may reach it on this
+// machine.
 func (h *documentHost) fetcher() *oauth.Fetcher { return h.slowFetcher(nil) }
 
-// slowFetcher is one that does wait before each request, in place of a host which is slow to answer: a network would not
-// let time pass that is not real.
+// slowFetcher is one that does wait before each request, in place of a host which is slow to
+// answer: a network would not let time pass that is not real.
 func (h *documentHost) slowFetcher(wait func(*http.Request) error) *oauth.Fetcher {
 	config := &tls.Config{
 		RootCAs: h.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
 		Time:    func() time.Time { return h.Certificate().NotBefore.Add(time.Hour) },
 	}
-	o := oauth.FetcherOptions{TLSConfig: config, AllowedHosts: []string{"127.0.0.1"}, Logger: slog.New(slog.DiscardHandler)}
+	o := oauth.FetcherOptions{TLSConfig: config, AllowedHosts: []string{"127.0.0.1"},
+		Logger: slog.New(slog.DiscardHandler)}
 	if wait != nil {
 		o.Proxy = func(r *http.Request) (*url.URL, error) { return nil, wait(r) }
 	}
@@ -114,7 +116,8 @@ func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
 	}
 }
 
-// REG-08: what is wrong with a document is an error for the developer, and nothing of the document is repeated.
+// REG-08: what is wrong with a document is an error for the developer, and nothing of the document
+// is repeated.
 func TestREG08_BadDocuments(t *testing.T) {
 	h := newDocumentHost(t)
 	for name, body := range map[string]string{
@@ -137,15 +140,18 @@ func TestREG08_BadDocuments(t *testing.T) {
 	} {
 		h.set(func() { h.body = body })
 		w := h.world(t, nil)
-		res := w.browser().get("/authorize?" + authorizeQuery("client_id", h.URL+"/client.json", "redirect_uri", "http://127.0.0.1/cb").Encode())
-		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body, "evil.example") {
+		res := w.browser().get("/authorize?" + authorizeQuery("client_id", h.URL+"/client.json", "redirect_uri",
+			"http://127.0.0.1/cb").Encode())
+		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body,
+			"evil.example") {
 			t.Errorf("%s: %s %s", name, res.Status, res.Header.Get("Location"))
 		}
 		if !strings.Contains(res.body, "metadata document") {
 			t.Errorf("%s: the page does not say what is wrong: %s", name, res.body)
 		}
 	}
-	for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError, http.StatusFound, http.StatusNoContent} {
+	for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError, http.StatusFound,
+		http.StatusNoContent} {
 		h.set(func() { h.status, h.body = status, document(""); h.header.Set("Location", "/other") })
 		w := h.world(t, nil)
 		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/client.json"); err == nil {
@@ -154,13 +160,15 @@ func TestREG08_BadDocuments(t *testing.T) {
 	}
 }
 
-// REG-09, SEC-22: what a stranger names is not fetched wherever it is.
-func TestREG09_DocumentsAreFetchedFromPublicAddressesAlone(t *testing.T) {
+// REG-09, SEC-22: documents are not fetched from private addresses.
+func TestREG09_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	h := newDocumentHost(t)
 	w := newQuietWorld(t, nil) // with the default Fetcher
 	for _, id := range []string{
-		h.URL + "/client.json", "https://169.254.169.254/latest/meta-data", "https://10.0.0.1/c", "https://[::1]/c", "https://localhost/c",
-		"http://example.com/c", "https://example.com", "https://user@example.com/c", "https://example.com/c#f", "file:///etc/passwd", "https://[::ffff:127.0.0.1]/c",
+		h.URL + "/client.json", "https://169.254.169.254/latest/meta-data", "https://10.0.0.1/c", "https://[::1]/c",
+		"https://localhost/c",
+		"http://example.com/c", "https://example.com", "https://user@example.com/c", "https://example.com/c#f",
+		"file:///etc/passwd", "https://[::ffff:127.0.0.1]/c",
 		"https://2130706433/c", "https://0/c", "https://example.com/../c", "gopher://example.com/c",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -176,7 +184,7 @@ func TestREG09_DocumentsAreFetchedFromPublicAddressesAlone(t *testing.T) {
 	}
 }
 
-func TestPolicyOfDocumentHosts(t *testing.T) {
+func TestDocumentHostPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed, denied []string
 		host            string
@@ -210,9 +218,10 @@ func TestPolicyOfDocumentHosts(t *testing.T) {
 	}
 }
 
-func TestDocumentsAreKeptAsTheirHostSays(t *testing.T) {
+func TestDocumentCacheControl(t *testing.T) {
 	for cache, keeps := range map[string]time.Duration{
-		"max-age=3600": time.Hour, "no-store": time.Minute, "max-age=0": time.Minute, "": 5 * time.Minute, "max-age=31536000": 24 * time.Hour,
+		"max-age=3600": time.Hour, "no-store": time.Minute, "max-age=0": time.Minute, "": 5 * time.Minute,
+		"max-age=31536000": 24 * time.Hour,
 	} {
 		h := newDocumentHost(t)
 		h.header.Set("Cache-Control", cache)
@@ -239,7 +248,7 @@ func TestDocumentsAreKeptAsTheirHostSays(t *testing.T) {
 	}
 }
 
-func TestDocumentsStandInForADayAndThenNot(t *testing.T) {
+func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, nil)
@@ -296,7 +305,8 @@ func TestDocumentsAreFetchedOnceAndWithinLimits(t *testing.T) {
 		if n := h.count(); n != 5 {
 			t.Errorf("a host was asked %d times, want 5", n)
 		}
-		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/19"); err == nil || !strings.Contains(err.Error(), "temporarily_unavailable") {
+		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/19"); err == nil ||
+			!strings.Contains(err.Error(), "temporarily_unavailable") {
 			t.Errorf("beyond the limit: %v", err)
 		}
 	})

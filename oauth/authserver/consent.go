@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// serveConsent serves the consent page and its form. Before the user has consented, no request is sent to an identity provider,
-// and the Login is not called.
+// serveConsent serves the consent page and its form. Before the user has consented, no request is
+// sent to an identity provider, and the Login is not called.
 //
 // Spec: security best practices, Confused Deputy Problem; RFC 9700, section 4.
 func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
@@ -32,11 +32,12 @@ func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
 	s.showConsent(w, r, in, c, s.resource(in.Resource))
 }
 
-// clientOf returns the client of an interaction. It repeats the checks of the authorization request.
+// clientOf returns the client of an interaction. It repeats the checks of the authorization
+// request.
 func (s *Server) clientOf(r *http.Request, in *interaction) (*client, error) {
 	c, err := s.client(r.Context(), in.Client)
 	if errors.Is(err, errNoClient) {
-		return nil, refuse(codeInvalidClient, "the app is no longer registered here")
+		return nil, refuse(codeInvalidClient, "the registration of the app has ended")
 	}
 	if err != nil {
 		return nil, err
@@ -90,15 +91,16 @@ func (s *Server) refuseForm(w http.ResponseWriter, r *http.Request) {
 		Detail: "It was not sent from its own page, or it is incomplete. Go back to the app and start again."})
 }
 
-// refuseInteraction shows why a page has no interaction. The page does not reveal whether the interaction has ended or belongs
-// to another browser.
+// refuseInteraction shows why a page has no interaction. The page does not reveal whether the
+// interaction has ended or belongs to another browser.
 func (s *Server) refuseInteraction(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, errNoInteraction) && !errors.Is(err, errOtherBrowser) {
 		s.showFailure(w, r, err)
 		return
 	}
-	s.log.InfoContext(r.Context(), "authorization server: page requested without a valid interaction", "path", r.URL.Path, "reason", err)
-	s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "This page is no longer valid",
+	s.log.InfoContext(r.Context(), "authorization server: page requested without a valid interaction", "path",
+		r.URL.Path, "reason", err)
+	s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "Page no longer valid",
 		Detail: "It was already used, it was opened more than 10 minutes ago, or it belongs to another browser. " +
 			"Go back to the app and start again. If you did not start anything, close this page: " +
 			"someone may have sent you a link to it."})
@@ -238,6 +240,7 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 		return "", err
 	}
 	return s.putCode(r.Context(), &codeRecord{
-		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge, Expires: now.Add(codeTime),
+		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge,
+		Expires: now.Add(codeTime),
 	})
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// A server whose users log in at an OpenID provider, with a store that survives restarts and keys that live elsewhere.
+// A server whose users log in at an OpenID provider, with a store that survives restarts and keys
+// that live elsewhere.
 func ExampleNewProviderLogin() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

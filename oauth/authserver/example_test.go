@@ -15,7 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// A server that is its own authorization server: one handler for both, one line that protects what is to be protected.
+// A server that is its own authorization server: one handler for both, one line that protects what
+// is to be protected.
 func ExampleNew() {
 	var site http.ServeMux
 	host := httptest.NewServer(&site)
@@ -24,9 +25,10 @@ func ExampleNew() {
 
 	secret, hash := authserver.NewClientSecret()
 	auth, err := authserver.New(&authserver.Options{
-		Issuer:    host.URL,
-		Resources: []authserver.Resource{{URL: endpoint, Scopes: []authserver.Scope{{Name: "read", Description: "Read notes"}}}},
-		Clients:   []authserver.Client{{ID: "nightly", SecretHash: hash}},
+		Issuer: host.URL,
+		Resources: []authserver.Resource{{URL: endpoint, Scopes: []authserver.Scope{{Name: "read",
+			Description: "Read notes"}}}},
+		Clients: []authserver.Client{{ID: "nightly", SecretHash: hash}},
 		Login: authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			l.Finish(w, r, authserver.Subject{ID: "the-only-user"})
 		}),

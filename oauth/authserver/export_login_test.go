@@ -24,7 +24,8 @@ func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, er
 	return openSealed(s, sealed, kind, key)
 }
 
-// LimitedKeys returns how many addresses, clients and users are remembered at most by any of the limits.
+// LimitedKeys returns how many addresses, clients and users are remembered at most by any of the
+// limits.
 func LimitedKeys(s *Server) int {
 	n := 0
 	for i := range s.limits.limiters {
@@ -36,7 +37,8 @@ func LimitedKeys(s *Server) int {
 	return n
 }
 
-// MayGuess takes a guess at the password of a user from an address, without the time that checking it takes.
+// MayGuess takes a guess at the password of a user from an address, without the time that checking
+// it takes.
 func MayGuess(s *Server, address, name string) bool {
 	r := httptest.NewRequest(http.MethodPost, "/login", nil)
 	r.RemoteAddr = address
@@ -47,7 +49,7 @@ func MayGuess(s *Server, address, name string) bool {
 // MaxLimited is how many may be.
 const MaxLimited = maxLimited
 
-// ShownName is how names of strangers are shown.
+// ShownName returns a name as pages show it.
 func ShownName(name string) string { return shownName(name) }
 
 // DocumentClient resolves the id of a client that has a document, and gives its redirect URIs.
@@ -64,7 +66,7 @@ func FromAddress(ctx context.Context, address string) context.Context {
 	return withClientKey(ctx, address)
 }
 
-// ShownHost is how hosts of strangers are shown.
+// ShownHost returns a host as pages show it.
 func ShownHost(host string) string { return shownHost(host) }
 
 // KeptDocuments returns how many documents are in memory, and how many failures.

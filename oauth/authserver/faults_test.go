@@ -66,7 +66,8 @@ func (s *faultyStore) Take(ctx context.Context, kind, key string) ([]byte, error
 	return s.Store.Take(ctx, kind, key)
 }
 
-func (s *faultyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+func (s *faultyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time,
+	error)) error {
 	if err := s.check(ctx, "update", kind); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (s *faultyStore) Update(ctx context.Context, kind, key string, change func(
 }
 
 // What a store could not end is ended by the next try.
-func TestRevocationThatFailsCanBeRepeated(t *testing.T) {
+func TestFailedRevocationCanBeRepeated(t *testing.T) {
 	for _, kind := range []string{"grant", "refresh"} {
 		store := newFaultyStore()
 		w := newWorld(t, func(o *authserver.Options) { o.Store = store })
@@ -92,7 +93,7 @@ func TestRevocationThatFailsCanBeRepeated(t *testing.T) {
 	}
 }
 
-func TestTheftIsDetectedAgainAfterAFault(t *testing.T) {
+func TestReuseIsDetectedAfterAStoreFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
@@ -109,7 +110,7 @@ func TestTheftIsDetectedAgainAfterAFault(t *testing.T) {
 }
 
 // A 503 costs no refresh token, whenever it comes.
-func TestFaultsSpareTheRefreshToken(t *testing.T) {
+func TestFailuresDoNotUseUpTheRefreshToken(t *testing.T) {
 	for _, at := range [][2]string{{"get", "refresh"}, {"get", "grant"}, {"update", "grant"}, {"update", "refresh"}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newFaultyStore()
@@ -125,8 +126,8 @@ func TestFaultsSpareTheRefreshToken(t *testing.T) {
 	}
 }
 
-// The keys in memory are good while the store does not answer, and it is not asked by everybody.
-func TestKeysOfAStoreThatHangs(t *testing.T) {
+// The cached keys are used while the store does not answer, and only one request reads it.
+func TestSigningKeysWithAHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
@@ -171,7 +172,7 @@ func TestKeysOfAStoreThatHangs(t *testing.T) {
 }
 
 // A server that was idle for long does not judge by keys that another one has replaced.
-func TestIdleServerLearnsTheKeysBeforeItJudges(t *testing.T) {
+func TestIdleServerReloadsKeysBeforeVerifying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		change := func(o *authserver.Options) { o.Store, o.Lifetimes.Key = store, 24*time.Hour }

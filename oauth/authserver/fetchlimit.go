@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// maxFetches is the maximum number of concurrent fetches. With the largest responses they take 64 MiB.
+	// maxFetches is the maximum number of concurrent fetches. With the largest responses they take
+	// 64 MiB.
 	maxFetches = 64
-	// maxClientFetches is the maximum number of concurrent fetches that one client causes, so that a client that names
-	// slow hosts does not delay the others. A login needs one.
+	// maxClientFetches is the maximum number of concurrent fetches that one client causes, so that
+	// a client that names slow hosts does not delay the others. A login needs one.
 	maxClientFetches = 4
 	// fetchWait is how long a request waits for another fetch to end.
 	fetchWait = time.Second
@@ -19,10 +20,12 @@ const (
 	fetchClientBits = 48
 )
 
-// errBusy reports that a value cannot be fetched now because the client or the host has reached its limit.
+// errBusy reports that a value cannot be fetched now because the client or the host has reached its
+// limit.
 var errBusy = errors.New("too many fetches for this client or from this host")
 
-// A fetchLimiter limits the fetches of URLs that clients choose: by the client that causes a fetch, and by the host.
+// A fetchLimiter limits the fetches of URLs that clients choose: by the client that causes a fetch,
+// and by the host.
 type fetchLimiter struct {
 	limits *limits
 	slots  chan struct{} // has an element for each fetch
@@ -41,14 +44,16 @@ func newFetchLimiter(l *limits) *fetchLimiter {
 	return &fetchLimiter{limits: l, slots: make(chan struct{}, maxFetches), clients: map[string]*clientSlots{}}
 }
 
-// allow takes a fetch from the rates of the client and the host. It is not used to refresh a value: otherwise an attacker
-// could exhaust the rate that keeps the values of others fresh.
+// allow takes a fetch from the rates of the client and the host. It is not used to refresh a value:
+// otherwise an attacker could exhaust the rate that keeps the values of others fresh.
 func (f *fetchLimiter) allow(ctx context.Context, address string) bool {
-	_, ok := takeAll([]cost{f.limits.cost(limitFetchClient, clientKey(ctx)), f.limits.cost(limitFetchHost, hostKey(address))})
+	_, ok := reserveAll([]cost{f.limits.cost(limitFetchClient, clientKey(ctx)), f.limits.cost(limitFetchHost,
+		hostKey(address))})
 	return ok
 }
 
-// acquire reserves a slot for a fetch until release is called. It waits up to maxWait, then returns errBusy.
+// acquire reserves a slot for a fetch until release is called. It waits up to maxWait, then returns
+// errBusy.
 func (f *fetchLimiter) acquire(ctx context.Context, maxWait time.Duration) (release func(), err error) {
 	key := clientKey(ctx)
 	timer := time.NewTimer(maxWait)

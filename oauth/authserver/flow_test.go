@@ -36,8 +36,10 @@ func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token.Issuer != w.issuer || token.Subject != "alice" || token.ClientID != publicID || !slices.Equal(token.Audience, []string{resource}) ||
-		!slices.Equal(token.Scopes, []string{"read", "write"}) || token.Claims["team"] != "red" || token.Claims[authserver.ClaimName] != "Alice A." {
+	if token.Issuer != w.issuer || token.Subject != "alice" || token.ClientID != publicID ||
+		!slices.Equal(token.Audience, []string{resource}) ||
+		!slices.Equal(token.Scopes, []string{"read", "write"}) || token.Claims["team"] != "red" ||
+		token.Claims[authserver.ClaimName] != "Alice A." {
 		t.Errorf("token is %+v", token)
 	}
 	if left := time.Until(token.Expires); left <= 14*time.Minute || left > 15*time.Minute {
@@ -51,7 +53,7 @@ func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
 }
 
 // The form of the token is what other resource servers go by.
-func TestAccessTokensAreThoseOfRFC9068(t *testing.T) {
+func TestAccessTokensConformToRFC9068(t *testing.T) {
 	w := newWorld(t, nil)
 	access := w.login().Access
 	jws, err := jose.ParseSignedCompact(access, []jose.SignatureAlgorithm{jose.ES256})
@@ -100,8 +102,9 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%q: %s %v", path, res.Status, res.Header)
 		}
 		for name, want := range map[string]string{
-			"issuer": "", "authorization_endpoint": "/authorize", "token_endpoint": "/token", "registration_endpoint": "/register",
-			"revocation_endpoint": "/revoke", "introspection_endpoint": "/introspect", "jwks_uri": "/jwks",
+			"issuer": "", "authorization_endpoint": "/authorize", "token_endpoint": "/token",
+			"registration_endpoint": "/register",
+			"revocation_endpoint":   "/revoke", "introspection_endpoint": "/introspect", "jwks_uri": "/jwks",
 		} {
 			if m[name] != w.issuer+want {
 				t.Errorf("%q: %s is %v", path, name, m[name])
@@ -121,7 +124,7 @@ func TestMetadata(t *testing.T) {
 }
 
 // AUTHB-04, AUTHB-05: no metadata, no resource, the default endpoints.
-func TestAUTHB05_ClientsThatKnowNoResource(t *testing.T) {
+func TestAUTHB05_ClientsWithoutResourceParameter(t *testing.T) {
 	w := newWorld(t, nil)
 	code := w.code("resource", "", "scope", "")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
@@ -141,14 +144,16 @@ func TestAUTHB05_ClientsThatKnowNoResource(t *testing.T) {
 
 func TestTokensAreForOneResource(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
-		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp", Scopes: []authserver.Scope{{Name: "read"}}})
+		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp",
+			Scopes: []authserver.Scope{{Name: "read"}}})
 	})
 	access := w.login().Access
 	if _, err := w.server.Verifier("https://other.example/mcp").Verify(t.Context(), access); !isInvalid(err) {
 		t.Errorf("the other resource takes the token: %v", err)
 	}
 	w.wantAlive(access, "at its resource")
-	for _, q := range []string{"https://mcp.example/", "https://mcp.example/mcp/", "http://mcp.example/mcp", "https://evil.example/mcp", "mcp", "https://mcp.example/mcp#x"} {
+	for _, q := range []string{"https://mcp.example/", "https://mcp.example/mcp/", "http://mcp.example/mcp",
+		"https://evil.example/mcp", "mcp", "https://mcp.example/mcp#x"} {
 		answer := w.browser().answer(w.browser().get("/authorize?" + authorizeQuery("resource", q).Encode()))
 		if answer.Get("error") != "invalid_target" {
 			t.Errorf("resource %s: %v", q, answer)
@@ -157,12 +162,13 @@ func TestTokensAreForOneResource(t *testing.T) {
 	w.code("resource", "HTTPS://MCP.example:443/mcp") // AUTHR-16
 }
 
-func TestDenialGoesBackToTheClient(t *testing.T) {
+func TestDenialIsReportedToTheClient(t *testing.T) {
 	w := newWorld(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	answer := b.answer(b.decide(form, "deny"))
-	if answer.Get("error") != "access_denied" || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer || answer.Has("code") {
+	if answer.Get("error") != "access_denied" || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer ||
+		answer.Has("code") {
 		t.Errorf("answer is %v", answer)
 	}
 	if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
@@ -170,7 +176,7 @@ func TestDenialGoesBackToTheClient(t *testing.T) {
 	}
 }
 
-func TestConfidentialClientAndMachine(t *testing.T) {
+func TestConfidentialClientAndClientCredentials(t *testing.T) {
 	w := newWorld(t, nil)
 	q := authorizeQuery("client_id", secretID, "redirect_uri", "")
 	code := w.browser().authorize(q).Get("code")
@@ -179,7 +185,8 @@ func TestConfidentialClientAndMachine(t *testing.T) {
 	req.SetBasicAuth(secretID, secret)
 	w.tokensOf(w.send(http.DefaultClient, req))
 
-	form = url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}, "resource": {resource}}
+	form = url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret},
+		"resource": {resource}}
 	got := w.tokensOf(w.post("/token", form))
 	if got.Refresh != "" || got.Scope != "read" {
 		t.Errorf("machine got %+v", got)

@@ -20,7 +20,8 @@ func fuzzWorld(f *testing.F) *world {
 
 func serve(w *world, method, target, contentType, body string) *httptest.ResponseRecorder {
 	req := &http.Request{
-		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1", Host: "as.example", Proto: "HTTP/1.1",
+		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1", Host: "as.example",
+		Proto:      "HTTP/1.1",
 		ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}
 	path, query, _ := strings.Cut(target, "?")
@@ -34,13 +35,14 @@ func serve(w *world, method, target, contentType, body string) *httptest.Respons
 	return rec
 }
 
-// Whatever the parameters are, the server does not fail, and a browser goes nowhere but to the consent page and to URIs
-// that are registered.
+// Whatever the parameters are, the server does not fail, and a browser goes nowhere but to the
+// consent page and to URIs that are registered.
 func FuzzAuthorize(f *testing.F) {
 	w := fuzzWorld(f)
 	f.Add(authorizeQuery().Encode(), false)
 	f.Add(authorizeQuery("scope", "root").Encode(), true)
-	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "https://app.example/cb?x=1", "response_type", "x").Encode(), false)
+	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "https://app.example/cb?x=1", "response_type",
+		"x").Encode(), false)
 	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "com.example.app:/cb", "prompt", "none").Encode(), false)
 	f.Add(authorizeQuery("redirect_uri", "http://127.0.0.1:1@evil.example/callback", "prompt", "none").Encode(), false)
 	f.Add("client_id=public&client_id=public&redirect_uri=//x;y=%zz", false)
@@ -71,13 +73,15 @@ func FuzzAuthorize(f *testing.F) {
 			t.Errorf("went to %s", location)
 		}
 		where, _, _ := strings.Cut(location, "?")
-		if !slices.Contains(registered, where) && !(u.Scheme == "http" && u.Hostname() == "127.0.0.1" && u.Path == "/callback") {
+		if !slices.Contains(registered, where) && !(u.Scheme == "http" && u.Hostname() == "127.0.0.1" &&
+			u.Path == "/callback") {
 			t.Errorf("went to %s", location)
 		}
 	})
 }
 
-// Whatever the form is, the server does not fail, and without a real code or token there is no token.
+// Whatever the form is, the server does not fail, and without a real code or token there is no
+// token.
 func FuzzToken(f *testing.F) {
 	w := fuzzWorld(f)
 	f.Add("/token", exchangeForm("x").Encode(), "")
@@ -87,7 +91,8 @@ func FuzzToken(f *testing.F) {
 	f.Add("/token", "client_assertion=e30.eyJzdWIiOiJ4In0.x&client_assertion_type="+url.QueryEscape(jwtBearer), "")
 	f.Add("/register", `{"redirect_uris":["http://localhost/"]}`, "")
 	f.Fuzz(func(t *testing.T, path, body, authorization string) {
-		if !slices.Contains([]string{"/token", "/revoke", "/introspect", "/register"}, path) || strings.Contains(body, "%3A%2F%2F") || strings.Contains(body, "://") && path != "/register" {
+		if !slices.Contains([]string{"/token", "/revoke", "/introspect", "/register"}, path) || strings.Contains(body,
+			"%3A%2F%2F") || strings.Contains(body, "://") && path != "/register" {
 			t.Skip()
 		}
 		kind := "application/x-www-form-urlencoded"
@@ -119,7 +124,8 @@ func checkRegistered(t *testing.T, body string) {
 	r := reply{&http.Response{}, body}
 	for _, v := range r.json(t)["redirect_uris"].([]any) {
 		u, err := url.Parse(v.(string))
-		if err != nil || u.Fragment != "" || u.User != nil || u.Scheme == "http" && u.Hostname() != "localhost" && !strings.HasPrefix(u.Hostname(), "127.") && u.Hostname() != "::1" ||
+		if err != nil || u.Fragment != "" || u.User != nil || u.Scheme == "http" && u.Hostname() != "localhost" &&
+			!strings.HasPrefix(u.Hostname(), "127.") && u.Hostname() != "::1" ||
 			u.Scheme != "http" && u.Scheme != "https" && !strings.Contains(u.Scheme, ".") {
 			t.Errorf("registered %q", v)
 		}

@@ -14,17 +14,19 @@ import (
 const (
 	// codeTime is the lifetime of a code: the time for a redirect and a token request.
 	codeTime = 60 * time.Second
-	// exchangeTime is how much longer its grant is stored, so that a token request at the last moment finds it.
+	// exchangeTime is how much longer its grant is stored, so that a token request at the last
+	// moment finds it.
 	exchangeTime = time.Minute
-	// usedCodeTime is the time for which a used code is stored, to end its grant if the code is used again.
+	// usedCodeTime is the time for which a used code is stored, to end its grant if the code is
+	// used again.
 	usedCodeTime = 24 * time.Hour
 
 	kindGrant = "grant"
 	kindCode  = "code"
 )
 
-// A grant is the authorization of a client by a user, or by the operator for a client that acts for itself. Its tokens are valid
-// only as long as its record exists.
+// A grant is the authorization of a client by a user, or by the operator for a client that acts for
+// itself. Its tokens are valid only as long as its record exists.
 type grant struct {
 	ID            string         `json:"id"`
 	Consent       string         `json:"consent,omitempty"` // the interaction in which the user consented
@@ -73,7 +75,8 @@ func parseGrant(value []byte) (*grant, error) {
 	return g, nil
 }
 
-// extendGrant moves the expiry of a grant to the given time if that is later. The error is errNoGrant if the grant has ended.
+// extendGrant moves the expiry of a grant to the given time if that is later. The error is
+// errNoGrant if the grant has ended.
 func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) error {
 	return s.store.Update(ctx, kindGrant, id, func(old []byte) ([]byte, time.Time, error) {
 		g, err := parseGrant(old)
@@ -98,13 +101,14 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	if err := json.Unmarshal(value, g); err != nil {
 		return err
 	}
-	s.log.InfoContext(ctx, "authorization server: grant ended", "grant", g.ID, "client", g.Client, "subject", g.Subject, "reason", reason)
+	s.log.InfoContext(ctx, "authorization server: grant ended", "grant", g.ID, "client", g.Client, "subject", g.Subject,
+		"reason", reason)
 	s.revokeProviderGrant(ctx, g.ProviderGrant)
 	return nil
 }
 
-// revokeProviderGrant revokes the grant of an identity provider. It continues if the request is canceled, because nothing else
-// would revoke the grant. A failure is logged.
+// revokeProviderGrant revokes the grant of an identity provider. It continues if the request is
+// canceled, because nothing else would revoke the grant. A failure is logged.
 func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
 	if s.providerLogin == nil || handle == "" {
 		return
@@ -116,7 +120,8 @@ func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
 	}
 }
 
-// checkProviderGrant checks the grant of the identity provider. If that has ended, it ends the grant and returns errNoGrant.
+// checkProviderGrant checks the grant of the identity provider. If that has ended, it ends the
+// grant and returns errNoGrant.
 //
 // Spec: basic/authorization (2025-03-26), Session Binding Requirements.
 func (s *Server) checkProviderGrant(ctx context.Context, g *grant) error {
@@ -156,8 +161,8 @@ func (s *Server) putCode(ctx context.Context, rec *codeRecord) (code string, err
 	return code, s.store.Put(ctx, kindCode, hashKey(code), value, rec.Expires.Add(usedCodeTime))
 }
 
-// useCode returns the record of a code, nil if there is none, and marks the code as used. isFirst reports whether it was unused
-// before.
+// useCode returns the record of a code, nil if there is none, and marks the code as used. isFirst
+// reports whether it was unused before.
 func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isFirst bool, err error) {
 	err = s.store.Update(ctx, kindCode, hashKey(code), func(old []byte) ([]byte, time.Time, error) {
 		if old == nil {
@@ -174,8 +179,8 @@ func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isF
 	return rec, isFirst, err
 }
 
-// matches reports whether a code may be used: before it expires, by its client, for the redirect URI of its request, with the
-// verifier of its challenge.
+// matches reports whether a code may be used: before it expires, by its client, for the redirect
+// URI of its request, with the verifier of its challenge.
 //
 // Spec: OAuth 2.1, section 4.1.3; RFC 7636, section 4.6.
 func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
@@ -194,6 +199,7 @@ func isVerifier(s string) bool {
 		return false
 	}
 	return !slices.ContainsFunc([]byte(s), func(b byte) bool {
-		return (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '.' && b != '_' && b != '~'
+		return (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '.' && b != '_' &&
+			b != '~'
 	})
 }

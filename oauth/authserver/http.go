@@ -14,16 +14,18 @@ import (
 )
 
 const (
-	// maxForm is the maximum size of a request body in bytes. A client assertion is the longest part of one.
+	// maxForm is the maximum size of a request body in bytes. A client assertion is the longest
+	// part of one.
 	maxForm = 64 << 10
 	// maxFormFields is the maximum number of parameters.
 	maxFormFields = 64
-	// maxQuery is the maximum length of the query of an authorization request. Browsers and proxies have similar limits.
+	// maxQuery is the maximum length of the query of an authorization request. Browsers and proxies
+	// have similar limits.
 	maxQuery = 16 << 10
 	// requestTime is the time limit of a request. Only fetches for clients and logins take long.
 	requestTime = 30 * time.Second
-	// bodyTime is the time limit for reading a body. It is not shorter than requestTime, because a read deadline that
-	// passes ends the whole request.
+	// bodyTime is the time limit for reading a body. It is not shorter than requestTime, because a
+	// read deadline that passes ends the whole request.
 	bodyTime = requestTime + time.Second
 )
 
@@ -97,8 +99,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r.WithContext(ctx))
 }
 
-// limitBodyTime sets a read deadline, unless the http.Server has a shorter one. Connections without deadlines, as in tests, are
-// not limited.
+// limitBodyTime sets a read deadline, unless the http.Server has a shorter one. Connections without
+// deadlines, as in tests, are not limited.
 func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.ReadTimeout <= 0 || server.ReadTimeout > bodyTime {
@@ -106,8 +108,8 @@ func limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isRebound reports whether a request to a server at a loopback address has the host name of another site: DNS rebinding would
-// give that site's pages the same origin as this server.
+// isRebound reports whether a request to a server at a loopback address has the host name of
+// another site: DNS rebinding would give that site's pages the same origin as this server.
 func (s *Server) isRebound(host string) bool {
 	standard := ":80"
 	if s.issuer.Scheme == "https" {
@@ -192,7 +194,8 @@ const (
 	codeSlowDown            = "slow_down"
 )
 
-// An oauthError is an error response. Its text is fixed or has the name of a parameter, never a value from the client.
+// An oauthError is an error response. Its text is fixed or has the name of a parameter, never a
+// value from the client.
 type oauthError struct {
 	status    int // default 400
 	code      string
@@ -214,8 +217,8 @@ func (s *Server) writeFailure(w http.ResponseWriter, r *http.Request, err error)
 	s.writeError(w, e)
 }
 
-// failure logs an internal error and returns the error for the client: 503, because the usual cause is a store that does not
-// work at the moment.
+// failure logs an internal error and returns the error for the client: 503, because the usual cause
+// is a store that does not work at the moment.
 func (s *Server) failure(r *http.Request, err error) *oauthError {
 	if r.Context().Err() == nil {
 		s.log.ErrorContext(r.Context(), "authorization server: request failed", "path", r.URL.Path, "error", err)
@@ -264,7 +267,8 @@ var repeatable = []string{"resource"}
 // Spec: RFC 6749, section 3.1.
 func (f form) get(name string) string { return f[name] }
 
-// postForm returns the parameters of a token, revocation or introspection request, which must be in the body.
+// postForm returns the parameters of a token, revocation or introspection request, which must be in
+// the body.
 func postForm(r *http.Request) (form, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeInvalidRequest, "parameters must be in the body")
@@ -300,7 +304,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &oauthError{status: http.StatusRequestEntityTooLarge, code: codeInvalidRequest, text: "the body is too large"}
+		return nil, &oauthError{status: http.StatusRequestEntityTooLarge, code: codeInvalidRequest,
+			text: "the body is too large"}
 	case err != nil:
 		return nil, refuse(codeInvalidRequest, "the body is incomplete")
 	}
@@ -332,8 +337,8 @@ func singleValues(values url.Values) (form, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '�' }
 
-// formValue returns a parameter of a page: from the body of a POST, otherwise from the query. It returns "" if the parameter is
-// missing or repeated.
+// formValue returns a parameter of a page: from the body of a POST, otherwise from the query. It
+// returns "" if the parameter is missing or repeated.
 func formValue(r *http.Request, name string) string {
 	values := r.URL.Query()
 	if r.Method == http.MethodPost {

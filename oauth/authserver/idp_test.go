@@ -26,7 +26,8 @@ const (
 	idpSecret = "our:client secret"
 )
 
-// An idp is an OpenID provider whose users are logged in and consent to everything, and which lies when it is told to.
+// An idp is an OpenID provider whose users are logged in and consent to everything, and which lies
+// when it is told to.
 type idp struct {
 	t   *testing.T
 	URL string
@@ -104,7 +105,8 @@ func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/openid-configuration":
 		p.serveMetadata(w)
 	case "/keys":
-		p.say(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"}}})
+		p.say(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "1",
+			Algorithm: "ES256", Use: "sig"}}})
 	case "/authorize":
 		p.serveAuthorize(w, r)
 	case "/token":
@@ -177,7 +179,8 @@ func (p *idp) serveToken(w http.ResponseWriter, r *http.Request) {
 	case "authorization_code":
 		q, ok := p.codes[r.Form.Get("code")]
 		sum := sha256.Sum256([]byte(r.Form.Get("code_verifier")))
-		if !ok || q.Get("redirect_uri") != r.Form.Get("redirect_uri") || q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
+		if !ok || q.Get("redirect_uri") != r.Form.Get("redirect_uri") ||
+			q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
 			p.say(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
 			return
 		}

@@ -17,17 +17,19 @@ import (
 const (
 	// interactionTime is the time limit from the authorization request to the end of the login.
 	interactionTime = 10 * time.Minute
-	// maxInteractions is the maximum number of open interactions, which anyone can start. Usually that many take 15 MB.
+	// maxInteractions is the maximum number of open interactions, which anyone can start. Usually
+	// that many take 15 MB.
 	maxInteractions = 20_000
-	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take at most 200 MB. The longest
-	// client ID, redirect URI and state fit.
+	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take
+	// at most 200 MB. The longest client ID, redirect URI and state fit.
 	maxInteraction = 10 << 10
 	// maxLoginData is the maximum size of the data that a Login stores with an interaction.
 	maxLoginData = 16 << 10
 
 	kindInteraction = "interaction"
 
-	// The parameters of the pages. An identity provider returns the interaction in state, before the first dot.
+	// The parameters of the pages. An identity provider returns the interaction in state, before
+	// the first dot.
 	paramInteraction = "interaction"
 	paramCSRF        = "csrf"
 	paramDecision    = "decision"
@@ -38,10 +40,11 @@ const (
 
 // A Login authenticates users, with a form of its own or at an identity provider.
 //
-// The Login method is called for all requests to [LoginRequest.URL] and the URLs below it, after the user has consented. The
-// request comes from the browser in which the user consented, and a POST has the CSRF token of the interaction. The method
-// writes the response: a page, a redirect, or the result with [LoginRequest.Finish] or [LoginRequest.Fail]. It must be safe
-// for concurrent use.
+// The Login method is called for all requests to [LoginRequest.URL] and the URLs below it, after
+// the user has consented. The request comes from the browser in which the user consented, and a
+// POST has the CSRF token of the interaction. The method writes the response: a page, a redirect,
+// or the result with [LoginRequest.Finish] or [LoginRequest.Fail]. It must be safe for concurrent
+// use.
 type Login interface {
 	Login(w http.ResponseWriter, r *http.Request, l *LoginRequest)
 }
@@ -52,15 +55,17 @@ type LoginFunc func(w http.ResponseWriter, r *http.Request, l *LoginRequest)
 // Login calls f.
 func (f LoginFunc) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) { f(w, r, l) }
 
-// A ProviderLogin is a [Login] at identity providers. A grant of the server then ends when the grant of the identity provider
-// ends. The handle is [Subject.ProviderGrant]; CheckGrant and RevokeGrant are not called for subjects without one.
+// A ProviderLogin is a [Login] at identity providers. A grant of the server then ends when the
+// grant of the identity provider ends. The handle is [Subject.ProviderGrant]; CheckGrant and
+// RevokeGrant are not called for subjects without one.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
 type ProviderLogin interface {
 	Login
-	// CheckGrant returns nil if the grant of the identity provider is valid, [ErrProviderGrantEnded] if it has ended, and any
-	// other error if that is not known at the moment. It renews the grant as needed. It is called for each verification of
-	// an access token, so it should cache its result for a short time.
+	// CheckGrant returns nil if the grant of the identity provider is valid,
+	// [ErrProviderGrantEnded] if it has ended, and any other error if that is not known at the
+	// moment. It renews the grant as needed. It is called for each verification of an access token,
+	// so it should cache its result for a short time.
 	CheckGrant(ctx context.Context, handle string) error
 	// RevokeGrant revokes the grant at the identity provider and deletes it.
 	RevokeGrant(ctx context.Context, handle string) error
@@ -71,23 +76,25 @@ var ErrProviderGrantEnded = errors.New("authserver: the grant of the identity pr
 
 // A Subject is an authenticated user.
 type Subject struct {
-	// ID is the sub claim of tokens. It identifies the user permanently and is never reassigned. It has at most 255
-	// printable characters.
+	// ID is the sub claim of tokens. It identifies the user permanently and is never reassigned. It
+	// has at most 255 printable characters.
 	ID string
 	// Name is for display, such as the user's name or email address.
 	Name string
 	// Claims are added to the principal of requests, not to tokens. They must be JSON values.
 	Claims map[string]any
-	// Scopes are the scopes that the user may grant to clients. nil means all, an empty slice none. Tokens never have other
-	// scopes. A change takes effect at the next login.
+	// Scopes are the scopes that the user may grant to clients. nil means all, an empty slice none.
+	// Tokens never have other scopes. A change takes effect at the next login.
 	Scopes []string
-	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin]. It may be empty.
+	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin]. It may
+	// be empty.
 	ProviderGrant string
 }
 
 // A LoginRequest is one request of a browser to a [Login].
 type LoginRequest struct {
-	// Path is the path of the request below the URL of the login: "" for the first request, "callback" for URL("callback").
+	// Path is the path of the request below the URL of the login: "" for the first request,
+	// "callback" for URL("callback").
 	Path string
 
 	s      *Server
@@ -95,8 +102,9 @@ type LoginRequest struct {
 	client *client
 }
 
-// ID returns the ID of the interaction, which starts with the authorization request and ends with the response. It consists of
-// letters, digits, - and _. It is not secret: only the user's browser can use it.
+// ID returns the ID of the interaction, which starts with the authorization request and ends with
+// the response. It consists of letters, digits, - and _. It is not secret: only the user's browser
+// can use it.
 func (l *LoginRequest) ID() string { return l.in.ID }
 
 // ClientID returns the ID of the client that requested the authorization.
@@ -108,16 +116,17 @@ func (l *LoginRequest) clientName() string { return l.client.Name }
 // Resource returns the URL of the resource that the client requested access to.
 func (l *LoginRequest) Resource() string { return l.in.Resource }
 
-// CSRF returns the value of the form field csrf. Each form of the login must have this field, and a field interaction with the
-// value of [LoginRequest.ID].
+// CSRF returns the value of the form field csrf. Each form of the login must have this field, and a
+// field interaction with the value of [LoginRequest.ID].
 func (l *LoginRequest) CSRF() string { return l.in.CSRF }
 
-// URL returns the URL of a page of the login, such as the redirect URI for an identity provider. It does not contain the
-// interaction: a link or form has to add the parameter interaction, and the state for an identity provider has to begin with
-// the ID and a dot.
+// URL returns the URL of a page of the login, such as the redirect URI for an identity provider. It
+// does not contain the interaction: a link or form has to add the parameter interaction, and the
+// state for an identity provider has to begin with the ID and a dot.
 func (l *LoginRequest) URL(path string) string { return l.s.loginURL(path) }
 
-// PageURL returns the URL of a page of the login with the parameter interaction, for links and redirects to it.
+// PageURL returns the URL of a page of the login with the parameter interaction, for links and
+// redirects to it.
 func (l *LoginRequest) PageURL(path string) string {
 	return l.s.loginURL(path) + "?" + url.Values{paramInteraction: {l.in.ID}}.Encode()
 }
@@ -134,7 +143,8 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	})
 }
 
-// Take removes the data that Keep stored and returns it, or nil if there is none. Of concurrent calls only one gets the data.
+// Take removes the data that Keep stored and returns it, or nil if there is none. Of concurrent
+// calls only one gets the data.
 func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
 	var sealed []byte
 	err := l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
@@ -148,13 +158,15 @@ func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
 	return data, err
 }
 
-// Finish ends the login and redirects the browser to the client with an authorization code for the subject.
+// Finish ends the login and redirects the browser to the client with an authorization code for the
+// subject.
 func (l *LoginRequest) Finish(w http.ResponseWriter, r *http.Request, subject Subject) {
 	l.s.finish(w, r, l.in.ID, subject)
 }
 
-// Fail ends the login and redirects the browser to the client with an error. The code is server_error, temporarily_unavailable
-// or access_denied; any other code becomes access_denied. The description is for the developer of the client.
+// Fail ends the login and redirects the browser to the client with an error. The code is
+// server_error, temporarily_unavailable or access_denied; any other code becomes access_denied. The
+// description is for the developer of the client.
 func (l *LoginRequest) Fail(w http.ResponseWriter, r *http.Request, code, description string) {
 	l.s.fail(w, r, l.in.ID, code, description)
 }
@@ -178,8 +190,9 @@ type interaction struct {
 	Login     []byte    `json:"login,omitempty"` // sealed
 }
 
-// cookieName returns the name of the cookie that binds an interaction to a browser. Each interaction has its own cookie, so that
-// two tabs do not interfere. Browsers accept the __Host- prefix only over https.
+// cookieName returns the name of the cookie that binds an interaction to a browser. Each
+// interaction has its own cookie, so that two tabs do not interfere. Browsers accept the __Host-
+// prefix only over https.
 func (s *Server) cookieName(id string) string {
 	name := "patchbay-" + id[:min(16, len(id))]
 	if s.issuer.Scheme == "https" {
@@ -211,7 +224,8 @@ var (
 	errOtherBrowser  = errors.New("the interaction belongs to another browser")
 )
 
-// interactionOf returns the interaction of a request, if the request comes from the browser that started it.
+// interactionOf returns the interaction of a request, if the request comes from the browser that
+// started it.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	id := formValue(r, paramInteraction)
 	if id == "" {
@@ -224,7 +238,8 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Another site of the same domain may have set a second cookie of this name. One of them has to match.
+	// Another site of the same domain may have set a second cookie of this name. One of them has to
+	// match.
 	for _, c := range r.CookiesNamed(s.cookieName(id)) {
 		sum := sha256.Sum256([]byte(c.Value))
 		if subtle.ConstantTimeCompare(sum[:], in.Browser) == 1 {
@@ -256,7 +271,8 @@ func parseInteraction(value []byte) (*interaction, error) {
 	return in, nil
 }
 
-var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "too many logins are in progress"}
+var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
+	text: "too many logins are in progress"}
 
 func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	n, err := s.store.Count(ctx, kindInteraction)
@@ -276,7 +292,8 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
 }
 
-// encode returns the stored form. It does not escape < and &, which could make a state six times as long.
+// encode returns the stored form. It does not escape < and &, which could make a state six times as
+// long.
 func (in *interaction) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -24,16 +24,19 @@ import (
 )
 
 const (
-	// keyOverlap is the time for which a new key is published before it signs, and an old one after it has signed. It is
-	// longer than caches keep the key set, and longer than access tokens are valid.
+	// keyOverlap is the time for which a new key is published before it signs, and an old one after
+	// it has signed. It is longer than caches keep the key set, and longer than access tokens are
+	// valid.
 	keyOverlap = 2 * time.Hour
-	// keyReload is the time after which the keys are read again, because another process may have replaced them.
+	// keyReload is the time after which the keys are read again, because another process may have
+	// replaced them.
 	keyReload = time.Minute
-	// keyReloadTime is the time limit of a read, and keyRetry the time until the next read after a failure.
+	// keyReloadTime is the time limit of a read, and keyRetry the time until the next read after a
+	// failure.
 	keyReloadTime = 5 * time.Second
 	keyRetry      = 5 * time.Second
-	// keyStale is the maximum age of keys that are used while a read is in progress. It is less than keyOverlap, so the keys
-	// include the one that signs now.
+	// keyStale is the maximum age of keys that are used while a read is in progress. It is less
+	// than keyOverlap, so the keys include the one that signs now.
 	keyStale = keyOverlap / 2
 	// minRSA is the minimum size of an RSA key in bits.
 	minRSA = 2048
@@ -163,8 +166,9 @@ func (k *signingKeys) current(ctx context.Context) timedSigner {
 	return best
 }
 
-// all returns the published keys. When they are due to be read again, one goroutine reads them. The request that started it
-// waits; other requests use the present keys, unless these are stale. If the store does not answer, the keys stay.
+// all returns the published keys. When they are due to be read again, one goroutine reads them. The
+// request that started it waits; other requests use the present keys, unless these are stale. If
+// the store does not answer, the keys stay.
 func (k *signingKeys) all(ctx context.Context) []timedSigner {
 	k.mu.Lock()
 	now := time.Now()
@@ -272,9 +276,10 @@ func (k *signingKeys) rotate(value []byte, now time.Time) (records []keyRecord, 
 	return append(records, generated), true, err
 }
 
-// reseal returns the keys that can be opened, sealed with the first seal key, and reports whether they have to be stored. Keys
-// that cannot be opened are dropped, which ends the tokens that they signed. If no key can be opened, reseal returns an error:
-// the configured seal keys are then more likely wrong than lost.
+// reseal returns the keys that can be opened, sealed with the first seal key, and reports whether
+// they have to be stored. Keys that cannot be opened are dropped, which ends the tokens that they
+// signed. If no key can be opened, reseal returns an error: the configured seal keys are then more
+// likely wrong than lost.
 func (k *signingKeys) reseal(records []keyRecord) (kept []keyRecord, changed bool, err error) {
 	var unsealed error
 	for _, r := range records {
@@ -296,8 +301,9 @@ func (k *signingKeys) reseal(records []keyRecord) (kept []keyRecord, changed boo
 	case unsealed == nil:
 		return kept, changed, nil
 	case len(kept) == 0:
-		return nil, false, fmt.Errorf("no signing key in the store can be opened: add its seal key to Options.SealKeys; if that is lost, "+
-			"remove the signing keys with Store.Take(ctx, %q, %q), which ends all access tokens: %w", kindKeys, onlyRecord, unsealed)
+		return nil, false, fmt.Errorf("no signing key in the store can be opened: add its seal key to Options.SealKeys; "+
+			"if that is lost, remove the signing keys with Store.Take(ctx, %q, %q), which ends all access tokens: %w", kindKeys, onlyRecord,
+			unsealed)
 	}
 	k.s.log.Error("authorization server: dropping signing keys that cannot be opened", "error", unsealed)
 	return kept, true, nil

@@ -83,7 +83,7 @@ func TestKeysRotateWithAnOverlap(t *testing.T) {
 	})
 }
 
-func TestKeysOfTheOperator(t *testing.T) {
+func TestSigningKeysOption(t *testing.T) {
 	_, edward, _ := ed25519.GenerateKey(rand.Reader)
 	big, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -94,7 +94,8 @@ func TestKeysOfTheOperator(t *testing.T) {
 		token := w.login().Access
 		w.wantAlive(token, alg)
 		set := w.keySet()
-		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg || got[0].Use != "sig" {
+		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg ||
+			got[0].Use != "sig" {
 			t.Errorf("%s: %+v", alg, set)
 		}
 	}
@@ -115,7 +116,7 @@ func (opaque) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func TestSealKeysThatAreGone(t *testing.T) {
+func TestRemovedSealKeys(t *testing.T) {
 	store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 	fresh.ID += "-2"
 	o := options("https://as.example")
@@ -123,7 +124,8 @@ func TestSealKeysThatAreGone(t *testing.T) {
 	for _, step := range []struct {
 		keys []authserver.SealKey
 		good bool
-	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true}, {[]authserver.SealKey{old}, false}} {
+	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true},
+		{[]authserver.SealKey{old}, false}} {
 		o.SealKeys = step.keys
 		if _, err := authserver.New(&o); (err == nil) != step.good {
 			t.Errorf("%d keys: %v", len(step.keys), err)
@@ -131,8 +133,9 @@ func TestSealKeysThatAreGone(t *testing.T) {
 	}
 }
 
-// With none of its keys a server does not start, and says what can be done; with some of them it goes on.
-func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
+// With none of its keys a server does not start, and says what can be done; with some of them it
+// goes on.
+func TestLostSigningKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 		var log bytes.Buffer
@@ -142,7 +145,8 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 		newServer(t, o)
 		o.SealKeys = []authserver.SealKey{fresh}
 		_, err := authserver.New(&o)
-		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) || !strings.Contains(err.Error(), old.ID) {
+		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) ||
+			!strings.Contains(err.Error(), old.ID) {
 			t.Errorf("the error is %v", err)
 		}
 		lost, err := store.Take(t.Context(), "signing-keys", "1")
@@ -170,7 +174,7 @@ func TestSealKeysWhoseSigningKeysAreLost(t *testing.T) {
 	})
 }
 
-func TestVerifierRefusesWhatIsNotItsOwn(t *testing.T) {
+func TestVerifierRefusesForeignTokens(t *testing.T) {
 	w := newWorld(t, nil)
 	access := w.login().Access
 	parts := strings.Split(access, ".")
@@ -212,7 +216,7 @@ func TestVerifierRefusesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// A delegate is a third party of which the test says what it does.
+// A delegate is a ProviderLogin whose results the test sets.
 type delegate struct {
 	check   error
 	revoked []string
@@ -234,7 +238,7 @@ func (d *delegate) RevokeGrant(_ context.Context, handle string) error {
 	return nil
 }
 
-func TestAUTHB13_GrantsRestOnTheThirdParty(t *testing.T) {
+func TestAUTHB13_GrantsDependOnTheProviderGrant(t *testing.T) {
 	d := new(delegate)
 	w := newWorld(t, func(o *authserver.Options) { o.Login = d })
 	got := w.login()

@@ -11,14 +11,15 @@ import (
 const (
 	// pagesPerLogin is the minimum number of pages that a login requests.
 	pagesPerLogin = 4
-	// maxStrict is the maximum Count of a strict limiter, which keeps the times of that many requests per key: 24 KB.
+	// maxStrict is the maximum Count of a strict limiter, which keeps the times of that many
+	// requests per key: 24 KB.
 	maxStrict = 1000
 	// maxRetryAfter is the maximum of Retry-After.
 	maxRetryAfter = time.Hour
 )
 
-// A Rate is a limit for a token bucket: a burst of Count, refilled evenly by Count in each Per. After a pause, one Per can
-// therefore see almost twice Count. The zero value means the default.
+// A Rate is a limit for a token bucket: a burst of Count, refilled evenly by Count in each Per.
+// After a pause, one Per can therefore see almost twice Count. The zero value means the default.
 type Rate struct {
 	Count int
 	Per   time.Duration
@@ -31,35 +32,40 @@ func (r Rate) orDefault(count int, per time.Duration) Rate {
 	return r
 }
 
-// LimitOptions are the rate limits of a [Server]. The zero value has the defaults. An IPv6 address counts together with its
-// /64 network. The /56 network has four times the rate of one address, and the /48 network sixteen times.
+// LimitOptions are the rate limits of a [Server]. The zero value has the defaults. An IPv6 address
+// counts together with its /64 network. The /56 network has four times the rate of one address, and
+// the /48 network sixteen times.
 type LimitOptions struct {
-	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For header is used. Default: none. Behind a
-	// proxy that is not listed all clients share one address, and one rate.
+	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For header is used.
+	// Default: none. Behind a proxy that is not listed all clients share one address, and one rate.
 	TrustedProxies []netip.Prefix
-	// Pages limits the requests of browsers for authorization, consent and login, by address. A login takes four of them,
-	// so new logins are limited to a quarter of the rate, after a burst of Count. Default: 60 per minute.
+	// Pages limits the requests of browsers for authorization, consent and login, by address. A
+	// login takes four of them, so new logins are limited to a quarter of the rate, after a burst
+	// of Count. Default: 60 per minute.
 	Pages Rate
-	// Passwords limits failed password logins, by address. There are two more limits: 5 in 10 minutes by user name and
-	// address, and 100 per hour by user name. An attacker with many addresses can exhaust the last one; the user can then
-	// log in only from an address of an earlier login, of which the last 10,000 are remembered until the server restarts.
-	// Default: 20 in 10 minutes.
+	// Passwords limits failed password logins, by address. There are two more limits: 5 in 10
+	// minutes by user name and address, and 100 per hour by user name. An attacker with many
+	// addresses can exhaust the last one; the user can then log in only from an address of an
+	// earlier login, of which the last 10,000 are remembered until the server restarts. Default: 20
+	// in 10 minutes.
 	Passwords Rate
 	// Tokens limits the token and the revocation endpoint, by address. Default: 300 per minute.
 	Tokens Rate
-	// Clients limits the same endpoints by client. It applies only to clients that authenticate, because anyone can use
-	// the ID of a public client. Default: 6,000 per minute.
+	// Clients limits the same endpoints by client. It applies only to clients that authenticate,
+	// because anyone can use the ID of a public client. Default: 6,000 per minute.
 	Clients Rate
-	// Introspections limits the introspection endpoint, which resource servers call, by address. Default: 6,000 per minute.
+	// Introspections limits the introspection endpoint, which resource servers call, by address.
+	// Default: 6,000 per minute.
 	Introspections Rate
-	// Registrations limits client registrations, by address. Up to a Count of 1,000 it is strict: no span of Per sees
-	// more than Count. Default: 20 per hour.
+	// Registrations limits client registrations, by address. Up to a Count of 1,000 it is strict:
+	// no span of Per sees more than Count. Default: 20 per hour.
 	Registrations Rate
 	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
 	Metadata Rate
-	// Fetches limits the fetches of Client ID Metadata Documents and of the keys that they refer to, by the host that
-	// serves them. Refreshing a document that was valid before is not limited. There is one more limit: 30 in 10 minutes by
-	// the address of the request, where an IPv6 address counts together with its /48 network. Default: 600 in 10 minutes.
+	// Fetches limits the fetches of Client ID Metadata Documents and of the keys that they refer
+	// to, by the host that serves them. Refreshing a document that was valid before is not limited.
+	// There is one more limit: 30 in 10 minutes by the address of the request, where an IPv6
+	// address counts together with its /48 network. Default: 600 in 10 minutes.
 	Fetches Rate
 }
 
@@ -118,11 +124,12 @@ func newLimits(o *LimitOptions) *limits {
 // cost returns the cost of one request for a key.
 func (l *limits) cost(kind limitKind, key string) cost { return cost{&l.limiters[kind], key, 1} }
 
-// networks are the prefixes that an IPv6 customer may have, and their rates as multiples of the rate of one address.
+// networks are the prefixes that an IPv6 customer may have, and their rates as multiples of the
+// rate of one address.
 var networks = [...]struct{ bits, times int }{{siteBits, 1}, {56, 4}, {48, 16}}
 
-// costsByAddress returns the costs of a request for its address and, for IPv6, the networks of the address. The suffix is
-// appended to the keys of limits by address and something else.
+// costsByAddress returns the costs of a request for its address and, for IPv6, the networks of the
+// address. The suffix is appended to the keys of limits by address and something else.
 func (l *limits) costsByAddress(r *http.Request, kind limitKind, suffix string) []cost {
 	addr := l.clientAddr(r)
 	if !addr.Is6() {
@@ -136,9 +143,10 @@ func (l *limits) costsByAddress(r *http.Request, kind limitKind, suffix string) 
 	return costs
 }
 
-// allowRequest takes one request by address. If there is none left, it sets Retry-After and returns false.
+// allowRequest takes one request by address. If there is none left, it sets Retry-After and returns
+// false.
 func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limitKind) bool {
-	wait, ok := takeAll(l.costsByAddress(r, kind, ""))
+	wait, ok := reserveAll(l.costsByAddress(r, kind, ""))
 	if !ok {
 		setRetryAfter(w, wait)
 	}
@@ -158,8 +166,8 @@ func withClientKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, clientKeyKey{}, key)
 }
 
-// clientKey returns the key that fetches are limited by: the address of the client, or its /48 network. Someone with a /64
-// may well have the whole /48.
+// clientKey returns the key that fetches are limited by: the address of the client, or its /48
+// network. Someone with a /64 may well have the whole /48.
 func clientKey(ctx context.Context) string {
 	key, _ := ctx.Value(clientKeyKey{}).(string)
 	if network, err := netip.ParsePrefix(key); err == nil && network.Bits() > fetchClientBits {

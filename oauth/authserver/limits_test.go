@@ -36,7 +36,8 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			three := authserver.Rate{Count: 3, Per: time.Minute}
 			o := options("https://as.example")
-			o.Limits = authserver.LimitOptions{Pages: three, Tokens: three, Introspections: three, Registrations: three, Metadata: three}
+			o.Limits = authserver.LimitOptions{Pages: three, Tokens: three, Introspections: three, Registrations: three,
+				Metadata: three}
 			s := newServer(t, o)
 			for n := range 3 {
 				if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
@@ -73,7 +74,7 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 }
 
 // 20 an hour, whichever hour is looked at.
-func TestNoHourHasMoreRegistrationsThanItMay(t *testing.T) {
+func TestRegistrationLimitIsStrict(t *testing.T) {
 	for name, pause := range map[string]time.Duration{
 		"at once": 0, "evenly": 3 * time.Minute, "a bit too often": 170 * time.Second, "often": 7 * time.Second,
 	} {
@@ -107,7 +108,7 @@ func TestNoHourHasMoreRegistrationsThanItMay(t *testing.T) {
 	}
 }
 
-func TestWhoCountsAsOneAddress(t *testing.T) {
+func TestClientAddress(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	type from struct {
 		peer      string
@@ -127,12 +128,15 @@ func TestWhoCountsAsOneAddress(t *testing.T) {
 		"a stranger's header":              {nil, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
 		"a stranger's header with proxies": {proxies, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
 		"two behind a proxy":               {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.1:1", "2.2.2.2"}, false},
-		"one behind two proxies":           {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.2:1", "1.1.1.1:8080, 10.9.9.9"}, true},
-		"one who writes the header too":    {proxies, from{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, from{"10.0.0.1:1", "8.8.8.8, 1.1.1.1"}, true},
-		"one who writes nonsense":          {proxies, from{"10.0.0.1:1", "x, 1.1.1.1"}, from{"10.0.0.1:1", "1.1.1.1"}, true},
-		"nonsense from the proxy":          {proxies, from{"10.0.0.1:1", "unknown"}, from{"10.0.0.1:1", ""}, true},
-		"an IPv6 proxy":                    {proxies, from{"[fd00::1]:1", "[2001:db8::1]:99"}, from{"[fd00::1]:1", "2001:db8::2"}, true},
-		"sockets without addresses":        {nil, from{"@", ""}, from{"", ""}, true},
+		"one behind two proxies": {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.2:1",
+			"1.1.1.1:8080, 10.9.9.9"}, true},
+		"one who writes the header too": {proxies, from{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, from{"10.0.0.1:1",
+			"8.8.8.8, 1.1.1.1"}, true},
+		"one who writes nonsense": {proxies, from{"10.0.0.1:1", "x, 1.1.1.1"}, from{"10.0.0.1:1", "1.1.1.1"}, true},
+		"nonsense from the proxy": {proxies, from{"10.0.0.1:1", "unknown"}, from{"10.0.0.1:1", ""}, true},
+		"an IPv6 proxy": {proxies, from{"[fd00::1]:1", "[2001:db8::1]:99"}, from{"[fd00::1]:1",
+			"2001:db8::2"}, true},
+		"sockets without addresses": {nil, from{"@", ""}, from{"", ""}, true},
 	} {
 		o := options("https://as.example")
 		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 1, Per: time.Hour}, TrustedProxies: c.proxies}
@@ -145,8 +149,9 @@ func TestWhoCountsAsOneAddress(t *testing.T) {
 	}
 }
 
-// Who has a /64 often has the /56 or the /48 around it, and with it hundreds of addresses that count by themselves.
-func TestNetworksHaveARateTogether(t *testing.T) {
+// A customer with a /64 network often has the /56 or /48 network around it, with hundreds of
+// separately limited networks.
+func TestIPv6NetworksShareARate(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string // of the nth asker
 		want    int
@@ -172,8 +177,8 @@ func TestNetworksHaveARateTogether(t *testing.T) {
 	}
 }
 
-// One who is refused uses up nothing of what the neighbours have, nor of what counts besides.
-func TestWhoIsRefusedTakesNothing(t *testing.T) {
+// A refused request is not counted against the networks of its address, nor against other limits.
+func TestRefusedRequestCostsNothing(t *testing.T) {
 	o := options("https://as.example")
 	o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
 	s := newServer(t, o)
@@ -193,7 +198,8 @@ func TestWhoIsRefusedTakesNothing(t *testing.T) {
 
 func TestLimitsByClient(t *testing.T) {
 	w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}, "resource": {resource}}
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret},
+		"resource": {resource}}
 	for range 2 {
 		w.tokensOf(w.post("/token", form))
 	}
@@ -213,7 +219,7 @@ func TestLimitsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// Whatever the header says, who is not behind a trusted proxy counts by the peer's address.
+// The header is ignored unless the peer is a trusted proxy.
 func FuzzForwardedFor(f *testing.F) {
 	f.Add("1.1.1.1, 2.2.2.2")
 	f.Add("[::1]:80,,unknown")

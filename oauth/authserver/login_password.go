@@ -17,72 +17,76 @@ import (
 
 const (
 	passwordScheme = "pbkdf2-sha512"
-	// passwordRounds is what OWASP recommends for PBKDF2 with SHA-512. It takes some 100 ms.
+	// passwordRounds is the recommendation of OWASP for PBKDF2 with SHA-512. It takes about 100 ms.
 	passwordRounds = 210_000
-	// Fewer rounds than the least are no protection, more than the most keep the processor busy for seconds.
+	// Fewer rounds than the minimum are too weak, more than the maximum take seconds.
 	minPasswordRounds = 100_000
 	maxPasswordRounds = 10_000_000
 	passwordSaltLen   = 16
 	passwordKeyLen    = 32
-	// maxPassword and maxUserName are how long these may be, in bytes: the page lets nobody type more.
+	// maxPassword and maxUserName are the maximum lengths in bytes. The login page has the same
+	// limits.
 	maxPassword = 1 << 10
 	maxUserName = 256
-	// passwordsAtOnce is how many passwords are checked at a time, so that guessing leaves a processor for the rest.
-	passwordsAtOnce = 2
+	// maxPasswordChecks is the maximum number of concurrent password checks, so that guessing does
+	// not use all processors.
+	maxPasswordChecks = 2
 )
 
-// A PasswordUser is somebody who logs in with a password.
+// A PasswordUser is a user of [NewPasswordLogin].
 type PasswordUser struct {
-	// Name is what the user types, exactly.
+	// Name is the user name, compared exactly.
 	Name string
-	// Hash is that of the password, from [HashPassword].
+	// Hash is the hash of the password, from [HashPassword].
 	Hash string
-	// Scopes are what the user may allow clients at most: [Subject.Scopes], which is not set then. Default: every scope.
+	// Scopes are the scopes that the user may grant. They set Subject.Scopes, which must then be
+	// nil. Default: all scopes.
 	Scopes []string
-	// Subject is who the user is. Default of its ID: Name, which then must never be given to somebody else; of its Name:
-	// Name.
+	// Subject is the subject of the user. The default of its ID and its Name is Name. A name that
+	// is used as an ID must never be reassigned to another user.
 	Subject Subject
 }
 
-// PasswordOptions configures [NewPasswordLogin]. Users or Find is needed.
+// PasswordOptions configures [NewPasswordLogin]. Users or Find is required.
 type PasswordOptions struct {
-	// Users are those that may log in.
+	// Users are the users.
 	Users []PasswordUser
-	// Find returns the user of a name that is not among Users, nil if there is none. Default: there are no others.
+	// Find returns a user that is not in Users, nil if there is none. It must be safe for
+	// concurrent use. It may be nil.
 	Find func(ctx context.Context, name string) (*PasswordUser, error)
 }
 
-// NewPasswordLogin returns a [Login] by user name and password, for small installations. Attempts are limited, see
-// [LimitOptions], and an unknown user takes as long as a wrong password.
+// NewPasswordLogin returns a [Login] with user name and password. Failed attempts are limited, see
+// [LimitOptions]. The check of an unknown user takes as long as that of a wrong password.
 func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
 	if opts == nil {
 		opts = &PasswordOptions{}
 	}
-	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find, turn: make(chan struct{}, passwordsAtOnce)}
+	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find, sem: make(chan struct{}, maxPasswordChecks)}
 	for _, u := range opts.Users {
 		parsed, err := parsePasswordUser(u)
 		if err != nil {
 			return nil, fmt.Errorf("authserver: user %q: %w", u.Name, err)
 		}
 		if l.users[u.Name] != nil {
-			return nil, fmt.Errorf("authserver: user %q stands twice", u.Name)
+			return nil, fmt.Errorf("authserver: duplicate user %q", u.Name)
 		}
 		l.users[u.Name] = parsed
 	}
 	if len(l.users) == 0 && l.find == nil {
-		return nil, errors.New("authserver: PasswordOptions has neither Users nor Find: nobody could log in")
+		return nil, errors.New("authserver: PasswordOptions needs Users or Find")
 	}
 	return l, nil
 }
 
-// HashPassword returns the hash of a password for [PasswordUser]: PBKDF2 with a salt of its own. A password has at most
-// 1024 bytes.
+// HashPassword returns the salted hash of a password for [PasswordUser], with PBKDF2. A password
+// has at most 1024 bytes.
 func HashPassword(password string) (string, error) {
 	if password == "" || len(password) > maxPassword {
-		return "", fmt.Errorf("authserver: a password has 1 to %d bytes", maxPassword)
+		return "", fmt.Errorf("authserver: invalid password of %d bytes: must have 1 to %d", len(password), maxPassword)
 	}
 	h := passwordHash{rounds: passwordRounds, salt: make([]byte, passwordSaltLen)}
-	_, _ = rand.Read(h.salt) // it never fails: it ends the program instead
+	_, _ = rand.Read(h.salt) // never fails
 	key, err := h.derive(password)
 	if err != nil {
 		return "", fmt.Errorf("authserver: hash password: %w", err)
@@ -100,16 +104,17 @@ type passwordHash struct {
 func parsePasswordHash(text string) (*passwordHash, error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 4 || parts[0] != passwordScheme {
-		return nil, errors.New("the hash is none of HashPassword")
+		return nil, errors.New("invalid hash: must come from HashPassword")
 	}
 	rounds, err := strconv.Atoi(parts[1])
 	salt, saltErr := base64.RawStdEncoding.DecodeString(parts[2])
 	key, keyErr := base64.RawStdEncoding.DecodeString(parts[3])
 	if err != nil || saltErr != nil || keyErr != nil || len(salt) < passwordSaltLen || len(key) != passwordKeyLen {
-		return nil, errors.New("the hash is none of HashPassword")
+		return nil, errors.New("invalid hash: must come from HashPassword")
 	}
 	if rounds < minPasswordRounds || rounds > maxPasswordRounds {
-		return nil, fmt.Errorf("the hash has %d rounds, want %d to %d", rounds, minPasswordRounds, maxPasswordRounds)
+		return nil, fmt.Errorf("invalid hash with %d rounds: must have %d to %d", rounds, minPasswordRounds,
+			maxPasswordRounds)
 	}
 	return &passwordHash{rounds, salt, key}, nil
 }
@@ -125,20 +130,20 @@ type passwordUser struct {
 
 func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 	if u.Name == "" || len(u.Name) > maxUserName {
-		return nil, fmt.Errorf("a name has 1 to %d bytes", maxUserName)
+		return nil, fmt.Errorf("invalid name of %d bytes: must have 1 to %d", len(u.Name), maxUserName)
 	}
 	if u.Subject.ProviderGrant != "" {
-		return nil, errors.New("its Subject has an ProviderGrant, and there is none")
+		return nil, errors.New("Subject.ProviderGrant must be empty")
 	}
 	if u.Scopes != nil && u.Subject.Scopes != nil {
-		return nil, errors.New("it has Scopes, and its Subject has them too")
+		return nil, errors.New("Scopes and Subject.Scopes must not both be set")
 	}
 	if u.Scopes != nil {
 		u.Subject.Scopes = slices.Clone(u.Scopes)
 	}
 	for _, name := range u.Subject.Scopes {
 		if !isScope(name) {
-			return nil, fmt.Errorf("%q is no name of a scope", name)
+			return nil, fmt.Errorf("invalid scope name %q", name)
 		}
 	}
 	hash, err := parsePasswordHash(u.Hash)
@@ -153,17 +158,17 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 type passwordLogin struct {
 	users map[string]*passwordUser
 	find  func(context.Context, string) (*PasswordUser, error)
-	turn  chan struct{} // holds a token for each password that is being checked
+	sem   chan struct{} // has an element for each password that is being checked
 }
 
-// Login shows the form, and takes what was typed into it.
+// Login serves the login page and its form.
 func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) {
 	if r.Method != http.MethodPost {
 		p.show(w, l, http.StatusOK, "", "")
 		return
 	}
 	if formValue(r, paramDecision) == decisionDeny {
-		l.Fail(w, r, codeAccessDenied, "the user stopped at the login")
+		l.Fail(w, r, codeAccessDenied, "the user canceled the login")
 		return
 	}
 	name, password := formValue(r, "username"), formValue(r, "password")
@@ -173,17 +178,20 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 	}
 	giveBack, ok := l.s.limits.takePassword(w, r, name)
 	if !ok {
-		p.show(w, l, http.StatusTooManyRequests, shownName(name), "There were too many attempts. Wait a few minutes, then try again.")
+		p.show(w, l, http.StatusTooManyRequests, shownName(name),
+			"There were too many attempts. Wait a few minutes, then try again.")
 		return
 	}
 	subject, err := p.check(r.Context(), name, password)
 	switch {
 	case err != nil:
 		giveBack()
-		l.s.log.ErrorContext(r.Context(), "authorization server: a password cannot be checked", "error", err)
-		p.show(w, l, http.StatusServiceUnavailable, shownName(name), "Logging in does not work for now. Try again later.")
+		l.s.log.ErrorContext(r.Context(), "authorization server: password check failed", "error", err)
+		p.show(w, l, http.StatusServiceUnavailable, shownName(name),
+			"Logging in is not possible at the moment. Try again later.")
 	case subject == nil:
-		l.s.log.InfoContext(r.Context(), "authorization server: a login failed", "address", l.s.limits.address(r))
+		l.s.log.InfoContext(r.Context(), "authorization server: wrong user name or password", "address",
+			l.s.limits.address(r))
 		p.show(w, l, http.StatusUnauthorized, shownName(name), "User name or password is wrong.")
 	default:
 		giveBack()
@@ -201,7 +209,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 	}{s.pageForm("Log in", pathLogin, l.in, l.clientName()), user, failure}, s.formTargets(l.in.Redirect))
 }
 
-// check returns the subject of a user, nil if there is no such user or the password is another.
+// check returns the subject of a user, nil if the user is unknown or the password is wrong.
 func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subject, error) {
 	user := p.users[name]
 	if user == nil && p.find != nil {
@@ -220,8 +228,8 @@ func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subj
 		hash = user.hash
 	}
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.sem <- struct{}{}:
+		defer func() { <-p.sem }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -230,12 +238,12 @@ func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subj
 		return nil, err
 	}
 	if subtle.ConstantTimeCompare(key, hash.key) != 1 || user == nil {
-		return nil, nil //nolint:nilnil // nobody is an answer, and no error
+		return nil, nil //nolint:nilnil // a wrong password is a result, not an error
 	}
 	return &user.subject, nil
 }
 
-// decoy returns a hash that takes as long as those of real users.
+// decoy returns a hash for unknown users. Its check takes as long as that of a real one.
 func (p *passwordLogin) decoy() *passwordHash {
 	h := &passwordHash{salt: make([]byte, passwordSaltLen), key: make([]byte, passwordKeyLen)}
 	for _, u := range p.users {
@@ -245,11 +253,12 @@ func (p *passwordLogin) decoy() *passwordHash {
 	return h
 }
 
-// takePassword counts a password attempt against the address, against the user and address together, and against the user
-// from all addresses, so that many addresses help an attacker little. Someone who shares the user's address can lock the user
-// out there. Someone with many addresses can lock the user out too, except at the addresses of earlier logins, whose attempts
-// are counted apart. If the attempt was not a wrong guess, giveBack reverts the count. If there are no attempts left,
-// takePassword sets Retry-After and returns false.
+// takePassword counts a password attempt against the address, against the user and address
+// together, and against the user from all addresses, so that many addresses help an attacker
+// little. Someone who shares the user's address can lock the user out there. Someone with many
+// addresses can lock the user out too, except at the addresses of earlier logins, whose attempts
+// are counted apart. If the attempt was not a wrong guess, giveBack reverts the count. If there are
+// no attempts left, takePassword sets Retry-After and returns false.
 func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name string) (giveBack func(), ok bool) {
 	user := hashKey(name)
 	byUser := l.cost(limitUser, user)
@@ -258,7 +267,7 @@ func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name strin
 	}
 	costs := append(l.costsByAddress(r, limitPasswords, ""), l.costsByAddress(r, limitUserAddress, " "+user)...)
 	costs = append(costs, byUser)
-	if wait, ok := takeAll(costs); !ok {
+	if wait, ok := reserveAll(costs); !ok {
 		setRetryAfter(w, wait)
 		return nil, false
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// hashed returns a hash of alice's password with the fewest rounds that are taken, since it takes its time nevertheless.
+// hashed returns a hash of alice's password with the fewest rounds that are taken, since it takes
+// its time nevertheless.
 var hashed = sync.OnceValues(func() (string, error) {
 	salt := []byte("sixteen bytes of")
 	key, err := pbkdf2.Key(sha512.New, "correct horse", salt, 100_000, 32)
@@ -46,7 +47,8 @@ func (b *browser) passwordForm() url.Values {
 	b.w.t.Helper()
 	_, form := b.consentPage(authorizeQuery())
 	res := b.get(b.decide(form, "allow").Header.Get("Location"))
-	if res.StatusCode != http.StatusOK || !strings.Contains(res.body, `name="password"`) || !strings.Contains(res.body, form.Get("csrf")) {
+	if res.StatusCode != http.StatusOK || !strings.Contains(res.body, `name="password"`) || !strings.Contains(res.body,
+		form.Get("csrf")) {
 		b.w.t.Fatalf("login: %s %s", res.Status, res.body)
 	}
 	return form
@@ -64,7 +66,8 @@ func TestPasswordLogin(t *testing.T) {
 	w := newWorld(t, withPasswords(t))
 	b := w.browser()
 	form := b.passwordForm()
-	for _, wrong := range [][2]string{{"alice", "incorrect horse"}, {"bob", "correct horse"}, {"Alice", "correct horse"}, {"alice", ""}, {"", ""}, {"alice", strings.Repeat("x", 2000)}} {
+	for _, wrong := range [][2]string{{"alice", "incorrect horse"}, {"bob", "correct horse"}, {"Alice",
+		"correct horse"}, {"alice", ""}, {"", ""}, {"alice", strings.Repeat("x", 2000)}} {
 		res := b.try(form, wrong[0], wrong[1])
 		if res.StatusCode != http.StatusUnauthorized || !strings.Contains(res.body, "User name or password is wrong.") {
 			t.Errorf("%q: %s", wrong, res.Status)
@@ -122,14 +125,15 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 		if count[http.StatusUnauthorized] != 5 || count[http.StatusTooManyRequests] != 7 {
 			t.Errorf("12 attempts ended as %v, want 5 checked", count)
 		}
-		if res := b.try(form, "alice", "correct horse"); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" {
+		if res := b.try(form, "alice", "correct horse"); res.StatusCode != http.StatusTooManyRequests ||
+			res.Header.Get("Retry-After") == "" {
 			t.Errorf("the right one after that: %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
 		}
 		time.Sleep(2 * time.Minute)
 		if answer := b.answer(b.try(form, "alice", "correct horse")); answer.Get("code") == "" {
 			t.Errorf("the right one two minutes later: %v", answer)
 		}
-		// Who knows the password is not counted.
+		// Successful logins are not counted.
 		for range 6 {
 			b := w.browser()
 			if answer := b.answer(b.try(b.passwordForm(), "alice", "correct horse")); answer.Get("code") == "" {
@@ -140,7 +144,7 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 }
 
 // Wrong passwords from many addresses lock a user out, but not from where she has logged in before.
-func TestNobodyLocksOutAUserAtHome(t *testing.T) {
+func TestKnownAddressIsNotLockedOut(t *testing.T) {
 	change := withPasswords(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, change)
@@ -182,7 +186,7 @@ func TestNobodyLocksOutAUserAtHome(t *testing.T) {
 				t.Errorf("then from %s: %d", address, got)
 			}
 		}
-		// Who sits next to her has no more guesses for that.
+		// Another address gets no additional guesses.
 		wrong := 0
 		for authserver.MayGuess(w.server, home, "alice") {
 			wrong++
@@ -206,12 +210,13 @@ func (a at) RoundTrip(req *http.Request) (*http.Response, error) {
 	})}.RoundTrip(req)
 }
 
-func TestUsersThatAreLookedUp(t *testing.T) {
+func TestUsersFromFind(t *testing.T) {
 	hash, err := hashed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Find: func(_ context.Context, name string) (*authserver.PasswordUser, error) {
+	login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Find: func(_ context.Context,
+		name string) (*authserver.PasswordUser, error) {
 		switch name {
 		case "carol":
 			return &authserver.PasswordUser{Name: name, Hash: hash, Subject: authserver.Subject{ID: "17", Name: "Carol"}}, nil
@@ -229,7 +234,8 @@ func TestUsersThatAreLookedUp(t *testing.T) {
 	if res := b.try(form, "dave", "correct horse"); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("nobody: %s", res.Status)
 	}
-	if res := b.try(form, "broken", "correct horse"); res.StatusCode != http.StatusServiceUnavailable || strings.Contains(res.body, "secret detail") {
+	if res := b.try(form, "broken", "correct horse"); res.StatusCode != http.StatusServiceUnavailable ||
+		strings.Contains(res.body, "secret detail") {
 		t.Errorf("a failure: %s %s", res.Status, res.body)
 	}
 	answer := b.answer(b.try(form, "carol", "correct horse"))
@@ -239,7 +245,7 @@ func TestUsersThatAreLookedUp(t *testing.T) {
 	}
 }
 
-func TestMistakesInPasswordUsers(t *testing.T) {
+func TestInvalidPasswordUsers(t *testing.T) {
 	hash, err := hashed()
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +255,8 @@ func TestMistakesInPasswordUsers(t *testing.T) {
 	if one == two || strings.Contains(one, "horse") {
 		t.Errorf("two hashes of one password are %s and %s", one, two)
 	}
-	if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: "a", Hash: one}}}); err != nil {
+	if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: "a",
+		Hash: one}}}); err != nil {
 		t.Errorf("a hash of ours: %v", err)
 	}
 	for name, users := range map[string][]authserver.PasswordUser{
@@ -262,7 +269,8 @@ func TestMistakesInPasswordUsers(t *testing.T) {
 		"short key":  {{Name: "a", Hash: hash[:len(hash)-4]}},
 		"twice":      {{Name: "a", Hash: hash}, {Name: "a", Hash: hash}},
 	} {
-		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users}); err == nil || strings.Contains(err.Error(), "horse") {
+		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users}); err == nil ||
+			strings.Contains(err.Error(), "horse") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

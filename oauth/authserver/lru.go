@@ -2,7 +2,8 @@ package authserver
 
 import "container/list"
 
-// An lru is a map of at most max values, which drops the least recently used one. The caller locks it.
+// An lru is a map of at most max values, which drops the least recently used one. The caller locks
+// it.
 type lru[V any] struct {
 	max    int
 	byKey  map[string]*list.Element

@@ -57,13 +57,15 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s.metadata)
 }
 
-// ResourceMetadata returns the metadata of one of the resources, for [oauth.Require]. Its scopes are those that a client should
-// request initially. The Server serves the same metadata. To serve other metadata, mount an [oauth.NewMetadataHandler] at the
-// more specific path. ResourceMetadata panics if the resource is not listed in [Options.Resources].
+// ResourceMetadata returns the metadata of one of the resources, for [oauth.Require]. Its scopes
+// are those that a client should request initially. The Server serves the same metadata. To serve
+// other metadata, mount an [oauth.NewMetadataHandler] at the more specific path. ResourceMetadata
+// panics if the resource is not listed in [Options.Resources].
 func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 	res := s.mustResource(resource)
 	m := oauth.ResourceMetadata{
-		Resource: res.URL, Name: res.Name, AuthorizationServers: []string{s.o.Issuer}, BearerMethodsSupported: []string{"header"},
+		Resource: res.URL, Name: res.Name, AuthorizationServers: []string{s.o.Issuer},
+		BearerMethodsSupported: []string{"header"},
 	}
 	for _, sc := range res.Scopes {
 		if !sc.OnRequest {

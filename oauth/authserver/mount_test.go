@@ -17,7 +17,7 @@ import (
 )
 
 // The mount lines of the package comment are all that a client needs to log in.
-func TestAUTHR03_TwoLinesOfAMuxServeAClient(t *testing.T) {
+func TestAUTHR03_ServerOnAMux(t *testing.T) {
 	for _, withRoot := range []bool{false, true} {
 		mux := http.NewServeMux()
 		front := httptest.NewServer(mux)
@@ -41,8 +41,10 @@ func TestAUTHR03_TwoLinesOfAMuxServeAClient(t *testing.T) {
 		mux.Handle("/", auth)
 
 		w := &world{t, auth, front.URL, front.Client().Transport}
-		login := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", w.consent)})
-		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: &http.Client{Transport: login}}), nil)
+		login := oauthclient.NewTransport(endpoint,
+			&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", w.consent)})
+		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(endpoint,
+			&mcphttp.TransportOptions{Client: &http.Client{Transport: login}}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +59,7 @@ func TestAUTHR03_TwoLinesOfAMuxServeAClient(t *testing.T) {
 	}
 }
 
-// consent is a person who says yes to everything.
+// consent is a user who allows everything.
 func (w *world) consent(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	u, err := url.Parse(login.URL)
 	if err != nil {
@@ -66,8 +68,9 @@ func (w *world) consent(_ context.Context, login *oauthclient.LoginRequest) (url
 	return w.browser().authorize(u.Query()), nil
 }
 
-// The document is the one that Require serves, byte for byte, at both addresses, for a resource at this host.
-func TestAUTHR03_MetadataOfTheResources(t *testing.T) {
+// The document is the one that Require serves, byte for byte, at both addresses, for a resource at
+// this host.
+func TestAUTHR03_ResourceMetadata(t *testing.T) {
 	at := func(host, path string) func(handler http.Handler) *httptest.ResponseRecorder {
 		return func(handler http.Handler) *httptest.ResponseRecorder {
 			r, rec := httptest.NewRequest(http.MethodGet, "https://"+host+path, nil), httptest.NewRecorder()
@@ -81,8 +84,10 @@ func TestAUTHR03_MetadataOfTheResources(t *testing.T) {
 	protect := oauth.Require(one.Verifier(resource), one.ResourceMetadata(resource), nil)(http.NotFoundHandler())
 	for _, path := range []string{known + "/mcp", known} {
 		got, want := at("mcp.example", path)(one), at("mcp.example", path)(protect)
-		if got.Code != http.StatusOK || got.Body.String() != want.Body.String() || got.Header().Get("Content-Type") != "application/json" ||
-			got.Header().Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(got.Header().Get("Cache-Control"), "max-age") {
+		if got.Code != http.StatusOK || got.Body.String() != want.Body.String() ||
+			got.Header().Get("Content-Type") != "application/json" ||
+			got.Header().Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(got.Header().Get("Cache-Control"),
+			"max-age") {
 			t.Errorf("%s: got %d %s %v, want %s", path, got.Code, got.Body, got.Header(), want.Body)
 		}
 		if inner := at("10.0.0.1:8080", path)(one); inner.Body.String() != want.Body.String() {
@@ -106,7 +111,8 @@ func TestAUTHR03_MetadataOfTheResources(t *testing.T) {
 	} {
 		host, path, _ := strings.Cut(address, "/")
 		got := at(host, "/"+path)(four)
-		if want == "" && got.Code != http.StatusNotFound || want != "" && (got.Code != http.StatusOK || !strings.Contains(got.Body.String(), want)) {
+		if want == "" && got.Code != http.StatusNotFound || want != "" && (got.Code != http.StatusOK ||
+			!strings.Contains(got.Body.String(), want)) {
 			body, _ := io.ReadAll(got.Body)
 			t.Errorf("%s: got %d %s", address, got.Code, body)
 		}

@@ -24,10 +24,11 @@ const (
 	defaultKeyLifetime = 90 * 24 * time.Hour
 )
 
-// Options configures a [Server]. Issuer and Resources are required. Login is required unless all clients act for themselves.
+// Options configures a [Server]. Issuer and Resources are required. Login is required unless all
+// clients act for themselves.
 type Options struct {
-	// Issuer is the URL of the server in tokens and metadata: an https URL, or an http URL with a loopback address. It has
-	// no query, no fragment and no final slash.
+	// Issuer is the URL of the server in tokens and metadata: an https URL, or an http URL with a
+	// loopback address. It has no query, no fragment and no final slash.
 	Issuer string
 	// Resources are the servers that accept the tokens, at least one.
 	Resources []Resource
@@ -35,23 +36,27 @@ type Options struct {
 	Login Login
 	// Name is the name of the server on its pages. Default: the host of Issuer.
 	Name string
-	// Store keeps everything that must survive a restart. Default: [NewMemoryStore], which loses it.
+	// Store keeps everything that must survive a restart. Default: [NewMemoryStore], which loses
+	// it.
 	Store Store
-	// SealKeys encrypt the secrets in the Store. The first key seals, all of them open. See [LoadSealKeys] and
-	// [Server.ReplaceSealKeys]. If several servers share a Store, add a new key to all of them before it becomes the first
-	// key of any: a server answers 503 if it cannot open a secret. Default: a key that is generated at the first start and
-	// stored in the Store unencrypted. Anyone who can read the Store or a backup of it then has all secrets, including the
-	// signing keys and the tokens of identity providers.
+	// SealKeys encrypt the secrets in the Store. The first key seals, all of them open. See
+	// [LoadSealKeys] and [Server.ReplaceSealKeys]. If several servers share a Store, add a new key
+	// to all of them before it becomes the first key of any: a server answers 503 if it cannot open
+	// a secret. Default: a key that is generated at the first start and stored in the Store
+	// unencrypted. Anyone who can read the Store or a backup of it then has all secrets, including
+	// the signing keys and the tokens of identity providers.
 	SealKeys []SealKey
-	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA with at least 2048 bits. The
-	// first key signs, all of them are published. Default: generated ES256 keys, which are sealed in the Store and replaced
-	// after Lifetimes.Key with an overlap.
+	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA with at
+	// least 2048 bits. The first key signs, all of them are published. Default: generated ES256
+	// keys, which are sealed in the Store and replaced after Lifetimes.Key with an overlap.
 	SigningKeys []crypto.Signer
 	// Clients are the pre-registered clients. The consent page shows that the operator knows them.
 	Clients []Client
-	// Registration is the policy of dynamic client registration. Default: open to anyone, rate limited.
+	// Registration is the policy of dynamic client registration. Default: open to anyone, rate
+	// limited.
 	Registration Registration
-	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public hosts are accepted.
+	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public
+	// hosts are accepted.
 	ClientMetadata ClientMetadataOptions
 	// Lifetimes are the lifetimes of tokens, grants and keys.
 	Lifetimes Lifetimes
@@ -63,12 +68,13 @@ type Options struct {
 
 // A Resource is an MCP server or another service that accepts the tokens of a [Server].
 type Resource struct {
-	// URL is the identifier of the resource: for an MCP server, the URL of its endpoint. It is the aud claim of tokens.
+	// URL is the identifier of the resource: for an MCP server, the URL of its endpoint. It is the
+	// aud claim of tokens.
 	URL string
 	// Name is the name on the consent page. Default: the host of URL.
 	Name string
-	// Scopes are the scopes that clients can request. Whether a user may grant a scope is decided by [Subject.Scopes], or
-	// by the resource.
+	// Scopes are the scopes that clients can request. Whether a user may grant a scope is decided
+	// by [Subject.Scopes], or by the resource.
 	Scopes []Scope
 }
 
@@ -78,8 +84,8 @@ type Scope struct {
 	Name string
 	// Description is shown on the consent page, such as "Read your calendar". Default: Name.
 	Description string
-	// OnRequest excludes the scope from requests without a scope parameter, and from clients that act for themselves unless
-	// [Client.Scopes] lists it.
+	// OnRequest excludes the scope from requests without a scope parameter, and from clients that
+	// act for themselves unless [Client.Scopes] lists it.
 	OnRequest bool
 }
 
@@ -95,19 +101,22 @@ type Client struct {
 	RedirectURIs []string
 	// SecretHash is the hash of the client's secret, from [NewClientSecret] or [HashClientSecret].
 	SecretHash string
-	// Keys are the public keys of a client that authenticates with signed assertions (private_key_jwt): *ecdsa.PublicKey,
-	// ed25519.PublicKey or *rsa.PublicKey.
+	// Keys are the public keys of a client that authenticates with signed assertions
+	// (private_key_jwt): *ecdsa.PublicKey, ed25519.PublicKey or *rsa.PublicKey.
 	Keys []crypto.PublicKey
-	// Grants are the grant types that the client may use: authorization_code, refresh_token, client_credentials.
-	// Default: authorization_code and refresh_token, or client_credentials if there are no RedirectURIs.
+	// Grants are the grant types that the client may use: authorization_code, refresh_token,
+	// client_credentials. Default: authorization_code and refresh_token, or client_credentials if
+	// there are no RedirectURIs.
 	Grants []string
-	// Resources are the URLs of the resources that the client can get tokens for. Default: all. A removal here, or from
-	// Scopes, takes effect at the next refresh, regardless of what users have granted.
+	// Resources are the URLs of the resources that the client can get tokens for. Default: all. A
+	// removal here, or from Scopes, takes effect at the next refresh, regardless of what users have
+	// granted.
 	Resources []string
-	// Scopes are the scopes that the client can get. Default: all, and with client_credentials, which asks no user, all
-	// without [Scope.OnRequest].
+	// Scopes are the scopes that the client can get. Default: all, and with client_credentials,
+	// which asks no user, all without [Scope.OnRequest].
 	Scopes []string
-	// Introspects are the URLs of the resources whose tokens the client may introspect, because it is their server.
+	// Introspects are the URLs of the resources whose tokens the client may introspect, because it
+	// is their server.
 	Introspects []string
 }
 
@@ -115,11 +124,11 @@ type Client struct {
 type Registration struct {
 	// Disabled refuses all registrations.
 	Disabled bool
-	// TokenHash is the hash of an initial access token that registrations have to present, from [NewClientSecret] or
-	// [HashClientSecret]. Default: registrations need no token.
+	// TokenHash is the hash of an initial access token that registrations have to present, from
+	// [NewClientSecret] or [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
-	// MaxUnused is the maximum number of registered clients that have not been used yet. They expire after 24 hours.
-	// Default: 10000.
+	// MaxUnused is the maximum number of registered clients that have not been used yet. They
+	// expire after 24 hours. Default: 10000.
 	MaxUnused int
 }
 
@@ -129,12 +138,13 @@ type Registration struct {
 type ClientMetadataOptions struct {
 	// Disabled refuses all clients that have such a document.
 	Disabled bool
-	// AllowedHosts are the only hosts whose documents are fetched. A name with a leading dot matches all of its subdomains.
-	// Default: all hosts.
+	// AllowedHosts are the only hosts whose documents are fetched. A name with a leading dot
+	// matches all of its subdomains. Default: all hosts.
 	AllowedHosts []string
 	// DeniedHosts are hosts whose documents are never fetched, in the same form.
 	DeniedHosts []string
-	// Fetcher fetches the documents and the keys that they refer to. Default: one that connects to public addresses only.
+	// Fetcher fetches the documents and the keys that they refer to. Default: one that connects to
+	// public addresses only.
 	Fetcher *oauth.Fetcher
 }
 
@@ -144,14 +154,15 @@ type Lifetimes struct {
 	Access time.Duration
 	// RefreshIdle is the time after which an unused refresh token expires. Default: 14 days.
 	RefreshIdle time.Duration
-	// Refresh is the lifetime of a grant, after which the user has to log in again. Default: 90 days.
+	// Refresh is the lifetime of a grant, after which the user has to log in again. Default: 90
+	// days.
 	Refresh time.Duration
 	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration
 }
 
-// NewClientSecret returns a random secret for a client, and its hash for [Client] or [Registration]. The server needs only
-// the hash.
+// NewClientSecret returns a random secret for a client, and its hash for [Client] or
+// [Registration]. The server needs only the hash.
 func NewClientSecret() (secret, hash string) {
 	secret = randomToken()
 	return secret, HashClientSecret(secret)
@@ -159,8 +170,8 @@ func NewClientSecret() (secret, hash string) {
 
 const hashPrefix = "sha256:"
 
-// HashClientSecret returns the hash of a secret for [Client] or [Registration]. The hash is fast to compute, so the secret
-// must have at least 128 random bits: it must not be a password.
+// HashClientSecret returns the hash of a secret for [Client] or [Registration]. The hash is fast to
+// compute, so the secret must have at least 128 random bits: it must not be a password.
 func HashClientSecret(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hashPrefix + base64.RawURLEncoding.EncodeToString(sum[:])
@@ -219,7 +230,8 @@ func (o *Options) check() error {
 		errs = append(errs, fmt.Errorf("invalid Lifetimes.Access %v: must be 1s to %v", l.Access, maxAccess))
 	}
 	if l.RefreshIdle < 0 || l.Refresh < 0 || l.Key < 2*keyOverlap {
-		errs = append(errs, fmt.Errorf("invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
+		errs = append(errs, fmt.Errorf(
+			"invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
 	}
 	if o.Registration.MaxUnused < 0 {
 		errs = append(errs, fmt.Errorf("invalid Registration.MaxUnused %d: must not be negative", o.Registration.MaxUnused))

@@ -16,8 +16,8 @@ import (
 //go:embed pages/*.html pages/style.css
 var pageFiles embed.FS
 
-// maxShown is the maximum number of characters of a client's name that are shown: enough for real names, and too few to imitate
-// the text of the page.
+// maxShown is the maximum number of characters of a client's name that are shown: enough for real
+// names, and too few to imitate the text of the page.
 const maxShown = 80
 
 // maxHost is the maximum length of a host name.
@@ -76,7 +76,8 @@ func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+p.styleHash+"; form-action "+strings.Join(targets, " ")+
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+p.styleHash+"; form-action "+strings.Join(targets,
+		" ")+
 		"; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -87,8 +88,9 @@ func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any
 	_, _ = w.Write(body.Bytes()) // the error is that of a closed connection
 }
 
-// formTargets returns the form-action sources of an interaction. Browsers apply them to all redirects after the form: to the
-// identity provider, whose hosts are not known, and finally to the client.
+// formTargets returns the form-action sources of an interaction. Browsers apply them to all
+// redirects after the form: to the identity provider, whose hosts are not known, and finally to the
+// client.
 func (s *Server) formTargets(redirect string) []string {
 	targets := []string{"'self'", "https:"}
 	u, err := url.Parse(redirect)
@@ -126,8 +128,8 @@ func (s *Server) showError(w http.ResponseWriter, _ *http.Request, e pageError) 
 		Back     template.URL
 		BackHost string
 	}{pageHead: pageHead{e.Title, s.o.Name}, Detail: e.Detail}
-	// html/template would remove a redirect URI with a private-use scheme. The URI was checked before; script schemes are
-	// refused here again.
+	// html/template would remove a redirect URI with a private-use scheme. The URI was checked
+	// before; script schemes are refused here again.
 	if u, err := url.Parse(e.Back); err == nil && e.Back != "" && !slices.Contains(scriptSchemes, u.Scheme) {
 		data.Back, data.BackHost = template.URL(e.Back), redirectHost(u)
 	}
@@ -139,8 +141,8 @@ var scriptSchemes = []string{"", "javascript", "data", "vbscript", "file", "blob
 
 // showConsent writes the consent page.
 //
-// Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks; basic/security_best_practices,
-// Consent UI.
+// Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks;
+// basic/security_best_practices, Consent UI.
 func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interaction, c *client, res *Resource) {
 	redirect, err := url.Parse(in.Redirect)
 	if err != nil { // cannot happen: the request was checked
@@ -210,7 +212,8 @@ func scopesOf(res *Resource, names []string) []Scope {
 	return scopes
 }
 
-// redirectHost returns what a user can judge a redirect by: its host, or the scheme of an app.
+// redirectHost returns what the consent page shows of a redirect URI: its host, or the scheme of an
+// app.
 func redirectHost(u *url.URL) string {
 	if isAppLink(u) {
 		return u.Scheme + ":"
@@ -218,7 +221,7 @@ func redirectHost(u *url.URL) string {
 	return u.Hostname()
 }
 
-// hostOf returns the host of an http or https URL, empty if it is none.
+// hostOf returns the host of an http or https URL for display, "" for any other text.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
@@ -227,7 +230,8 @@ func hostOf(address string) string {
 	return shownHost(u.Hostname())
 }
 
-// shownHost makes a host fit to be shown as shownName does, but never without its end, which says whose it is.
+// shownHost returns a host for display. If it is too long, its beginning is removed: the end has
+// the registered domain.
 func shownHost(host string) string {
 	text := []rune(shownText(host, len(host)))
 	if len(text) > maxHost {
@@ -236,15 +240,15 @@ func shownHost(host string) string {
 	return string(text)
 }
 
-// blanks are letters and symbols that leave no mark.
+// blanks are letters and symbols without a visible glyph.
 const blanks = "\u115f\u1160\u2800\u3164\uffa0"
 
-// shownName makes a name that a stranger chose fit to be shown: without characters that are invisible, change the
-// direction or break the line, and not too long.
+// shownName returns a name from a client for display. It removes characters that are invisible,
+// change the writing direction or break the line, and truncates a long name.
 func shownName(name string) string { return shownText(name, maxShown) }
 
-// shownText is shownName for at most so many characters.
-func shownText(text string, most int) string {
+// shownText is shownName with a maximum number of characters.
+func shownText(text string, limit int) string {
 	var b strings.Builder
 	n, gap, marks := 0, false, 0
 	for _, r := range text {
@@ -252,10 +256,10 @@ func shownText(text string, most int) string {
 		case unicode.IsSpace(r):
 			gap = n > 0
 			continue
-		case !unicode.IsPrint(r) || strings.ContainsRune(blanks, r): // also what formats, and what is no character
+		case !unicode.IsPrint(r) || strings.ContainsRune(blanks, r):
 			continue
 		case unicode.Is(unicode.M, r):
-			if marks++; marks > 3 { // a pile of them reaches into other lines
+			if marks++; marks > 3 { // more would extend into other lines
 				continue
 			}
 		default:
@@ -266,7 +270,7 @@ func shownText(text string, most int) string {
 			gap = false
 			n++
 		}
-		if n++; n > most {
+		if n++; n > limit {
 			return strings.TrimSuffix(b.String(), " ") + "…"
 		}
 		b.WriteRune(r)

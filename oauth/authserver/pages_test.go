@@ -15,15 +15,17 @@ import (
 )
 
 // SEC-02, REG-10.
-func TestSEC02_ConsentPageSaysWhoWantsWhat(t *testing.T) {
+func TestSEC02_ConsentPageContent(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Name = "Example Inc."
 		o.Clients[0].URI = "https://client.example/about"
 	})
 	page, form := w.browser().consentPage(authorizeQuery())
 	for _, want := range []string{
-		"<bdi>Public</bdi>", "<bdi>Calendar</bdi>", "https://mcp.example/mcp", "Read your calendar", "<strong>127.0.0.1</strong>", "client.example",
-		"Known to Example Inc.", `name="decision" value="allow"`, `name="decision" value="deny"`, `id="local-warning"`, `action="/consent"`,
+		"<bdi>Public</bdi>", "<bdi>Calendar</bdi>", "https://mcp.example/mcp", "Read your calendar",
+		"<strong>127.0.0.1</strong>", "client.example",
+		"Known to Example Inc.", `name="decision" value="allow"`, `name="decision" value="deny"`, `id="local-warning"`,
+		`action="/consent"`,
 		`<html lang="en">`, "width=device-width",
 	} {
 		if !strings.Contains(page.body, want) {
@@ -64,21 +66,23 @@ func TestPagesCannotBeFramedCachedOrScripted(t *testing.T) {
 			t.Errorf("%s: the policy does not allow the style of the page", name)
 		}
 		for header, want := range map[string]string{
-			"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
-			"Content-Type": "text/html; charset=utf-8", "Access-Control-Allow-Origin": "",
+			"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
+			"X-Frame-Options": "DENY",
+			"Content-Type":    "text/html; charset=utf-8", "Access-Control-Allow-Origin": "",
 		} {
 			if got := page.Header.Get(header); got != want {
 				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
 			}
 		}
-		if strings.Contains(page.body, " style=") || strings.Contains(page.body, " on") && regexp.MustCompile(`<[^>]* on[a-z]+=`).MatchString(page.body) {
+		if strings.Contains(page.body, " style=") || strings.Contains(page.body, " on") &&
+			regexp.MustCompile(`<[^>]* on[a-z]+=`).MatchString(page.body) {
 			t.Errorf("%s: the page has what its policy forbids", name)
 		}
 	}
 }
 
 // The form leads to the client in the end, and browsers hold that against form-action.
-func TestFormsMayLeadToTheClient(t *testing.T) {
+func TestFormActionAllowsTheRedirect(t *testing.T) {
 	for redirect, want := range map[string]string{
 		"https://app.example/callback":  "form-action 'self' https:;",
 		"http://127.0.0.1:4711/cb":      "form-action 'self' https: http://127.0.0.1:4711;",
@@ -98,11 +102,12 @@ func TestFormsMayLeadToTheClient(t *testing.T) {
 	}
 }
 
-func TestNamesOfStrangersAreEscapedAndTold(t *testing.T) {
+func TestUnverifiedNamesAreEscapedAndMarked(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.register(`{"client_name":"</title><script>alert(1)</script>\" onload=x","redirect_uris":["https://app.example/cb","http://localhost/cb"],
 		"client_uri":"https://famous.example/","token_endpoint_auth_method":"none"}`)
-	page, _ := w.browser().consentPage(authorizeQuery("client_id", c["client_id"].(string), "redirect_uri", "https://app.example/cb"))
+	page, _ := w.browser().consentPage(authorizeQuery("client_id", c["client_id"].(string), "redirect_uri",
+		"https://app.example/cb"))
 	if strings.Contains(page.body, "<script") || !strings.Contains(page.body, "&lt;script&gt;") {
 		t.Errorf("not escaped: %s", page.body)
 	}
@@ -116,18 +121,23 @@ func TestNamesOfStrangersAreEscapedAndTold(t *testing.T) {
 	}
 }
 
-func TestErrorPagesLinkNothingThatRuns(t *testing.T) {
+func TestErrorPagesLinkNoScripts(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, redirect := range []string{"javascript:alert(1)", "data:text/html,x", "https://evil.example/cb", "//evil.example"} {
+	for _, redirect := range []string{"javascript:alert(1)", "data:text/html,x", "https://evil.example/cb",
+		"//evil.example"} {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", redirect).Encode())
-		if res.StatusCode != http.StatusBadRequest || strings.Contains(res.body, "href") || strings.Contains(res.body, "evil.example") {
+		if res.StatusCode != http.StatusBadRequest || strings.Contains(res.body, "href") || strings.Contains(res.body,
+			"evil.example") {
 			t.Errorf("%s: %s %s", redirect, res.Status, res.body)
 		}
 	}
-	// Where the user is offered a way back, it is a link with the host beside it, to what was registered.
+	// Where the user is offered a way back, it is a link with the host beside it, to what was
+	// registered.
 	c := w.register(`{"client_name":"App","redirect_uris":["https://app.example/cb"],"token_endpoint_auth_method":"none"}`)
-	res := w.browser().get("/authorize?" + authorizeQuery("client_id", c["client_id"].(string), "redirect_uri", "https://app.example/cb", "code_challenge", "").Encode())
-	if res.StatusCode != http.StatusBadRequest || !strings.Contains(res.body, `href="https://app.example/cb?`) || !strings.Contains(res.body, "Go back to app.example") {
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", c["client_id"].(string), "redirect_uri",
+		"https://app.example/cb", "code_challenge", "").Encode())
+	if res.StatusCode != http.StatusBadRequest || !strings.Contains(res.body, `href="https://app.example/cb?`) ||
+		!strings.Contains(res.body, "Go back to app.example") {
 		t.Errorf("the way back: %s %s", res.Status, res.body)
 	}
 }
@@ -151,7 +161,7 @@ func TestShownName(t *testing.T) {
 }
 
 // The end of a host says whose it is.
-func TestHostsOfStrangersAreShownToTheirEnd(t *testing.T) {
+func TestShownHostKeepsItsEnd(t *testing.T) {
 	long := "accounts.google.com." + strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".evil.example"
 	for host, want := range map[string]string{
 		"app.example":       "app.example",
@@ -191,7 +201,8 @@ func TestCookiesOfTheBrowser(t *testing.T) {
 		t.Fatalf("%d cookies", len(cookies))
 	}
 	c := cookies[0]
-	if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || len(c.Value) < 40 {
+	if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode ||
+		c.Path != "/" || c.Domain != "" || len(c.Value) < 40 {
 		t.Errorf("SEC-03: cookie is %v", c)
 	}
 	if u, _ := url.Parse(res.Header.Get("Location")); strings.Contains(u.RawQuery, c.Value) {

@@ -16,57 +16,67 @@ import (
 )
 
 const (
-	// maxProviders is how many third parties the page offers.
+	// maxProviders is the maximum number of identity providers of a login.
 	maxProviders = 20
-	// maxProviderID bounds the name of one in URLs and records.
+	// maxProviderID is the maximum length of Provider.ID.
 	maxProviderID = 32
-	// maxUserClaim bounds a claim that is kept with each grant of a user. No real name or address is as long.
+	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in
+	// bytes.
 	maxUserClaim = 1 << 10
-	// defaultCheckEvery is for how long a third party's word is taken: a revocation there works within it.
+	// defaultCheckEvery is the default of Provider.CheckEvery.
 	defaultCheckEvery = time.Minute
-	// defaultOutage is for how long its last word counts while it does not answer.
+	// defaultOutage is the default of Provider.Outage.
 	defaultOutage = 5 * time.Minute
 )
 
-// ErrUserRefused is the error of an [Provider]'s Subject for a user who may not come in. The client is told
+// ErrUserRefused is an error of [Provider.Subject] for a user who may not log in. The client gets
 // access_denied.
-var ErrUserRefused = errors.New("authserver: the user may not come in")
+var ErrUserRefused = errors.New("authserver: the user may not log in")
 
-// An Provider is a third party that knows the users: an OpenID provider, or an OAuth server with some API that tells who
-// the user is. The server is registered there as a client, with the redirect URI <issuer>/login/callback/<ID>.
+// A Provider is an identity provider: an OpenID provider, or an OAuth server with an API that
+// identifies the user. The server has to be registered there as a client with the redirect URI
+// <issuer>/login/callback/<ID>.
 //
 // Spec: basic/authorization (2025-03-26), Third-Party Authorization Flow.
 type Provider struct {
-	// ID tells third parties apart for ever, since it becomes a part of the subjects: 1 to 32 of a-z, 0-9 and hyphens.
+	// ID identifies the provider. It is part of the subjects, so it must never change. It has 1 to
+	// 32 of a-z, 0-9 and hyphens.
 	ID string
-	// Name is for users. Default: ID.
+	// Name is the name on the login page. Default: ID.
 	Name string
-	// Issuer is that of an OpenID provider, exactly as in its metadata. Either Issuer or Endpoints is needed.
+	// Issuer is the issuer of an OpenID provider, exactly as in its metadata. Either Issuer or
+	// Endpoints is required.
 	Issuer string
-	// Endpoints are those of an OAuth server that is no OpenID provider.
+	// Endpoints are the endpoints of an OAuth server that is not an OpenID provider.
 	Endpoints ProviderEndpoints
-	// ClientID and ClientSecret are those of this server at the third party. Without a secret it is a public client.
+	// ClientID and ClientSecret identify this server at the provider. Without a secret it is a
+	// public client.
 	ClientID     string
 	ClientSecret string
-	// Scopes are asked for. Default: openid, profile and email for an OpenID provider, none otherwise. A grant without a
-	// refresh token ends with its access token; many providers give one for the scope offline_access alone.
+	// Scopes are the scopes to request. Default: openid, profile and email for an OpenID provider,
+	// none otherwise. Without a refresh token the grant ends when its access token expires; many
+	// providers issue one only for offline_access.
 	Scopes []string
 	// Parameters are added to authorization requests, such as access_type or prompt.
 	Parameters map[string]string
-	// Subject tells who a user is, or refuses with [ErrUserRefused]. It is called at every login; for a third party that is
-	// no OpenID provider also to check that a token is valid, where [ErrProviderGrantEnded] says that it is not. Default, for
-	// OpenID providers alone: the subject "<ID>|<sub>", with name, preferred_username, email and email_verified as claims,
-	// each of at most 1 KiB.
+	// Subject returns the subject of a user, or [ErrUserRefused]. It is called for each login. For
+	// an OAuth server that is not an OpenID provider it is also called to check that an access
+	// token is valid, and returns [ErrProviderGrantEnded] if it is not. It must be safe for
+	// concurrent use. Default for OpenID providers: the subject "<ID>|<sub>" with the claims name,
+	// preferred_username, email and email_verified, each of at most 1 KiB. Otherwise it is
+	// required.
 	Subject func(ctx context.Context, user *ProviderUser) (Subject, error)
-	// CheckEvery is how often it is checked that what the third party gave is still valid there: by introspection, by the
-	// userinfo endpoint, or by Subject. Default: a minute.
+	// CheckEvery is the interval at which a grant is checked at the provider, by introspection, at
+	// the userinfo endpoint, or with Subject. A revocation at the provider takes effect within it.
+	// Default: 1 minute.
 	CheckEvery time.Duration
-	// Outage is for how long the last such answer counts while the third party does not answer. After a restart the last
-	// one that is known is that which gave the present token. Default: 5 minutes.
+	// Outage is the time for which the last confirmation of a grant is accepted while the provider
+	// does not answer. After a restart the last confirmation is the issue of the current token.
+	// Default: 5 minutes.
 	Outage time.Duration
 }
 
-// ProviderEndpoints are those of an OAuth server. Authorization and Token are needed.
+// ProviderEndpoints are the endpoints of an OAuth server. Authorization and Token are required.
 type ProviderEndpoints struct {
 	Authorization string
 	Token         string
@@ -74,52 +84,55 @@ type ProviderEndpoints struct {
 	Introspection string
 }
 
-// An ProviderUser is somebody whom a third party has sent back.
+// A ProviderUser is a user who has logged in at a [Provider].
 type ProviderUser struct {
-	// ID is the sub of the ID token, empty if there is none.
+	// ID is the sub claim of the ID token, empty if there is none.
 	ID string
-	// Claims are those of the verified ID token, nil if there is none. If Scopes ask for profile or email and the ID token
-	// has no name or no email, they are completed with the claims of that scope from the userinfo endpoint.
+	// Claims are the claims of the verified ID token, nil if there is none. If Scopes has profile
+	// or email and the ID token has no name or no email, the claims of that scope are added from
+	// the userinfo endpoint.
 	Claims map[string]any
-	// AccessToken is the user's, for the third party's API. It must go nowhere else.
+	// AccessToken is the access token for the provider's API. It must not be sent to anything else.
 	AccessToken string
-	// Client keeps the rules of [oauth.Fetcher]: it is for the calls of that API.
+	// Client is for calls of that API. It has the restrictions of the [oauth.Fetcher].
 	Client *http.Client
 }
 
 // ProviderOptions configures [NewProviderLogin].
 type ProviderOptions struct {
-	// Providers are the third parties, at least one. If there are several, the user picks.
+	// Providers are the identity providers, at least one. If there are several, the user chooses.
 	Providers []Provider
-	// Fetcher makes all requests to them. Default: that of [oauth.NewFetcher]. Either way each third party may have
-	// endpoints as near as its Issuer, or its token endpoint, is itself: see [oauth.Fetcher.For].
+	// Fetcher sends all requests to them. Default: [oauth.NewFetcher] without options. A provider
+	// whose issuer or token endpoint has a private address may have other endpoints at such
+	// addresses too: see [oauth.Fetcher.For].
 	Fetcher *oauth.Fetcher
 }
 
-// NewProviderLogin returns a [Login] by third parties, to whom the server is a client. It is a [ProviderLogin]: what the third
-// party returns is kept sealed in the server's Store and never given to a client; the grants of the server end when the
-// third party's do, and the other way round, but for those that nobody ends: when a code is never used, or a refresh
-// token for too long, nothing is given back to the third party. A handler that acts for the user calls [Server.ProviderToken]. One such
-// Login serves one Server.
+// NewProviderLogin returns a [ProviderLogin] at identity providers. Their tokens are sealed in the
+// Store and never sent to a client. When a grant of the server is revoked, the provider's grant is
+// revoked, and the other way round. When a grant of the server expires, because a code or refresh
+// token was not used, the provider's grant is not revoked. A handler that calls the provider's API
+// for the user gets a token from [Server.ProviderToken]. The login can be used for one Server.
 func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 	if opts == nil {
 		opts = &ProviderOptions{}
 	}
 	if len(opts.Providers) == 0 || len(opts.Providers) > maxProviders {
-		return nil, fmt.Errorf("authserver: ProviderOptions has %d Providers, want 1 to %d", len(opts.Providers), maxProviders)
+		return nil, fmt.Errorf("authserver: ProviderOptions has %d Providers, want 1 to %d", len(opts.Providers),
+			maxProviders)
 	}
 	fetcher := opts.Fetcher
 	if fetcher == nil {
 		fetcher = oauth.NewFetcher(nil)
 	}
-	u := &providerLogin{byID: map[string]*provider{}}
+	u := &providerLogin{byID: map[string]*provider{}, checks: providerChecks{checks: lru[providerCheck]{max: maxChecks}}}
 	for _, o := range opts.Providers {
 		p, err := newProvider(o, fetcher)
 		if err != nil {
-			return nil, fmt.Errorf("authserver: upstream %q: %w", o.ID, err)
+			return nil, fmt.Errorf("authserver: provider %q: %w", o.ID, err)
 		}
 		if u.byID[o.ID] != nil {
-			return nil, fmt.Errorf("authserver: upstream %q stands twice", o.ID)
+			return nil, fmt.Errorf("authserver: duplicate provider %q", o.ID)
 		}
 		u.byID[o.ID] = p
 		u.providers = append(u.providers, p)
@@ -139,7 +152,7 @@ func (o *Provider) setDefaults() {
 	}
 }
 
-// ownParameters are those of authorization requests that are ours to set.
+// ownParameters are the parameters of authorization requests that the server sets.
 var ownParameters = []string{
 	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge",
 	"code_challenge_method", "request", "request_uri",
@@ -149,29 +162,30 @@ func (o *Provider) check() error {
 	plain := o.Endpoints != ProviderEndpoints{}
 	switch {
 	case o.ID == "" || len(o.ID) > maxProviderID || strings.Trim(o.ID, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-		return fmt.Errorf("its ID has to have 1 to %d of a-z, 0-9 and hyphens", maxProviderID)
+		return fmt.Errorf("invalid ID %q: must have 1 to %d of a-z, 0-9 and hyphens", o.ID, maxProviderID)
 	case o.ClientID == "":
-		return errors.New("it has no ClientID")
+		return errors.New("ClientID is required")
 	case (o.Issuer == "") == !plain:
-		return errors.New("it needs either an Issuer or Endpoints")
+		return errors.New("either Issuer or Endpoints is required")
 	case plain && (o.Endpoints.Authorization == "" || o.Endpoints.Token == ""):
-		return errors.New("its Endpoints need Authorization and Token")
+		return errors.New("Endpoints.Authorization and Endpoints.Token are required")
 	case plain && o.Subject == nil:
-		return errors.New("it needs a Subject, since no ID token says who the user is")
+		return errors.New("Subject is required without an OpenID provider")
 	case o.Issuer != "" && !slices.Contains(o.Scopes, "openid"):
-		return errors.New("its Scopes lack openid, without which an OpenID provider gives no ID token")
+		return errors.New("Scopes must contain openid for an OpenID provider")
 	case o.CheckEvery < 0 || o.Outage < 0:
-		return errors.New("a time is negative")
+		return errors.New("CheckEvery and Outage must not be negative")
 	}
 	for name := range o.Parameters {
 		if slices.Contains(ownParameters, name) {
-			return fmt.Errorf("its Parameters hold %s, which is not for them", name)
+			return fmt.Errorf("Parameters must not contain %s", name)
 		}
 	}
 	return nil
 }
 
-// defaultSubject takes the user's word-for-word sub, which is unique at its provider alone.
+// defaultSubject returns a subject with the sub claim, which is unique only at its provider, after
+// the provider's ID.
 func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subject, error) {
 	id := o.ID + "|" + user.ID
 	if len(id) > maxSubject {
@@ -190,7 +204,7 @@ func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subjec
 	return s, nil
 }
 
-// A provider is a third party, with what was found out about it.
+// A provider is a Provider with its endpoints.
 type provider struct {
 	o     Provider
 	http  *http.Client
@@ -202,16 +216,16 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	near := o.Issuer
-	if near == "" {
-		near = o.Endpoints.Token
+	base := o.Issuer
+	if base == "" {
+		base = o.Endpoints.Token
 	}
-	u, err := url.Parse(near)
+	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("its Issuer or token endpoint is no URL")
+		return nil, errors.New("invalid Issuer or Endpoints.Token: must be a URL")
 	}
 	p := &provider{o: o, http: fetcher.For(u).HTTPClient()}
-	p.found.turn = make(chan struct{}, 1)
+	p.found.sem = make(chan struct{}, 1)
 	if o.Issuer == "" {
 		if err := checkBrowserURL(o.Endpoints.Authorization); err != nil {
 			return nil, err
@@ -227,14 +241,14 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	return p, nil
 }
 
-// checkBrowserURL refuses to send a browser where no login can be.
+// checkBrowserURL returns an error unless a URL can be an authorization endpoint.
 func checkBrowserURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
-		return errors.New("the authorization endpoint is no plain URL")
+		return errors.New("invalid authorization endpoint: must be a URL without user information")
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return errors.New("the authorization endpoint is neither https nor http at a loopback address")
+		return errors.New("invalid authorization endpoint: must be https, or http with a loopback address")
 	}
 	return nil
 }

@@ -1,66 +1,56 @@
 package authserver
 
 import (
-	"container/list"
 	"sync"
 	"time"
 )
 
 const (
-	// outageRetry is how long a third party that did not answer is left alone.
+	// outageRetry is the time until the next check of a grant whose identity provider did not
+	// answer.
 	outageRetry = 5 * time.Second
-	// maxChecks is how many grants it is remembered of when they were checked.
+	// maxChecks is the maximum number of grants whose last check is cached.
 	maxChecks = 10_000
 )
 
-// providerChecks remembers when grants were checked.
+// providerChecks caches the checks of grants.
 type providerChecks struct {
-	mu       sync.Mutex // guards the fields below
-	byHandle map[string]*list.Element
-	recent   list.List                 // of *providerCheck, the most recent first
-	unsaved  map[string]*providerGrant // what renewals gave that could not be written yet; at most maxChecks
+	mu      sync.Mutex // guards the fields below
+	checks  lru[providerCheck]
+	unsaved map[string]*providerGrant // renewed grants that could not be stored yet; at most maxChecks
 }
 
+// A providerCheck is the last check of a grant.
 type providerCheck struct {
-	handle string
-	turn   chan struct{} // holds a token while the grant is checked
+	sem chan struct{} // has an element while the grant is checked
 
 	mu    sync.Mutex // guards the fields below
-	last  time.Time  // when the third party last said that it is valid
-	until time.Time  // until when that counts
+	last  time.Time  // when the identity provider last confirmed the grant
+	until time.Time  // when the next check is due
 }
 
-// of returns what is known of a grant. The least recent one makes room; whoever checks it goes on.
-func (c *providerChecks) of(handle string) *providerCheck {
+// get returns the check of a grant. A check that the cache drops is completed by the request that
+// does it.
+func (c *providerChecks) get(handle string) *providerCheck {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.byHandle[handle]; ok {
-		c.recent.MoveToFront(e)
-		return e.Value.(*providerCheck)
+	check := c.checks.get(handle)
+	if check == nil {
+		check = &providerCheck{sem: make(chan struct{}, 1)}
+		c.checks.put(handle, check)
 	}
-	if c.byHandle == nil {
-		c.byHandle = map[string]*list.Element{}
-	}
-	if len(c.byHandle) >= maxChecks {
-		delete(c.byHandle, c.recent.Remove(c.recent.Back()).(*providerCheck).handle)
-	}
-	check := &providerCheck{handle: handle, turn: make(chan struct{}, 1)}
-	c.byHandle[handle] = c.recent.PushFront(check)
 	return check
 }
 
 func (c *providerChecks) forget(handle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.byHandle[handle]; ok {
-		c.recent.Remove(e)
-		delete(c.byHandle, handle)
-	}
+	c.checks.drop(handle)
 	delete(c.unsaved, handle)
 }
 
-// keepUnsaved keeps what a renewal gave until it is saved, or forgotten.
-func (c *providerChecks) keepUnsaved(handle string, g *providerGrant) {
+// setUnsaved keeps a renewed grant until it is stored or forgotten.
+func (c *providerChecks) setUnsaved(handle string, g *providerGrant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unsaved == nil {
@@ -71,33 +61,36 @@ func (c *providerChecks) keepUnsaved(handle string, g *providerGrant) {
 	}
 }
 
-func (c *providerChecks) unsavedOf(handle string) *providerGrant {
+func (c *providerChecks) unsavedGrant(handle string) *providerGrant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unsaved[handle]
 }
 
-func (c *providerChecks) saved(handle string) {
+func (c *providerChecks) setSaved(handle string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.unsaved, handle)
 }
 
-func (c *providerCheck) holds(now time.Time) bool {
+// isFresh reports whether the next check is not due yet.
+func (c *providerCheck) isFresh(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now.Before(c.until)
 }
 
-// good notes that the third party has said now that the grant is valid, which counts until then.
-func (c *providerCheck) good(now, until time.Time) {
+// confirm records that the identity provider has confirmed the grant now, and when the next check
+// is due.
+func (c *providerCheck) confirm(now, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last, c.until = now, until
 }
 
-// heard notes when the third party gave its token, which another process may know, or this one before it was started.
-func (c *providerCheck) heard(at time.Time) {
+// confirmAt records that the identity provider issued a token of the grant, to this process or to
+// another one.
+func (c *providerCheck) confirmAt(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at.After(c.last) {
@@ -105,9 +98,9 @@ func (c *providerCheck) heard(at time.Time) {
 	}
 }
 
-// outage reports whether the last word of a third party that does not answer still counts, and has it counted for a
-// moment.
-func (c *providerCheck) outage(now time.Time, outage time.Duration) bool {
+// toleratesOutage reports whether the last confirmation is recent enough to accept the grant while
+// the identity provider does not answer. If so, the next check is due after outageRetry.
+func (c *providerCheck) toleratesOutage(now time.Time, outage time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.IsZero() || !now.Before(c.last.Add(outage)) {

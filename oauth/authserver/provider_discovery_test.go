@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// The first user after a start closes the browser while the metadata of the third party is on its way.
-func TestAbortedLoginLeavesTheDiscoveryToOthers(t *testing.T) {
+// The first request after a start is canceled while the metadata is fetched.
+func TestCanceledLoginKeepsDiscovery(t *testing.T) {
 	p := newIDP(t)
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,7 @@ func TestAbortedLoginLeavesTheDiscoveryToOthers(t *testing.T) {
 	closeBrowser()
 	close(answer)
 	<-gone
-	if code := second.viaUpstream(p).Get("code"); code == "" {
+	if code := second.viaProvider(p).Get("code"); code == "" {
 		t.Error("the next user cannot log in")
 	}
 	if n := p.count("/.well-known/openid-configuration"); n != 1 {

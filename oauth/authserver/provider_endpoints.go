@@ -21,37 +21,38 @@ import (
 )
 
 const (
-	// providerTimeout bounds what one login or renewal does at a third party, which is several requests.
+	// providerTimeout is the time limit for all requests of a login or a renewal.
 	providerTimeout = 25 * time.Second
-	// metadataTime is how long the metadata of a third party is kept; keys are fetched whenever one is missing.
+	// metadataTime is the time for which metadata is cached. Keys are fetched when one is missing.
 	metadataTime = 12 * time.Hour
-	// metadataRetry is how long a failure to fetch it is remembered.
+	// metadataRetry is the time for which a failed fetch is cached.
 	metadataRetry = 5 * time.Second
-	// discoveryTime bounds one attempt to fetch it, which goes on when whoever caused it is gone: others wait for it.
+	// discoveryTime is the time limit of a fetch. It continues if the request is canceled, because
+	// other requests wait for it.
 	discoveryTime = 10 * time.Second
 )
 
-// endpoints are what is known of a third party.
+// endpoints are the endpoints of an identity provider and how to use them.
 type endpoints struct {
 	authorization, token, revocation, introspection, userinfo string
 
 	style       oauth2.AuthStyle
-	verifier    *oidc.IDTokenVerifier // nil if it is no OpenID provider
+	verifier    *oidc.IDTokenVerifier // nil without OpenID Connect
 	sendsIssuer bool
 }
 
-// foundEndpoints keeps the endpoints of a third party.
+// foundEndpoints caches the endpoints of an identity provider.
 type foundEndpoints struct {
-	fixed *endpoints    // of the configuration, never changed
-	turn  chan struct{} // holds a token while they are fetched
+	fixed *endpoints    // from the configuration; immutable
+	sem   chan struct{} // has an element while they are fetched
 
 	mu    sync.Mutex // guards the fields below
-	last  *endpoints // nil until they were found
+	last  *endpoints // nil before the first success
 	err   error      // of the last attempt
-	fresh time.Time  // until when all this holds
+	fresh time.Time  // when the next fetch is due
 }
 
-// endpoints returns the endpoints of the third party, from its metadata.
+// endpoints returns the endpoints of the identity provider, from its metadata.
 func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	f := &p.found
 	if f.fixed != nil {
@@ -60,9 +61,9 @@ func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	if ends, err, ok := f.known(); ok {
 		return ends, err
 	}
-	select { // one fetches, the others wait for it
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
+	select { // one request fetches, the others wait
+	case f.sem <- struct{}{}:
+		defer func() { <-f.sem }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -78,7 +79,7 @@ func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	case err == nil:
 		f.last, f.err, f.fresh = ends, nil, time.Now().Add(metadataTime)
 	case f.last != nil && isTemporary(err):
-		f.fresh = time.Now().Add(metadataRetry) // what was true yesterday is better than nothing
+		f.fresh = time.Now().Add(metadataRetry) // use the old ones
 	default:
 		f.last, f.err, f.fresh = nil, err, time.Now().Add(metadataRetry)
 	}
@@ -91,13 +92,13 @@ func (f *foundEndpoints) known() (ends *endpoints, err error, ok bool) { //nolin
 	return f.last, f.err, time.Now().Before(f.fresh)
 }
 
-// discover reads the metadata of an OpenID provider. That its issuer is the one that was configured is checked by oidc.
+// discover fetches the metadata of an OpenID provider. Package oidc checks the issuer.
 func (p *provider) discover(ctx context.Context) (*endpoints, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.o.Issuer)
 	var other *oidc.IssuerMismatchError
 	switch {
 	case errors.As(err, &other):
-		return nil, errors.New("the metadata of the provider is that of another issuer")
+		return nil, errors.New("the metadata has another issuer")
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNoMetadata, bounded(err))
 	}
@@ -108,7 +109,7 @@ func (p *provider) discover(ctx context.Context) (*endpoints, error) {
 		SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 	}
 	if err := found.Claims(&more); err != nil {
-		return nil, errors.New("the metadata of the provider has a member of a wrong type")
+		return nil, errors.New("the metadata has a member of a wrong type")
 	}
 	ends := &endpoints{
 		authorization: found.Endpoint().AuthURL, token: found.Endpoint().TokenURL, revocation: more.Revocation,
@@ -119,24 +120,25 @@ func (p *provider) discover(ctx context.Context) (*endpoints, error) {
 		ends.style = oauth2.AuthStyleInParams
 	}
 	if ends.token == "" {
-		return nil, errors.New("the metadata of the provider has no token_endpoint")
+		return nil, errors.New("the metadata has no token_endpoint")
 	}
 	return ends, checkBrowserURL(ends.authorization)
 }
 
-// errNoMetadata is within the error for metadata that did not come.
-var errNoMetadata = errors.New("the metadata of the provider cannot be had")
+// errNoMetadata reports that metadata could not be fetched.
+var errNoMetadata = errors.New("fetching the metadata of the identity provider failed")
 
-// maxErrorText is how much is kept of the text of an error of the libraries, which may quote a peer.
+// maxErrorText is the maximum length of the text of a library error, which may quote a response.
 const maxErrorText = 300
 
-// bounded leaves of an error what says that it is temporary, or else the beginning of its text.
+// bounded returns an error of a library with a limited text, so that isTemporary still recognizes
+// it.
 func bounded(err error) error {
-	var unfetched *oauth.FetchError
+	var fetchErr *oauth.FetchError
 	var failed *oauth2.RetrieveError
 	switch {
-	case errors.As(err, &unfetched):
-		return unfetched
+	case errors.As(err, &fetchErr):
+		return fetchErr
 	case errors.As(err, &failed):
 		e := &statusError{code: plainText(failed.ErrorCode)}
 		if failed.Response != nil {
@@ -148,28 +150,29 @@ func bounded(err error) error {
 	return fmt.Errorf("%q", text[:min(len(text), maxErrorText)])
 }
 
-// A statusError is an answer of a third party's endpoint other than the one that was hoped for.
+// A statusError is an error response of an endpoint of an identity provider.
 type statusError struct {
 	status int
-	code   string // that of OAuth, empty if it said none
+	code   string // the OAuth error code; may be empty
 }
 
 func (e *statusError) Error() string {
 	if e.code == "" {
-		return fmt.Sprintf("the third party answered with HTTP %d", e.status)
+		return fmt.Sprintf("the identity provider returned HTTP %d", e.status)
 	}
-	return fmt.Sprintf("the third party answered with HTTP %d, %s", e.status, e.code)
+	return fmt.Sprintf("the identity provider returned HTTP %d, %s", e.status, e.code)
 }
 
-// isTemporary reports whether the third party did not answer, or said that it cannot for now.
+// isTemporary reports whether an identity provider did not answer or reported a temporary failure.
 func isTemporary(err error) bool {
-	var said *statusError
-	var unfetched *oauth.FetchError
+	var statusErr *statusError
+	var fetchErr *oauth.FetchError
 	switch {
-	case errors.As(err, &said):
-		return said.status >= http.StatusInternalServerError || said.status == http.StatusTooManyRequests ||
-			said.status == http.StatusRequestTimeout || said.code == codeUnavailable || said.code == codeServerError
-	case errors.As(err, &unfetched):
+	case errors.As(err, &statusErr):
+		return statusErr.status >= http.StatusInternalServerError || statusErr.status == http.StatusTooManyRequests ||
+			statusErr.status == http.StatusRequestTimeout || statusErr.code == codeUnavailable ||
+			statusErr.code == codeServerError
+	case errors.As(err, &fetchErr):
 		return true
 	}
 	return errors.Is(err, errNoMetadata) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
@@ -193,7 +196,8 @@ func (p *provider) authorizationURL(ends *endpoints, callback string, kept *pend
 	return p.config(ends, callback).AuthCodeURL(kept.State, opts...)
 }
 
-// checkIssuer refuses an answer of another provider, before anything else in it is looked at.
+// checkIssuer refuses an authorization response of another identity provider. It is called before
+// any other use of the response.
 //
 // Spec: RFC 9207, section 2.4.
 func (p *provider) checkIssuer(ends *endpoints, iss []string) error {
@@ -201,33 +205,35 @@ func (p *provider) checkIssuer(ends *endpoints, iss []string) error {
 	case len(iss) == 0 && !ends.sendsIssuer:
 		return nil
 	case p.o.Issuer == "" && !ends.sendsIssuer:
-		return nil // an OAuth server of which no issuer is known
+		return nil // the issuer of an OAuth server is not known
 	case len(iss) != 1 || iss[0] != p.o.Issuer:
-		return errors.New("the answer is not that of the provider which was asked")
+		return errors.New("the response has a wrong issuer")
 	}
 	return nil
 }
 
-func (p *provider) exchange(ctx context.Context, ends *endpoints, callback, code, verifier string) (*oauth2.Token, error) {
+func (p *provider) exchange(ctx context.Context, ends *endpoints, callback, code, verifier string) (*oauth2.Token,
+	error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, callback).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
-		return nil, fmt.Errorf("the code of the third party: %w", bounded(err))
+		return nil, fmt.Errorf("exchange the code: %w", bounded(err))
 	}
 	return token, nil
 }
 
-// verifyIDToken checks the ID token that came with a login, or with a renewal, which has no nonce.
+// verifyIDToken verifies the ID token of a login, or of a renewal, which has no nonce.
 //
 // Spec: OpenID Connect Core 1.0, section 3.1.3.7.
-func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oauth2.Token, nonce string) (*oidc.IDToken, error) {
+func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oauth2.Token,
+	nonce string) (*oidc.IDToken, error) {
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" {
-		return nil, errors.New("the third party gave no ID token")
+		return nil, errors.New("the token response has no ID token")
 	}
 	id, err := ends.verifier.Verify(ctx, raw)
 	if err != nil {
-		return nil, fmt.Errorf("the ID token: %w", bounded(err))
+		return nil, fmt.Errorf("verify the ID token: %w", bounded(err))
 	}
 	var more struct {
 		Party string `json:"azp"`
@@ -239,22 +245,23 @@ func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oa
 	case id.Subject == "":
 		return nil, errors.New("the ID token has no sub")
 	case nonce != "" && id.Nonce != nonce:
-		return nil, errors.New("the ID token is for another login: its nonce is not ours")
+		return nil, errors.New("the ID token has a wrong nonce")
 	case len(id.Audience) > 1 && more.Party == "" || more.Party != "" && more.Party != p.o.ClientID:
-		return nil, errors.New("the ID token was made for another client")
+		return nil, errors.New("the ID token is for another client")
 	}
 	if id.AccessTokenHash != "" {
 		if err := id.VerifyAccessToken(token.AccessToken); err != nil {
-			return nil, errors.New("the ID token came with another access token than it was made with")
+			return nil, errors.New("the ID token is for another access token")
 		}
 	}
 	return id, nil
 }
 
-// errTokenInvalid is what check gives for a token that the third party does not take any more.
-var errTokenInvalid = errors.New("the third party does not take its token any more")
+// errTokenInvalid reports that the identity provider no longer accepts a token.
+var errTokenInvalid = errors.New("the identity provider no longer accepts its token")
 
-// check asks whether an access token is still valid, in the first way that the third party has.
+// check checks an access token with the first method that the identity provider supports:
+// introspection, userinfo, Subject.
 func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	if ends.introspection != "" {
 		switch active, err := p.introspect(ctx, ends, rec.Access); {
@@ -265,27 +272,27 @@ func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGran
 		case isTemporary(err):
 			return err
 		}
-		// It does not let clients ask about their tokens.
+		// Clients are not allowed to introspect their own tokens.
 	}
 	if ends.verifier != nil {
 		if ends.userinfo == "" {
-			return nil // the time of the token is all that there is
+			return nil // only the expiry of the token can be checked
 		}
-		return p.askUserinfo(ctx, ends, rec)
+		return p.checkUserinfo(ctx, ends, rec)
 	}
 	subject, err := p.o.Subject(ctx, &ProviderUser{AccessToken: rec.Access, Client: p.http})
 	switch {
 	case errors.Is(err, ErrProviderGrantEnded), errors.Is(err, ErrUserRefused):
 		return errTokenInvalid
 	case err != nil:
-		return fmt.Errorf("the user of the third party: %w", err)
+		return fmt.Errorf("identify the user: %w", err)
 	case subject.ID != rec.Subject:
 		return errTokenInvalid
 	}
 	return nil
 }
 
-// introspect asks whether a token is active.
+// introspect reports whether a token is active.
 //
 // Spec: RFC 7662, section 2.
 func (p *provider) introspect(ctx context.Context, ends *endpoints, token string) (active bool, err error) {
@@ -293,21 +300,21 @@ func (p *provider) introspect(ctx context.Context, ends *endpoints, token string
 	if err != nil {
 		return false, err
 	}
-	var answer struct {
+	var response struct {
 		Active bool `json:"active"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return false, errors.New("the introspection endpoint of the third party did not answer in JSON")
+	if err := json.Unmarshal(body, &response); err != nil {
+		return false, errors.New("the introspection response is not JSON")
 	}
-	return answer.Active, nil
+	return response.Active, nil
 }
 
-// renew returns new tokens for a refresh token.
+// renew exchanges a refresh token for new tokens.
 func (p *provider) renew(ctx context.Context, ends *endpoints, rec *providerGrant) (*oauth2.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, "").TokenSource(ctx, &oauth2.Token{RefreshToken: rec.Refresh}).Token()
 	if err != nil {
-		return nil, fmt.Errorf("the refresh token of the third party: %w", bounded(err))
+		return nil, fmt.Errorf("refresh: %w", bounded(err))
 	}
 	if ends.verifier != nil && token.Extra("id_token") != nil {
 		id, err := p.verifyIDToken(ctx, ends, token, "")
@@ -321,7 +328,7 @@ func (p *provider) renew(ctx context.Context, ends *endpoints, rec *providerGran
 	return token, nil
 }
 
-// revoke returns back what the third party gave, if it has a way to.
+// revoke revokes a grant, if the identity provider has a revocation endpoint.
 //
 // Spec: RFC 7009, section 2.
 func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *providerGrant) error {
@@ -336,7 +343,7 @@ func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *providerGra
 	return err
 }
 
-// post sends a form as the client that the server is.
+// post sends a form with client authentication.
 func (p *provider) post(ctx context.Context, ends *endpoints, address string, form url.Values) ([]byte, error) {
 	if ends.style == oauth2.AuthStyleInParams {
 		form.Set("client_id", p.o.ClientID)
@@ -346,7 +353,7 @@ func (p *provider) post(ctx context.Context, ends *endpoints, address string, fo
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, errors.New("an endpoint of the third party is no URL")
+		return nil, errors.New("invalid endpoint URL")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if ends.style == oauth2.AuthStyleInHeader {
@@ -355,7 +362,7 @@ func (p *provider) post(ctx context.Context, ends *endpoints, address string, fo
 	return p.do(req)
 }
 
-// do sends a request, and gives the body of a response that is no failure.
+// do sends a request and returns the body of a successful response.
 func (p *provider) do(req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := p.http.Do(req)
@@ -363,16 +370,16 @@ func (p *provider) do(req *http.Request) ([]byte, error) {
 		return nil, bounded(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body) // the Fetcher bounds it
+	body, err := io.ReadAll(res.Body) // the Fetcher limits its size
 	if err != nil {
 		return nil, bounded(err)
 	}
 	if res.StatusCode/100 != 2 {
-		var said struct {
+		var failure struct {
 			Code string `json:"error"`
 		}
-		_ = json.Unmarshal(bytes.TrimSpace(body), &said)
-		return nil, &statusError{res.StatusCode, plainText(said.Code)}
+		_ = json.Unmarshal(bytes.TrimSpace(body), &failure)
+		return nil, &statusError{res.StatusCode, plainText(failure.Code)}
 	}
 	return body, nil
 }

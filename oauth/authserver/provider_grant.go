@@ -13,35 +13,38 @@ import (
 const (
 	kindProviderGrant = "provider-grant"
 
-	// renewBefore is how long before its end an access token of a third party is renewed: whoever gets it has this long
-	// to use it.
+	// renewBefore is the time before its expiry at which an access token of an identity provider is
+	// renewed, so that a caller of ProviderToken has that long to use it.
 	renewBefore = time.Minute
-	// renewTime is for how long a renewal keeps others from the same one, in other processes too: some third parties end
-	// everything when a refresh token is used twice. It is longer than a renewal takes and is written.
+	// renewTime is the time for which a renewal locks a grant, across processes: some identity
+	// providers revoke a grant when a refresh token is used twice. A renewal takes less time.
 	renewTime = 2 * providerTimeout
-	// saveTime bounds the writing of what a renewal gave, and saveTries is how often that is tried, with a pause of
-	// savePause that doubles: the third party gives it once.
+	// saveTime is the time limit for storing a renewed grant, saveTries the number of attempts and
+	// savePause the initial pause between them, which doubles. The identity provider issues the
+	// tokens only once.
 	saveTime  = 10 * time.Second
 	saveTries = 5
 	savePause = 100 * time.Millisecond
-	// providerGrantExtra is how much longer than a grant its third party's may lie there.
+	// providerGrantExtra is how much longer than a grant the grant of its identity provider is
+	// stored.
 	providerGrantExtra = 24 * time.Hour
 )
 
-// An providerGrant is what a third party gave for a subject, a client of ours and a resource. It is sealed in the store
-// under its handle, a random one, so that two devices with one client do not log each other out.
+// A providerGrant has the tokens of an identity provider for a subject, a client and a resource. It
+// is stored sealed, with a random handle as key, so that two devices with the same client have
+// separate grants.
 type providerGrant struct {
 	Provider string    `json:"provider"`
-	Sub      string    `json:"sub,omitempty"` // the user there
-	Subject  string    `json:"subject"`       // the user here
+	Sub      string    `json:"sub,omitempty"` // the user at the identity provider
+	Subject  string    `json:"subject"`       // the user at this server
 	Client   string    `json:"client"`
 	Resource string    `json:"resource"`
 	Access   string    `json:"access"`
 	Type     string    `json:"type,omitempty"`
 	Refresh  string    `json:"refresh,omitempty"`
-	Given    time.Time `json:"given,omitzero"`    // when Access came from there
-	Expires  time.Time `json:"expires,omitzero"`  // of Access; zero if it does not say
-	Renewing time.Time `json:"renewing,omitzero"` // until when somebody renews it
+	Given    time.Time `json:"given,omitzero"`    // when Access was issued
+	Expires  time.Time `json:"expires,omitzero"`  // of Access; zero if unknown
+	Renewing time.Time `json:"renewing,omitzero"` // locked by a renewal until this time
 	Until    time.Time `json:"until"`             // the end of the record
 }
 
@@ -53,8 +56,9 @@ func (g *providerGrant) set(token *oauth2.Token) {
 	}
 }
 
-// dueAt returns when the access token is to be renewed, or, if it cannot be, when it ends; zero if it does not say. One that
-// lives no longer than two minutes is renewed after half its life.
+// dueAt returns when the access token has to be renewed, or its expiry if there is no refresh
+// token; zero if the expiry is unknown. A token with a lifetime of at most two minutes is renewed
+// after half of it.
 func (g *providerGrant) dueAt() time.Time {
 	if g.Expires.IsZero() || g.Refresh == "" {
 		return g.Expires
@@ -67,16 +71,16 @@ func (g *providerGrant) due(now time.Time) bool {
 	return !at.IsZero() && !now.Before(at)
 }
 
-// goodUntil returns until when it need not be asked about again if the third party says now that it is valid.
-func (g *providerGrant) goodUntil(now time.Time, every time.Duration) time.Time {
+// nextCheck returns when the next check is due if the identity provider confirms the grant now.
+func (g *providerGrant) nextCheck(now time.Time, every time.Duration) time.Time {
 	if at := g.dueAt(); !at.IsZero() && at.Before(now.Add(every)) {
 		return at
 	}
 	return now.Add(every)
 }
 
-// keep puts a new grant into the store, and gives its handle.
-func (u *providerLogin) keep(ctx context.Context, g *providerGrant) (handle string, err error) {
+// create stores a new grant and returns its handle.
+func (u *providerLogin) create(ctx context.Context, g *providerGrant) (handle string, err error) {
 	s := u.server()
 	handle = randomToken()
 	g.Until = time.Now().Add(s.o.Lifetimes.Refresh + providerGrantExtra)
@@ -88,7 +92,7 @@ func (u *providerLogin) keep(ctx context.Context, g *providerGrant) (handle stri
 		return "", err
 	}
 	now := time.Now()
-	u.checks.of(handle).good(now, g.goodUntil(now, u.byID[g.Provider].o.CheckEvery)) // it has just come from there
+	u.checks.get(handle).confirm(now, g.nextCheck(now, u.byID[g.Provider].o.CheckEvery)) // just issued
 	return handle, nil
 }
 
@@ -100,21 +104,22 @@ func (u *providerLogin) sealGrant(handle string, g *providerGrant) ([]byte, erro
 	return u.server().seals.Seal(value, kindProviderGrant, handle), nil
 }
 
-// openGrant returns a grant from its record, nil if there is none. old says that its key is.
-func (u *providerLogin) openGrant(handle string, sealed []byte) (g *providerGrant, old bool, err error) {
+// openGrant opens a stored grant, nil if there is none. isOld reports whether it should be sealed
+// again.
+func (u *providerLogin) openGrant(handle string, sealed []byte) (g *providerGrant, isOld bool, err error) {
 	if sealed == nil {
 		return nil, false, nil
 	}
-	value, old, err := openSealed(u.server().seals, sealed, kindProviderGrant, handle)
+	value, isOld, err := openSealed(u.server().seals, sealed, kindProviderGrant, handle)
 	if err != nil {
 		return nil, false, err
 	}
 	g = new(providerGrant)
-	return g, old, json.Unmarshal(value, g)
+	return g, isOld, json.Unmarshal(value, g)
 }
 
-func (u *providerLogin) load(ctx context.Context, handle string) (g *providerGrant, old bool, err error) {
-	if g := u.checks.unsavedOf(handle); g != nil {
+func (u *providerLogin) load(ctx context.Context, handle string) (g *providerGrant, isOld bool, err error) {
+	if g := u.checks.unsavedGrant(handle); g != nil {
 		return g, false, nil
 	}
 	sealed, err := u.server().store.Get(ctx, kindProviderGrant, handle)
@@ -124,8 +129,10 @@ func (u *providerLogin) load(ctx context.Context, handle string) (g *providerGra
 	return u.openGrant(handle, sealed)
 }
 
-// change changes a grant if it is there, and gives it as it is then, nil if it is not. It is sealed anew.
-func (u *providerLogin) change(ctx context.Context, handle string, change func(*providerGrant) error) (*providerGrant, error) {
+// change changes a stored grant and seals it with the first key. It returns the changed grant, nil
+// if there is none.
+func (u *providerLogin) change(ctx context.Context, handle string,
+	change func(*providerGrant) error) (*providerGrant, error) {
 	var g *providerGrant
 	err := u.server().store.Update(ctx, kindProviderGrant, handle, func(sealed []byte) ([]byte, time.Time, error) {
 		var err error
@@ -144,22 +151,23 @@ func (u *providerLogin) change(ctx context.Context, handle string, change func(*
 	return g, nil
 }
 
-// CheckGrant finds out whether what a third party gave is still valid there, and renews it when it is old.
+// CheckGrant checks a grant with its identity provider, and renews it if it is due.
 func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
-	check := u.checks.of(handle)
-	if check.holds(time.Now()) {
+	check := u.checks.get(handle)
+	if check.isFresh(time.Now()) {
 		return nil
 	}
 	select {
-	case check.turn <- struct{}{}:
-		defer func() { <-check.turn }()
+	case check.sem <- struct{}{}:
+		defer func() { <-check.sem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if check.holds(time.Now()) {
+	if check.isFresh(time.Now()) {
 		return nil
 	}
-	// Whoever asked may be gone before a refresh token that can be used once was used: it would be lost.
+	// Cancellation of the request must not interrupt the use of a refresh token that can be used
+	// only once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	g, err := u.loadForCheck(ctx, handle)
@@ -170,29 +178,31 @@ func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 		return ErrProviderGrantEnded
 	}
 	p := u.byID[g.Provider]
-	check.heard(g.Given)
+	check.confirmAt(g.Given)
 	g, err = u.checkGrant(ctx, p, handle, g)
 	now := time.Now()
 	switch {
 	case err == nil:
-		check.good(now, g.goodUntil(now, p.o.CheckEvery))
+		check.confirm(now, g.nextCheck(now, p.o.CheckEvery))
 	case errors.Is(err, ErrProviderGrantEnded):
 		return errors.Join(err, u.forget(ctx, handle))
-	case check.outage(now, p.o.Outage):
-		u.server().log.WarnContext(ctx, "authorization server: it cannot be known whether a third party's grant is valid",
+	case check.toleratesOutage(now, p.o.Outage):
+		u.server().log.WarnContext(ctx,
+			"authorization server: identity provider not available, accepting its last confirmation",
 			"provider", p.o.ID, "error", err)
 		return nil
 	}
 	return err
 }
 
-// loadForCheck returns a grant as its last renewal has left it, sealed with the present key; nil if it is not there.
+// loadForCheck returns a grant after its last renewal, nil if there is none. It seals the grant
+// with the first key.
 func (u *providerLogin) loadForCheck(ctx context.Context, handle string) (*providerGrant, error) {
-	if g := u.checks.unsavedOf(handle); g != nil {
+	if g := u.checks.unsavedGrant(handle); g != nil {
 		return u.save(ctx, handle, g)
 	}
-	g, old, err := u.load(ctx, handle)
-	if err == nil && old {
+	g, isOld, err := u.load(ctx, handle)
+	if err == nil && isOld {
 		return u.change(ctx, handle, func(*providerGrant) error { return nil })
 	}
 	return g, err
@@ -204,9 +214,10 @@ func (u *providerLogin) forget(ctx context.Context, handle string) error {
 	return err
 }
 
-// checkGrant asks the third party, and gives the grant as it is then. The error is ErrProviderGrantEnded if the grant has ended,
-// any other if it cannot be known.
-func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string, g *providerGrant) (*providerGrant, error) {
+// checkGrant checks a grant at the identity provider and returns it, possibly renewed. The error is
+// ErrProviderGrantEnded if the grant has ended. Any other error means that this is not known.
+func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle string,
+	g *providerGrant) (*providerGrant, error) {
 	ends, err := p.endpoints(ctx)
 	if err != nil {
 		return nil, err
@@ -215,7 +226,7 @@ func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle stri
 		if err = p.check(ctx, ends, g); !errors.Is(err, errTokenInvalid) {
 			return g, err
 		}
-		// Some third parties end access tokens early, and give another one.
+		// Some identity providers revoke access tokens early and issue another one.
 	}
 	if g.Refresh == "" {
 		return nil, ErrProviderGrantEnded
@@ -223,17 +234,19 @@ func (u *providerLogin) checkGrant(ctx context.Context, p *provider, handle stri
 	return u.renewGrant(ctx, p, ends, handle, g.Access)
 }
 
-var errRenewing = errors.New("another process renews the grant of the third party")
+var errRenewing = errors.New("another process is renewing the grant of the identity provider")
 
-// renewGrant renews a grant whose access token was this one. Of all processes that share the store one does it.
-func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle, access string) (*providerGrant, error) {
-	renewed := errors.New("it was renewed meanwhile")
-	var present *providerGrant
+// renewGrant renews a grant that has the given access token. Only one of the processes that share
+// the store does it.
+func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpoints, handle,
+	access string) (*providerGrant, error) {
+	renewed := errors.New("already renewed")
+	var current *providerGrant
 	g, err := u.change(ctx, handle, func(g *providerGrant) error {
 		now := time.Now()
 		switch {
 		case g.Access != access:
-			present = g
+			current = g
 			return renewed
 		case now.Before(g.Renewing):
 			return errRenewing
@@ -243,16 +256,16 @@ func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 	})
 	switch {
 	case errors.Is(err, renewed):
-		return present, nil
+		return current, nil
 	case err != nil:
 		return nil, err
 	case g == nil:
 		return nil, ErrProviderGrantEnded
 	}
 	token, err := p.renew(ctx, ends, g)
-	var said *statusError
+	var statusErr *statusError
 	switch {
-	case errors.Is(err, errTokenInvalid), errors.As(err, &said) && said.code == codeInvalidGrant:
+	case errors.Is(err, errTokenInvalid), errors.As(err, &statusErr) && statusErr.code == codeInvalidGrant:
 		return nil, ErrProviderGrantEnded
 	case err != nil:
 		_, changeErr := u.change(ctx, handle, func(g *providerGrant) error {
@@ -265,13 +278,13 @@ func (u *providerLogin) renewGrant(ctx context.Context, p *provider, ends *endpo
 	return u.save(ctx, handle, g)
 }
 
-// save writes what a renewal gave, which is kept in memory until that works: what was there before is worth nothing any
-// more, and to show it again would end everything. A grant that was revoked meanwhile is not brought back: what came is
-// given back too.
+// save stores a renewed grant. Until that succeeds the grant is kept in memory, because the old
+// refresh token must not be used again. If the grant has been revoked at this server, save revokes
+// the renewed tokens too.
 func (u *providerLogin) save(ctx context.Context, handle string, g *providerGrant) (kept *providerGrant, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	u.checks.keepUnsaved(handle, g)
+	u.checks.setUnsaved(handle, g)
 	pause := savePause
 	for try := 1; ; try++ {
 		kept, err = u.change(ctx, handle, func(old *providerGrant) error {
@@ -286,16 +299,16 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 		pause *= 2
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what the third party gave anew cannot be kept: %w", err)
+		return nil, fmt.Errorf("store the renewed grant of the identity provider: %w", err)
 	}
-	u.checks.saved(handle)
+	u.checks.setSaved(handle)
 	if kept == nil {
-		return nil, errors.Join(ErrProviderGrantEnded, u.giveBack(ctx, g))
+		return nil, errors.Join(ErrProviderGrantEnded, u.revokeAtProvider(ctx, g))
 	}
 	return kept, nil
 }
 
-// wait waits for a time, and reports whether the context has left it.
+// wait waits for a time. It returns false if the context ends before.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -307,13 +320,14 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// RevokeGrant returns back what a third party gave, and forgets it, whether that works or not.
+// RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if
+// the revocation fails.
 func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
 	sealed, err := u.server().store.Take(ctx, kindProviderGrant, handle)
 	if err != nil {
 		return err
 	}
-	g := u.checks.unsavedOf(handle)
+	g := u.checks.unsavedGrant(handle)
 	u.checks.forget(handle)
 	if g == nil {
 		g, _, err = u.openGrant(handle, sealed)
@@ -321,11 +335,11 @@ func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
 	if err != nil || g == nil {
 		return err
 	}
-	return u.giveBack(ctx, g)
+	return u.revokeAtProvider(ctx, g)
 }
 
-// giveBack revokes a grant at its third party.
-func (u *providerLogin) giveBack(ctx context.Context, g *providerGrant) error {
+// revokeAtProvider revokes a grant at its identity provider.
+func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) error {
 	p := u.byID[g.Provider]
 	if p == nil {
 		return nil

@@ -27,7 +27,8 @@ func (w *world) principalOf(token string) *mcp.Principal {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &mcp.Principal{Issuer: got.Issuer, Subject: got.Subject, ClientID: got.ClientID, Scopes: got.Scopes, Claims: got.Claims}
+	return &mcp.Principal{Issuer: got.Issuer, Subject: got.Subject, ClientID: got.ClientID, Scopes: got.Scopes,
+		Claims: got.Claims}
 }
 
 // A server with the wrong seal keys knows nothing, and destroys nothing.
@@ -58,7 +59,7 @@ func TestMissingSealKeyEndsNoGrant(t *testing.T) {
 }
 
 // While one of two servers seals with a key that the other one lacks, that one is only blind.
-func TestSealKeysThatTwoServersDoNotShare(t *testing.T) {
+func TestServersWithDifferentSealKeys(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
@@ -80,7 +81,7 @@ func TestSealKeysThatTwoServersDoNotShare(t *testing.T) {
 }
 
 // No token is given that has expired, however short its life is and whatever was checked when.
-func TestUpstreamTokenHasNotExpired(t *testing.T) {
+func TestProviderTokenHasNotExpired(t *testing.T) {
 	for _, life := range []int{2, 30, 90, 150} { // seconds
 		p := newIDP(t)
 		p.expires = life
@@ -109,8 +110,8 @@ func TestUpstreamTokenHasNotExpired(t *testing.T) {
 	}
 }
 
-// What the third party has given is given back though nobody waits for it any more.
-func TestBrowserThatIsGoneLeavesNothingAtTheThirdParty(t *testing.T) {
+// The provider grant is revoked although the request was canceled.
+func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 	p, store := newIDP(t), authserver.NewMemoryStore()
 	ctx, cancel := context.WithCancel(t.Context())
 	up := p.provider("idp")
@@ -123,7 +124,7 @@ func TestBrowserThatIsGoneLeavesNothingAtTheThirdParty(t *testing.T) {
 		withProviders(t, up)(o)
 	})
 	b := w.browser()
-	back := p.visit(b, b.toUpstream())
+	back := p.visit(b, b.toProvider())
 	w.send(b.client, w.request(http.MethodGet, back, "").WithContext(ctx))
 	if n, _ := store.Count(t.Context(), "provider-grant"); n != 0 {
 		t.Errorf("%d grants of the third party are kept", n)
@@ -134,7 +135,7 @@ func TestBrowserThatIsGoneLeavesNothingAtTheThirdParty(t *testing.T) {
 }
 
 // A refresh token that can be used once is not lost with a write.
-func TestRenewedUpstreamTokenOutlivesAFault(t *testing.T) {
+func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 	for name, outage := range map[string]time.Duration{"of a moment": 0, "of minutes": 3 * time.Minute} {
 		p := newIDP(t)
 		synctest.Test(t, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestRenewedUpstreamTokenOutlivesAFault(t *testing.T) {
 }
 
 // What was renewed and not written yet is given back with the rest.
-func TestRevocationFindsTheRenewedToken(t *testing.T) {
+func TestRevocationUsesTheRenewedToken(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
@@ -198,7 +199,7 @@ func TestRevocationFindsTheRenewedToken(t *testing.T) {
 	})
 }
 
-// The token itself is a word of the third party, which a restart does not forget.
+// The issue of a token is a confirmation that survives a restart.
 func TestRestartDuringAnOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// An providerLogin is the Login by third parties.
+// A providerLogin is the Login of NewProviderLogin.
 type providerLogin struct {
 	providers []*provider
 	byID      map[string]*provider
 	checks    providerChecks
 
 	mu sync.Mutex // guards the field below
-	s  *Server    // from New on
+	s  *Server    // nil before New
 }
 
-// attach makes the login that of a server, whose store it uses.
+// attach sets the server whose store the login uses.
 func (u *providerLogin) attach(s *Server) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.s != nil {
-		return errors.New("the Login of NewProviderLogin serves another Server already")
+		return errors.New("the ProviderLogin already belongs to another Server")
 	}
 	u.s = s
 	return nil
@@ -41,7 +41,7 @@ func (u *providerLogin) server() *Server {
 
 const pathCallback = "callback/" // below the login
 
-// A pendingLogin is what is kept while the browser is at the third party.
+// A pendingLogin is the state while the browser is at the identity provider.
 type pendingLogin struct {
 	Provider string `json:"provider"`
 	State    string `json:"state"`
@@ -49,8 +49,8 @@ type pendingLogin struct {
 	Verifier string `json:"verifier"`
 }
 
-// Login sends the browser to a third party, and takes it back from there. The server calls it only for the browser of an
-// interaction to which its user has consented: a callback that was captured elsewhere does not come so far.
+// Login redirects the browser to an identity provider and serves the callback. The server calls it
+// only for the browser in which the user has consented, so a captured callback is refused before.
 //
 // Spec: security best practices, Confused Deputy Problem.
 func (u *providerLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRequest) {
@@ -60,10 +60,10 @@ func (u *providerLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 	}
 	switch {
 	case l.Path != "":
-		l.s.showError(w, r, pageError{Status: http.StatusNotFound, Title: "There is no such page",
+		l.s.showError(w, r, pageError{Status: http.StatusNotFound, Title: "Page not found",
 			Detail: "Go back to the app and start again."})
 	case r.Method == http.MethodPost && formValue(r, paramDecision) == decisionDeny:
-		l.Fail(w, r, codeAccessDenied, "the user stopped at the login")
+		l.Fail(w, r, codeAccessDenied, "the user canceled the login")
 	case r.Method == http.MethodPost && u.byID[formValue(r, "provider")] != nil:
 		u.begin(w, r, l, u.byID[formValue(r, "provider")])
 	case len(u.providers) == 1:
@@ -85,7 +85,7 @@ func (u *providerLogin) choose(w http.ResponseWriter, l *LoginRequest) {
 	}{l.s.pageForm("Log in", pathLogin, l.in, l.clientName()), choices}, l.s.formTargets(l.in.Redirect))
 }
 
-// begin makes the state of a login, and sends the browser away with it.
+// begin stores the state of a login and redirects the browser to the identity provider.
 func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
 	ctx := r.Context()
 	ends, err := p.endpoints(ctx)
@@ -93,7 +93,8 @@ func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 		u.failProvider(w, r, l, p, err)
 		return
 	}
-	kept := pendingLogin{Provider: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(), Verifier: oauth2.GenerateVerifier()}
+	kept := pendingLogin{Provider: p.o.ID, State: l.ID() + "." + randomToken(), Nonce: randomToken(),
+		Verifier: oauth2.GenerateVerifier()}
 	data, err := json.Marshal(kept)
 	if err == nil {
 		err = l.Keep(ctx, data)
@@ -105,7 +106,7 @@ func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 	redirectTo(w, p.authorizationURL(ends, l.URL(pathCallback+p.o.ID), &kept))
 }
 
-// callback takes the browser back. What was kept is good for one answer, whatever that is.
+// callback serves the redirect from the identity provider. The stored state can be used once.
 func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
 	data, err := l.Take(r.Context())
 	if err == nil && (data == nil || p == nil) {
@@ -115,7 +116,8 @@ func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	if err == nil {
 		err = json.Unmarshal(data, &kept)
 	}
-	if err == nil && (kept.Provider != p.o.ID || subtle.ConstantTimeCompare([]byte(formValue(r, "state")), []byte(kept.State)) != 1) {
+	if err == nil && (kept.Provider != p.o.ID || subtle.ConstantTimeCompare([]byte(formValue(r, "state")),
+		[]byte(kept.State)) != 1) {
 		err = errNoInteraction
 	}
 	if err != nil {
@@ -130,12 +132,12 @@ func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	l.Finish(w, r, *subject)
 }
 
-// An providerError is an answer of a third party which says that there is no login.
+// A providerError is an error response of the authorization endpoint of an identity provider.
 type providerError struct{ code string }
 
-func (e *providerError) Error() string { return "the third party answered " + e.code }
+func (e *providerError) Error() string { return "the identity provider returned " + e.code }
 
-// complete turns the answer of a third party into a subject, and keeps what it gave.
+// complete exchanges the code, identifies the user and stores the grant.
 func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, kept *pendingLogin) (*Subject, error) {
 	ctx := r.Context()
 	ends, err := p.endpoints(ctx)
@@ -150,9 +152,9 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	}
 	code := formValue(r, "code")
 	if code == "" {
-		return nil, errors.New("the third party's answer has no code")
+		return nil, errors.New("the response of the identity provider has no code")
 	}
-	// From here on there is something at the third party which must not be left lying there.
+	// From here on the identity provider has a grant, which has to be stored or revoked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
 	defer cancel()
 	token, err := p.exchange(ctx, ends, l.URL(pathCallback+p.o.ID), code, kept.Verifier)
@@ -164,19 +166,21 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	subject, err := u.identify(ctx, p, ends, rec, token, kept.Nonce)
 	if err == nil {
 		rec.Subject = subject.ID
-		subject.ProviderGrant, err = u.keep(ctx, rec)
+		subject.ProviderGrant, err = u.create(ctx, rec)
 	}
 	if err != nil {
 		if revokeErr := p.revoke(ctx, ends, rec); revokeErr != nil {
-			l.s.log.WarnContext(ctx, "authorization server: the third party's grant cannot be revoked", "provider", p.o.ID, "error", revokeErr)
+			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed", "provider",
+				p.o.ID, "error", revokeErr)
 		}
 		return nil, err
 	}
 	return subject, nil
 }
 
-// identify finds out who came back.
-func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant, token *oauth2.Token, nonce string) (*Subject, error) {
+// identify returns the subject of the user.
+func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant,
+	token *oauth2.Token, nonce string) (*Subject, error) {
 	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.http}
 	if ends.verifier != nil {
 		id, err := p.verifyIDToken(ctx, ends, token, nonce)
@@ -185,9 +189,9 @@ func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoin
 		}
 		rec.Sub, user.ID = id.Subject, id.Subject
 		if err := id.Claims(&user.Claims); err != nil {
-			return nil, errors.New("the claims of the ID token cannot be read")
+			return nil, errors.New("malformed claims in the ID token")
 		}
-		if err := u.lookUp(ctx, p, ends, user); err != nil {
+		if err := u.addClaims(ctx, p, ends, user); err != nil {
 			return nil, err
 		}
 	}
@@ -198,31 +202,33 @@ func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoin
 	return &subject, u.server().checkSubject(&subject)
 }
 
-// lookUp asks for more about who came back. A name is not worth a login: where the provider refuses to tell it, the user
-// comes in without, but not while it does not answer, since the claims may be what decides who comes in.
-func (u *providerLogin) lookUp(ctx context.Context, p *provider, ends *endpoints, user *ProviderUser) error {
+// addClaims adds claims from the userinfo endpoint. If the provider refuses to return them, the
+// login continues without them. If the provider does not answer, the login fails, because Subject
+// may decide by the claims.
+func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *endpoints, user *ProviderUser) error {
 	err := p.addUserinfo(ctx, ends, user)
 	if err == nil || errors.Is(err, errOtherUserinfo) || isTemporary(err) {
 		return err
 	}
-	u.server().log.WarnContext(ctx, "authorization server: a third party tells nothing about a user", "provider", p.o.ID, "error", err)
+	u.server().log.WarnContext(ctx, "authorization server: userinfo request refused", "provider", p.o.ID, "error", err)
 	return nil
 }
 
-// failProvider tells the client that there was no login, and the log why.
+// failProvider logs why a login failed and redirects the browser to the client with an error.
 func (u *providerLogin) failProvider(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider, err error) {
-	l.s.log.WarnContext(r.Context(), "authorization server: a login at a third party failed", "provider", p.o.ID, "error", err)
-	var said *providerError
+	l.s.log.WarnContext(r.Context(), "authorization server: login at an identity provider failed", "provider", p.o.ID,
+		"error", err)
+	var response *providerError
 	switch {
 	case errors.Is(err, ErrUserRefused):
-		l.Fail(w, r, codeAccessDenied, "the user may not come in")
-	case errors.As(err, &said) && (said.code == codeUnavailable || said.code == codeServerError):
-		l.Fail(w, r, codeUnavailable, "the third party cannot log in anybody for now")
-	case errors.As(err, &said):
-		l.Fail(w, r, codeAccessDenied, "the third party did not log in the user")
+		l.Fail(w, r, codeAccessDenied, "the user may not log in")
+	case errors.As(err, &response) && (response.code == codeUnavailable || response.code == codeServerError):
+		l.Fail(w, r, codeUnavailable, "the identity provider is temporarily unavailable")
+	case errors.As(err, &response):
+		l.Fail(w, r, codeAccessDenied, "the identity provider refused the login")
 	case isTemporary(err):
-		l.Fail(w, r, codeUnavailable, "the third party does not answer")
+		l.Fail(w, r, codeUnavailable, "the identity provider does not answer")
 	default:
-		l.Fail(w, r, codeServerError, "the answer of the third party cannot be trusted")
+		l.Fail(w, r, codeServerError, "the response of the identity provider is not valid")
 	}
 }

@@ -37,8 +37,8 @@ func withProviders(t *testing.T, providers ...authserver.Provider) func(*authser
 	return func(o *authserver.Options) { o.Login = providerLogin(t, providers...) }
 }
 
-// toUpstream goes as far as the redirect to the third party.
-func (b *browser) toUpstream() (address string) {
+// toProvider continues up to the redirect to the provider.
+func (b *browser) toProvider() (address string) {
 	b.w.t.Helper()
 	_, form := b.consentPage(authorizeQuery())
 	res := b.decide(form, "allow")
@@ -49,26 +49,26 @@ func (b *browser) toUpstream() (address string) {
 	return res.Header.Get("Location")
 }
 
-// viaUpstream goes all the way by a third party, and gives what the client gets.
-func (b *browser) viaUpstream(p *idp) url.Values {
+// viaProvider logs in at a provider and returns the authorization response.
+func (b *browser) viaProvider(p *idp) url.Values {
 	b.w.t.Helper()
-	return b.answer(b.get(p.visit(b, b.toUpstream())))
+	return b.answer(b.get(p.visit(b, b.toProvider())))
 }
 
 func (w *world) loginVia(p *idp) tokens {
 	w.t.Helper()
-	answer := w.browser().viaUpstream(p)
+	answer := w.browser().viaProvider(p)
 	if answer.Get("code") == "" {
 		w.t.Fatalf("no code: %v", answer)
 	}
 	return w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 }
 
-func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
+func TestAUTHB11_ProviderLogin(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
-	address := b.toUpstream()
+	address := b.toProvider()
 	u, _ := url.Parse(address)
 	q := u.Query()
 	for name, wanted := range map[string]string{
@@ -95,7 +95,8 @@ func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token.Subject != "idp|user-1" || token.Claims["email"] != "one@example.com" || token.Claims["email_verified"] != true ||
+	if token.Subject != "idp|user-1" || token.Claims["email"] != "one@example.com" ||
+		token.Claims["email_verified"] != true ||
 		token.Claims["name"] != "User One" || token.Claims["groups"] != nil {
 		t.Errorf("token is %+v", token)
 	}
@@ -106,11 +107,11 @@ func TestAUTHB11_LoginByAThirdParty(t *testing.T) {
 }
 
 // R-7.5-6: what an attacker has consented to in his own browser is of no use in another one.
-func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
+func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	attacker, victim := w.browser(), w.browser()
-	address := attacker.toUpstream()
+	address := attacker.toProvider()
 	callback := p.visit(victim, address) // the victim is logged in there
 	res := victim.get(callback)
 	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
@@ -127,7 +128,7 @@ func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
 	if res := victim.get(callback); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("another browser's callback, with a planted cookie: %s", res.Status)
 	}
-	victim.toUpstream()
+	victim.toProvider()
 	if res := victim.get(callback); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("another browser's callback, with an interaction of its own: %s", res.Status)
 	}
@@ -136,7 +137,7 @@ func TestConfusedDeputy_CapturedUpstreamURL(t *testing.T) {
 	}
 }
 
-// SEC-05, R-7.5-5: nothing goes to the third party before consent, and no state is good before it.
+// SEC-05, R-7.5-5: before consent there is no redirect to the provider, and no state is accepted.
 func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
@@ -171,11 +172,11 @@ func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 	}
 }
 
-func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
+func TestCallbackCanBeUsedOnce(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
-	callback := p.visit(b, b.toUpstream())
+	callback := p.visit(b, b.toProvider())
 	if got := b.answer(b.get(callback)); got.Get("code") == "" {
 		t.Fatalf("no code: %v", got)
 	}
@@ -184,7 +185,7 @@ func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
 	}
 	// A wrong state uses up the right one.
 	b = w.browser()
-	callback = p.visit(b, b.toUpstream())
+	callback = p.visit(b, b.toProvider())
 	u, _ := url.Parse(callback)
 	q := u.Query()
 	q.Set("state", q.Get("state")+"x")
@@ -198,7 +199,7 @@ func TestUpstreamCallbackIsGoodOnce(t *testing.T) {
 	}
 }
 
-func TestMixUpOfTwoUpstreams(t *testing.T) {
+func TestMixUpOfTwoProviders(t *testing.T) {
 	honest, evil := newIDP(t), newIDP(t)
 	w := newWorld(t, withProviders(t, honest.provider("honest"), evil.provider("evil")))
 	pick := func(b *browser, id string) string {
@@ -212,11 +213,13 @@ func TestMixUpOfTwoUpstreams(t *testing.T) {
 	}
 	b := w.browser()
 	callback := honest.visit(b, pick(b, "honest"))
-	if res := b.get(strings.Replace(callback, "/callback/honest", "/callback/evil", 1)); res.StatusCode != http.StatusBadRequest {
+	if res := b.get(strings.Replace(callback, "/callback/honest", "/callback/evil",
+		1)); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("the honest provider's answer at the other one's address: %s", res.Status)
 	}
 	for name, iss := range map[string]url.Values{
-		"another issuer": {"iss": {evil.URL}}, "no issuer": {}, "two issuers": {"iss": {honest.URL, evil.URL}}, "nearly": {"iss": {honest.URL + "/"}},
+		"another issuer": {"iss": {evil.URL}}, "no issuer": {}, "two issuers": {"iss": {honest.URL, evil.URL}},
+		"nearly": {"iss": {honest.URL + "/"}},
 	} {
 		b := w.browser()
 		address := pick(b, "honest")
@@ -263,7 +266,8 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 		"made for another token":      claim("at_hash", base64.RawURLEncoding.EncodeToString(make([]byte, 16))),
 		"a key that it does not have": func() { p.sign = p.signer(other, jose.ES256) },
 		"HMAC with the public key": func() {
-			p.sign = p.signer(elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y), jose.HS256) //nolint:staticcheck // as an attacker would
+			p.sign = p.signer(elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y),
+				jose.HS256) //nolint:staticcheck // as an attacker would
 		},
 		"HMAC with the secret": func() { p.sign = p.signer([]byte(strings.Repeat(idpSecret, 3)), jose.HS256) },
 		"no signature": func() {
@@ -275,7 +279,7 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 	} {
 		p.set(func() { p.claims, p.sign = nil, nil; lie() })
 		revoked := p.count("/revoke")
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("error") != "server_error" || answer.Get("code") != "" || answer.Get("iss") != w.issuer {
 			t.Errorf("%s: %v", name, answer)
 		}
@@ -289,7 +293,7 @@ func TestIDTokenMustBeForThisLogin(t *testing.T) {
 	w.loginVia(p)
 }
 
-func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
+func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 	p := newIDP(t)
 	up := p.provider("idp")
 	up.Subject = func(_ context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
@@ -299,18 +303,19 @@ func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
 		return authserver.Subject{}, fmt.Errorf("not on the list: %w", authserver.ErrUserRefused)
 	}
 	w := newWorld(t, withProviders(t, up))
-	if answer := w.browser().viaUpstream(p); answer.Get("error") != "access_denied" {
+	if answer := w.browser().viaProvider(p); answer.Get("error") != "access_denied" {
 		t.Errorf("a user that we refuse: %v", answer)
 	}
 	if p.count("/revoke") != 1 {
 		t.Error("what the third party gave a user that we refuse was left there")
 	}
 	for said, wanted := range map[string]string{
-		"access_denied": "access_denied", "login_required": "access_denied", "temporarily_unavailable": "temporarily_unavailable",
-		"server_error": "temporarily_unavailable", "\"><script>": "access_denied",
+		"access_denied": "access_denied", "login_required": "access_denied",
+		"temporarily_unavailable": "temporarily_unavailable",
+		"server_error":            "temporarily_unavailable", "\"><script>": "access_denied",
 	} {
 		p.set(func() { p.answer = url.Values{"error": {said}, "error_description": {"their words"}, "iss": {p.URL}} })
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("error") != wanted || answer.Get("iss") != w.issuer || answer.Get("state") != "the state" {
 			t.Errorf("%s: %v", said, answer)
 		}
@@ -328,8 +333,8 @@ func TestRefusalsOfTheThirdPartyReachTheClient(t *testing.T) {
 	}
 }
 
-// AUTHB-13: in the ways that third parties have to say so.
-func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
+// AUTHB-13: with each method that providers have to report it.
+func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 	for name, way := range map[string]func(p *idp){
 		"userinfo":      func(*idp) {},
 		"introspection": func(p *idp) { p.metadata = map[string]any{"introspection_endpoint": p.URL + "/introspect"} },
@@ -367,7 +372,7 @@ func TestAUTHB13_RevokedThereIsRefusedHere(t *testing.T) {
 }
 
 // AUTHB-14: renewed by one of many, and kept.
-func TestAUTHB14_OldTokensAreRenewedOnce(t *testing.T) {
+func TestAUTHB14_DueTokensAreRenewedOnce(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
@@ -384,14 +389,14 @@ func TestAUTHB14_OldTokensAreRenewedOnce(t *testing.T) {
 				t.Errorf("after %d hours the token endpoint was called %d times, want %d", round+1, n, round+2)
 			}
 		}
-		// Ended early by a third party that gives another one.
+		// Revoked early by a provider that issues another one.
 		p.set(func() { clear(p.access) })
 		time.Sleep(time.Minute)
 		w.wantAlive(got.Access, "an access token that ended early")
 	})
 }
 
-func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
+func TestFailedProviderRefreshEndsTheGrant(t *testing.T) {
 	for name, end := range map[string]func(p *idp){
 		"invalid_grant": func(p *idp) { clear(p.refresh) },
 		"another user":  func(p *idp) { p.user = "user-2" },
@@ -421,8 +426,9 @@ func TestFailedUpstreamRefreshEndsOurGrant(t *testing.T) {
 	})
 }
 
-// An outage is no revocation: it ends nothing, and after some minutes nothing works until it is over.
-func TestOutageOfTheThirdParty(t *testing.T) {
+// An outage is no revocation: it ends nothing, and after some minutes nothing works until it is
+// over.
+func TestProviderOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
@@ -451,11 +457,12 @@ func TestOutageOfTheThirdParty(t *testing.T) {
 }
 
 // R-7.5-7: together, in both directions.
-func TestRevokingOursRevokesTheirs(t *testing.T) {
+func TestRevocationRevokesTheProviderGrant(t *testing.T) {
 	p := newIDP(t)
 	w := newWorld(t, withProviders(t, p.provider("idp")))
 	one, two := w.loginVia(p), w.loginVia(p)
-	if res := w.post("/revoke", url.Values{"token": {one.Refresh}, "client_id": {publicID}}); res.StatusCode != http.StatusOK {
+	if res := w.post("/revoke", url.Values{"token": {one.Refresh},
+		"client_id": {publicID}}); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
 	w.wantDead(one.Access, "after its revocation")
@@ -469,7 +476,7 @@ func TestRevokingOursRevokesTheirs(t *testing.T) {
 	w.wantDead(two.Access, "after its revocation during an outage")
 }
 
-func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
+func TestProviderTokenIsForItsPrincipalAndResource(t *testing.T) {
 	p := newIDP(t)
 	const other = "https://other.example/mcp"
 	synctest.Test(t, func(t *testing.T) {
@@ -483,7 +490,8 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 			t.Fatal(err)
 		}
 		principal := func(change func(*mcp.Principal)) *mcp.Principal {
-			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID, Scopes: token.Scopes, Claims: token.Claims}
+			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID, Scopes: token.Scopes,
+				Claims: token.Claims}
 			if change != nil {
 				change(pr)
 			}
@@ -491,7 +499,7 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 		}
 		ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil))
 		if err != nil || !p.access[ut.Token] || ut.Provider != "idp" || ut.Type != "Bearer" {
-			t.Fatalf("ProviderToken gave %v, %v", ut, err)
+			t.Fatalf("ProviderToken returned %v, %v", ut, err)
 		}
 		if text := fmt.Sprintf("%v %+v %#v", ut, *ut, *ut); strings.Contains(text, ut.Token) {
 			t.Errorf("printing it shows it: %s", text)
@@ -508,7 +516,8 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 			"another issuer":   {resource, principal(func(p *mcp.Principal) { p.Issuer = "https://evil.example" })},
 			"no grant":         {resource, principal(func(p *mcp.Principal) { p.Claims = nil })},
 		} {
-			if ut, err := w.server.ProviderToken(t.Context(), bad.resource, bad.p); !errors.Is(err, authserver.ErrNoProviderToken) || ut != nil {
+			if ut, err := w.server.ProviderToken(t.Context(), bad.resource, bad.p); !errors.Is(err,
+				authserver.ErrNoProviderToken) || ut != nil {
 				t.Errorf("%s: %v, %v", name, ut, err)
 			}
 		}
@@ -519,7 +528,8 @@ func TestUpstreamTokenIsForItsPrincipalAndResource(t *testing.T) {
 		}
 		p.set(func() { clear(p.access); clear(p.refresh) })
 		time.Sleep(time.Minute)
-		if ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil)); !errors.Is(err, authserver.ErrProviderGrantEnded) {
+		if ut, err := w.server.ProviderToken(t.Context(), resource, principal(nil)); !errors.Is(err,
+			authserver.ErrProviderGrantEnded) {
 			t.Errorf("revoked there: %v, %v", ut, err)
 		}
 	})
@@ -551,7 +561,7 @@ func (s *spyStore) Update(ctx context.Context, kind, key string, change func([]b
 	})
 }
 
-func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
+func TestProviderTokensAreSealed(t *testing.T) {
 	p := newIDP(t)
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -570,7 +580,7 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 		}
 		w := start(first)
 		b := w.browser()
-		address := b.toUpstream()
+		address := b.toProvider()
 		nonce := func() string { u, _ := url.Parse(address); return u.Query().Get("nonce") }()
 		answer := b.answer(b.get(p.visit(b, address)))
 		got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
@@ -584,7 +594,7 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 		if !slices.ContainsFunc(spy.seen, func(v string) bool { return strings.Contains(v, first.ID) }) {
 			t.Error("the spy saw nothing that the first key sealed")
 		}
-		// The old key still opens, and what is used is sealed anew.
+		// The old key still opens, and used grants are sealed with the new key.
 		w = start(second, first)
 		w.wantAlive(got.Access, "with a new key in front")
 		w = start(second)
@@ -594,11 +604,12 @@ func TestSecretsOfTheThirdPartyAreSealedAndKeysRotate(t *testing.T) {
 	})
 }
 
-func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
+func TestProviderWithoutOpenIDConnect(t *testing.T) {
 	p := newIDP(t)
 	up := authserver.Provider{
 		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},
-		Endpoints: authserver.ProviderEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token", Revocation: p.URL + "/revoke"},
+		Endpoints: authserver.ProviderEndpoints{Authorization: p.URL + "/authorize", Token: p.URL + "/token",
+			Revocation: p.URL + "/revoke"},
 		Subject: func(ctx context.Context, u *authserver.ProviderUser) (authserver.Subject, error) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/userinfo", nil)
 			if err != nil {
@@ -632,7 +643,7 @@ func TestUpstreamThatIsNoOpenIDProvider(t *testing.T) {
 	})
 }
 
-func TestConsentPageSaysWhoLogsIn(t *testing.T) {
+func TestConsentPageNamesTheProvider(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
 	odd := one.provider("one")
 	odd.Name = "A & B"
@@ -647,7 +658,7 @@ func TestConsentPageSaysWhoLogsIn(t *testing.T) {
 	}
 }
 
-func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
+func TestProviderChoiceCanBeCanceled(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
 	w := newWorld(t, withProviders(t, one.provider("one"), two.provider("two")))
 	b := w.browser()
@@ -663,17 +674,20 @@ func TestPickingAThirdPartyCanBeCancelled(t *testing.T) {
 	}
 }
 
-func TestMistakesInUpstreams(t *testing.T) {
+func TestInvalidProviders(t *testing.T) {
 	good := authserver.Provider{ID: "idp", Issuer: "https://idp.example", ClientID: "us"}
 	for wanted, change := range map[string]func(*authserver.Provider){
-		"ID has to have":    func(u *authserver.Provider) { u.ID = "Id/p" },
-		"no ClientID":       func(u *authserver.Provider) { u.ClientID = "" },
-		"either an Issuer":  func(u *authserver.Provider) { u.Issuer = "" },
-		"needs a Subject":   func(u *authserver.Provider) { u.Issuer, u.Endpoints = "", endpoints },
-		"lack openid":       func(u *authserver.Provider) { u.Scopes = []string{"email"} },
-		"hold state":        func(u *authserver.Provider) { u.Parameters = map[string]string{"state": "x"} },
-		"time is negative":  func(u *authserver.Provider) { u.CheckEvery = -1 },
-		"neither https nor": func(u *authserver.Provider) { u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints, nobody },
+		"invalid ID":             func(u *authserver.Provider) { u.ID = "Id/p" },
+		"ClientID is required":   func(u *authserver.Provider) { u.ClientID = "" },
+		"either Issuer":          func(u *authserver.Provider) { u.Issuer = "" },
+		"Subject is required":    func(u *authserver.Provider) { u.Issuer, u.Endpoints = "", endpoints },
+		"must contain openid":    func(u *authserver.Provider) { u.Scopes = []string{"email"} },
+		"must not contain state": func(u *authserver.Provider) { u.Parameters = map[string]string{"state": "x"} },
+		"must not be negative":   func(u *authserver.Provider) { u.CheckEvery = -1 },
+		"must be https": func(u *authserver.Provider) {
+			u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints,
+				nobody
+		},
 	} {
 		u := good
 		change(&u)
@@ -682,7 +696,8 @@ func TestMistakesInUpstreams(t *testing.T) {
 			t.Errorf("error is %v, want one with %q", err, wanted)
 		}
 	}
-	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{good, good}}); err == nil {
+	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{good,
+		good}}); err == nil {
 		t.Error("two of one ID are taken")
 	}
 	if _, err := authserver.NewProviderLogin(&authserver.ProviderOptions{}); err == nil {
@@ -706,14 +721,17 @@ func nobody(context.Context, *authserver.ProviderUser) (authserver.Subject, erro
 	return authserver.Subject{}, authserver.ErrUserRefused
 }
 
-// The issuer of the third party is the operator's word; its endpoints are its own, and reach no further than it does.
-func TestUpstreamEndpointsAreGuarded(t *testing.T) {
+// The operator chooses the issuer, and the provider its endpoints, which may not be less public
+// than the issuer.
+func TestProviderEndpointsUseTheFetcher(t *testing.T) {
 	p := newIDP(t)
-	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd", "https://[fe80::1]/token"} {
+	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd",
+		"https://[fe80::1]/token"} {
 		p.set(func() { p.metadata = map[string]any{"token_endpoint": bad} })
 		w := newWorld(t, func(o *authserver.Options) {
 			login, err := authserver.NewProviderLogin(&authserver.ProviderOptions{
-				Providers: []authserver.Provider{p.provider("idp")}, Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
+				Providers: []authserver.Provider{p.provider("idp")},
+				Fetcher:   oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -721,7 +739,7 @@ func TestUpstreamEndpointsAreGuarded(t *testing.T) {
 			o.Login = login
 		})
 		begun := time.Now()
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("code") != "" || answer.Get("error") == "" || time.Since(begun) > 4*time.Second {
 			t.Errorf("%s: %v after %v", bad, answer, time.Since(begun))
 		}

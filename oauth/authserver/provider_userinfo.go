@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// profileClaims and emailClaims are what the scopes of these names stand for.
+// profileClaims and emailClaims are the claims of the scopes profile and email.
 //
 // Spec: OpenID Connect Core 1.0, section 5.4.
 var (
@@ -19,25 +19,25 @@ var (
 )
 
 var (
-	errOtherUserinfo = errors.New("the userinfo endpoint of the third party answered with another user")
-	errNoUserinfo    = errors.New("the userinfo endpoint of the third party did not answer with claims in JSON")
+	errOtherUserinfo = errors.New("the userinfo response is for another user")
+	errNoUserinfo    = errors.New("the userinfo response is not a JSON object")
 )
 
-// userinfo asks for the claims about the user of an access token.
+// userinfo returns the userinfo response for an access token.
 //
 // Spec: OpenID Connect Core 1.0, section 5.3.
 func (p *provider) userinfo(ctx context.Context, ends *endpoints, access string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ends.userinfo, nil)
 	if err != nil {
-		return nil, errors.New("the userinfo endpoint of the third party is no URL")
+		return nil, errors.New("invalid userinfo endpoint URL")
 	}
 	req.Header.Set("Authorization", "Bearer "+access)
 	return p.do(req)
 }
 
-// addUserinfo adds what was asked for and the ID token lacks: where there is an access token, providers put the claims of
-// the scopes profile and email into userinfo. Nothing else is taken from there, so that what says how and for whom the
-// login was done is the ID token's alone.
+// addUserinfo adds the claims of the scopes profile and email that the ID token does not have: with
+// an access token, providers may return them only from userinfo. No other claims are added, so that
+// those about the login itself come only from the ID token.
 //
 // Spec: OpenID Connect Core 1.0, sections 5.3.2 and 5.4.
 func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *ProviderUser) error {
@@ -52,7 +52,7 @@ func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *Provi
 	}
 	var claims map[string]any
 	if decodeStrict(body, &claims) != nil {
-		return errNoUserinfo // such as one that is signed
+		return errNoUserinfo // such as a signed one
 	}
 	if claims["sub"] != user.ID {
 		return errOtherUserinfo
@@ -64,7 +64,7 @@ func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *Provi
 			}
 		}
 	}
-	if email { // both from one place: that an address is verified is said of that address
+	if email { // both from the same response: email_verified is about that email
 		for _, name := range emailClaims {
 			delete(user.Claims, name)
 			if claims[name] != nil {
@@ -75,22 +75,25 @@ func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *Provi
 	return nil
 }
 
-// askUserinfo asks for the user of a token, who must be the one of the login.
-func (p *provider) askUserinfo(ctx context.Context, ends *endpoints, rec *providerGrant) error {
+// checkUserinfo checks an access token at the userinfo endpoint, which must return the user of the
+// login.
+func (p *provider) checkUserinfo(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	body, err := p.userinfo(ctx, ends, rec.Access)
-	var said *statusError
+	var statusErr *statusError
 	switch {
-	case errors.As(err, &said) && (said.status == http.StatusUnauthorized || said.status == http.StatusForbidden):
-		// 403 is what some answer for a user who was locked out. If there is a refresh token, it has the last word.
+	case errors.As(err, &statusErr) && (statusErr.status == http.StatusUnauthorized ||
+		statusErr.status == http.StatusForbidden):
+		// Some providers return 403 for a disabled user. If there is a refresh token, a renewal
+		// decides.
 		return errTokenInvalid
 	case err != nil:
 		return err
 	}
-	var answer struct {
+	var response struct {
 		Sub string `json:"sub"`
 	}
-	// A signed answer is no JSON; that it came is enough.
-	if decodeStrict(body, &answer) == nil && answer.Sub != "" && answer.Sub != rec.Sub {
+	// A signed response is not JSON. Its status is sufficient.
+	if decodeStrict(body, &response) == nil && response.Sub != "" && response.Sub != rec.Sub {
 		return errTokenInvalid
 	}
 	return nil

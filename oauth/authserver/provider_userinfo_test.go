@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// lean makes the provider do as OpenID Connect Core has it: the claims about the user come from userinfo.
+// lean makes the provider do as OpenID Connect Core has it: the claims about the user come from
+// userinfo.
 func (p *idp) lean(userinfo map[string]any) {
 	p.set(func() {
 		p.claims = func(c map[string]any) {
@@ -22,8 +23,9 @@ func (p *idp) lean(userinfo map[string]any) {
 
 func grace(change ...any) map[string]any {
 	m := map[string]any{
-		"sub": "user-1", "name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false,
-		"acr": "high", "aud": "somebody", "groups": []string{"admin"},
+		"sub": "user-1", "name": "Grace", "preferred_username": "grace", "email": "grace@example.com",
+		"email_verified": false,
+		"acr":            "high", "aud": "somebody", "groups": []string{"admin"},
 	}
 	for i := 0; i < len(change); i += 2 {
 		m[change[i].(string)] = change[i+1]
@@ -42,7 +44,8 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 		asked    int
 	}{
 		"all of it": {nil, grace(), map[string]any{
-			"name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false, // of this address
+			// of this address
+			"name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false,
 		}, 1},
 		"profile alone": {[]string{"openid", "profile"}, grace(), map[string]any{
 			"name": "Grace", "preferred_username": "grace", "email_verified": true, // from the ID token
@@ -88,7 +91,7 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 }
 
 // OpenID Connect Core 1.0, section 5.3.2: claims of another sub must not be used.
-func TestUserinfoThatCannotBeUsed(t *testing.T) {
+func TestUnusableUserinfo(t *testing.T) {
 	p := newIDP(t)
 	deep := any("x")
 	for range 20 {
@@ -112,7 +115,7 @@ func TestUserinfoThatCannotBeUsed(t *testing.T) {
 		p.lean(nil)
 		p.set(func() { p.userinfo = func() (int, any) { return c.status, c.answer } })
 		revoked := p.count("/revoke")
-		answer := w.browser().viaUpstream(p)
+		answer := w.browser().viaProvider(p)
 		if answer.Get("error") != c.want || (answer.Get("code") == "") != (c.want != "") {
 			t.Errorf("%s: %v, want error %q", name, answer, c.want)
 		}
@@ -129,8 +132,8 @@ func TestUserinfoThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// AUTHB-13: whom the third party has locked out it may answer with 403.
-func TestAUTHB13_ForbiddenIsNotValid(t *testing.T) {
+// AUTHB-13: providers may return 403 for a disabled user.
+func TestAUTHB13_ForbiddenUserinfoIsInvalid(t *testing.T) {
 	for name, single := range map[string]bool{"with a refresh token": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)

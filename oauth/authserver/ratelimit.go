@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxLimited is the maximum number of keys of a limiter. The least recently used one is dropped, and then has its full rate
-// again. 10,000 keys take about 3 MiB.
+// maxLimited is the maximum number of keys of a limiter. The least recently used one is dropped,
+// and then has its full rate again. 10,000 keys take about 3 MiB.
 const maxLimited = 10_000
 
 // A rateLimiter has a token bucket for each key. It is safe for concurrent use.
@@ -25,17 +25,19 @@ type bucket struct {
 	taken   []time.Time // the times of the last requests, the oldest first, if the limiter is strict
 }
 
-// A cost is one request that counts against a key of a limiter, whose rate is a multiple of the limiter's rate.
+// A cost is one request that counts against a key of a limiter, whose rate is a multiple of the
+// limiter's rate.
 type cost struct {
 	limiter *rateLimiter
 	key     string
 	times   int
 }
 
-// takeAll takes all costs, or none. If one of them is not available, it returns the time until it will be.
-func takeAll(costs []cost) (wait time.Duration, ok bool) {
+// reserveAll takes all costs, or none. If one of them is not available, it returns the time until it
+// will be.
+func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 	for i, c := range costs {
-		if wait, ok := c.take(); !ok {
+		if wait, ok := c.reserve(); !ok {
 			refund(costs[:i])
 			return wait, false
 		}
@@ -43,20 +45,20 @@ func takeAll(costs []cost) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// refund reverts takeAll.
+// refund reverts reserveAll.
 func refund(costs []cost) {
 	for _, c := range costs {
 		c.refund()
 	}
 }
 
-func (c cost) take() (wait time.Duration, ok bool) {
+func (c cost) reserve() (wait time.Duration, ok bool) {
 	l := c.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.bucket(c)
 	if c.isStrict() {
-		return l.takeStrict(b)
+		return l.reserveStrict(b)
 	}
 	if b.tokens >= 1 {
 		b.tokens--
@@ -65,7 +67,7 @@ func (c cost) take() (wait time.Duration, ok bool) {
 	return time.Duration((1 - b.tokens) * float64(l.rate.Per) / c.capacity()), false
 }
 
-func (l *rateLimiter) takeStrict(b *bucket) (wait time.Duration, ok bool) {
+func (l *rateLimiter) reserveStrict(b *bucket) (wait time.Duration, ok bool) {
 	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return b.updated.Sub(at) >= l.rate.Per })
 	if len(b.taken) < l.rate.Count {
 		b.taken = append(b.taken, b.updated)

@@ -11,15 +11,16 @@ import (
 // maxRedirectURI is the maximum length of a redirect URI in bytes.
 const maxRedirectURI = 2 << 10
 
-// checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback address, or a private-use
-// scheme that is a reversed domain name.
+// checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback
+// address, or a private-use scheme that is a reversed domain name.
 //
 // Spec: RFC 8252, section 7; basic/authorization, Communication Security.
 func checkRedirectURI(uri string) error {
 	if uri == "" || len(uri) > maxRedirectURI {
 		return fmt.Errorf("must have 1 to %d bytes", maxRedirectURI)
 	}
-	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\\\"<>^`{|}*", r) }) {
+	isInvalid := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\\\"<>^`{|}*", r) }
+	if strings.ContainsFunc(uri, isInvalid) {
 		return errors.New("must not have a wildcard or a character that is invalid in a URI")
 	}
 	u, err := url.Parse(uri)
@@ -70,13 +71,15 @@ func isPort(u *url.URL) bool {
 	return err == nil && port > 0
 }
 
-// isLoopbackRedirect reports whether a redirect URI is http with a loopback address: that of a program on the user's machine.
+// isLoopbackRedirect reports whether a redirect URI is http with a loopback address: that of a
+// program on the user's machine.
 func isLoopbackRedirect(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
-// matchRedirect reports whether a redirect URI equals one of the registered ones. The ports of loopback addresses may differ.
+// matchRedirect reports whether a redirect URI equals one of the registered ones. The ports of
+// loopback addresses may differ.
 //
 // Spec: OAuth 2.1, section 2.3.1; RFC 8252, section 7.3.
 func matchRedirect(registered []string, uri string) bool {

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// refreshGrace is the time for which the previous refresh token returns the same successor again, for a client that lost
-	// the response or sent two requests at once.
+	// refreshGrace is the time for which the previous refresh token returns the same successor
+	// again, for a client that lost the response or sent two requests at once.
 	refreshGrace = 10 * time.Second
 
 	kindRefresh = "refresh"
 )
 
-// A family has the refresh tokens of one grant, of which one is valid at a time. A token consists of the ID of its family, a dot
-// and a secret. A token of the family that is neither the current one nor, during refreshGrace, the previous one has been
-// used twice: it or its successor was stolen.
+// A family has the refresh tokens of one grant, of which one is valid at a time. A token consists
+// of the ID of its family, a dot and a secret. A token of the family that is neither the current
+// one nor, during refreshGrace, the previous one has been used twice: it or its successor was
+// stolen.
 type family struct {
 	ID      string    `json:"id"`
 	Grant   string    `json:"grant"`
@@ -113,8 +114,8 @@ func parseFamily(value []byte) (*family, error) {
 	return f, nil
 }
 
-// rotate returns the successor of a refresh token: a new token for the current one, and the current one for the previous one.
-// For any other token the error is errNoRefresh.
+// rotate returns the successor of a refresh token: a new token for the current one, and the current
+// one for the previous one. For any other token the error is errNoRefresh.
 //
 // Spec: OAuth 2.1, section 4.3.1; RFC 9700, section 4.14.2.
 func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
@@ -145,8 +146,8 @@ func (s *Server) rotate(ctx context.Context, fam *family, token string) (success
 	return successor, err
 }
 
-// endFamily ends the grant of a family, then the family. If the grant cannot be ended, the family remains, so that the next
-// use of one of its tokens tries again.
+// endFamily ends the grant of a family, then the family. If the grant cannot be ended, the family
+// remains, so that the next use of one of its tokens tries again.
 func (s *Server) endFamily(ctx context.Context, f *family, reason string) error {
 	if err := s.endGrant(ctx, f.Grant, reason); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxRedirectURIs is the maximum number of redirect URIs of a client, and maxClientName the maximum length of its name in
-	// bytes.
+	// maxRedirectURIs is the maximum number of redirect URIs of a client, and maxClientName the
+	// maximum length of its name in bytes.
 	maxRedirectURIs = 20
 	maxClientName   = 200
 )
@@ -33,7 +33,8 @@ type registrationResponse struct {
 	oauth.ClientMetadata
 }
 
-// serveRegister serves the registration endpoint. The metadata of the client is unverified, and the consent page says so.
+// serveRegister serves the registration endpoint. The metadata of the client is unverified, and the
+// consent page says so.
 //
 // Spec: RFC 7591, section 3.
 func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +77,8 @@ func (s *Server) checkRegistrationToken(r *http.Request) error {
 	if len(r.Header["Authorization"]) == 1 && strings.EqualFold(scheme, "Bearer") && ok {
 		return nil
 	}
-	return &oauthError{status: http.StatusUnauthorized, code: codeInvalidToken, text: "registration requires an initial access token",
+	return &oauthError{status: http.StatusUnauthorized, code: codeInvalidToken,
+		text:      "registration requires an initial access token",
 		challenge: `Bearer realm="register"`}
 }
 
@@ -91,12 +93,14 @@ func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
 	}
 	m := new(oauth.ClientMetadata)
 	if err := decodeStrict(body, m); err != nil {
-		return nil, refuse(codeInvalidMetadata, "the body must be a JSON object with client metadata and without duplicate members")
+		return nil, refuse(codeInvalidMetadata,
+			"the body must be a JSON object with client metadata and without duplicate members")
 	}
 	return m, nil
 }
 
-// registeredClient returns the client with the given metadata, and replaces m by the metadata as registered.
+// registeredClient returns the client with the given metadata, and replaces m by the metadata as
+// registered.
 //
 // Spec: RFC 7591, section 2.
 func registeredClient(m *oauth.ClientMetadata) (*client, error) {
@@ -129,7 +133,8 @@ func checkRegistration(m *oauth.ClientMetadata) error {
 	case !slices.Contains(m.GrantTypes, grantCode):
 		return refuse(codeInvalidMetadata, "grant_types must contain authorization_code")
 	case !slices.Contains([]string{authNone, authBasic, authPost}, m.TokenEndpointAuthMethod):
-		return refuse(codeInvalidMetadata, "token_endpoint_auth_method must be none, client_secret_basic or client_secret_post")
+		return refuse(codeInvalidMetadata,
+			"token_endpoint_auth_method must be none, client_secret_basic or client_secret_post")
 	case m.ApplicationType != "" && m.ApplicationType != "native" && m.ApplicationType != "web":
 		return refuse(codeInvalidMetadata, "application_type must be native or web")
 	case m.Scope != "" && checkScope(m.Scope) != nil:
@@ -165,10 +170,11 @@ func checkShown(m *oauth.ClientMetadata) error {
 	return nil
 }
 
-// isInvisible reports whether a character could make a name look like another one: control characters, changes of the writing
-// direction and other invisible characters.
+// isInvisible reports whether a character could make a name look like another one: control
+// characters, changes of the writing direction and other invisible characters.
 func isInvisible(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) || r == unicode.ReplacementChar
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co) ||
+		r == unicode.ReplacementChar
 }
 
 func isShownURL(uri string) bool {
@@ -178,7 +184,8 @@ func isShownURL(uri string) bool {
 }
 
 var errTooManyClients = &oauthError{
-	status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many registered clients have not been used yet", wait: maxRetryAfter,
+	status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many registered clients have not been used yet",
+	wait: maxRetryAfter,
 }
 
 // putNewClient stores a client that expires if it is not used within unusedTime.

@@ -32,7 +32,8 @@ func TestRegistration(t *testing.T) {
 	got := w.register(`{"client_name":"My App","redirect_uris":["http://localhost/cb","https://app.example/cb"],
 		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],"application_type":"native",
 		"token_endpoint_auth_method":"none","client_id":"chosen","client_secret":"chosen","unknown":{"x":[1]}}`)
-	text, _ := json.Marshal([]any{got["client_name"], got["redirect_uris"], got["grant_types"], got["token_endpoint_auth_method"], got["client_secret"]})
+	text, _ := json.Marshal([]any{got["client_name"], got["redirect_uris"], got["grant_types"],
+		got["token_endpoint_auth_method"], got["client_secret"]})
 	if string(text) != `["My App",["http://localhost/cb","https://app.example/cb"],["authorization_code","refresh_token"],"none",null]` {
 		t.Errorf("registered %s", text)
 	}
@@ -49,10 +50,12 @@ func TestRegistration(t *testing.T) {
 	// The defaults of RFC 7591: a secret in the header, and no refresh token.
 	got = w.register(`{"redirect_uris":["http://localhost/cb"]}`)
 	id = got["client_id"].(string)
-	if got["token_endpoint_auth_method"] != "client_secret_basic" || got["client_secret"] == "" || got["client_secret_expires_at"] != 0.0 {
+	if got["token_endpoint_auth_method"] != "client_secret_basic" || got["client_secret"] == "" ||
+		got["client_secret_expires_at"] != 0.0 {
 		t.Errorf("registered %v", got)
 	}
-	form := exchangeForm(w.code("client_id", id, "redirect_uri", "http://localhost:7/cb"), "client_id", id, "redirect_uri", "http://localhost:7/cb")
+	form := exchangeForm(w.code("client_id", id, "redirect_uri", "http://localhost:7/cb"), "client_id", id,
+		"redirect_uri", "http://localhost:7/cb")
 	w.post("/token", form).want(t, http.StatusUnauthorized, "invalid_client")
 	form.Set("client_secret", got["client_secret"].(string))
 	if tokens := w.tokensOf(w.post("/token", form)); tokens.Refresh != "" {
@@ -62,7 +65,7 @@ func TestRegistration(t *testing.T) {
 	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestRegistrationsThatAreRefused(t *testing.T) {
+func TestRefusedRegistrations(t *testing.T) {
 	w := newWorld(t, nil)
 	const redirect, metadata = "invalid_redirect_uri", "invalid_client_metadata"
 	with := func(member string) string { return `{"redirect_uris":["http://localhost/cb"],` + member + `}` }
@@ -71,17 +74,18 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 		return string(text)
 	}
 	for name, c := range map[string]struct{ body, code string }{
-		"no object":          {`[]`, metadata},
-		"nothing":            {``, metadata},
-		"null":               {`null`, redirect},
-		"trailing":           {with(`"x":1`) + "1", metadata},
-		"member twice":       {with(`"redirect_uris":["https://evil.example"]`), metadata},
-		"too deep":           {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},
-		"bad UTF-8":          {with("\"client_name\":\"\xff\""), metadata},
-		"wrong type":         {`{"redirect_uris":"http://localhost/cb"}`, metadata},
-		"no redirect URIs":   {`{}`, redirect},
-		"empty":              {`{"redirect_uris":[]}`, redirect},
-		"many":               {`{"redirect_uris":[` + strings.Repeat(`"http://localhost/cb",`, 20) + `"http://localhost/cb"]}`, redirect},
+		"no object":        {`[]`, metadata},
+		"nothing":          {``, metadata},
+		"null":             {`null`, redirect},
+		"trailing":         {with(`"x":1`) + "1", metadata},
+		"member twice":     {with(`"redirect_uris":["https://evil.example"]`), metadata},
+		"too deep":         {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},
+		"bad UTF-8":        {with("\"client_name\":\"\xff\""), metadata},
+		"wrong type":       {`{"redirect_uris":"http://localhost/cb"}`, metadata},
+		"no redirect URIs": {`{}`, redirect},
+		"empty":            {`{"redirect_uris":[]}`, redirect},
+		"many": {`{"redirect_uris":[` + strings.Repeat(`"http://localhost/cb",`,
+			20) + `"http://localhost/cb"]}`, redirect},
 		"http":               {uri("http://app.example/cb"), redirect},
 		"fragment":           {uri("https://app.example/cb#x"), redirect},
 		"user":               {uri("https://u@app.example/cb"), redirect},
@@ -96,27 +100,31 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 		"long URI":           {uri("https://app.example/" + strings.Repeat("x", 2048)), redirect},
 		"token":              {with(`"response_types":["token"]`), metadata},
 		"machine":            {with(`"grant_types":["client_credentials"]`), metadata},
-		"assertion":          {with(`"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"http://169.254.169.254/"`), metadata},
-		"type":               {with(`"application_type":"toaster"`), metadata},
-		"control in name":    {with(`"client_name":"a\u0007b"`), metadata},
-		"direction in name":  {with(`"client_name":"a\u202eb"`), metadata},
-		"invisible in name":  {with(`"client_name":"a\u200bb"`), metadata},
-		"long name":          {with(`"client_name":"` + strings.Repeat("x", 201) + `"`), metadata},
-		"script as home":     {with(`"client_uri":"javascript:alert(1)"`), metadata},
-		"logo over http":     {with(`"logo_uri":"http://app.example/x.png"`), metadata},
-		"scope":              {with(`"scope":"a\"b"`), metadata},
+		"assertion": {with(`"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"http://169.254.169.254/"`),
+			metadata},
+		"type":              {with(`"application_type":"toaster"`), metadata},
+		"control in name":   {with(`"client_name":"a\u0007b"`), metadata},
+		"direction in name": {with(`"client_name":"a\u202eb"`), metadata},
+		"invisible in name": {with(`"client_name":"a\u200bb"`), metadata},
+		"long name":         {with(`"client_name":"` + strings.Repeat("x", 201) + `"`), metadata},
+		"script as home":    {with(`"client_uri":"javascript:alert(1)"`), metadata},
+		"logo over http":    {with(`"logo_uri":"http://app.example/x.png"`), metadata},
+		"scope":             {with(`"scope":"a\"b"`), metadata},
 	} {
 		t.Run(name, func(t *testing.T) { w.tryRegister(c.body).want(t, http.StatusBadRequest, c.code) })
 	}
-	form := w.send(http.DefaultClient, w.request(http.MethodPost, "/register", with(`"x":1`), "Content-Type", "text/plain"))
+	form := w.send(http.DefaultClient, w.request(http.MethodPost, "/register", with(`"x":1`), "Content-Type",
+		"text/plain"))
 	form.want(t, http.StatusBadRequest, metadata)
-	w.tryRegister(with(`"x":"`+strings.Repeat("x", 64<<10)+`"`)).want(t, http.StatusRequestEntityTooLarge, "invalid_request")
+	w.tryRegister(with(`"x":"`+strings.Repeat("x", 64<<10)+`"`)).want(t, http.StatusRequestEntityTooLarge,
+		"invalid_request")
 }
 
 func TestRegistrationPolicy(t *testing.T) {
 	const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
 	off := newWorld(t, func(o *authserver.Options) { o.Registration.Disabled = true })
-	if res := off.tryRegister(body); res.StatusCode != http.StatusNotFound || off.server.Metadata().RegistrationEndpoint != "" {
+	if res := off.tryRegister(body); res.StatusCode != http.StatusNotFound ||
+		off.server.Metadata().RegistrationEndpoint != "" {
 		t.Errorf("disabled: %s", res.Status)
 	}
 	w := newWorld(t, func(o *authserver.Options) { o.Registration.TokenHash = secretHash })
@@ -127,7 +135,7 @@ func TestRegistrationPolicy(t *testing.T) {
 	}
 }
 
-func TestRegistrationFlood(t *testing.T) {
+func TestUnusedRegistrationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
 		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Registrations = authserver.Rate{} })
@@ -156,19 +164,21 @@ func TestRegistrationFlood(t *testing.T) {
 		}
 		few.code("client_id", used, "redirect_uri", uri) // the used one is not
 		time.Sleep(364 * 24 * time.Hour)
-		if res := few.browser().get("/authorize?" + authorizeQuery("client_id", used, "redirect_uri", uri).Encode()); res.StatusCode != http.StatusBadRequest {
+		if res := few.browser().get("/authorize?" + authorizeQuery("client_id", used, "redirect_uri",
+			uri).Encode()); res.StatusCode != http.StatusBadRequest {
 			t.Errorf("not used for a year: %s", res.Status)
 		}
 	})
 }
 
-// REG-10: users see who vouches for what.
-func TestConsentPageSaysWhereTheClientComesFrom(t *testing.T) {
+// REG-10: users see what is verified.
+func TestConsentPageShowsTheClientOrigin(t *testing.T) {
 	w := newWorld(t, nil)
 	known, _ := w.browser().consentPage(authorizeQuery())
 	id := w.register(`{"client_name":"<b>Bank</b>","redirect_uris":["https://app.example/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
 	itself, _ := w.browser().consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/cb"))
-	if strings.Contains(itself.body, "<b>Bank") || !strings.Contains(itself.body, "&lt;b&gt;Bank") || !strings.Contains(itself.body, "app.example") {
+	if strings.Contains(itself.body, "<b>Bank") || !strings.Contains(itself.body, "&lt;b&gt;Bank") ||
+		!strings.Contains(itself.body, "app.example") {
 		t.Errorf("page: %s", itself.body)
 	}
 	if !strings.Contains(known.body, "Read your calendar") || !strings.Contains(known.body, "Calendar") {

@@ -13,27 +13,30 @@ import (
 )
 
 const (
-	// maxCached is the maximum number of values in memory, and of failures. Each has a few kilobytes.
+	// maxCached is the maximum number of values in memory, and of failures. Each has a few
+	// kilobytes.
 	maxCached = 1000
-	// minFresh is how long a value is used even if its host says no-store: the steps of a login see one document, and
-	// clients cannot make the server send a request for each of theirs.
+	// minFresh is how long a value is used even if its host says no-store: the steps of a login see
+	// one document, and clients cannot make the server send a request for each of theirs.
 	minFresh = time.Minute
 	// maxFresh is how long a value is used at most before it is fetched again.
 	maxFresh = 24 * time.Hour
-	// fetchTimeout is the time limit of a fetch. A fetch continues if the request that started it is canceled, because
-	// other requests may wait for it.
+	// fetchTimeout is the time limit of a fetch. A fetch continues if the request that started it
+	// is canceled, because other requests may wait for it.
 	fetchTimeout = 10 * time.Second
 )
 
-// A remoteCache keeps values that are fetched from URLs that clients choose. Anyone can name any URL, so failures are kept
-// apart from values and cannot displace them, and the fetchLimiter limits each client.
+// A remoteCache keeps values that are fetched from URLs that clients choose. Anyone can name any
+// URL, so failures are kept apart from values and cannot displace them, and the fetchLimiter limits
+// each client.
 type remoteCache[T any] struct {
 	limiter *fetchLimiter
 	// fetch returns a value and how long it is fresh.
 	fetch func(ctx context.Context, address string) (value T, fresh time.Duration, err error)
 	// load returns a value from persistent storage, nil if there is none. It may be nil.
 	load func(ctx context.Context, address string) (*cached[T], error)
-	// failureTime is how long a failure is kept. staleTime is the age up to which a value is used while its host fails.
+	// failureTime is how long a failure is kept. staleTime is the age up to which a value is used
+	// while its host fails.
 	failureTime, staleTime time.Duration
 
 	mu       sync.Mutex // guards the fields below
@@ -49,7 +52,8 @@ func newRemoteCache[T any](l *fetchLimiter, failureTime, staleTime time.Duration
 	}
 }
 
-// A cached value is immutable. One that is too old to be used still records that its URL was valid once.
+// A cached value is immutable. One that is too old to be used still records that its URL was valid
+// once.
 type cached[T any] struct {
 	value      T
 	fetched    time.Time
@@ -68,7 +72,8 @@ type fetchCall[T any] struct {
 	err   error
 }
 
-// get returns the value at a URL. The error is errBusy if the value cannot be fetched now and no older value can be used.
+// get returns the value at a URL. The error is errBusy if the value cannot be fetched now and no
+// older value can be used.
 func (r *remoteCache[T]) get(ctx context.Context, address string) (T, error) {
 	held, call, err := r.lookup(ctx, address)
 	now := time.Now()
@@ -90,7 +95,8 @@ func (r *remoteCache[T]) get(ctx context.Context, address string) (T, error) {
 	return r.fetchLimited(ctx, address, fetchWait)
 }
 
-// lookup returns the value of a URL and the fetch in progress, nil if there is none, or the error of a recent failure.
+// lookup returns the value of a URL and the fetch in progress, nil if there is none, or the error
+// of a recent failure.
 func (r *remoteCache[T]) lookup(ctx context.Context, address string) (*cached[T], *fetchCall[T], error) {
 	held, call, err := r.lookupMemory(address)
 	if err != nil || held != nil || r.load == nil {
@@ -118,8 +124,8 @@ func (r *remoteCache[T]) lookupMemory(address string) (*cached[T], *fetchCall[T]
 	return r.values.get(address), r.calls[address], nil
 }
 
-// fetchLimited fetches a value when the limiter has a slot for it. A request that gets no slot can still wait for the
-// fetch of another one.
+// fetchLimited fetches a value when the limiter has a slot for it. A request that gets no slot can
+// still wait for the fetch of another one.
 func (r *remoteCache[T]) fetchLimited(ctx context.Context, address string, maxWait time.Duration) (T, error) {
 	release, err := r.limiter.acquire(ctx, maxWait)
 	if err == nil {
@@ -174,8 +180,8 @@ func (r *remoteCache[T]) startCall(ctx context.Context, address string) (call *f
 	return call, true, nil
 }
 
-// store records the result of a fetch, and returns the result for the callers. A stale value replaces an error, unless the
-// error says that the URL is no longer valid.
+// store records the result of a fetch, and returns the result for the callers. A stale value
+// replaces an error, unless the error says that the URL is no longer valid.
 func (r *remoteCache[T]) store(address string, value T, fresh time.Duration, err error, began time.Time) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,10 +224,12 @@ func (c *fetchCall[T]) wait(ctx context.Context) (T, error) {
 	}
 }
 
-// limitFresh returns how long a value is used that is fresh for the given time according to its host.
+// limitFresh returns how long a value is used that is fresh for the given time according to its
+// host.
 func limitFresh(fresh time.Duration) time.Duration { return min(max(fresh, minFresh), maxFresh) }
 
-// isWithin reports whether a value is younger than age. A time in the future means that the clock was set back.
+// isWithin reports whether a value is younger than age. A time in the future means that the clock
+// was set back.
 func (c *cached[T]) isWithin(age time.Duration, now time.Time) bool {
 	actual := now.Sub(c.fetched)
 	return actual >= 0 && actual < age

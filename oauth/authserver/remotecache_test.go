@@ -41,7 +41,7 @@ func (w *world) loginOf(id string) tokens {
 }
 
 // One address makes up ids as fast as it is let: the clients of others do not notice.
-func TestNoStrangerTakesTheDocumentsOfOthers(t *testing.T) {
+func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, behindProxy)
@@ -73,13 +73,14 @@ func TestNoStrangerTakesTheDocumentsOfOthers(t *testing.T) {
 	})
 }
 
-func TestUnknownDocumentsHaveARateByAddress(t *testing.T) {
+func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, behindProxy)
 		ask := func(address string, n int) (busy int) {
 			for i := range n {
-				if w.from(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address, i))).StatusCode == http.StatusServiceUnavailable {
+				if w.from(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address,
+					i))).StatusCode == http.StatusServiceUnavailable {
 					busy++
 				}
 			}
@@ -97,8 +98,8 @@ func TestUnknownDocumentsHaveARateByAddress(t *testing.T) {
 	})
 }
 
-// Nobody can use up what keeps a document alive that was good before.
-func TestKnownDocumentsHaveNoRate(t *testing.T) {
+// Refreshing a valid document is not limited.
+func TestKnownDocumentsAreNotLimited(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: 1000 * time.Hour} })
@@ -133,14 +134,16 @@ func TestDocumentsOfClientsWithTokensSurviveARestart(t *testing.T) {
 		w = open()
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(24 * time.Hour)
-		open().post("/token", refreshForm(got.Refresh, "client_id", id)).want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		open().post("/token", refreshForm(got.Refresh, "client_id", id)).want(t, http.StatusServiceUnavailable,
+			"temporarily_unavailable")
 
 		h.set(func() { h.status, h.body = http.StatusOK, strings.Replace(h.body, "app.example", "new.example", 1) })
 		if _, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil {
 			t.Errorf("when the outage is over: %v", err)
 		}
 		h.set(func() { h.status = http.StatusBadGateway })
-		if uris, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil || uris[1] != "https://new.example/cb" {
+		if uris, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil ||
+			uris[1] != "https://new.example/cb" {
 			t.Errorf("after a restart the document is that of before: %v, %v", uris, err)
 		}
 		h.set(func() { h.status = http.StatusGone })
@@ -162,7 +165,7 @@ func slowPaths(r *http.Request) error {
 	return r.Context().Err()
 }
 
-func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
+func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
@@ -187,14 +190,15 @@ func TestSlowHostsHoldUpTheirOwnAlone(t *testing.T) {
 		if took, err := get(attacker, "/old.json"); err != nil || took > 0 {
 			t.Errorf("a document that stands in: %v after %v", err, took)
 		}
-		if took, err := get(attacker, "/more.json"); err == nil || !strings.Contains(err.Error(), "temporarily_unavailable") || took != time.Second {
+		if took, err := get(attacker, "/more.json"); err == nil || !strings.Contains(err.Error(),
+			"temporarily_unavailable") || took != time.Second {
 			t.Errorf("the one who has no room left: %v after %v", err, took)
 		}
 	})
 }
 
-// Whoever asks for the same client, and goes away, leaves the fetch to those who wait for it.
-func TestAbortedRequestLeavesTheFetchToOthers(t *testing.T) {
+// A canceled request does not cancel the fetch that others wait for.
+func TestCanceledRequestKeepsTheFetch(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := h.world(t, func(o *authserver.Options) {

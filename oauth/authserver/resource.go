@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// resourceKey returns the normal form of a resource identifier: scheme and host in lower case, without the default port, with at
-// least a slash as path.
+// resourceKey returns the normal form of a resource identifier: scheme and host in lower case,
+// without the default port, with at least a slash as path.
 //
 // Spec: basic/authorization (2025-06-18 and later), Canonical Server URI; RFC 3986, section 6.2.
 func resourceKey(identifier string) string {
@@ -40,8 +40,8 @@ func isScope(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// resourceFor returns the resource that a client requests. Clients of 2025-03-26 do not name one; this works if the client can
-// access only a single resource.
+// resourceFor returns the resource that a client requests. Clients of 2025-03-26 do not name one;
+// this works if the client can access only a single resource.
 func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 	if identifier == "" {
 		var only *Resource
@@ -69,8 +69,9 @@ func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 // maxScope is the maximum length of the parameter scope in bytes.
 const maxScope = 4 << 10
 
-// scopesFor returns the scopes of a request at a resource: those of the requested scopes that exist, or without a scope parameter
-// all scopes without OnRequest. Unknown scopes are ignored, because clients may request all scopes that they find in metadata.
+// scopesFor returns the scopes of a request at a resource: those of the requested scopes that
+// exist, or without a scope parameter all scopes without OnRequest. Unknown scopes are ignored,
+// because clients may request all scopes that they find in metadata.
 //
 // Spec: RFC 6749, section 3.3.
 func scopesFor(c *client, res *Resource, requested string) ([]string, error) {
@@ -112,8 +113,8 @@ func hasScope(list, name string) bool {
 	return false
 }
 
-// scopeOffline is the scope with which clients request a refresh token from other servers. Here the grant types of a client
-// decide that.
+// scopeOffline is the scope with which clients request a refresh token from other servers. Here the
+// grant types of a client decide that.
 const scopeOffline = "offline_access"
 
 func onlyOffline(requested string) bool {
@@ -125,7 +126,8 @@ func onlyOffline(requested string) bool {
 	return true
 }
 
-// narrow returns the requested scopes, which must have been granted, or all granted scopes if there is no scope parameter.
+// narrow returns the requested scopes, which must have been granted, or all granted scopes if there
+// is no scope parameter.
 //
 // Spec: RFC 6749, section 6.
 func narrow(granted []string, requested string) ([]string, error) {
@@ -151,8 +153,8 @@ func narrow(granted []string, requested string) ([]string, error) {
 // errNotAllowed reports that the user may not grant any of the requested scopes.
 var errNotAllowed = refuse(codeAccessDenied, "the user may not grant any of the requested scopes")
 
-// scopesAllowedBy returns the scopes that the user may grant. If there are none, the result is an error for a client that
-// requested scopes, and a token without scopes for one that did not.
+// scopesAllowedBy returns the scopes that the user may grant. If there are none, the result is an
+// error for a client that requested scopes, and a token without scopes for one that did not.
 func (in *interaction) scopesAllowedBy(u *Subject) ([]string, error) {
 	if u.Scopes == nil {
 		return in.Scopes, nil

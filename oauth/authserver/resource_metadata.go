@@ -9,7 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// pathResource is followed by the path of a resource in the path of its metadata. Clients also request it alone.
+// pathResource is followed by the path of a resource in the path of its metadata. Clients also
+// request it alone.
 const pathResource = "/.well-known/oauth-protected-resource"
 
 // A resourceDocument serves the metadata of a resource.
@@ -21,7 +22,8 @@ type resourceDocument struct {
 
 // newResourceDocuments returns the metadata of all resources with a URL that determines its path.
 //
-// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource Metadata Discovery.
+// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource
+// Metadata Discovery.
 func (s *Server) newResourceDocuments() []resourceDocument {
 	var all []resourceDocument
 	for _, res := range s.o.Resources {
@@ -45,8 +47,9 @@ func plainHost(host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
 }
 
-// serveResource serves the metadata of the resource that the path of the request determines. If no resource is at the host of
-// the request, a proxy has replaced the header, and the host of the issuer is used.
+// serveResource serves the metadata of the resource that the path of the request determines. If no
+// resource is at the host of the request, a proxy has replaced the header, and the host of the
+// issuer is used.
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	host := plainHost(r.Host)
 	if !slices.ContainsFunc(s.resourceDocuments, func(d resourceDocument) bool { return d.host == host }) {
@@ -61,8 +64,8 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-// resourceHandler returns the handler of the metadata at a path, nil if there is none. pathResource alone stands for the only
-// resource of a host; with several resources there is no such document.
+// resourceHandler returns the handler of the metadata at a path, nil if there is none. pathResource
+// alone stands for the only resource of a host; with several resources there is no such document.
 func (s *Server) resourceHandler(host, path string) http.Handler {
 	var ofHost []http.Handler
 	for _, d := range s.resourceDocuments {

@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// serveRevoke serves the revocation endpoint. It ends the grant of a token with all of its tokens. The response does not reveal
-// whether the token was unknown or that of another client.
+// serveRevoke serves the revocation endpoint. It ends the grant of a token with all of its tokens.
+// The response does not reveal whether the token was unknown or that of another client.
 //
 // Spec: RFC 7009, section 2.
 func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
@@ -69,8 +69,8 @@ type introspection struct {
 	Grant     string `json:"grant_id,omitempty"`
 }
 
-// serveIntrospect serves the introspection endpoint. A token is active only for its client and for clients that may introspect
-// the tokens of its resource.
+// serveIntrospect serves the introspection endpoint. A token is active only for its client and for
+// clients that may introspect the tokens of its resource.
 func (s *Server) serveIntrospect(w http.ResponseWriter, r *http.Request) {
 	response, err := s.introspect(r)
 	if err != nil {
@@ -110,7 +110,8 @@ func (s *Server) describeToken(ctx context.Context, c *client, token string) (*i
 	}
 	return &introspection{
 		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name, TokenType: "Bearer",
-		Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject, Audience: claims.Audience, Issuer: claims.Issuer,
-		ID: claims.ID, Grant: claims.Grant,
+		Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject, Audience: claims.Audience,
+		Issuer: claims.Issuer,
+		ID:     claims.ID, Grant: claims.Grant,
 	}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// withScopes has alice log in, who may allow these scopes at most.
+// withScopes lets alice log in, who may grant only these scopes.
 func withScopes(scopes []string) func(*authserver.Options) {
 	return func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
@@ -18,8 +18,9 @@ func withScopes(scopes []string) func(*authserver.Options) {
 	}
 }
 
-// Everybody can register a client that asks for everything: what a user may not do is in no token for all that.
-func TestUsersAllowNoMoreThanTheirScopes(t *testing.T) {
+// Anyone can register a client that requests all scopes. Tokens still have only the scopes of the
+// user.
+func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scopes      []string
 		asked, want string
@@ -54,11 +55,12 @@ func TestUsersAllowNoMoreThanTheirScopes(t *testing.T) {
 	}
 }
 
-func TestScopesThatTheUserMayNotAllowAreRefusedToTheClient(t *testing.T) {
+func TestScopesThatTheUserMayNotGrant(t *testing.T) {
 	for _, scopes := range [][]string{{}, {"read"}, {"elsewhere"}} {
 		w := newWorld(t, withScopes(scopes))
 		answer := w.browser().authorize(authorizeQuery("scope", "write admin"))
-		if answer.Get("error") != "access_denied" || answer.Has("code") || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
+		if answer.Get("error") != "access_denied" || answer.Has("code") || answer.Get("state") != "the state" ||
+			answer.Get("iss") != w.issuer {
 			t.Errorf("%q: answer is %v", scopes, answer)
 		}
 	}
@@ -84,9 +86,10 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for name, u := range map[string]authserver.PasswordUser{
-		"no scope":  {Name: "alice", Hash: hash, Scopes: []string{"read write"}},
-		"empty":     {Name: "alice", Hash: hash, Subject: authserver.Subject{Scopes: []string{""}}},
-		"two lists": {Name: "alice", Hash: hash, Scopes: []string{"read"}, Subject: authserver.Subject{Scopes: []string{"write"}}},
+		"no scope": {Name: "alice", Hash: hash, Scopes: []string{"read write"}},
+		"empty":    {Name: "alice", Hash: hash, Subject: authserver.Subject{Scopes: []string{""}}},
+		"two lists": {Name: "alice", Hash: hash, Scopes: []string{"read"},
+			Subject: authserver.Subject{Scopes: []string{"write"}}},
 	} {
 		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{u}}); err == nil {
 			t.Errorf("%s: taken", name)
@@ -94,8 +97,9 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 	}
 }
 
-// No user is asked when a client acts for itself: what is kept for those who ask is the operator's to allow.
-func TestMachinesGetOnRequestScopesByNameAlone(t *testing.T) {
+// No user is asked when a client acts for itself, so the operator has to allow scopes with
+// OnRequest.
+func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Clients = append(o.Clients, authserver.Client{ID: "plain", SecretHash: secretHash},
 			authserver.Client{ID: "trusted", SecretHash: secretHash, Scopes: []string{"admin", "read"}})

@@ -20,48 +20,53 @@ import (
 
 const (
 	sealKeyLen  = 32 // AES-256
-	maxSealID   = 64 // for a name that people can read
-	maxSealKeys = 32 // more were never taken away
+	maxSealID   = 64 // readable names, such as those of NewSealKey
+	maxSealKeys = 32
 
 	sealPurpose = "patchbay authserver" // see seal.NewKeyRing
 )
 
-// errUnsealed is within the error for what none of the keys has sealed for this place, whatever the reason is. It never
-// says that what was sealed is over: with the right keys it can be opened again.
-var errUnsealed = errors.New("authserver: a sealed record cannot be opened")
+// errUnsealed reports that a sealed value cannot be opened with the present keys. It does not mean
+// that the value has ended: other keys may open it.
+var errUnsealed = errors.New("authserver: a sealed value cannot be opened")
 
-// errChanged is the errUnsealed for what was sealed elsewhere, or changed since.
-var errChanged = fmt.Errorf("%w: it was changed, or is in another's place", errUnsealed)
+// errChanged is an errUnsealed for a value that was modified or that belongs to another record.
+var errChanged = fmt.Errorf("%w: it was modified, or belongs to another record", errUnsealed)
 
-// A SealKey seals the secrets that an authorization server has to read again, such as the tokens of third parties,
-// before they come to a [Store].
+// A SealKey encrypts the secrets that an authorization server has to read again, such as the tokens
+// of identity providers, before they are written to a [Store].
 type SealKey struct {
-	// ID tells keys apart, and stands open beside what was sealed: 1 to 64 printable ASCII characters without spaces.
+	// ID identifies the key in what it sealed, unencrypted. It has 1 to 64 printable ASCII
+	// characters without spaces.
 	ID string
 	// Key has 32 random bytes.
 	Key []byte
 }
 
-// NewSealKey makes a key whose ID tells when it was made.
+// NewSealKey returns a random key. Its ID contains the current time.
 func NewSealKey() SealKey {
 	key := make([]byte, sealKeyLen)
-	_, _ = rand.Read(key) // it never fails: it ends the program instead
+	_, _ = rand.Read(key) // never fails
 	return SealKey{ID: time.Now().UTC().Format("20060102T150405") + "-" + strings.ToLower(rand.Text()[:6]), Key: key}
 }
 
-// LoadSealKeys reads keys for Options.SealKeys from a file: one a line, its ID, a space, its 32 bytes in base64; lines that
-// begin with # say something else. The first one seals, all of them open. If there is no such file, one with a new key is
-// made, 0600. A file that others may read is refused.
+// LoadSealKeys reads keys for Options.SealKeys from a file. If the file does not exist,
+// LoadSealKeys creates it with a new key and mode 0600. It refuses a file that other users can
+// read.
 //
-// The file belongs elsewhere than the store, and so do their backups: whoever has both has the secrets.
+// Each line of the file has the ID of a key, a space, and its 32 bytes in base64. Lines that begin
+// with # are comments. The first key seals, all of them open.
+//
+// Keep the file and its backups apart from the store and its backups: with both, anyone has the
+// secrets.
 func LoadSealKeys(path string) ([]SealKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		keys := []SealKey{NewSealKey()}
-		if err = writeSealKeys(path, keys, os.Link); err == nil { // unlike Rename, Link spares a file that is there
+		if err = writeSealKeys(path, keys, os.Link); err == nil { // unlike Rename, Link does not replace an existing file
 			return keys, nil
 		}
-		if errors.Is(err, fs.ErrExist) { // another process was faster
+		if errors.Is(err, fs.ErrExist) { // created by another process
 			text, err = os.ReadFile(path)
 		}
 	}
@@ -78,17 +83,19 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 	return keys, nil
 }
 
-// RotateSealKeys puts a new key in front of those of a file that [LoadSealKeys] reads, and keeps at most keep of the old
-// ones. What a server changes is sealed with the new key, and the signing keys are at its start. A server reads the file
-// when it starts.
+// RotateSealKeys inserts a new key as the first one in a file of [LoadSealKeys], and keeps at most
+// keep of the old ones. Load the file again for [Server.ReplaceSealKeys], or restart the server.
+// The server seals everything that it changes with the new key, and the signing keys when it
+// starts.
 //
-// Where several servers share a store, none may seal with a key that another one does not have yet: put the new key below
-// the first one in the file of each, start each again, and only then put it in front.
+// If several servers share a store, none may seal with a key that another one does not have: insert
+// the new key after the first one in all files, load them in all servers, and then move it to the
+// front.
 //
-// What was sealed with a key that is gone is not lost as long as the key may come back: [New] fails if it concerns all
-// signing keys, and says what to remove if it is gone for good; what rests on the tokens of a third party is refused with
-// 503 until the key is back, or the user logs out and in again. So keep old keys for as long as Lifetimes.Refresh, unless
-// they have leaked.
+// A secret whose key was removed cannot be opened until the key is added again. [New] returns an
+// error if it cannot open any signing key. Requests that need the tokens of an identity provider
+// get 503 until the user logs in again. Keep old keys for as long as Lifetimes.Refresh, unless they
+// have leaked.
 func RotateSealKeys(path string, keep int) error {
 	keys, err := LoadSealKeys(path)
 	if err != nil {
@@ -101,7 +108,8 @@ func RotateSealKeys(path string, keep int) error {
 	return nil
 }
 
-// writeSealKeys writes the file as a whole or not at all: place puts it where it belongs.
+// writeSealKeys writes the file atomically. The function place moves the temporary file to its
+// path.
 func writeSealKeys(path string, keys []SealKey, place func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*") // 0600
 	if err != nil {
@@ -136,7 +144,7 @@ func parseSealKeys(text []byte) ([]SealKey, error) {
 		id, encoded, _ := strings.Cut(line, " ")
 		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 		if err != nil {
-			return nil, fmt.Errorf("line %d is not an id, a space and a key in base64", n) // err would quote the key
+			return nil, fmt.Errorf("line %d: want an ID, a space and a key in base64", n) // err would quote the key
 		}
 		keys = append(keys, SealKey{ID: id, Key: key})
 	}
@@ -148,24 +156,27 @@ func parseSealKeys(text []byte) ([]SealKey, error) {
 
 func checkSealKeys(keys []SealKey) error {
 	if len(keys) == 0 || len(keys) > maxSealKeys {
-		return fmt.Errorf("there are %d keys, want 1 to %d", len(keys), maxSealKeys)
+		return fmt.Errorf("%d keys, want 1 to %d", len(keys), maxSealKeys)
 	}
 	seen := map[string]bool{}
 	for i, k := range keys {
 		switch {
-		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool { return r <= ' ' || r > '~' }):
-			return fmt.Errorf("key %d: its id has to have 1 to %d printable ASCII characters", i+1, maxSealID)
+		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool {
+			return r <= ' ' ||
+				r > '~'
+		}):
+			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces", i+1, maxSealID)
 		case len(k.Key) != sealKeyLen:
-			return fmt.Errorf("key %d: it has %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
+			return fmt.Errorf("key %d: %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
 		case seen[k.ID]:
-			return fmt.Errorf("key %d: its id is that of another one", i+1)
+			return fmt.Errorf("key %d: duplicate ID", i+1)
 		}
 		seen[k.ID] = true
 	}
 	return nil
 }
 
-// keyRing returns the key ring of these keys.
+// keyRing returns the keys in the form of package seal.
 func keyRing(keys []SealKey) ([]seal.Key, error) {
 	if err := checkSealKeys(keys); err != nil {
 		return nil, fmt.Errorf("seal keys: %w", err)
@@ -185,8 +196,8 @@ func newKeyRing(keys []SealKey) (*seal.KeyRing, error) {
 	return seal.NewKeyRing(sealPurpose, ring...)
 }
 
-// ReplaceSealKeys replaces Options.SealKeys while the server runs, such as after [RotateSealKeys]. On an error the keys
-// stay as they were. It is safe for concurrent use.
+// ReplaceSealKeys replaces Options.SealKeys while the server runs, such as after [RotateSealKeys].
+// On an error the keys stay as they were. It is safe for concurrent use.
 func (s *Server) ReplaceSealKeys(keys []SealKey) error {
 	ring, err := keyRing(keys)
 	if err == nil {
@@ -198,8 +209,8 @@ func (s *Server) ReplaceSealKeys(keys []SealKey) error {
 	return nil
 }
 
-// openSealed opens what was sealed for the record of this kind and key. It reports whether the value should be sealed
-// again because its key is not the first one.
+// openSealed opens what was sealed for the record of this kind and key. It reports whether the
+// value should be sealed again because its key is not the first one.
 func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []byte, isOld bool, err error) {
 	secret, isFirst, err := ring.Open(sealed, kind, key)
 	var unknown *seal.UnknownKeyError
@@ -212,8 +223,8 @@ func openSealed(ring *seal.KeyRing, sealed []byte, kind, key string) (secret []b
 	return secret, !isFirst, nil
 }
 
-// checkPrivateFile refuses a file that other users can access. Windows has no permission bits; there the folder's access rules
-// apply.
+// checkPrivateFile refuses a file that other users can access. Windows has no permission bits;
+// there the folder's access rules apply.
 func checkPrivateFile(path string) error {
 	info, err := os.Stat(path)
 	switch {

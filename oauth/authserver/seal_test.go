@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestSealsOpenInTheirPlaceAlone(t *testing.T) {
+func TestSealedValuesOpenOnlyInTheirRecord(t *testing.T) {
 	keys := []authserver.SealKey{authserver.NewSealKey()}
 	sealed, err := authserver.Sealed(keys, []byte("the secret"), "upstream", "handle")
 	if err != nil {
@@ -24,10 +24,12 @@ func TestSealsOpenInTheirPlaceAlone(t *testing.T) {
 	if again, _ := authserver.Sealed(keys, []byte("the secret"), "upstream", "handle"); bytes.Equal(again, sealed) {
 		t.Error("two seals of one secret are the same")
 	}
-	if secret, old, err := authserver.Unsealed(keys, sealed, "upstream", "handle"); string(secret) != "the secret" || old || err != nil {
+	if secret, old, err := authserver.Unsealed(keys, sealed, "upstream", "handle"); string(secret) != "the secret" ||
+		old || err != nil {
 		t.Errorf("opened %q, %v, %v", secret, old, err)
 	}
-	for _, place := range [][2]string{{"upstream", "handle2"}, {"upstreamh", "andle"}, {"", "upstreamhandle"}, {"grant", "handle"}} {
+	for _, place := range [][2]string{{"upstream", "handle2"}, {"upstreamh", "andle"}, {"", "upstreamhandle"}, {"grant",
+		"handle"}} {
 		if secret, _, err := authserver.Unsealed(keys, sealed, place[0], place[1]); err == nil {
 			t.Errorf("opened at %q: %q", place, secret)
 		}
@@ -53,7 +55,8 @@ func TestReplaceSealKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantAlive(w.tokensOf(w.post("/token", refreshForm(tokens.Refresh))).Access, "after the keys were replaced")
-	for name, keys := range map[string][]authserver.SealKey{"no keys": nil, "a short key": {{ID: "a", Key: []byte("short")}}} {
+	for name, keys := range map[string][]authserver.SealKey{"no keys": nil, "a short key": {{ID: "a",
+		Key: []byte("short")}}} {
 		if err := w.server.ReplaceSealKeys(keys); err == nil {
 			t.Errorf("%s: ReplaceSealKeys succeeded", name)
 		}
@@ -106,11 +109,12 @@ func TestSealKeysRotate(t *testing.T) {
 	}
 }
 
-func TestBadSealKeyFiles(t *testing.T) {
+func TestInvalidSealKeyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	for name, text := range map[string]string{
-		"no key": "# nothing\n\n", "no id": key + "\n", "short": "a " + key[:20] + "\n", "twice": "a " + key + "\na " + key + "\n",
+		"no key": "# nothing\n\n", "no id": key + "\n", "short": "a " + key[:20] + "\n",
+		"twice":     "a " + key + "\na " + key + "\n",
 		"no base64": "a !" + key[1:] + "\n", "many": strings.Repeat("a "+key+"\n", 40),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// The paths below the path of the issuer. Clients of 2025-03-26 use the first three if there is no metadata.
+// The paths below the path of the issuer. Clients of 2025-03-26 use the first three if there is no
+// metadata.
 const (
 	pathAuthorize  = "/authorize"
 	pathToken      = "/token"
@@ -29,10 +30,11 @@ const (
 	pathMetadata = "/.well-known/oauth-authorization-server" // before that of the issuer
 )
 
-// A Server is an authorization server. It is the [http.Handler] of all its endpoints. It matches the complete path of a
-// request, so mount it without http.StripPrefix: at the root of its host, or at the path of the issuer and at
-// /.well-known/oauth-authorization-server. It also serves the metadata of those of its resources that are at its host,
-// below /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
+// A Server is an authorization server. It is the [http.Handler] of all its endpoints. It matches
+// the complete path of a request, so mount it without http.StripPrefix: at the root of its host, or
+// at the path of the issuer and at /.well-known/oauth-authorization-server. It also serves the
+// metadata of those of its resources that are at its host, below
+// /.well-known/oauth-protected-resource. All methods are safe for concurrent use.
 type Server struct {
 	o                 Options
 	issuer            *url.URL
@@ -67,7 +69,8 @@ func New(options *Options) (*Server, error) {
 	if err := errors.Join(opts.check(), clientsErr); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
-	s := &Server{o: opts, issuer: issuer, known: known, store: opts.Store, log: opts.Logger, resources: map[string]*Resource{}}
+	s := &Server{o: opts, issuer: issuer, known: known, store: opts.Store, log: opts.Logger,
+		resources: map[string]*Resource{}}
 	if s.store == nil {
 		s.store = NewMemoryStore()
 	}
@@ -87,7 +90,10 @@ func New(options *Options) (*Server, error) {
 	fetches := newFetchLimiter(s.limits)
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
-	if s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: page template failed", "error", err) }); err != nil {
+	if s.pages, err = newPageSet(func(err error) {
+		s.log.Error("authorization server: page template failed", "error",
+			err)
+	}); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.metadata, s.resourceDocuments = s.newMetadata(), s.newResourceDocuments()

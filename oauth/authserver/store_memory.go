@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	// maxKind is how long the name of a kind may be. Ours have less than half of it.
+	// maxKind is the maximum length of a kind in bytes.
 	maxKind = 64
-	// maxKey is how long a key may be: the longest are client ids, which may be URLs.
+	// maxKey is the maximum length of a key in bytes. The longest are client IDs, which may be
+	// URLs.
 	maxKey = 4 << 10
-	// sweepEvery is how often expired records are looked for. They are invisible from their time on, but for Count, so this
-	// only bounds the room that they take.
+	// sweepEvery is the time between sweeps, which remove expired records. Such records are
+	// invisible in any case, except to Count.
 	sweepEvery = time.Minute
 )
 
-// ErrStoreClosed is the error of a store that was closed.
-var ErrStoreClosed = errors.New("authserver: the store is closed")
+// ErrStoreClosed reports that a store was closed.
+var ErrStoreClosed = errors.New("authserver: store closed")
 
-// NewMemoryStore returns a Store that lasts as long as the process: everybody has to log in again after a restart, and
-// clients that registered are unknown. It takes as much memory as there are records that have not expired.
+// NewMemoryStore returns a Store in memory. After a restart all users have to log in again, and all
+// clients have to register again. For a store that survives a restart see package stores/bolt.
 func NewMemoryStore() Store {
 	return &memoryStore{kinds: map[string]map[string]memoryRecord{}}
 }
@@ -77,7 +78,8 @@ func (s *memoryStore) Take(ctx context.Context, kind, key string) ([]byte, error
 }
 
 // Update changes a record.
-func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time, error)) error {
+func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time,
+	error)) error {
 	if err := checkRecordName(kind, key); err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (s *memoryStore) Count(ctx context.Context, kind string) (int, error) {
 	return len(s.kinds[kind]), nil
 }
 
-// Close forgets everything.
+// Close removes all records.
 func (s *memoryStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +139,7 @@ func (s *memoryStore) put(kind, key string, value []byte, expires time.Time) {
 	if s.kinds[kind] == nil {
 		s.kinds[kind] = map[string]memoryRecord{}
 	}
-	// A value of no bytes is one all the same, while a nil one would read as none.
+	// An empty value must not become nil, which means that there is no record.
 	s.kinds[kind][key] = memoryRecord{value: append([]byte{}, value...), expires: expires}
 }
 
@@ -162,13 +164,13 @@ func expired(expires, now time.Time) bool {
 	return !expires.IsZero() && !now.Before(expires)
 }
 
-// checkRecordName refuses names that not every store can keep.
+// checkRecordName checks the kind and the key of a record.
 func checkRecordName(kind, key string) error {
 	switch {
 	case kind == "" || len(kind) > maxKind:
-		return fmt.Errorf("authserver: the kind of a record has 1 to %d bytes, not %d", maxKind, len(kind))
+		return fmt.Errorf("authserver: invalid kind of %d bytes: must have 1 to %d", len(kind), maxKind)
 	case key == "" || len(key) > maxKey:
-		return fmt.Errorf("authserver: the key of a record has 1 to %d bytes, not %d", maxKey, len(key))
+		return fmt.Errorf("authserver: invalid key of %d bytes: must have 1 to %d", len(key), maxKey)
 	}
 	return nil
 }

@@ -53,7 +53,8 @@ func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	return exchange(r.Context(), c, f)
 }
 
-// errBadGrant does not reveal whether a code or token is unknown, expired or that of another client.
+// errBadGrant does not reveal whether a code or token is unknown, expired or that of another
+// client.
 var errBadGrant = refuse(codeInvalidGrant, "the code or token is not valid")
 
 // exchangeCode serves the grant type authorization_code.
@@ -78,7 +79,8 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
 	if !rec.matches(c, f.get("redirect_uri"), verifier) {
-		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used with another client, redirect URI or verifier", errBadGrant)
+		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used with another client, redirect URI or verifier",
+			errBadGrant)
 	}
 	g, err := s.grant(ctx, rec.Grant)
 	if errors.Is(err, errNoGrant) {
@@ -102,8 +104,8 @@ func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, response e
 	return response
 }
 
-// firstTokens returns the first tokens of a grant of a user. A second use of the code may end the grant at the same time; the
-// grant then stays ended.
+// firstTokens returns the first tokens of a grant of a user. A second use of the code may end the
+// grant at the same time; the grant then stays ended.
 func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []string) (*tokenResponse, error) {
 	until := s.accessExpiry(g)
 	var refresh string
@@ -142,8 +144,9 @@ func badGrantIfEnded(err error) error {
 	return err
 }
 
-// narrowed returns the scopes of a token request, which may request fewer scopes than were granted, for the same resource only.
-// Granted scopes that the operator no longer allows for the client are removed.
+// narrowed returns the scopes of a token request, which may request fewer scopes than were granted,
+// for the same resource only. Granted scopes that the operator no longer allows for the client are
+// removed.
 //
 // Spec: RFC 6749, section 6; RFC 8707, section 2.2.
 func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
@@ -163,7 +166,7 @@ func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
 	case len(remaining) > 0 || len(granted) == 0:
 		return remaining, nil
 	case f.get("scope") != "":
-		return nil, refuse(codeInvalidScope, "the scopes are no longer available to the client")
+		return nil, refuse(codeInvalidScope, "the client no longer has access to these scopes")
 	}
 	return nil, errBadGrant
 }
@@ -195,8 +198,8 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	if err != nil {
 		return nil, err
 	}
-	// Everything that can fail comes before the rotation: a temporary failure of the identity provider or the store must not
-	// use up the token.
+	// Everything that can fail comes before the rotation: a temporary failure of the identity
+	// provider or the store must not use up the token.
 	if err := s.checkProviderGrant(ctx, g); err != nil {
 		return nil, badGrantIfEnded(err)
 	}

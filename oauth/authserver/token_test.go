@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestCodesAreForOneUse(t *testing.T) {
+func TestCodesCanBeUsedOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	code := w.code()
 	got := w.tokensOf(w.post("/token", exchangeForm(code)))
@@ -50,13 +50,16 @@ func TestCodesAreBound(t *testing.T) {
 		"no verifier's set": {"code_verifier", verifier + "\xe4"},
 		"no code":           {"code", ""},
 	} {
-		if res := w.post("/token", exchangeForm("x", change...)); res.StatusCode != http.StatusBadRequest || res.json(t)["error"] != "invalid_request" {
+		if res := w.post("/token", exchangeForm("x", change...)); res.StatusCode != http.StatusBadRequest ||
+			res.json(t)["error"] != "invalid_request" {
 			t.Errorf("%s: %s", name, res.body)
 		}
 	}
 	w.post("/token", exchangeForm(strings.Repeat("x", 43))).want(t, http.StatusBadRequest, "invalid_grant")
-	w.post("/token", exchangeForm(w.code(), "resource", "https://evil.example/")).want(t, http.StatusBadRequest, "invalid_target")
-	w.post("/token", exchangeForm(w.code("scope", "read"), "scope", "write")).want(t, http.StatusBadRequest, "invalid_scope")
+	w.post("/token", exchangeForm(w.code(), "resource", "https://evil.example/")).want(t, http.StatusBadRequest,
+		"invalid_target")
+	w.post("/token", exchangeForm(w.code("scope", "read"), "scope", "write")).want(t, http.StatusBadRequest,
+		"invalid_scope")
 	if got := w.tokensOf(w.post("/token", exchangeForm(w.code(), "scope", "read"))); got.Scope != "read" {
 		t.Errorf("narrowed to %q", got.Scope)
 	}
@@ -86,7 +89,7 @@ func TestReplayAfterTheCodeHasExpired(t *testing.T) {
 	})
 }
 
-func TestManyUsesOfOneCodeAtOnce(t *testing.T) {
+func TestConcurrentUsesOfACode(t *testing.T) {
 	w := newWorld(t, nil)
 	code := w.code()
 	var good atomic.Int32
@@ -152,11 +155,12 @@ func TestRefreshTokenOfAnotherClient(t *testing.T) {
 	w.wantDead(got.Access, "the refresh token was in other hands")
 }
 
-func TestRefreshTokensThatNeverWere(t *testing.T) {
+func TestUnknownRefreshTokens(t *testing.T) {
 	w := newWorld(t, nil)
 	got := w.login()
 	id, secret, _ := strings.Cut(got.Refresh, ".")
-	for _, token := range []string{"x", ".", id + ".", "." + secret, secret, strings.Repeat("A", 22) + "." + secret, got.Refresh + "A"} {
+	for _, token := range []string{"x", ".", id + ".", "." + secret, secret, strings.Repeat("A", 22) + "." + secret,
+		got.Refresh + "A"} {
 		w.post("/token", refreshForm(token)).want(t, http.StatusBadRequest, "invalid_grant")
 	}
 	w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
@@ -166,7 +170,8 @@ func TestRefreshNarrows(t *testing.T) {
 	w := newWorld(t, nil)
 	got := w.login()
 	w.post("/token", refreshForm(got.Refresh, "scope", "read admin")).want(t, http.StatusBadRequest, "invalid_scope")
-	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).want(t, http.StatusBadRequest, "invalid_target")
+	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).want(t, http.StatusBadRequest,
+		"invalid_target")
 	less := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "scope", "read")))
 	if less.Scope != "read" {
 		t.Errorf("narrowed to %q", less.Scope)
@@ -184,12 +189,16 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 		asked  string
 		want   string // the scopes, or an error
 	}{
-		"a scope of the client":       {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "", "read"},
-		"a scope of the resource":     {func(o *authserver.Options) { o.Resources[0].Scopes = o.Resources[0].Scopes[1:] }, "", "write"},
-		"one of the scopes asked for": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "read write", "read"},
-		"the scope asked for":         {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "write", "invalid_scope"},
-		"all scopes":                  {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"admin"} }, "", "invalid_grant"},
-		"the resource":                {func(o *authserver.Options) { o.Resources[0].URL = other; o.Clients[3].Introspects = nil }, "", "invalid_grant"},
+		"a scope of the client": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "", "read"},
+		"a scope of the resource": {func(o *authserver.Options) { o.Resources[0].Scopes = o.Resources[0].Scopes[1:] },
+			"", "write"},
+		"one of the scopes asked for": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} },
+			"read write", "read"},
+		"the scope asked for": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"read"} }, "write",
+			"invalid_scope"},
+		"all scopes": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"admin"} }, "",
+			"invalid_grant"},
+		"the resource": {func(o *authserver.Options) { o.Resources[0].URL = other; o.Clients[3].Introspects = nil }, "", "invalid_grant"},
 		"the client's resource": {func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: other})
 			o.Clients[0].Resources = []string{other}
@@ -206,7 +215,8 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 		before := start(func(*authserver.Options) {})
 		code, got := before.code(), before.login()
 		after := start(test.change)
-		for _, form := range []url.Values{exchangeForm(code, "scope", test.asked), refreshForm(got.Refresh, "scope", test.asked)} {
+		for _, form := range []url.Values{exchangeForm(code, "scope", test.asked), refreshForm(got.Refresh, "scope",
+			test.asked)} {
 			said := after.post("/token", form).json(t)
 			if said["error"] != test.want && said["scope"] != test.want {
 				t.Errorf("%s: %s gives %v %v, want %s", name, form.Get("grant_type"), said["scope"], said["error"], test.want)
@@ -215,8 +225,9 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 	}
 }
 
-func TestGraceIsNoLongerWhenTheClockIsSetBack(t *testing.T) {
-	for ahead, good := range map[time.Duration]bool{0: true, 5 * time.Second: true, 10 * time.Second: false, time.Hour: false} {
+func TestGraceAfterTheClockWasSetBack(t *testing.T) {
+	for ahead, good := range map[time.Duration]bool{0: true, 5 * time.Second: true, 10 * time.Second: false,
+		time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &clockStore{Store: authserver.NewMemoryStore()}
 			w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
@@ -241,8 +252,12 @@ func (s *clockStore) Get(ctx context.Context, kind, key string) ([]byte, error) 
 	return s.shift(kind, value), err
 }
 
-func (s *clockStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
-	return s.Store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) { return change(s.shift(kind, old)) })
+func (s *clockStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time,
+	error)) error {
+	return s.Store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
+		return change(s.shift(kind,
+			old))
+	})
 }
 
 func (s *clockStore) shift(kind string, value []byte) []byte {
@@ -285,7 +300,7 @@ func TestLifetimes(t *testing.T) {
 	})
 }
 
-func TestManyRefreshesAtOnceGiveOneSuccessor(t *testing.T) {
+func TestConcurrentRefreshesReturnOneSuccessor(t *testing.T) {
 	w := newWorld(t, nil)
 	got := w.login()
 	var successors sync.Map
@@ -305,35 +320,42 @@ func TestGrantTypes(t *testing.T) {
 	w := newWorld(t, nil)
 	w.post("/token", url.Values{"client_id": {publicID}}).want(t, http.StatusBadRequest, "invalid_request")
 	for _, grant := range []string{"password", "implicit", "urn:ietf:params:oauth:grant-type:jwt-bearer"} {
-		w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {grant}}).want(t, http.StatusBadRequest, "unsupported_grant_type")
+		w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {grant}}).want(t, http.StatusBadRequest,
+			"unsupported_grant_type")
 	}
-	w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {"client_credentials"}}).want(t, http.StatusBadRequest, "unauthorized_client")
+	w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {"client_credentials"}}).want(t,
+		http.StatusBadRequest, "unauthorized_client")
 	w.post("/token?client_id=x", exchangeForm("x")).want(t, http.StatusBadRequest, "invalid_request")
 	json := w.send(http.DefaultClient, w.request(http.MethodPost, "/token", "{}", "Content-Type", "application/json"))
 	json.want(t, http.StatusBadRequest, "invalid_request")
-	w.post("/token", url.Values{"x": {strings.Repeat("x", 64<<10)}}).want(t, http.StatusRequestEntityTooLarge, "invalid_request")
+	w.post("/token", url.Values{"x": {strings.Repeat("x", 64<<10)}}).want(t, http.StatusRequestEntityTooLarge,
+		"invalid_request")
 }
 
-func TestRevokedIsRevoked(t *testing.T) {
+func TestRevocation(t *testing.T) {
 	for _, what := range []string{"access", "refresh"} {
 		w := newWorld(t, nil)
 		got, bystander := w.login(), w.login()
 		token := map[string]string{"access": got.Access, "refresh": got.Refresh}[what]
 		// Another client cannot, and is not told.
-		if res := w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}, "client_secret": {secret}}); res.StatusCode != http.StatusOK {
+		if res := w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID},
+			"client_secret": {secret}}); res.StatusCode != http.StatusOK {
 			t.Errorf("%s: another client: %s", what, res.Status)
 		}
 		w.wantAlive(got.Access, what+" revoked by another client")
-		w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}}).want(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}}).want(t, http.StatusUnauthorized,
+			"invalid_client")
 		for range 2 {
-			if res := w.post("/revoke", url.Values{"token": {token}, "client_id": {publicID}}); res.StatusCode != http.StatusOK || res.body != "" {
+			if res := w.post("/revoke", url.Values{"token": {token},
+				"client_id": {publicID}}); res.StatusCode != http.StatusOK || res.body != "" {
 				t.Errorf("%s: %s %s", what, res.Status, res.body)
 			}
 		}
 		w.wantDead(got.Access, what+" revoked")
 		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
 		w.wantAlive(bystander.Access, "of another grant")
-		if res := w.post("/revoke", url.Values{"token": {"nonsense"}, "client_id": {publicID}}); res.StatusCode != http.StatusOK {
+		if res := w.post("/revoke", url.Values{"token": {"nonsense"},
+			"client_id": {publicID}}); res.StatusCode != http.StatusOK {
 			t.Errorf("no token: %s", res.Status)
 		}
 		w.post("/revoke", url.Values{"client_id": {publicID}}).want(t, http.StatusBadRequest, "invalid_request")
@@ -343,7 +365,8 @@ func TestRevokedIsRevoked(t *testing.T) {
 func TestIntrospection(t *testing.T) {
 	w := newWorld(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp"})
-		o.Clients = append(o.Clients, authserver.Client{ID: "stranger", SecretHash: secretHash, Introspects: []string{"https://other.example/mcp"}})
+		o.Clients = append(o.Clients, authserver.Client{ID: "stranger", SecretHash: secretHash,
+			Introspects: []string{"https://other.example/mcp"}})
 	})
 	got := w.login()
 	ask := func(id, token string) reply {
@@ -351,7 +374,8 @@ func TestIntrospection(t *testing.T) {
 	}
 	said := ask(checkerID, got.Access).json(t)
 	for name, want := range map[string]any{
-		"active": true, "sub": "alice", "client_id": publicID, "aud": resource, "iss": w.issuer, "scope": "read write", "token_type": "Bearer",
+		"active": true, "sub": "alice", "client_id": publicID, "aud": resource, "iss": w.issuer, "scope": "read write",
+		"token_type": "Bearer",
 	} {
 		if said[name] != want {
 			t.Errorf("%s is %v, want %v", name, said[name], want)
@@ -370,8 +394,10 @@ func TestIntrospection(t *testing.T) {
 		}
 	}
 	w.post("/introspect", url.Values{"token": {got.Access}}).want(t, http.StatusUnauthorized, "invalid_client")
-	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).want(t, http.StatusUnauthorized, "invalid_client")
-	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {checkerID}, "client_secret": {"wrong"}}).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).want(t, http.StatusUnauthorized,
+		"invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {checkerID},
+		"client_secret": {"wrong"}}).want(t, http.StatusUnauthorized, "invalid_client")
 	w.post("/revoke", url.Values{"token": {got.Refresh}, "client_id": {publicID}})
 	if body := ask(checkerID, got.Access).body; body != nothing {
 		t.Errorf("revoked: %s", body)

@@ -36,7 +36,7 @@ func challenge() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// aliceLogsIn is a login that takes everybody for alice.
+// aliceLogsIn is a login that returns alice for every request.
 var aliceLogsIn = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 	l.Finish(w, r, authserver.Subject{ID: "alice", Name: "Alice A.", Claims: map[string]any{"team": "red"}})
 })
@@ -61,7 +61,7 @@ func options(issuer string) authserver.Options {
 
 var lots = authserver.Rate{Count: 1e6, Per: 1}
 
-// A world is an authorization server and whoever uses it.
+// A world is an authorization server with its users and clients.
 type world struct {
 	t      *testing.T
 	server *authserver.Server
@@ -191,7 +191,8 @@ type browser struct {
 
 func (w *world) browser() *browser {
 	jar, _ := cookiejar.New(nil)
-	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
 		return http.ErrUseLastResponse
 	}}}
 }
@@ -250,7 +251,7 @@ func (b *browser) decide(form url.Values, decision string) reply {
 	return b.submit("/consent", form)
 }
 
-// authorize goes all the way with a user who consents, and gives what the client gets.
+// authorize completes an authorization with consent and returns the response for the client.
 func (b *browser) authorize(q url.Values) url.Values {
 	b.w.t.Helper()
 	_, form := b.consentPage(q)

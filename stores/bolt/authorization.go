@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// maxKind and maxKey are the maximum lengths of the names of records, in bytes. A kind has to fit the length byte of
-	// the index of expiries, and a key has to fit the keys of bbolt.
+	// maxKind and maxKey are the maximum lengths of the names of records, in bytes. A kind has to
+	// fit the length byte of the index of expiries, and a key has to fit the keys of bbolt.
 	maxKind = 64
 	maxKey  = 4 << 10
 
-	// sweepEvery is the time between sweeps, which remove expired records. Such records are invisible in any case, except
-	// to Count.
+	// sweepEvery is the time between sweeps, which remove expired records. Such records are
+	// invisible in any case, except to Count.
 	sweepEvery = time.Minute
-	// sweepBatch is the maximum number of records that one write removes, so that it does not take long. A write adds one
-	// record at most, so the sweeps keep up.
+	// sweepBatch is the maximum number of records that one write removes, so that it does not take
+	// long. A write adds one record at most, so the sweeps keep up.
 	sweepBatch = 500
 )
 
 // An AuthorizationStore is an [authserver.Store] in a file. It is safe for concurrent use.
 //
-// The file has tokens and codes as hashes, and other secrets sealed, but it names which users authorized which clients.
-// Without [authserver.Options.SealKeys] the key of the sealed secrets is in the file as well: anyone with a copy of it, such
-// as a backup, can then sign tokens and has the tokens of identity providers.
+// The file has tokens and codes as hashes, and other secrets sealed, but it names which users
+// authorized which clients. Without [authserver.Options.SealKeys] the key of the sealed secrets is
+// in the file as well: anyone with a copy of it, such as a backup, can then sign tokens and has the
+// tokens of identity providers.
 type AuthorizationStore struct {
 	file *file
 
@@ -44,9 +45,10 @@ var _ authserver.Store = (*AuthorizationStore)(nil)
 // errAuthorizationClosed is the error of a closed AuthorizationStore.
 var errAuthorizationClosed = fmt.Errorf("%w: %w", ErrClosed, authserver.ErrStoreClosed)
 
-// OpenAuthorization opens the store of an authorization server in a file, which is created if it does not exist. opts may be
-// nil. The error is [ErrInUse] if the file stays open elsewhere, and [ErrDamaged] if the file is damaged. A file of another
-// program or of a later version is not touched.
+// OpenAuthorization opens the store of an authorization server in a file, which is created if it
+// does not exist. opts may be nil. The error is [ErrInUse] if the file stays open elsewhere, and
+// [ErrDamaged] if the file is damaged. A file of another program or of a later version is not
+// touched.
 func OpenAuthorization(path string, opts *Options) (*AuthorizationStore, error) {
 	f, err := openFile(path, opts, authorizationSchema)
 	if err != nil {
@@ -55,8 +57,8 @@ func OpenAuthorization(path string, opts *Options) (*AuthorizationStore, error) 
 	return &AuthorizationStore{file: f}, nil
 }
 
-// Close waits for changes that are being written, and closes the file. Afterwards all methods return an error that is
-// [ErrClosed] and [authserver.ErrStoreClosed].
+// Close waits for changes that are being written, and closes the file. Afterwards all methods
+// return an error that is [ErrClosed] and [authserver.ErrStoreClosed].
 func (s *AuthorizationStore) Close() error { return s.file.Close() }
 
 // Get returns the value of a record, nil if there is none.
@@ -91,7 +93,8 @@ func (s *AuthorizationStore) Take(ctx context.Context, kind, key string) ([]byte
 }
 
 // Update changes a record.
-func (s *AuthorizationStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time, error)) error {
+func (s *AuthorizationStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte,
+	time.Time, error)) error {
 	err := s.write(ctx, kind, key, 0, func(tx *bbolt.Tx) error {
 		value, expires, err := change(bytes.Clone(getValue(tx, kind, key, time.Now())))
 		switch {
@@ -108,7 +111,8 @@ func (s *AuthorizationStore) Update(ctx context.Context, kind, key string, chang
 	return err
 }
 
-// Count returns the number of records of a kind. It may include records that expired within the last minute.
+// Count returns the number of records of a kind. It may include records that expired within the
+// last minute.
 func (s *AuthorizationStore) Count(ctx context.Context, kind string) (n int, err error) {
 	if err := s.sweepIfDue(ctx); err != nil {
 		return 0, err
@@ -137,7 +141,8 @@ func (s *AuthorizationStore) write(ctx context.Context, kind, key string, size i
 	return authorizationError(s.file.write(ctx, size, do))
 }
 
-// sweepIfDue removes expired records. If there are more than one batch, the next sweep is due at once.
+// sweepIfDue removes expired records. If there are more than one batch, the next sweep is due at
+// once.
 func (s *AuthorizationStore) sweepIfDue(ctx context.Context) error {
 	s.sweepMu.Lock()
 	defer s.sweepMu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The buckets of an authorization store. Each kind has one more bucket: key → expiry in nanoseconds since 1970, value.
+// The buckets of an authorization store. Each kind has one more bucket: key → expiry in nanoseconds
+// since 1970, value.
 var (
 	bucketValueExpires = []byte("expires") // expiry, length of the kind, kind, key → empty
 	bucketValueCounts  = []byte("counts")  // kind → number of records
@@ -28,7 +29,8 @@ const (
 
 func kindBucket(kind string) []byte { return []byte(kindPrefix + kind) }
 
-// getValue returns a value that has not expired, nil if there is none. It is valid during the transaction.
+// getValue returns a value that has not expired, nil if there is none. It is valid during the
+// transaction.
 func getValue(tx *bbolt.Tx, kind, key string, now time.Time) []byte {
 	records := tx.Bucket(kindBucket(kind))
 	if records == nil || key == "" {
@@ -91,8 +93,8 @@ func unindexValue(tx *bbolt.Tx, records *bbolt.Bucket, kind, key string) error {
 	return tx.Bucket(bucketValueExpires).Delete(valueExpiryKey(stored[:expiryLen], kind, key))
 }
 
-// expiryNanos returns the stored form of an expiry: 0 for never, otherwise nanoseconds since 1970, limited to what int64 can
-// represent.
+// expiryNanos returns the stored form of an expiry: 0 for never, otherwise nanoseconds since 1970,
+// limited to what int64 can represent.
 func expiryNanos(expires time.Time) uint64 {
 	switch {
 	case expires.IsZero():
@@ -124,7 +126,8 @@ func parseValueExpiryKey(index []byte) (kind, key string, ok bool) {
 	return names[:kindLen], names[kindLen:], true
 }
 
-// sweepValues removes one batch of expired records, the oldest first. It reports whether there are no more.
+// sweepValues removes one batch of expired records, the oldest first. It reports whether there are
+// no more.
 func sweepValues(tx *bbolt.Tx, now time.Time) (done bool, err error) {
 	var expired [][]byte
 	cursor := tx.Bucket(bucketValueExpires).Cursor()

@@ -105,7 +105,10 @@ func TestRefusedUpdateKeepsTheSweep(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		refused := errors.New("refused")
-		err := s.Update(t.Context(), "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, refused })
+		err := s.Update(t.Context(), "grant", "a", func([]byte) ([]byte, time.Time, error) {
+			return nil, time.Time{},
+				refused
+		})
 		if err != refused {
 			t.Errorf("Update returned %v, want the error of the change", err)
 		}
@@ -237,7 +240,8 @@ func TestConfirmedGrantsSurviveKill(t *testing.T) {
 	}
 }
 
-// checkGrants checks that all confirmed records are there, complete, and that all removed ones are not.
+// checkGrants checks that all confirmed records are there, complete, and that all removed ones are
+// not.
 func checkGrants(t *testing.T, s *bolt.AuthorizationStore, confirmed int) {
 	t.Helper()
 	if n := bolt.AuthorizationRecords(s); n < 0 {

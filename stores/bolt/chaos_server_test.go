@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// A journal is where the handlers write down what they do, each line on the disk before they go on.
+// A journal records what the handlers do. Each line is on the disk before the handler continues.
 type journal struct{ file *os.File }
 
 func (j journal) note(what, name string) error {
@@ -35,7 +35,7 @@ type work struct {
 	Millis int    `json:"millis"`
 }
 
-// part notes the start and the end of something that takes its time.
+// part records the start and the end of some work.
 func (j journal) part(ctx context.Context, what string, w work) error {
 	if err := j.note(what, w.Name); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (j journal) plain(ctx context.Context, w work) (string, error) {
 	return "result of " + w.Name, j.part(ctx, "run", w)
 }
 
-// ask works, asks, and works on.
+// ask works, asks a question, and works again.
 func (j journal) ask(ctx context.Context, w work) (string, error) {
 	_, err := mcp.Once(ctx, "first", func(ctx context.Context) (bool, error) { return true, j.part(ctx, "first", w) })
 	if err != nil {
@@ -66,7 +66,8 @@ func (j journal) ask(ctx context.Context, w work) (string, error) {
 	return "result of " + w.Name + ": " + word, j.part(ctx, "second", w)
 }
 
-// serveUntilKilled serves tasks from a folder over HTTP and says where. It ends with whoever started it at the latest.
+// serveUntilKilled serves tasks from a folder over HTTP and prints its URL. It ends at the latest
+// with its parent process.
 func serveUntilKilled(dir string) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -88,7 +89,7 @@ func serveTasks(dir string) error {
 	}
 	log := slog.New(slog.DiscardHandler)
 	s, j := mcp.NewServer("chaos", "1", &mcp.ServerOptions{Logger: log}), journal{file}
-	// Few places, so that some tasks have not begun when the end comes.
+	// Few slots, so that some tasks have not started when the server is killed.
 	m := tasks.NewServer(s, &tasks.Options{
 		Store: store, MaxRunning: 30, MaxTasks: 1e6, MaxPerPrincipal: 1e6, PollInterval: 50 * time.Millisecond, Logger: log,
 	})

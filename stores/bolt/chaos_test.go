@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// roundsVariable says how often the server is killed, in place of the default, which is for every day.
+	// roundsVariable is the environment variable with the number of kills.
 	roundsVariable = "PATCHBAY_CHAOS_ROUNDS"
 	defaultRounds  = 6
 	shortRounds    = 3
-	// tasksPerRound run when the server is killed, or as many of them as were started by then.
+	// tasksPerRound is the number of tasks that are started in a round.
 	tasksPerRound = 100
-	// clientWorkers is how many requests the test has under way at once.
+	// clientWorkers is the number of concurrent requests of the test.
 	clientWorkers = 20
 )
 
-// A chaos is a server that is killed and started again, and what is known of its tasks.
+// A chaos is a server that is killed and restarted, and its tasks.
 type chaos struct {
 	dir    string
 	random *rand.Rand
@@ -49,7 +49,7 @@ type chaos struct {
 	tasks []*known
 }
 
-// A known task is one whose id the client has got.
+// A known task is one whose ID the client has received.
 type known struct {
 	name, tool, id string
 	revision       string
@@ -57,13 +57,13 @@ type known struct {
 	checked        bool     // by a server that was started later
 }
 
-// An outcome is how a task has ended.
+// An outcome is the end of a task.
 type outcome struct {
 	text  string // of its result
 	fault string // why it failed
 }
 
-func TestNoTaskIsLostNorRunTwiceWhenTheServerIsKilled(t *testing.T) {
+func TestTasksSurviveKillsOfTheServer(t *testing.T) {
 	rounds := defaultRounds
 	if testing.Short() {
 		rounds = shortRounds
@@ -103,7 +103,7 @@ func TestNoTaskIsLostNorRunTwiceWhenTheServerIsKilled(t *testing.T) {
 	c.checkStore(t)
 }
 
-// start starts the server, which knows nothing but what is in the folder.
+// start starts the server with the files in the folder.
 func (c *chaos) start(t *testing.T) {
 	t.Helper()
 	c.kill()
@@ -141,14 +141,15 @@ func (c *chaos) kill() {
 
 func (c *chaos) connect(t *testing.T, revision string) *mcp.Client {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler) // that the server is gone is no news
+	log := slog.New(slog.DiscardHandler) // a killed server is expected
 	opts := &mcp.ClientOptions{
 		Revision: revision, Logger: log, Timeout: 20 * time.Second,
 		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"yes"}`)}, nil
 		},
 	}
-	client, err := mcp.Connect(t.Context(), mcphttp.NewTransport(c.url, &mcphttp.TransportOptions{Logger: log}), tasks.Declare(opts, nil))
+	client, err := mcp.Connect(t.Context(), mcphttp.NewTransport(c.url, &mcphttp.TransportOptions{Logger: log}),
+		tasks.Declare(opts, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,8 @@ func each[T any](all []T, f func(v T)) {
 // toolOf returns the tool that the task of a round with that number calls.
 func toolOf(i int) string { return []string{"plain", "again", "ask"}[i%3] }
 
-// startTasks starts tasks, waits for some of them, and kills the server meanwhile, at a moment that nobody has chosen.
+// startTasks starts tasks, waits for some of them, and kills the server meanwhile, at a random
+// moment.
 func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 	t.Helper()
 	client := c.connect(t, revision)
@@ -188,7 +190,7 @@ func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 		millis[name] = c.random.IntN(200)
 	}
 	allStarted, killed := make(chan struct{}), make(chan struct{})
-	ctx, end := context.WithCancel(t.Context()) // who waits is patient with a server that is gone
+	ctx, end := context.WithCancel(t.Context()) // waiting does not end when the server is killed
 	defer end()
 	early, after := c.random.IntN(3) == 0, time.Duration(c.random.IntN(300))*time.Millisecond
 	go func() {
@@ -198,7 +200,7 @@ func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 		} else {
 			<-allStarted
 		}
-		time.Sleep(after) // the moment itself is what is tested
+		time.Sleep(after) // the test is about random moments
 		c.kill()
 		end()
 	}()
@@ -206,7 +208,7 @@ func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 	each(calls, func(k *known) {
 		h, err := tasks.Start(ctx, client, k.tool, work{k.name, millis[k.name]})
 		if err != nil {
-			return // the server was killed meanwhile: nobody knows the task
+			return // the server was killed; the task is unknown
 		}
 		if k.id = h.ID(); k.id == "" {
 			t.Errorf("%s became no task", k.name)
@@ -224,7 +226,7 @@ func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 	_ = client.Close()
 }
 
-// wait waits for a task, and answers what it asks. It gives nil if the server could not be asked.
+// wait waits for a task and answers its questions. It returns nil if the server did not respond.
 func wait(ctx context.Context, client *mcp.Client, k *known) *outcome {
 	res, err := tasks.Resume(client, k.id).Wait(ctx)
 	var fault *mcp.Error
@@ -261,7 +263,7 @@ func (c *chaos) finish(t *testing.T, revision string) {
 	})
 }
 
-// check holds an outcome to what its tool may give.
+// check compares an outcome with what its tool may return.
 func (k *known) check(t *testing.T) {
 	t.Helper()
 	want := "result of " + k.name
@@ -271,7 +273,7 @@ func (k *known) check(t *testing.T) {
 	switch {
 	case k.ended.text == want:
 	case k.ended.fault == "":
-		t.Errorf("%s %s gave %q, want %q", k.tool, k.name, k.ended.text, want)
+		t.Errorf("%s %s returned %q, want %q", k.tool, k.name, k.ended.text, want)
 	case k.tool == "again":
 		t.Errorf("%s %s, which may run again, failed: %s", k.tool, k.name, k.ended.fault)
 	case !strings.Contains(k.ended.fault, "restarted"):
@@ -279,7 +281,8 @@ func (k *known) check(t *testing.T) {
 	}
 }
 
-// checkJournal compares what was run with what may have been. It gives how often each part was begun.
+// checkJournal checks that nothing ran more often than allowed. It returns how often each part was
+// started.
 func (c *chaos) checkJournal(t *testing.T) map[string]int {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(c.dir, "journal"))
@@ -306,7 +309,7 @@ func (c *chaos) checkJournal(t *testing.T) map[string]int {
 	return runs
 }
 
-// readAll reads every task of all rounds once more: what had ended is as it was.
+// readAll reads all tasks of all rounds again. They must not have changed.
 func (c *chaos) readAll(t *testing.T) {
 	t.Helper()
 	for _, revision := range []string{"", "2025-11-25"} {
@@ -323,7 +326,7 @@ func (c *chaos) readAll(t *testing.T) {
 	}
 }
 
-// checkStore looks into the file: all tasks are there, and of those that the client knows none is unfinished.
+// checkStore checks the file: it has all tasks, and all that the client knows are finished.
 func (c *chaos) checkStore(t *testing.T) {
 	t.Helper()
 	c.kill()

@@ -11,24 +11,26 @@ import (
 )
 
 const (
-	// maxBatch is the maximum number of changes in one commit: it bounds how long one of them waits.
+	// maxBatch is the maximum number of changes in one commit: it bounds how long one of them
+	// waits.
 	maxBatch = 256
-	// maxBatchBytes is the maximum size of their data, which is in memory twice until it is written. A single change may
-	// be larger.
+	// maxBatchBytes is the maximum size of their data, which is in memory twice until it is
+	// written. A single change may be larger.
 	maxBatchBytes = 8 << 20
 )
 
 // A change is a modification that a caller waits for.
 type change struct {
-	// do makes the change. If it returns a refusal or errNoChange, it has changed nothing. It may be called more than once: again after
-	// a transaction that failed because of another change.
+	// do makes the change. If it returns a refusal or errNoChange, it has changed nothing. It may
+	// be called more than once: again after a transaction that failed because of another change.
 	do   func(tx *bbolt.Tx) error
 	size int // of the data, in bytes
 	done bool
 	err  error
 }
 
-// A refusedError is the error of a change that was not made and changed nothing, for a reason of its own.
+// A refusedError is the error of a change that was not made and changed nothing, for a reason of
+// its own.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
@@ -41,8 +43,9 @@ func isRefusal(err error) bool {
 	return errors.As(err, &refused) || slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 }
 
-// write makes a change, and returns when it is on the disk. The first caller commits everything in the queue. Other
-// callers queue up meanwhile, and share the next transaction with its fsync. No caller waits for others to arrive.
+// write makes a change, and returns when it is on the disk. The first caller commits everything in
+// the queue. Other callers queue up meanwhile, and share the next transaction with its fsync. No
+// caller waits for others to arrive.
 func (f *file) write(ctx context.Context, size int, do func(tx *bbolt.Tx) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -76,8 +79,8 @@ func (f *file) nextBatch() []*change {
 	return batch
 }
 
-// errNoChange is returned by a change that succeeded without a modification, and by a transaction that need not go to the
-// disk because all of its changes did.
+// errNoChange is returned by a change that succeeded without a modification, and by a transaction
+// that need not go to the disk because all of its changes did.
 var errNoChange = errors.New("nothing was changed")
 
 // commit makes the changes of a batch. If one of them fails, the others are made without it.

@@ -14,10 +14,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// A step is a call of a store with its arguments, and gives all that comes back.
+// A step calls a store and returns all results.
 type step func(ctx context.Context, s tasks.Store) []any
 
-// randomStep makes a call about few owners and tasks, so that most calls meet something.
+// randomStep returns a call with one of few owners and tasks, so that most calls find a record.
 func randomStep(random *rand.Rand) (name string, call step) {
 	owner := []string{"", "a", "a\x00b"}[random.IntN(3)]
 	id := fmt.Sprint("task", random.IntN(40))
@@ -38,7 +38,10 @@ func randomStep(random *rand.Rand) (name string, call step) {
 	case 6:
 		return "get " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.Get(ctx, owner, id)) }
 	case 7:
-		return "list after " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.List(ctx, owner, after, limit)) }
+		return "list after " + id, func(ctx context.Context, s tasks.Store) []any {
+			return results(s.List(ctx, owner,
+				after, limit))
+		}
 	case 8:
 		return "count", func(ctx context.Context, s tasks.Store) []any {
 			if limit%2 == 0 {
@@ -49,7 +52,10 @@ func randomStep(random *rand.Rand) (name string, call step) {
 			return []any{n, size, err}
 		}
 	}
-	return fmt.Sprint("expire ", limit), func(ctx context.Context, s tasks.Store) []any { return results(s.DeleteExpired(ctx, now, limit)) }
+	return fmt.Sprint("expire ", limit), func(ctx context.Context,
+		s tasks.Store) []any {
+		return results(s.DeleteExpired(ctx, now, limit))
+	}
 }
 
 func results[T any](v T, err error) []any { return []any{v, err} }
@@ -73,7 +79,7 @@ func brief(v []any) string {
 	return text[:min(len(text), 1000)]
 }
 
-// The two stores have nothing in common but what they have to do.
+// The two stores are independent implementations.
 func TestStoresAgree(t *testing.T) {
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 0))

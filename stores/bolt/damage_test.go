@@ -29,10 +29,10 @@ func task(id string, size int) tasks.Record {
 	}
 }
 
-// sizes are those of the tasks in the file that is damaged: with their heads and in parts.
+// sizes are the sizes of the tasks in the damaged file, some of them in parts.
 var sizes = []int{0, 10, 300, 3000, 300, 10, 16 << 10, 5000, 300, 1, 70_000}
 
-// wholeFile returns the bytes of a file with tasks, some of them done and some deleted.
+// wholeFile returns an undamaged file with tasks, some of them done and some deleted.
 func wholeFile(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")
@@ -43,7 +43,8 @@ func wholeFile(t testing.TB) []byte {
 	for i, size := range sizes {
 		r := task(fmt.Sprint("task", i), size)
 		r.Done = i%3 == 0
-		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), task(fmt.Sprint("gone", i), size))); err != nil {
+		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), task(fmt.Sprint("gone", i),
+			size))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +63,8 @@ func wholeFile(t testing.TB) []byte {
 	return file
 }
 
-// useDamaged opens a file and uses all of it. Whatever that gives, it ends, and what is read is what was written.
+// useDamaged opens a file and calls all methods. They must return, and records must be unchanged or
+// an error.
 func useDamaged(t *testing.T, file []byte) (damaged bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")
@@ -80,7 +82,8 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 		id := fmt.Sprint("task", i)
 		r, err := s.Get(ctx, "alice", id)
 		see(err)
-		if want := task(id, size); err == nil && (!bytes.Equal(r.Data, want.Data) || !r.Created.Equal(noon) || r.Version != 1) {
+		if want := task(id, size); err == nil && (!bytes.Equal(r.Data, want.Data) || !r.Created.Equal(noon) ||
+			r.Version != 1) {
 			t.Errorf("%s has other data than was written, and no error", id)
 		}
 	}
@@ -101,7 +104,7 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 	return damaged
 }
 
-// checkReopens sees that a file that could not be opened is not held.
+// checkReopens checks that a failed Open released the file.
 func checkReopens(t *testing.T, path string) {
 	t.Helper()
 	if _, err := bolt.OpenTasks(path, &bolt.Options{Wait: -1}); errors.Is(err, bolt.ErrInUse) {
@@ -125,8 +128,9 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 	}
 }
 
-// TestDamagedPages damages them in a process of its own: bbolt takes some pages at their word, and what it makes of them can
-// end the process where nothing catches it (see docs/rough-edges.md). Only that end is let pass.
+// TestDamagedPages damages them in a process of its own: bbolt takes some pages at their word, and
+// what it makes of them can end the process where nothing catches it (see docs/rough-edges.md).
+// Only that end is accepted.
 func TestDamagedPages(t *testing.T) {
 	if os.Getenv("PATCHBAY_DAMAGE") != "" {
 		damagePages(t)
@@ -145,9 +149,10 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// endedByMemory is how the runtime was seen to end a process in which bbolt has made pointers of what damaged pages say. The
-// last two are said by builds with the race detector: of package unsafe, which this project does not use, and when the detector
-// itself looks at such a pointer, on a stack that no panic finds its way out of.
+// endedByMemory is how the runtime was seen to end a process in which bbolt has made pointers of
+// what damaged pages say. The last two are said by builds with the race detector: of package
+// unsafe, which this project does not use, and when the detector itself looks at such a pointer, on
+// a stack that no panic finds its way out of.
 var endedByMemory = regexp.MustCompile(`(?m)^fatal error: (found bad pointer in Go heap|found pointer to free object|checkptr: |` +
 	`traceback did not unwind completely)|zombie`)
 
@@ -181,7 +186,7 @@ func damagePages(t *testing.T) {
 	}
 }
 
-func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
+func TestDamagedRecordDoesNotAffectOthers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	ctx := t.Context()
 	for i, done := range []bool{false, true, false} {
@@ -211,13 +216,13 @@ func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
 	flip("parts", "large/\x00\x00\x00\x01", 5)
 	for _, id := range []string{"task0", "task1", "large"} {
 		if _, err := s.Get(ctx, "alice", id); !errors.Is(err, bolt.ErrDamaged) || !strings.Contains(err.Error(), id) {
-			t.Errorf("%s, which is damaged, gave %v", id, err)
+			t.Errorf("%s, which is damaged, returned %v", id, err)
 		}
 	}
 	if r, err := s.Get(ctx, "alice", "task2"); err != nil || string(r.Data) != string(task("task2", 100).Data) {
-		t.Errorf("task2, which is whole, gave %v", err)
+		t.Errorf("task2, which is whole, returned %v", err)
 	}
-	// In a list the others come all the same, and one sees that it is there.
+	// A list has the other records, and an entry for the damaged one.
 	list, err := s.List(ctx, "alice", tasks.Cursor{}, 10)
 	if err != nil || len(list) != 4 {
 		t.Fatalf("%d tasks are listed, %v; want 4", len(list), err)
@@ -232,22 +237,22 @@ func TestDamagedRecordIsTheOnlyOneLost(t *testing.T) {
 		broken[r.ID] = errors.Is(err, bolt.ErrDamaged)
 	}
 	if len(broken) != 3 || !broken["task0"] || !broken["large"] || broken["task2"] {
-		t.Errorf("unfinished gave %v, want task0 and large as damaged, task2 not", broken)
+		t.Errorf("unfinished returned %v, want task0 and large as damaged, task2 not", broken)
 	}
-	// What is damaged and done goes when it expires.
+	// A damaged record that is done is deleted when it expires.
 	if n, err := s.DeleteExpired(ctx, noon.Add(time.Hour), 10); n != 1 || err != nil {
 		t.Errorf("%d, %v expired, want the damaged task1", n, err)
 	}
 	if _, err := s.Get(ctx, "alice", "task1"); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("an expired task gave %v", err)
+		t.Errorf("an expired task returned %v", err)
 	}
-	// Its data need not be readable to be replaced.
+	// Damaged data can be replaced.
 	if err := s.Update(ctx, large); err != nil {
 		t.Errorf("update of damaged data: %v", err)
 	}
 }
 
-// A head that lies under another task's id would give one principal the task of another.
+// A header under the ID of another task would give one principal the task of another.
 func TestRecordUnderAnotherIDIsDamaged(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	if err := errors.Join(s.Create(t.Context(), task("one", 10)), s.Create(t.Context(), task("two", 10))); err != nil {
@@ -261,11 +266,11 @@ func TestRecordUnderAnotherIDIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "alice", "two"); !errors.Is(err, bolt.ErrDamaged) {
-		t.Errorf("one's record under two's id gave %v", err)
+		t.Errorf("one's record under two's id returned %v", err)
 	}
 }
 
-// FuzzRecord reads anything as a record: it is refused, or it is exactly what would be written.
+// FuzzRecord decodes arbitrary bytes: they are refused, or encode to the same bytes again.
 func FuzzRecord(f *testing.F) {
 	for _, size := range []int{0, 1, 300, 20_000} {
 		r := task("task", size)
@@ -285,7 +290,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzFile damages a file at one place: all there is to do with it ends, with errors or with what was written.
+// FuzzFile damages a file at one place and calls all methods.
 func FuzzFile(f *testing.F) {
 	file := wholeFile(f)
 	f.Add(uint32(0), []byte{1}, false)

@@ -1,4 +1,5 @@
-// Package bolt has stores in files: for tasks and for the authorization server. What they hold survives a restart.
+// Package bolt has stores in files: for tasks and for the authorization server. What they hold
+// survives a restart.
 //
 //	store, err := bolt.OpenTasks("tasks.db", nil)
 //	if err != nil {
@@ -7,18 +8,20 @@
 //	defer store.Close()
 //	taskServer := tasks.NewServer(server, &tasks.Options{Store: store})
 //
-// Each store has a bbolt database of its own. Only one process can have a file open at a time. A new file gets mode 0600,
-// and Open refuses a file that other users can read: it holds what clients sent and what tools returned, unencrypted.
-// Deleted records may remain readable in the bytes of the file until their space is reused. The file does not shrink.
+// Each store has a bbolt database of its own. Only one process can have a file open at a time. A
+// new file gets mode 0600, and Open refuses a file that other users can read: it holds what clients
+// sent and what tools returned, unencrypted. Deleted records may remain readable in the bytes of
+// the file until their space is reused. The file does not shrink.
 //
 // # Durability
 //
-// A change is on the disk when the method returns: each commit ends with fsync. Changes that are made at the same time share
-// a commit. A crash of the process loses nothing that was confirmed; a crash of the machine loses nothing if the disk
-// honours fsync.
+// A change is on the disk when the method returns: each commit ends with fsync. Changes that are
+// made at the same time share a commit. A crash of the process loses nothing that was confirmed; a
+// crash of the machine loses nothing if the disk honours fsync.
 //
 // # Damage
 //
-// A damaged file is an [ErrDamaged], when it is opened or when the damaged part is used. Damage can make bbolt read outside
-// of the file's memory; the stores turn the resulting panics into errors. A few forms of damage still end the process.
+// A damaged file is an [ErrDamaged], when it is opened or when the damaged part is used. Damage can
+// make bbolt read outside of the file's memory; the stores turn the resulting panics into errors. A
+// few forms of damage still end the process.
 package bolt

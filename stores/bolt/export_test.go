@@ -31,7 +31,8 @@ func Encode(r tasks.Record) ([]byte, bool) {
 	return h.encode(), !h.parts
 }
 
-// Reencode reads the stored form of a record whose checksum is made right first, and gives it as it would be stored.
+// Reencode reads the stored form of a record whose checksum is made right first, and gives it as it
+// would be stored.
 func Reencode(id string, stored []byte) (again []byte, err error) {
 	if len(stored) >= headerLen {
 		if end := headerLen + int64(binary.BigEndian.Uint32(stored[headerLen-4:])); end <= int64(len(stored)) {
@@ -51,8 +52,8 @@ const SweepBatch = sweepBatch
 // AuthorizationCommits returns the number of write transactions of a file.
 func AuthorizationCommits(s *AuthorizationStore) int { return Commits(&TaskStore{s.file}) }
 
-// AuthorizationRecords returns the number of records, expired or not. It returns -1 if the index of expiries does not match
-// them, and -2 if the counts do not.
+// AuthorizationRecords returns the number of records, expired or not. It returns -1 if the index of
+// expiries does not match them, and -2 if the counts do not.
 func AuthorizationRecords(s *AuthorizationStore) int {
 	n, expiring, indexed, counted := 0, 0, 0, 0
 	_ = s.file.view(func(tx *bbolt.Tx) error {

@@ -27,13 +27,14 @@ var (
 	ErrClosed = errors.New("bolt: store closed")
 )
 
-// defaultWait is the default of Options.Wait: what a terminating process may need for its last requests.
+// defaultWait is the default of Options.Wait: what a terminating process may need for its last
+// requests.
 const defaultWait = 10 * time.Second
 
 // Options are the options of [OpenTasks] and [OpenAuthorization].
 type Options struct {
-	// Wait is how long to wait while another process has the file open. Default: 10 seconds. A negative value means not
-	// to wait.
+	// Wait is how long to wait while another process has the file open. Default: 10 seconds. A
+	// negative value means not to wait.
 	Wait time.Duration
 }
 
@@ -48,8 +49,8 @@ var (
 	keyFormat    = []byte("format") // → the format of the schema
 )
 
-// A file is a bbolt database whose damage shows as errors, and whose concurrent changes share commits. It is safe for
-// concurrent use.
+// A file is a bbolt database whose damage shows as errors, and whose concurrent changes share
+// commits. It is safe for concurrent use.
 type file struct {
 	db *bbolt.DB
 	os *os.File // of the database
@@ -89,7 +90,8 @@ func openError(path string, err error) error {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%w: %s: it can be open once at a time; another process has it open, or this one did not close it",
 			ErrInUse, path)
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err,
+		bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("%w, or not a database: %s: %w", ErrDamaged, path, err)
 	case errors.Is(err, ErrDamaged):
 		return fmt.Errorf("%s: %w", path, err)
@@ -97,8 +99,8 @@ func openError(path string, err error) error {
 	return fmt.Errorf("bolt: open %s: %w", path, err)
 }
 
-// checkFile refuses what cannot be a database, and what other users can access. Windows has no permission bits; there the
-// folder's access rules apply.
+// checkFile refuses what cannot be a database, and what other users can access. Windows has no
+// permission bits; there the folder's access rules apply.
 func checkFile(path string) (isNew bool, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -155,7 +157,8 @@ func (f *file) prepare(s schema, isNew bool) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// checkLength refuses a file that is shorter than its header says: to read the missing part would end the process.
+// checkLength refuses a file that is shorter than its header says: to read the missing part would
+// end the process.
 func checkLength(tx *bbolt.Tx) error {
 	info, err := os.Stat(tx.DB().Path())
 	if err != nil {
@@ -236,8 +239,9 @@ func (f *file) view(do func(tx *bbolt.Tx) error) (err error) {
 	return f.db.View(do)
 }
 
-// update runs a write transaction. The caller holds f.writing or has the file to itself. If damage makes a transaction
-// panic, it is the last one: the database may then have wrong information about free pages.
+// update runs a write transaction. The caller holds f.writing or has the file to itself. If damage
+// makes a transaction panic, it is the last one: the database may then have wrong information about
+// free pages.
 func (f *file) update(do func(tx *bbolt.Tx) error) (err error) {
 	if f.failed != nil {
 		return f.failed
@@ -267,8 +271,8 @@ func (f *file) update(do func(tx *bbolt.Tx) error) (err error) {
 	return err
 }
 
-// recoverDamage turns a panic into an ErrDamaged. bbolt panics on an invalid page, and the runtime on an access outside
-// of the file.
+// recoverDamage turns a panic into an ErrDamaged. bbolt panics on an invalid page, and the runtime
+// on an access outside of the file.
 func recoverDamage(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", ErrDamaged, p)

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-func TestFileIsItsOwnersAlone(t *testing.T) {
+func TestFilePermissions(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no such bits")
 	}
@@ -45,7 +45,7 @@ func TestFileIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-func TestOtherFilesAreLeftAlone(t *testing.T) {
+func TestOtherFilesAreNotModified(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, fill func(tx *bbolt.Tx) error) string {
 		path := filepath.Join(dir, name)
@@ -98,7 +98,7 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestFileBelongsToOneProcess(t *testing.T) {
+func TestFileIsOpenOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	open(t, path)
 	for wait, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute, -1: 0} {
@@ -115,7 +115,7 @@ func TestFileBelongsToOneProcess(t *testing.T) {
 	}
 }
 
-func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
+func TestClosedTaskStore(t *testing.T) {
 	s, err := bolt.OpenTasks(filepath.Join(t.TempDir(), "tasks.db"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -133,17 +133,17 @@ func TestClosedStoreFailsAndStaysCalm(t *testing.T) {
 		"Delete": s.Delete(t.Context(), "alice", "task"),
 	} {
 		if !errors.Is(err, bolt.ErrClosed) {
-			t.Errorf("%s gave %v, want ErrClosed", what, err)
+			t.Errorf("%s returned %v, want ErrClosed", what, err)
 		}
 	}
 	for _, err := range s.Unfinished(t.Context()) {
 		if !errors.Is(err, bolt.ErrClosed) {
-			t.Errorf("Unfinished gave %v, want ErrClosed", err)
+			t.Errorf("Unfinished returned %v, want ErrClosed", err)
 		}
 	}
 }
 
-func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
+func TestTaskChangesShareCommits(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	const n = 100
 	before, begun := bolt.Commits(s), time.Now()
@@ -167,14 +167,15 @@ func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
 	}
 	all.Wait()
 	together := bolt.Commits(s) - before
-	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone, time.Since(begun), together)
+	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone,
+		time.Since(begun), together)
 	if together > n/4 {
 		t.Errorf("%d creations at once made %d transactions", n, together)
 	}
-	// What changes nothing does not go to the disk.
+	// A change without effect makes no commit.
 	before = bolt.Commits(s)
 	if err := s.Create(t.Context(), task("one0", 1)); !errors.Is(err, tasks.ErrConflict) {
-		t.Errorf("a second task of one id gave %v", err)
+		t.Errorf("a second task of one id returned %v", err)
 	}
 	if _, err := s.DeleteExpired(t.Context(), noon, 100); err != nil {
 		t.Error(err)
@@ -184,8 +185,8 @@ func TestChangesAtTheSameTimeShareTheirWayToTheDisk(t *testing.T) {
 	}
 }
 
-// One change that cannot be made must not take others with it that happen to go along.
-func TestRefusedChangeDoesNotHurtOthers(t *testing.T) {
+// A refused change must not affect others in the same commit.
+func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	if err := s.Create(t.Context(), task("there", 1)); err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestRefusedChangeDoesNotHurtOthers(t *testing.T) {
 				err, want = s.Update(t.Context(), task("nowhere", 10)), tasks.ErrUnknown
 			}
 			if !errors.Is(err, want) {
-				t.Errorf("change %d gave %v, want %v", i, err, want)
+				t.Errorf("change %d returned %v, want %v", i, err, want)
 			}
 		})
 	}
@@ -213,7 +214,7 @@ func TestRefusedChangeDoesNotHurtOthers(t *testing.T) {
 	}
 }
 
-func TestRoomIsUsedAgain(t *testing.T) {
+func TestSpaceIsReused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s := open(t, path)
 	var sizes []int64

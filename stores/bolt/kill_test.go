@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// writeUntilKilled says of each task how many versions of it the store has, after the store said so.
+// writeUntilKilled prints the version of each task after the store has confirmed it.
 func writeUntilKilled(path string) {
 	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
@@ -57,7 +57,7 @@ func killed(id string, version uint64) tasks.Record {
 	return r
 }
 
-func TestWhatWasWrittenSurvivesKill(t *testing.T) {
+func TestConfirmedTasksSurviveKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	for round := range 5 {
 		child := exec.Command(os.Args[0])
@@ -87,7 +87,7 @@ func TestWhatWasWrittenSurvivesKill(t *testing.T) {
 		}
 		for id, version := range said {
 			r, err := s.Get(t.Context(), "alice", id)
-			// The version that was under way may be there or not.
+			// The version that was being written may be there or not.
 			if err != nil || r.Version != version && r.Version != version+1 {
 				t.Errorf("%s has version %d, %v; it was said to have %d", id, r.Version, err, version)
 				continue
@@ -99,7 +99,7 @@ func TestWhatWasWrittenSurvivesKill(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// What the writer had no time to speak of: no more than one task of each worker.
+		// At most one task of each worker was written and not printed.
 		left, _, err := s.CountAll(t.Context())
 		if err != nil || left > 4 {
 			t.Errorf("%d tasks, %v beside those that were spoken of, want 4 at most", left, err)

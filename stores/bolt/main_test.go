@@ -7,7 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// Each of these environment variables makes the test binary run as a child process of a test until it is killed.
+// Each of these environment variables makes the test binary run as a child process of a test until
+// it is killed.
 const (
 	writerVariable      = "PATCHBAY_TEST_WRITER"       // writes to the task store at this path
 	grantWriterVariable = "PATCHBAY_TEST_GRANT_WRITER" // writes to the authorization store at this path

@@ -17,9 +17,10 @@ type TaskStore struct{ file *file }
 
 var _ tasks.Store = (*TaskStore)(nil)
 
-// OpenTasks opens the task store in a file, which is created if it does not exist. opts may be nil. The error is
-// [ErrInUse] if the file stays open elsewhere, and [ErrDamaged] if the file is damaged; damage to a single record shows when
-// the record is read. A file of another program or of a later version is not touched.
+// OpenTasks opens the task store in a file, which is created if it does not exist. opts may be nil.
+// The error is [ErrInUse] if the file stays open elsewhere, and [ErrDamaged] if the file is
+// damaged; damage to a single record shows when the record is read. A file of another program or of
+// a later version is not touched.
 func OpenTasks(path string, opts *Options) (*TaskStore, error) {
 	f, err := openFile(path, opts, taskSchema)
 	if err != nil {
@@ -28,7 +29,8 @@ func OpenTasks(path string, opts *Options) (*TaskStore, error) {
 	return &TaskStore{file: f}, nil
 }
 
-// Close waits for changes that are being written, and closes the file. Afterwards all methods return [ErrClosed].
+// Close waits for changes that are being written, and closes the file. Afterwards all methods
+// return [ErrClosed].
 func (s *TaskStore) Close() error { return s.file.Close() }
 
 // Create adds a record.
@@ -78,13 +80,16 @@ func (s *TaskStore) Delete(ctx context.Context, owner, id string) error {
 	return err
 }
 
-// List returns records of an owner, the oldest first. Of a damaged record it returns Owner, ID and Created.
-func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor, limit int) (found []tasks.Record, err error) {
+// List returns records of an owner, the oldest first. Of a damaged record it returns Owner, ID and
+// Created.
+func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor, limit int) (found []tasks.Record,
+	err error) {
 	size := 0
 	err = s.file.read(ctx, func(tx *bbolt.Tx) error {
 		start := append(ownerPrefix(owner, after.Created.UnixMilli()), after.ID...)
 		cursor := tx.Bucket(bucketOwned).Cursor()
-		for key, _ := cursor.Seek(start); bytes.HasPrefix(key, start[:ownerLen]) && len(found) < limit; key, _ = cursor.Next() {
+		for key, _ := cursor.Seek(start); bytes.HasPrefix(key, start[:ownerLen]) && len(found) < limit; key,
+			_ = cursor.Next() {
 			if bytes.Equal(key, start) || len(key) < ownerPrefixLen {
 				continue
 			}
@@ -128,11 +133,12 @@ func (s *TaskStore) count(ctx context.Context, key []byte) (n int, size int64, e
 	return n, size, err
 }
 
-// unfinishedBatch is the number of ids that Unfinished reads in one transaction: a long read transaction keeps the pages
-// of its version from being reused.
+// unfinishedBatch is the number of ids that Unfinished reads in one transaction: a long read
+// transaction keeps the pages of its version from being reused.
 const unfinishedBatch = 256
 
-// Unfinished returns the records that are not done. For a damaged one it yields [ErrDamaged] and a record with its ID.
+// Unfinished returns the records that are not done. For a damaged one it yields [ErrDamaged] and a
+// record with its ID.
 func (s *TaskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {
 	return func(yield func(tasks.Record, error) bool) {
 		for after := ""; ; {
@@ -168,8 +174,8 @@ func (s *TaskStore) unfinishedIDs(ctx context.Context, after string) (ids []stri
 	return ids, err
 }
 
-// yieldUnfinished yields a record if it is still unfinished. It calls yield outside of the transaction, so that the loop
-// body can use the store.
+// yieldUnfinished yields a record if it is still unfinished. It calls yield outside of the
+// transaction, so that the loop body can use the store.
 func (s *TaskStore) yieldUnfinished(ctx context.Context, id string, yield func(tasks.Record, error) bool) bool {
 	var r tasks.Record
 	err := s.file.read(ctx, func(tx *bbolt.Tx) error {
@@ -188,8 +194,8 @@ func (s *TaskStore) yieldUnfinished(ctx context.Context, id string, yield func(t
 	return r.Done || yield(r, nil)
 }
 
-// expireBatch is the number of records that DeleteExpired removes in one transaction: it bounds how long other changes
-// wait.
+// expireBatch is the number of records that DeleteExpired removes in one transaction: it bounds how
+// long other changes wait.
 const expireBatch = 500
 
 // DeleteExpired removes records that are done and have expired.

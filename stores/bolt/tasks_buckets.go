@@ -32,7 +32,8 @@ var (
 	}
 )
 
-// Keys contain hashes of owners: an owner may be longer than a key, and may be a prefix of another one.
+// Keys contain hashes of owners: an owner may be longer than a key, and may be a prefix of another
+// one.
 const (
 	ownerLen       = sha256.Size
 	timeLen        = 8
@@ -56,7 +57,8 @@ func readTime(b []byte) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(b) ^ (1 << 63))).UTC()
 }
 
-// ownerPrefix returns the part of keys and index entries that identifies the owner and the time of creation.
+// ownerPrefix returns the part of keys and index entries that identifies the owner and the time of
+// creation.
 func ownerPrefix(owner string, created int64) []byte { return appendTime(ownerHash(owner), created) }
 
 func ownedKey(prefix []byte, id string) []byte { return append(bytes.Clone(prefix), id...) }
@@ -139,7 +141,8 @@ func putTask(tx *bbolt.Tx, h header, prefix, data []byte) error {
 
 // unindexTask removes a record from the indexes of unfinished and of expiring records.
 func unindexTask(tx *bbolt.Tx, id string, expires int64) error {
-	return errors.Join(tx.Bucket(bucketExpires).Delete(expiresKey(expires, id)), tx.Bucket(bucketUnfinished).Delete([]byte(id)))
+	return errors.Join(tx.Bucket(bucketExpires).Delete(expiresKey(expires, id)),
+		tx.Bucket(bucketUnfinished).Delete([]byte(id)))
 }
 
 // deleteTask removes a record with all its entries. The record itself may be damaged.

@@ -12,9 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// The stored form of a record is a header: format (1 byte), CRC-32C of the ID and of the following fields, flags, Created and
-// Expires in milliseconds, version, length and checksum of the data, length of the owner, owner. Short data follows the
-// header; longer data is in parts in another bucket.
+// The stored form of a record is a header: format (1 byte), CRC-32C of the ID and of the following
+// fields, flags, Created and Expires in milliseconds, version, length and checksum of the data,
+// length of the owner, owner. Short data follows the header; longer data is in parts in another
+// bucket.
 const (
 	recordFormat = 1
 	headerLen    = 1 + 4 + 1 + 8 + 8 + 8 + 4 + 4 + 4 // without the owner
@@ -22,8 +23,9 @@ const (
 	flagParts    = 1 << 1
 )
 
-// maxInline is the maximum length of data that is stored with its header. A change of a record rewrites its whole page of
-// the tree with all neighbours, so larger data would be written again with each of them.
+// maxInline is the maximum length of data that is stored with its header. A change of a record
+// rewrites its whole page of the tree with all neighbours, so larger data would be written again
+// with each of them.
 const maxInline = 16 << 10
 
 // partLen is the length of the parts of longer data, in bytes.
@@ -46,7 +48,8 @@ type header struct {
 // newHeader returns the header of a record.
 func newHeader(r tasks.Record) header {
 	h := header{
-		owner: r.Owner, id: r.ID, created: r.Created.UnixMilli(), expires: r.Expires.UnixMilli(), version: r.Version, done: r.Done,
+		owner: r.Owner, id: r.ID, created: r.Created.UnixMilli(), expires: r.Expires.UnixMilli(), version: r.Version,
+		done:  r.Done,
 		parts: len(r.Data) > maxInline, dataLen: len(r.Data), dataSum: crc32.Checksum(r.Data, checksums),
 	}
 	if !h.parts {
@@ -78,7 +81,8 @@ func (h header) encode() []byte {
 	return append(b, h.inline...)
 }
 
-// headerSum returns the checksum of a header. It covers the ID, so that a header stored under another ID is damaged.
+// headerSum returns the checksum of a header. It covers the ID, so that a header stored under
+// another ID is damaged.
 func headerSum(id string, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(id), checksums), checksums, rest)
 }
@@ -134,13 +138,16 @@ func (h header) record(tx *bbolt.Tx) (tasks.Record, error) {
 }
 
 func damagedRecord(id, why string) error {
-	return fmt.Errorf("%w: the record of task %.8s…: %s", ErrDamaged, id, why) // only a part of the ID: a caller with the ID can use the task
+	// only a part of the ID: a caller with the ID can use the task
+	return fmt.Errorf("%w: the record of task %.8s…: %s", ErrDamaged, id, why)
 }
 
-// partPrefix returns the common prefix of the keys of a record's parts. No ID contains the final byte.
+// partPrefix returns the common prefix of the keys of a record's parts. No ID contains the final
+// byte.
 func partPrefix(id string) []byte { return append([]byte(id), '/') }
 
-// readParts joins the parts of data. If parts are missing or too long, the result does not have the given size.
+// readParts joins the parts of data. If parts are missing or too long, the result does not have the
+// given size.
 func readParts(tx *bbolt.Tx, id string, size int) []byte {
 	data, prefix := make([]byte, 0, size), partPrefix(id)
 	cursor := tx.Bucket(bucketParts).Cursor()

@@ -1,4 +1,4 @@
-// Package storetest is the test-suite of [authserver.Store]: who writes a store runs it.
+// Package storetest tests implementations of [authserver.Store].
 package storetest
 
 import (
@@ -15,38 +15,38 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// An Open gives a store whose records lie in the folder dir, which is there, or wherever dir can stand for: two calls
-// with the same dir, the second after the first one's store was closed, are about the same records, and two with
-// different ones are not. A store that does not last may ignore it.
+// An Open opens a store in an existing directory, or in any other place that the directory can
+// name: with the same directory it opens the same records, with another one it does not. The
+// previous store with the same directory has been closed. A store in memory may ignore it.
 type Open func(dir string) (authserver.Store, error)
 
-// Run tests that a store keeps the contract of [authserver.Store].
+// Run tests that a store conforms to [authserver.Store].
 func Run(t *testing.T, open Open) {
 	for name, check := range map[string]func(*testing.T, authserver.Store){
-		"what is put can be got":                       testPut,
-		"kinds and keys are apart":                     testNames,
-		"an expired record is not there":               testExpiry,
-		"a record that is taken is gone":               testTake,
-		"of many who take one gets it":                 testTakeOnce,
-		"an update sees the old value":                 testUpdate,
-		"an update that fails changes nothing":         testUpdateFails,
-		"updates of one record exclude each other":     testUpdatesExclude,
-		"values are copies":                            testCopies,
-		"a count is that of the records":               testCount,
-		"a context that has ended does nothing":        testContext,
-		"names that cannot be kept are refused":        testBadNames,
-		"many may use it at once":                      testConcurrent,
-		"a value of a mebibyte and one of no bytes":    testSizes,
-		"a store that was closed fails and stays calm": testClosed,
+		"Put and Get":               testPut,
+		"names are separate":        testNames,
+		"expiry":                    testExpiry,
+		"Take removes":              testTake,
+		"concurrent Take":           testTakeOnce,
+		"Update sees the old value": testUpdate,
+		"failed Update":             testUpdateFails,
+		"concurrent Update":         testUpdatesExclude,
+		"values are copies":         testCopies,
+		"Count":                     testCount,
+		"canceled context":          testContext,
+		"invalid names":             testBadNames,
+		"concurrent use":            testConcurrent,
+		"large and empty values":    testSizes,
+		"closed store":              testClosed,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, start(t, open, t.TempDir())) })
 	}
 }
 
-// RunLasting is [Run] for a store that says that it lasts, and tests that it does.
+// RunLasting is [Run] for a persistent store. It also tests that records survive closing the store.
 func RunLasting(t *testing.T, open Open) {
 	Run(t, open)
-	t.Run("records are there after it was closed and opened", func(t *testing.T) {
+	t.Run("records survive closing", func(t *testing.T) {
 		dir, ctx := t.TempDir(), t.Context()
 		first, err := open(dir)
 		if err != nil {
@@ -64,7 +64,7 @@ func RunLasting(t *testing.T, open Open) {
 		want(t, second, "grant", "today", "2")
 		wantNone(t, second, "grant", "taken")
 		if n, err := second.Count(ctx, "grant"); n != 2 || err != nil {
-			t.Errorf("Count gave %d, %v; want 2", n, err)
+			t.Errorf("Count returned %d, %v; want 2", n, err)
 		}
 	})
 }
@@ -75,7 +75,7 @@ func start(t *testing.T, open Open, dir string) authserver.Store {
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // a second time in the test that closes it
+	t.Cleanup(func() { _ = s.Close() }) // the second Close in testClosed
 	return s
 }
 
@@ -89,8 +89,9 @@ func testPut(t *testing.T, s authserver.Store) {
 }
 
 func testNames(t *testing.T, s authserver.Store) {
-	// Pairs whose parts, written one after the other, are the same.
-	names := [][2]string{{"a", "b/c"}, {"a/b", "c"}, {"a", "bc"}, {"ab", "c"}, {"a", "B/c"}, {"a", "\x00"}, {"a", "\x00\x00"}, {"a", "ä"}, {"a", strings.Repeat("k", 2048)}}
+	// Pairs that could be confused if kind and key were concatenated.
+	names := [][2]string{{"a", "b/c"}, {"a/b", "c"}, {"a", "bc"}, {"ab", "c"}, {"a", "B/c"}, {"a", "\x00"}, {"a",
+		"\x00\x00"}, {"a", "ä"}, {"a", strings.Repeat("k", 2048)}}
 	for i, n := range names {
 		must(t, s.Put(t.Context(), n[0], n[1], []byte{byte(i)}, time.Now().Add(time.Hour)))
 	}
@@ -103,13 +104,13 @@ func testExpiry(t *testing.T, s authserver.Store) {
 	ctx, past := t.Context(), time.Now().Add(-time.Second)
 	for name, put := range map[string]func(key string) error{
 		"put":    func(key string) error { return s.Put(ctx, "grant", key, []byte("v"), past) },
-		"update": func(key string) error { return s.Update(ctx, "grant", key, give("v", past)) },
+		"update": func(key string) error { return s.Update(ctx, "grant", key, setTo("v", past)) },
 	} {
 		must(t, s.Put(ctx, "grant", name, []byte("old"), time.Time{}))
 		must(t, put(name))
 		wantNone(t, s, "grant", name)
 		if value, err := s.Take(ctx, "grant", name); value != nil || err != nil {
-			t.Errorf("%s: Take of an expired record gave %q, %v", name, value, err)
+			t.Errorf("%s: Take of an expired record returned %q, %v", name, value, err)
 		}
 		must(t, s.Update(ctx, "grant", name, func(old []byte) ([]byte, time.Time, error) {
 			if old != nil {
@@ -129,7 +130,7 @@ func testTake(t *testing.T, s authserver.Store) {
 	for _, wanted := range []string{"one", ""} {
 		value, err := s.Take(t.Context(), "code", "a")
 		if err != nil || string(value) != wanted {
-			t.Errorf("Take gave %q, %v; want %q", value, err, wanted)
+			t.Errorf("Take returned %q, %v; want %q", value, err, wanted)
 		}
 	}
 	wantNone(t, s, "code", "a")
@@ -140,7 +141,7 @@ func testTakeOnce(t *testing.T, s authserver.Store) {
 		key := fmt.Sprint(round)
 		must(t, s.Put(t.Context(), "code", key, []byte("one"), time.Time{}))
 		var got atomic.Int32
-		at(20, func(int) {
+		concurrently(20, func(int) {
 			value, err := s.Take(t.Context(), "code", key)
 			if err != nil {
 				t.Error(err)
@@ -150,27 +151,27 @@ func testTakeOnce(t *testing.T, s authserver.Store) {
 			}
 		})
 		if n := got.Load(); n != 1 {
-			t.Errorf("%d of 20 got the record, want 1", n)
+			t.Errorf("%d of 20 calls got the record, want 1", n)
 		}
 	}
 }
 
 func testUpdate(t *testing.T, s authserver.Store) {
 	ctx := t.Context()
-	for _, step := range []struct{ sees, gives string }{{"", "one"}, {"one", "two"}, {"two", ""}, {"", "three"}} {
+	for _, step := range []struct{ sees, next string }{{"", "one"}, {"one", "two"}, {"two", ""}, {"", "three"}} {
 		must(t, s.Update(ctx, "grant", "a", func(old []byte) ([]byte, time.Time, error) {
 			if string(old) != step.sees || (old == nil) != (step.sees == "") {
 				t.Errorf("change saw %q, want %q", old, step.sees)
 			}
-			if step.gives == "" {
+			if step.next == "" {
 				return nil, time.Time{}, nil
 			}
-			return []byte(step.gives), time.Now().Add(time.Hour), nil
+			return []byte(step.next), time.Now().Add(time.Hour), nil
 		}))
-		if step.gives == "" {
+		if step.next == "" {
 			wantNone(t, s, "grant", "a")
 		} else {
-			want(t, s, "grant", "a", step.gives)
+			want(t, s, "grant", "a", step.next)
 		}
 	}
 }
@@ -183,7 +184,7 @@ func testUpdateFails(t *testing.T, s authserver.Store) {
 			return []byte("two"), time.Time{}, refused
 		})
 		if !errors.Is(err, refused) {
-			t.Errorf("Update gave %v, want the error of change", err)
+			t.Errorf("Update returned %v, want the error of change", err)
 		}
 	}
 	want(t, s, "grant", "a", "one")
@@ -192,7 +193,7 @@ func testUpdateFails(t *testing.T, s authserver.Store) {
 
 func testUpdatesExclude(t *testing.T, s authserver.Store) {
 	const workers, each = 8, 10
-	at(workers, func(int) {
+	concurrently(workers, func(int) {
 		for range each {
 			err := s.Update(t.Context(), "grant", "n", func(old []byte) ([]byte, time.Time, error) {
 				return append(old, '+'), time.Time{}, nil
@@ -221,7 +222,7 @@ func testCopies(t *testing.T, s authserver.Store) {
 		return []byte("two"), time.Time{}, nil
 	}))
 	if string(mine) != "one" {
-		t.Errorf("what change was given reads %q after Update, want %q", mine, "one")
+		t.Errorf("the value that change got reads %q after Update, want %q", mine, "one")
 	}
 	_ = s.Update(ctx, "grant", "a", func(old []byte) ([]byte, time.Time, error) {
 		copy(old, "XXX")
@@ -232,11 +233,11 @@ func testCopies(t *testing.T, s authserver.Store) {
 
 func testCount(t *testing.T, s authserver.Store) {
 	ctx := t.Context()
-	// Records that have expired may be counted for a time.
+	// Expired records may be counted for a while.
 	count := func(kind string, live, expired int) {
 		t.Helper()
 		if n, err := s.Count(ctx, kind); n < live || n > live+expired || err != nil {
-			t.Errorf("Count of %s gave %d, %v; want %d to %d", kind, n, err, live, live+expired)
+			t.Errorf("Count of %s returned %d, %v; want %d to %d", kind, n, err, live, live+expired)
 		}
 	}
 	count("client", 0, 0)
@@ -249,13 +250,13 @@ func testCount(t *testing.T, s authserver.Store) {
 		t.Fatal(err)
 	}
 	must(t, s.Update(ctx, "client", "3", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, nil }))
-	for range 2 { // to remove what is not there changes nothing
+	for range 2 { // Take of a missing record changes nothing
 		if _, err := s.Take(ctx, "client", "3"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(t, s.Update(ctx, "client", "4", give("changed", time.Time{})))
-	must(t, s.Update(ctx, "client", "5", give("new", time.Time{})))
+	must(t, s.Update(ctx, "client", "4", setTo("changed", time.Time{})))
+	must(t, s.Update(ctx, "client", "5", setTo("new", time.Time{})))
 	_ = s.Update(ctx, "client", "6", func([]byte) ([]byte, time.Time, error) {
 		return []byte("v"), time.Time{}, errors.New("refused")
 	})
@@ -272,7 +273,7 @@ func testContext(t *testing.T, s authserver.Store) {
 	if err := s.Put(ended, "grant", "a", []byte("two"), time.Time{}); err == nil {
 		t.Error("Put succeeded")
 	}
-	if err := s.Update(ended, "grant", "a", give("two", time.Time{})); err == nil {
+	if err := s.Update(ended, "grant", "a", setTo("two", time.Time{})); err == nil {
 		t.Error("Update succeeded")
 	}
 	if _, err := s.Take(ended, "grant", "a"); err == nil {
@@ -286,28 +287,28 @@ func testBadNames(t *testing.T, s authserver.Store) {
 		if err := s.Put(t.Context(), n[0], n[1], []byte("v"), time.Time{}); err == nil {
 			t.Errorf("Put of kind %q and a key of %d bytes succeeded", n[0], len(n[1]))
 		}
-		// They are asked for with what a stranger sent, who is no cause for an alarm.
+		// Get and Take are called with text from requests, so invalid names are not errors.
 		wantNone(t, s, n[0], n[1])
 		if value, err := s.Take(t.Context(), n[0], n[1]); value != nil || err != nil {
-			t.Errorf("Take gave %q, %v; want nothing", value, err)
+			t.Errorf("Take returned %q, %v; want nothing", value, err)
 		}
 	}
 }
 
 func testConcurrent(t *testing.T, s authserver.Store) {
-	at(8, func(worker int) {
+	concurrently(8, func(worker int) {
 		for i := range 20 {
 			key := fmt.Sprintf("%d-%d", worker, i)
 			if err := s.Put(t.Context(), "grant", key, []byte(key), time.Now().Add(time.Hour)); err != nil {
 				t.Error(err)
 			}
 			if value, err := s.Get(t.Context(), "grant", key); err != nil || string(value) != key {
-				t.Errorf("Get gave %q, %v; want %q", value, err, key)
+				t.Errorf("Get returned %q, %v; want %q", value, err, key)
 			}
 		}
 	})
 	if n, err := s.Count(t.Context(), "grant"); n != 160 || err != nil {
-		t.Errorf("Count gave %d, %v; want 160", n, err)
+		t.Errorf("Count returned %d, %v; want 160", n, err)
 	}
 }
 
@@ -317,7 +318,7 @@ func testSizes(t *testing.T, s authserver.Store) {
 	want(t, s, "grant", "large", large)
 	must(t, s.Put(t.Context(), "grant", "empty", []byte{}, time.Time{}))
 	if value, err := s.Get(t.Context(), "grant", "empty"); value == nil || len(value) > 0 || err != nil {
-		t.Errorf("Get of a value of no bytes gave %v, %v; want one of no bytes that is not nil", value, err)
+		t.Errorf("Get of an empty value returned %v, %v; want an empty slice that is not nil", value, err)
 	}
 }
 
@@ -332,12 +333,12 @@ func testClosed(t *testing.T, s authserver.Store) {
 	}
 }
 
-func give(value string, expires time.Time) func([]byte) ([]byte, time.Time, error) {
+func setTo(value string, expires time.Time) func([]byte) ([]byte, time.Time, error) {
 	return func([]byte) ([]byte, time.Time, error) { return []byte(value), expires, nil }
 }
 
-// at runs work on n goroutines at once, and waits for them.
-func at(n int, work func(worker int)) {
+// concurrently runs work in n goroutines and waits for them.
+func concurrently(n int, work func(worker int)) {
 	var all sync.WaitGroup
 	for worker := range n {
 		all.Go(func() { work(worker) })
