@@ -106,16 +106,16 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if saysModern(head.version) {
+	if selectsModern(head.version) {
 		h.serveModern(w, r, head, msg)
 	} else {
 		h.serveByEnvelope(w, r, head, msg)
 	}
 }
 
-// saysModern reports whether the version header selects the modern era. An unknown version is more
+// selectsModern reports whether the version header selects the modern era. An unknown version is more
 // likely a future one than a past one.
-func saysModern(version field) bool {
+func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
 }
