@@ -11,14 +11,14 @@
 //
 //	err := mcphttp.ListenAndServe(ctx, ":8080", "/mcp", mcphttp.NewHandler(s, nil))
 //
-// The one endpoint serves clients of every revision. A request that carries its envelope is answered
-// from that alone. A client that sends initialize gets a session with the features of its revision:
-// streams, resumption, batches. A client of revision 2024-11-05, which connects with GET, gets the
-// event stream and the endpoint of that transport.
+// The one endpoint serves clients of every revision. A request that carries its envelope is
+// answered from that alone. A client that sends initialize gets a session with the features of its
+// revision: streams, resumption, batches. A client of revision 2024-11-05, which connects with GET,
+// gets the event stream and the endpoint of that transport.
 //
 // Responses are JSON. A response becomes an event stream as soon as something is sent before it:
-// progress, a log message, or a request to a client that has a session. The first event after a pause
-// is written at once; events that follow closely share writes.
+// progress, a log message, or a request to a client that has a session. The first event after a
+// pause is written at once; events that follow closely share writes.
 //
 // # Clients
 //
@@ -27,8 +27,8 @@
 //	c, err := mcp.Connect(ctx, mcphttp.NewTransport("https://example.com/mcp", nil), nil)
 //
 // Connections, proxies and authorization are those of an http.Client, which [TransportOptions] can
-// set. Redirects are not followed, except for a GET within the origin. Everything that a server sends
-// is limited in size.
+// set. Redirects are not followed, except for a GET within the origin. Everything that a server
+// sends is limited in size.
 //
 // # Connections that break
 //
@@ -40,16 +40,16 @@
 //
 // # Security
 //
-// Every request passes the same checks first. A server at a loopback address accepts only local host
-// names, which prevents DNS rebinding. A request with an Origin is refused unless the origin is the
-// server's own or is listed in [Options.AllowedOrigins]; listed origins also get CORS headers. Bodies
-// must be JSON, within limits of size and time. Headers that mirror the body must agree with it, and
-// headers that affect routing or authentication must not be repeated.
+// Every request passes the same checks first. A server at a loopback address accepts only local
+// host names, which prevents DNS rebinding. A request with an Origin is refused unless the origin
+// is the server's own or is listed in [Options.AllowedOrigins]; listed origins also get CORS
+// headers. Bodies must be JSON, within limits of size and time. Headers that mirror the body must
+// agree with it, and headers that affect routing or authentication must not be repeated.
 //
 // Middleware around the Handler authenticates the caller and calls [mcp.WithPrincipal]. A session,
 // its streams and their events belong to the principal that opened it, and do not exist for others.
-// Such middleware must let OPTIONS pass, since browsers send preflights without credentials. Package
-// oauth has such a middleware: oauth.Require.
+// Such middleware must let OPTIONS pass, since browsers send preflights without credentials.
+// Package oauth has such a middleware: oauth.Require.
 //
 // A handler can respond with an HTTP challenge, for instance if a tool needs a scope that the token
 // lacks. It returns an error that wraps an [mcp.Error] and has the method
@@ -59,6 +59,6 @@
 // If the status is 401 or 403, the response has that status and those values of WWW-Authenticate.
 // This does not apply to a call that has sent something before, or to a request of a batch.
 //
-// The default of every limit suits an open port; see [Options]. Every option that turns a protection
-// off has Insecure in its name.
+// The default of every limit suits an open port; see [Options]. Every option that turns a
+// protection off has Insecure in its name.
 package mcphttp

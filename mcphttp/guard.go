@@ -53,7 +53,8 @@ func (g *guard) check(r *http.Request, head *head) *refusal {
 	}
 	if !g.hostAllowed(r) {
 		g.logRefusal(r, "host is not allowed")
-		return refuse(http.StatusForbidden, "host not allowed: on a loopback address only localhost is; other names must be listed in AllowedHosts")
+		return refuse(http.StatusForbidden,
+			"host not allowed: on a loopback address only localhost is; other names must be listed in AllowedHosts")
 	}
 	if !g.originAllowed(r, head) {
 		g.logRefusal(r, "origin is not allowed")
@@ -113,7 +114,8 @@ func onLoopback(ctx context.Context) bool {
 	return err == nil && ap.Addr().IsLoopback()
 }
 
-// splitHost splits a Host header into its name, without the brackets of an IPv6 address, and its port, if it has one.
+// splitHost splits a Host header into its name, without the brackets of an IPv6 address, and its
+// port, if it has one.
 func splitHost(host string) (name, port string, ok bool) {
 	if rest, bracketed := strings.CutPrefix(host, "["); bracketed {
 		name, port, ok = strings.Cut(rest, "]")
@@ -219,7 +221,8 @@ func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme == "" || u.Host == "" ||
 		u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) {
-		return fmt.Errorf("invalid AllowedOrigins entry %q: must be scheme://host or scheme://host:port in lower case", origin)
+		return fmt.Errorf("invalid AllowedOrigins entry %q: must be scheme://host or scheme://host:port in lower case",
+			origin)
 	}
 	return nil
 }

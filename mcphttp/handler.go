@@ -113,8 +113,8 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 	}
 }
 
-// selectsModern reports whether the version header selects the modern era. An unknown version is more
-// likely a future one than a past one.
+// selectsModern reports whether the version header selects the modern era. An unknown version is
+// more likely a future one than a past one.
 func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())

@@ -69,8 +69,9 @@ func isPlainValue(s string) bool {
 func isToken(s string) bool {
 	const marks = "!#$%&'*+-.^_`|~"
 	for i := range len(s) {
-		c := s[i]
-		if letter := c | 0x20; ('a' > letter || letter > 'z') && (c < '0' || '9' < c) && strings.IndexByte(marks, c) < 0 {
+		c, letter := s[i], s[i]|0x20
+		isAlphanumeric := 'a' <= letter && letter <= 'z' || '0' <= c && c <= '9'
+		if !isAlphanumeric && strings.IndexByte(marks, c) < 0 {
 			return false
 		}
 	}

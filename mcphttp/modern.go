@@ -42,7 +42,8 @@ func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 		}
 	}
 	if head.method.sent && head.method.value != msg.Method {
-		return &refusal{http.StatusBadRequest, mismatch("header " + headerMethod + " differs from the method in the body")}
+		err := mismatch("header " + headerMethod + " differs from the method in the body")
+		return &refusal{http.StatusBadRequest, err}
 	}
 	return nil
 }

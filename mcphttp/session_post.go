@@ -16,7 +16,9 @@ import (
 
 // serveSessionPost serves a POST of the session era. The index is that of the message's params. The
 // session keeps a copy of the message.
-func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) {
+func (h *Handler) serveSessionPost(
+	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index,
+) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
@@ -87,7 +89,8 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"))
 	case s.conversation() != nil:
 		conv.Close(mcp.ErrClosed)
-		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already"))
+		err := mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already")
+		return jsonrpc.NewErrorResponse(msg.ID, err)
 	default:
 		s.conv.Store(conv)
 	}
@@ -95,7 +98,9 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 }
 
 // serveSessionMessage serves any message but initialize.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index) *refusal {
+func (h *Handler) serveSessionMessage(
+	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message, index *wire.Index,
+) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
 	s, no := h.find(head, principal)
 	if no != nil {
@@ -148,7 +153,8 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
-	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the server is busy, not the session
+	// A busy error comes from the server here, not from the limit of the session.
+	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable})
 }
 
 // serveBatch serves the requests of a batch.

@@ -54,7 +54,8 @@ type TransportOptions struct {
 	Header http.Header
 	// Logger logs dropped messages and background failures. Default: slog.Default().
 	Logger *slog.Logger
-	// MaxResponse is the largest JSON body of a response, in bytes after decompression. Default: 16 MiB.
+	// MaxResponse is the largest JSON body of a response, in bytes after decompression. Default: 16
+	// MiB.
 	MaxResponse int
 	// MaxEvent is the largest event of an event stream, in bytes. Default: 16 MiB.
 	MaxEvent int
@@ -202,7 +203,7 @@ func checkStaticHeader(header http.Header) error {
 			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: reserved for the protocol", canonical)
 		}
 		if !isToken(name) || slices.ContainsFunc(values, hasControl) {
-			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: its name or value is not valid in HTTP", name)
+			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: must be valid in HTTP", name)
 		}
 	}
 	return nil

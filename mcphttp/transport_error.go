@@ -102,9 +102,11 @@ func (e *StatusError) isUnauthorized() bool {
 //
 // Spec: RFC 9110, section 15.
 var unserved = []int{
-	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
+	http.StatusNotFound,
 	http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired, http.StatusGone,
-	http.StatusLengthRequired, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong,
+	http.StatusLengthRequired, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
+	http.StatusRequestURITooLong,
 	http.StatusUnsupportedMediaType, http.StatusExpectationFailed, http.StatusMisdirectedRequest,
 	http.StatusUpgradeRequired, http.StatusPreconditionRequired, http.StatusTooManyRequests,
 	http.StatusRequestHeaderFieldsTooLarge,
@@ -142,7 +144,11 @@ func wasNotSent(err error) bool {
 // run.
 func isUnauthorized(err error) bool {
 	var status interface{ HTTPStatus() int }
-	return errors.As(err, &status) && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.HTTPStatus()
+	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
 // withoutURL removes the URL from an error of net/http: its query may be secret.

@@ -321,7 +321,9 @@ func (r eventReader) close() {
 }
 
 // events reads events until the response.
-func (x *clientExchange) events(events eventReader, id jsonrpc.ID, receive func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) events(
+	events eventReader, id jsonrpc.ID, receive func(m *jsonrpc.Message),
+) (*jsonrpc.Message, error) {
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -358,7 +360,9 @@ func refusedResponse(err error) *jsonrpc.Message {
 
 // dispatch returns m if it is the response to id, or an error without an id. It passes requests and
 // notifications to receive, and drops the rest.
-func (x *clientExchange) dispatch(m *jsonrpc.Message, id jsonrpc.ID, receive func(m *jsonrpc.Message)) (answer *jsonrpc.Message) {
+func (x *clientExchange) dispatch(
+	m *jsonrpc.Message, id jsonrpc.ID, receive func(m *jsonrpc.Message),
+) (answer *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request, jsonrpc.Notification:
 		x.taken++

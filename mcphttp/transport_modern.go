@@ -155,7 +155,7 @@ func setParamHeader(header http.Header, p mcp.MirroredParam, arguments []byte) e
 		ok = false
 	}
 	if !ok {
-		return fmt.Errorf("invalid argument %q for header %s: must be a string, a boolean or an integer within ±(2^53-1)",
+		return fmt.Errorf("invalid argument %q for header %s: must be a string, a boolean or a safe integer",
 			p.Path, headerParam+p.Header)
 	}
 	header[http.CanonicalHeaderKey(headerParam+p.Header)] = []string{encodeHeaderValue(value)}

@@ -106,7 +106,9 @@ func (l *clientSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*j
 }
 
 // startExchange starts an exchange of the session.
-func (l *clientSession) startExchange(ctx context.Context, life *lifetime, method string) (*clientExchange, *endpointStream, error) {
+func (l *clientSession) startExchange(
+	ctx context.Context, life *lifetime, method string,
+) (*clientExchange, *endpointStream, error) {
 	l.mu.Lock()
 	endpoint, ended, rev := l.endpoint, l.ended, l.rev
 	l.mu.Unlock()

@@ -155,7 +155,9 @@ func canResume(id string) bool { return id != "" && !hasControl(id) && strings.T
 // readStream reads a stream on a new connection: it resumes after the event of the position, or
 // opens a new stream if there is none. It calls opened when the server has accepted the request.
 // With a zero id it reads until an error.
-func (l *clientSession) readStream(ctx context.Context, method string, at *position, id jsonrpc.ID, opened func()) (*jsonrpc.Message, error) {
+func (l *clientSession) readStream(
+	ctx context.Context, method string, at *position, id jsonrpc.ID, opened func(),
+) (*jsonrpc.Message, error) {
 	x, _, err := l.startExchange(ctx, &l.life, method)
 	if err != nil {
 		return nil, err
