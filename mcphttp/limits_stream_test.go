@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A discardWriter is a response that nobody reads. It cannot be slow.
+// A discardWriter is a response that is discarded and never slow.
 type discardWriter struct {
 	header  http.Header
 	flushed chan<- struct{} // gets one for the first flush; may be nil
@@ -93,7 +93,7 @@ func TestR7_2_ListensInAll(t *testing.T) {
 	listening.Wait()
 }
 
-// What is no longer kept of a stream is a 404, and not a stream with a hole.
+// Resuming after discarded events is a 404, and not a stream with a gap.
 func TestR7_2_ResumedStreamHasNoGap(t *testing.T) {
 	for notes, status := range map[int]int{998: 200, 1000: 404} { // with the empty first event and the result
 		t.Run(strconv.Itoa(notes), func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestR7_2_KeepAlive(t *testing.T) {
 
 // Whatever a client does not read, it costs the server a bounded amount of memory and its sender's patience, and it costs
 // other clients nothing.
-func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
+func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 	const budget = 16 << 20
 	for _, limit := range []struct {
 		name string
@@ -286,7 +286,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What a server tells without being asked waits for nobody: whoever does not read it loses the stream.
+// A notification of a change never waits for a client. A client that does not read loses the
+// stream.
 func TestR7_2_UnreadChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})

@@ -30,7 +30,7 @@ func (f *fixture) raw() *rawConn {
 	return &rawConn{conn, f.t, bufio.NewReader(conn)}
 }
 
-// write sends bytes beside the test, since nobody may want to read them all.
+// write sends bytes from a goroutine of its own, since the server may not read all of them.
 func (c *rawConn) write(parts ...string) {
 	go func() {
 		for _, part := range parts {
@@ -117,7 +117,7 @@ func (c *sseClient) try(body string, headers ...string) answer {
 	return c.f.do(http.MethodPost, body, append(all, headers...)...)
 }
 
-// A poster sends the body of a request in one of the eras and gives the response to the HTTP request.
+// A poster sends the body of a request of one era and returns the HTTP response.
 type poster struct {
 	headers []string // each with CR LF
 	request func(id, pad string) string

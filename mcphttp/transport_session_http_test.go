@@ -45,7 +45,7 @@ func TestLHTTP26_33_HeadersOfASession(t *testing.T) {
 	}
 }
 
-func TestLHTTP25_SessionIDsThatAreNone(t *testing.T) {
+func TestLHTTP25_InvalidSessionIDs(t *testing.T) {
 	for _, id := range []string{"a b", "é", strings.Repeat("x", 4097), "\x7f"} {
 		tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Mcp-Session-Id"] = []string{id}

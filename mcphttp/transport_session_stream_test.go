@@ -220,7 +220,7 @@ func TestR7_2_EndlessStreamEnds(t *testing.T) {
 }
 
 // What ends a stream for good is not asked for again.
-func TestR7_2_NoReconnectionAfterWhatIsFinal(t *testing.T) {
+func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		post func(id string) []string
 		get  int
@@ -324,7 +324,7 @@ func TestLHTTP15_StandaloneStreamFailsApart(t *testing.T) {
 }
 
 // When the standalone stream is opened again and cannot go on where it was, messages may have been missed.
-func TestSUB11_AStandaloneStreamThatBeginsAnewSaysSo(t *testing.T) {
+func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 	for name, id := range map[string]string{"with an event id": "id: 1\n", "without": ""} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{}

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestSSE06_EndpointsThatAreNotTaken(t *testing.T) {
+func TestSSE06_InvalidEndpoints(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
 		took time.Duration
@@ -81,7 +81,7 @@ func TestSSE06_EndpointsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-func TestSSE10_ModernErrorsAreNoReasonToGet(t *testing.T) {
+func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`: 400,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`:                                     404,
@@ -141,8 +141,9 @@ func accepted(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "Accepted")
 }
 
-// A 404 of the message endpoint is the loss of the session, whatever stands in its body, but for an unknown method.
-func TestSSE04_AnEndpointThatIsGoneIsALostSession(t *testing.T) {
+// A 404 of the message endpoint is a lost session, whatever its body is, unless it is an unknown
+// method.
+func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidRequest, mcp.CodeMethodNotFound} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &firstTransport{}
